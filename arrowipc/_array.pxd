@@ -1,0 +1,25 @@
+# The compiled shapes of the objects that people hold: a batch, and one column or child of it.
+from libc.stdint cimport int32_t, int64_t
+
+cimport cython
+
+from arrowipc._core cimport Columns
+
+
+@cython.final
+cdef class RecordBatch(Columns):
+    cdef readonly tuple custom_metadata     # (key, value) pairs of bytes from the message
+
+
+@cython.final
+cdef class Array:
+    cdef Columns columns
+    cdef int32_t index                  # FieldPlan in columns.plan
+    cdef readonly int64_t offset        # element 0 in the field's buffers, with node.offset and every parent's slice in it
+    cdef readonly int64_t length
+    cdef int64_t _null_count            # -1: not counted yet
+    cdef object _field                  # arrowipc.Field, made when asked for
+
+
+cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length)
+cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)

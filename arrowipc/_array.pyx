@@ -1,0 +1,707 @@
+"""Record batches and arrays: what a reader hands out, as thin views of the columns that it read.
+
+A batch is its table of nodes and buffers; a column becomes an object when somebody asks for it. Element 0 of an array
+lies at the physical position `offset` of its buffers, so slices share everything with what they were cut from.
+"""
+
+from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from arrowipc._bytes cimport count_bits, get_bit
+from arrowipc._compare cimport same_values
+from arrowipc._core cimport (
+    Columns, Extent, FieldPlan, Node, Plan, ViewRange, window, FIELD_ENCODED, LAYOUT_DENSE, LAYOUT_FIXED_LIST,
+    LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
+)
+from arrowipc._element cimport validity
+from arrowipc._schema cimport plan_field, plan_schema
+from arrowipc._values cimport MAX_VALUES, Quota, check_native, dictionary_of, quota, read_values, values
+
+from arrowipc.errors import UsageError
+
+__all__ = ["Array", "RecordBatch"]
+
+# Elements that iteration over an array turns into Python values at a time.
+cdef enum:
+    STEP = 1024
+
+# What a batch that nobody filled stands on: no fields, so nothing in it can be reached.
+cdef Plan NO_COLUMNS = Plan.__new__(Plan)
+NO_COLUMNS.allocate(0, 0, 0)
+
+
+# -- batches ------------------------------------------------------------------------------------------------------
+
+
+cdef class RecordBatch(Columns):
+    """Rows of several columns, in the memory that they were read into.
+
+    Readers make batches; ``RecordBatch()`` is one without columns. A batch keeps the bytes it points at alive,
+    and nothing is copied until values are asked for.
+
+    Attributes
+    ----------
+    custom_metadata : tuple of (bytes, bytes) pairs
+        What the message carried beside the rows.
+
+    Notes
+    -----
+    ``len(batch)`` is the number of rows. ``batch["x"]`` and ``batch[0]`` are columns. ``==`` compares schemas and
+    values, see :meth:`equals`. Batches are not hashable.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> made = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "c"]})
+    >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
+    >>> batch.num_rows, batch.num_columns
+    (3, 2)
+    >>> batch["x"].to_pylist()
+    [1, 2, None]
+    >>> batch.slice(1).to_pylist()
+    [{'x': 2, 'y': 'b'}, {'x': None, 'y': 'c'}]
+    """
+
+    def __cinit__(self):
+        self.custom_metadata = ()
+        self.plan = NO_COLUMNS
+        self.d.plan = &NO_COLUMNS.d
+
+    @property
+    def schema(self):
+        """Schema of the columns, an :class:`arrowipc.Schema`; batches of one reader share it."""
+        return plan_schema(self.plan)
+
+    @property
+    def num_rows(self):
+        """Number of rows."""
+        return self.d.length
+
+    @property
+    def num_columns(self):
+        """Number of columns."""
+        return self.d.plan.n_columns
+
+    @property
+    def nbytes(self):
+        """Bytes of all buffers, those of dictionaries included; a slice counts the buffers it was cut from."""
+        return count_bytes(self)
+
+    @property
+    def columns(self):
+        """All columns, as a list of :class:`Array`."""
+        return [column_at(self, i) for i in range(self.d.plan.n_columns)]
+
+    def column(self, i):
+        """Return one column.
+
+        Parameters
+        ----------
+        i : int or str
+            Index (negative counts from the end) or name.
+
+        Returns
+        -------
+        Array
+
+        Raises
+        ------
+        IndexError
+            If the index is out of range.
+        KeyError
+            If no column has that name.
+        UsageError
+            If several columns have that name.
+        """
+        cdef int64_t position
+        cdef int64_t count = self.d.plan.n_columns
+        if isinstance(i, str):
+            schema = plan_schema(self.plan)
+            position = schema.get_field_index(i)
+            if position < 0:
+                schema.field(i)     # says whether there is none or more than one
+        else:
+            position = i.__index__()
+            if position < 0:
+                position += count
+            if position < 0 or position >= count:
+                raise IndexError(f"column index {i} is out of range: the batch has {count} columns")
+        return column_at(self, position)
+
+    def __getitem__(self, i):
+        return self.column(i)
+
+    def __len__(self):
+        return self.d.length
+
+    def slice(self, offset=0, length=None):
+        """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
+
+        Parameters
+        ----------
+        offset : int, default 0
+        length : int, optional
+            Default: all rows from `offset` on.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            If `offset` or `length` is negative.
+        """
+        start, count = clip(offset, length, self.d.length)
+        return slice_batch(self, start, count)
+
+    def to_pydict(self, *, max_values=MAX_VALUES):
+        """Return the columns as a dict of lists of Python values, see :meth:`Array.to_pylist`.
+
+        Parameters
+        ----------
+        max_values : int
+            The most Python objects to make: a few bytes can claim to be billions of nulls.
+
+        Raises
+        ------
+        UsageError
+            If two columns share a name.
+        LimitError
+            If there are more values than `max_values`.
+        FormatError
+            If values are broken; readers find that out earlier unless told ``validate="none"``.
+        """
+        cdef list names = plan_schema(self.plan).names
+        if len(set(names)) < len(names):
+            raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
+        return dict(zip(names, column_values(self, quota(max_values))))
+
+    def to_pylist(self, *, max_values=MAX_VALUES):
+        """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
+
+        Parameters and errors are those of :meth:`to_pydict`.
+        """
+        cdef Quota q = quota(max_values)
+        cdef list names, columns
+        q.take(self.d.length)
+        names = plan_schema(self.plan).names
+        columns = column_values(self, q)
+        if not columns:
+            return [{} for _ in range(self.d.length)]
+        if len(set(names)) < len(names):
+            return [list(zip(names, row)) for row in zip(*columns)]
+        return [dict(zip(names, row)) for row in zip(*columns)]
+
+    def equals(self, other, check_metadata=False, nan_equal=False):
+        """Whether `other` has an equal schema and equal values.
+
+        Parameters
+        ----------
+        other : object
+        check_metadata : bool, default False
+            Compare all metadata of the schema too. That of the message never counts.
+        nan_equal : bool, default False
+            Whether NaN equals NaN.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        FormatError
+            If values are broken.
+        """
+        cdef RecordBatch batch
+        cdef int32_t i, f, g
+        if not isinstance(other, RecordBatch):
+            return False
+        batch = other
+        if self.d.length != batch.d.length or self.d.plan.n_columns != batch.d.plan.n_columns:
+            return False
+        if self.plan is not batch.plan and not plan_schema(self.plan).equals(plan_schema(batch.plan), check_metadata):
+            return False
+        check_native(self, "comparison")
+        check_native(batch, "comparison")
+        for i in range(self.d.plan.n_columns):
+            f = self.d.plan.columns[i]
+            g = batch.d.plan.columns[i]
+            if not same_values(self, f, self.d.nodes[f].offset, batch, g, batch.d.nodes[g].offset, self.d.length,
+                               nan_equal):
+                return False
+        return True
+
+    def __eq__(self, other):
+        if not isinstance(other, RecordBatch):
+            return NotImplemented
+        return self.equals(other)
+
+    def __repr__(self):
+        from arrowipc.display import batch_text
+
+        return batch_text(self)
+
+    def _repr_html_(self):
+        from arrowipc.display import batch_html
+
+        return batch_html(self)
+
+    def __arrow_c_schema__(self):
+        """Export the schema as an ``arrow_schema`` PyCapsule."""
+        from arrowipc._capsule import export_schema
+
+        return export_schema(plan_schema(self.plan))
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """Export as a struct array: an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
+        from arrowipc._capsule import export_batch
+
+        return export_batch(self, requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        """Export as a struct array on the CPU: an ``arrow_schema`` and an ``arrow_device_array`` PyCapsule."""
+        from arrowipc._capsule import export_device_array
+
+        return export_device_array(self, requested_schema, **kwargs)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """Export as a stream of this one batch: an ``arrow_array_stream`` PyCapsule."""
+        from arrowipc._capsule import export_stream
+
+        return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
+
+
+cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
+    """Rows [offset, offset + length) of a batch, which are known to exist: another table over the same buffers."""
+    cdef RecordBatch part = RecordBatch.__new__(RecordBatch)
+    cdef int32_t i, f
+    cdef Node* node
+    cdef Extent* bitmap
+    part.allocate(batch.plan, batch.d.n_extents - batch.d.plan.n_buffers)
+    part.d.length = length
+    part.owner = batch.owner
+    part.dictionaries = batch.dictionaries
+    part.custom_metadata = batch.custom_metadata
+    if batch.d.plan.n_fields == 0:
+        return part
+    memcpy(part.d.nodes, batch.d.nodes, batch.d.plan.n_fields * sizeof(Node))
+    memcpy(part.d.extents, batch.d.extents, batch.d.n_extents * sizeof(Extent))
+    memcpy(part.d.views, batch.d.views, batch.d.plan.n_views * sizeof(ViewRange))
+    for i in range(batch.d.plan.n_columns):
+        f = batch.d.plan.columns[i]
+        node = &part.d.nodes[f]
+        node.offset += offset
+        node.length = length
+        if node.null_count == 0:
+            continue
+        if batch.d.plan.fields[f].layout == LAYOUT_NULL:
+            node.null_count = length
+            continue
+        bitmap = &part.d.extents[batch.d.plan.fields[f].first_buffer]
+        node.null_count = length - count_bits(bitmap.data, node.offset, length)
+        if node.null_count == 0:
+            # Columns without nulls have no bitmap: everything that reads them relies on it.
+            bitmap.data = NULL
+            bitmap.size = 0
+    return part
+
+
+cdef Array column_at(RecordBatch batch, int64_t i):
+    cdef int32_t f = batch.d.plan.columns[i]
+    return make_array(batch, f, batch.d.nodes[f].offset, batch.d.nodes[f].length)
+
+
+cdef list column_values(RecordBatch batch, Quota q):
+    """One list of Python values per column."""
+    cdef list out = []
+    cdef int32_t i, f
+    check_native(batch, "conversion to Python values")
+    for i in range(batch.d.plan.n_columns):
+        f = batch.d.plan.columns[i]
+        out.append(read_values(q, batch, f, batch.d.nodes[f].offset, batch.d.length))
+    return out
+
+
+cdef object count_bytes(Columns columns):
+    cdef int64_t i, total = 0
+    for i in range(columns.d.n_extents):
+        total += columns.d.extents[i].size
+    for dictionary in columns.dictionaries or ():
+        if dictionary is not None:
+            total += count_bytes(dictionary)
+    return total
+
+
+cdef tuple clip(object offset, object length, int64_t available):
+    """(start, count) of the elements that a slice asks for and that exist."""
+    start = offset.__index__()
+    count = available if length is None else length.__index__()
+    if start < 0 or count < 0:
+        raise UsageError(f"slice: offset and length must not be negative, found {start} and {count}")
+    start = min(start, available)
+    return start, min(count, available - start)
+
+
+# -- arrays -------------------------------------------------------------------------------------------------------
+
+
+cdef class Array:
+    """One column, or one child of a column: a type, a length, and buffers that are shared with the batch.
+
+    Batches make arrays. ``len(array)``, ``array[i]``, ``array[2:5]`` and iteration work as for a list, and
+    ``numpy.asarray(array)`` as :meth:`to_numpy` does where that can be done without loss.
+
+    Attributes
+    ----------
+    offset : int
+        Position of element 0 in the buffers, in elements (in bits for booleans and validity bitmaps).
+    length : int
+        Number of elements.
+
+    Notes
+    -----
+    ``==`` compares types and values, see :meth:`equals`. Arrays are not hashable.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> made = pa.record_batch({"x": [[1, 2], None, [3]]})
+    >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
+    >>> array = batch["x"]
+    >>> array.type, len(array), array.null_count
+    (DataType(list<item: int64>), 3, 1)
+    >>> array[0], array[-1]
+    ([1, 2], [3])
+    >>> array.children[0].to_numpy()
+    array([1, 2, 3])
+    """
+
+    def __cinit__(self, Columns columns not None):
+        if columns.d.plan == NULL or columns.d.plan.n_fields == 0:
+            raise UsageError("arrays are columns of batches: use batch.column(...)")
+        self.columns = columns
+
+    @property
+    def field(self):
+        """Name, type, nullability and metadata, an :class:`arrowipc.Field`."""
+        if self._field is None:
+            self._field = plan_field(self.columns.plan, self.index)
+        return self._field
+
+    @property
+    def type(self):
+        """Type of the values, an :class:`arrowipc.DataType`."""
+        return self.field.type
+
+    @property
+    def null_count(self):
+        """Number of nulls in the validity bitmap; unions and run-end encoded arrays have none of their own."""
+        return count_nulls(self)
+
+    @property
+    def children(self):
+        """Arrays of the children, as a list.
+
+        Those of structs, sparse unions and fixed-size lists are cut to this array's rows. Those of other lists,
+        dense unions and run-end encoded arrays are whole, and offsets or run ends point into them.
+        """
+        cdef const FieldPlan* f = &self.columns.d.plan.fields[self.index]
+        cdef list out = []
+        cdef int32_t child = self.index + 1
+        cdef int64_t offset, length
+        while child < f.end:
+            offset = self.columns.d.nodes[child].offset
+            length = self.columns.d.nodes[child].length
+            if f.layout == LAYOUT_STRUCT or f.layout == LAYOUT_SPARSE:
+                offset += self.offset
+                length = self.length
+            elif f.layout == LAYOUT_FIXED_LIST:
+                offset += self.offset * f.width
+                length = self.length * f.width
+            out.append(make_array(self.columns, child, offset, length))
+            child = self.columns.d.plan.fields[child].end
+        return out
+
+    @property
+    def dictionary(self):
+        """The values that the indices of a dictionary-encoded array refer to.
+
+        None for other types, and as long as no dictionary has arrived.
+        """
+        cdef Columns dictionary
+        cdef int32_t f
+        if not self.columns.d.plan.fields[self.index].flags & FIELD_ENCODED:
+            return None
+        dictionary = dictionary_of(self.columns, self.index)
+        if dictionary is None:
+            return None
+        f = dictionary.d.plan.columns[0]
+        return make_array(dictionary, f, dictionary.d.nodes[f].offset, dictionary.d.length)
+
+    def buffers(self):
+        """Return the buffers in the order of the format, as read-only memoryviews of bytes.
+
+        They are those of the whole column: element i of this array lies at `offset` + i. View types have their
+        variadic data buffers at the end; children and dictionaries have buffers of their own. The views keep the
+        memory alive.
+
+        Returns
+        -------
+        list of memoryview or None
+            None for the validity bitmap of an array without nulls.
+        """
+        cdef const FieldPlan* f = &self.columns.d.plan.fields[self.index]
+        cdef const Extent* extents = &self.columns.d.extents[f.first_buffer]
+        cdef const ViewRange* range_
+        cdef list out = []
+        cdef int32_t i
+        for i in range(f.n_buffers):
+            if i == 0 and extents[0].data == NULL and f.layout != LAYOUT_SPARSE and f.layout != LAYOUT_DENSE:
+                out.append(None)
+            else:
+                out.append(window(extents[i].data, extents[i].size, self.columns))
+        if f.view >= 0:
+            range_ = &self.columns.d.views[f.view]
+            for i in range(range_.first, range_.first + range_.count):
+                out.append(window(self.columns.d.extents[i].data, self.columns.d.extents[i].size, self.columns))
+        return out
+
+    def slice(self, offset=0, length=None):
+        """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out.
+
+        Raises
+        ------
+        UsageError
+            If `offset` or `length` is negative.
+        """
+        start, count = clip(offset, length, self.length)
+        return make_array(self.columns, self.index, self.offset + <int64_t> start, count)
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, i):
+        cdef Py_ssize_t start, stop, step
+        cdef int64_t position
+        if isinstance(i, slice):
+            PySlice_Unpack(i, &start, &stop, &step)
+            if step != 1:
+                raise UsageError(f"arrays are sliced with step 1, found {step}")
+            PySlice_AdjustIndices(self.length, &start, &stop, step)
+            return make_array(self.columns, self.index, self.offset + start, max(stop - start, 0))
+        position = i.__index__()
+        if position < 0:
+            position += self.length
+        if position < 0 or position >= self.length:
+            raise IndexError(f"index {i} is out of range: the array has {self.length} elements")
+        return values(self.columns, self.index, self.offset + position, 1)[0]
+
+    def __iter__(self):
+        cdef int64_t i
+        for i in range(0, self.length, STEP):
+            yield from values(self.columns, self.index, self.offset + i, min(STEP, self.length - i))
+
+    def is_valid(self):
+        """Return whether each element is not null, as a list of bool.
+
+        As for :attr:`null_count`, the validity bitmap decides: nulls that dictionaries, children of unions and values
+        of runs hold do not count.
+
+        Raises
+        ------
+        LimitError
+            If there are more than 2**27 elements.
+        """
+        cdef const uint8_t* bits = validity(&self.columns.d, self.index)
+        cdef int64_t i
+        quota(MAX_VALUES).take(self.length)
+        if bits == NULL:
+            return [self.columns.d.plan.fields[self.index].layout != LAYOUT_NULL] * self.length
+        return [get_bit(bits, self.offset + i) != 0 for i in range(self.length)]
+
+    def to_pylist(self, *, max_values=MAX_VALUES):
+        """Return the elements as Python values.
+
+        ======================================  =================================================================
+        type                                    value
+        ======================================  =================================================================
+        integers, floats, bool, text, binary    int, float, bool, str, bytes
+        decimals                                decimal.Decimal, exact
+        dates                                   datetime.date; datetime.datetime for a date64 inside a day
+        times in s, ms, us                      datetime.time
+        timestamps in s, ms, us                 datetime.datetime; with a timezone aware, in UTC if it is unknown
+        durations in s, ms, us                  datetime.timedelta
+        anything in ns or beyond these classes  int, as stored
+        intervals                               int months, DayTime, MonthDayNano (named tuples)
+        lists                                   list
+        maps                                    list of (key, value) tuples
+        structs                                 dict; list of (name, value) tuples where names repeat
+        unions                                  the value of the child
+        dictionary and run-end encodings        the decoded values; rows may share one object
+        ======================================  =================================================================
+
+        Parameters
+        ----------
+        max_values : int, default 2**27
+            The most Python objects to make, with 64 bytes of text counting as one: small input can claim to be
+            billions of nulls.
+
+        Returns
+        -------
+        list
+            None stands for null.
+
+        Raises
+        ------
+        LimitError
+            If there are more values than `max_values`.
+        FormatError
+            If values are broken, naming column and row; readers find that out earlier unless told
+            ``validate="none"``.
+        UsageError
+            If the data is kept in big-endian.
+        """
+        return values(self.columns, self.index, self.offset, self.length, max_values)
+
+    def to_numpy(self, copy=False):
+        """Return the elements as a NumPy array.
+
+        Parameters
+        ----------
+        copy : bool, default False
+            False: a read-only view of the buffers, which stay alive with it. That works for numbers other than
+            booleans, for dates in ms, times, timestamps, durations, intervals, decimals and binary of fixed size
+            (both as raw bytes, dtype ``V``), and fixed-size lists of these (shape (length, size)), all without
+            nulls. True: always a new array. Nulls become NaN or NaT, integers with nulls float64; text, binary,
+            decimals and nested values become objects as in :meth:`to_pylist`, encoded values are decoded.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of shape (length,), or (length, size) for fixed-size lists. Timestamps and dates are datetime64 (in
+            UTC when there is a timezone), durations timedelta64, times of day the stored integers, intervals of
+            days or nanoseconds structured.
+
+        Raises
+        ------
+        UsageError
+            If a view is asked for and a copy is needed, or the data is kept in big-endian.
+        FormatError, LimitError
+            As for :meth:`to_pylist`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> import arrowipc as ipc
+        >>> made = pa.record_batch({"x": [1.5, None]})
+        >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
+        >>> batch["x"].to_numpy(copy=True)
+        array([1.5, nan])
+        """
+        from arrowipc._numpy import to_numpy
+
+        check_native(self.columns, "conversion to NumPy")
+        return to_numpy(self, copy)
+
+    def __array__(self, dtype=None, copy=None):
+        from arrowipc._numpy import as_array
+
+        check_native(self.columns, "conversion to NumPy")
+        return as_array(self, dtype, copy)
+
+    def equals(self, other, nan_equal=False):
+        """Whether `other` has the same type, nulls in the same places and equal values elsewhere.
+
+        A dictionary-encoded array never equals a plain one; two equal each other when their decoded values do.
+
+        Parameters
+        ----------
+        other : object
+        nan_equal : bool, default False
+            Whether NaN equals NaN.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        FormatError
+            If values are broken.
+        UsageError
+            If the data of one is kept in big-endian.
+        """
+        cdef Array array
+        if not isinstance(other, Array):
+            return False
+        array = other
+        if self.length != array.length:
+            return False
+        if (self.columns.plan is not array.columns.plan or self.index != array.index) and self.type != array.type:
+            return False
+        check_native(self.columns, "comparison")
+        check_native(array.columns, "comparison")
+        return same_values(self.columns, self.index, self.offset, array.columns, array.index, array.offset,
+                           self.length, nan_equal) != 0
+
+    def __eq__(self, other):
+        if not isinstance(other, Array):
+            return NotImplemented
+        return self.equals(other)
+
+    def __repr__(self):
+        from arrowipc.display import array_text
+
+        return array_text(self)
+
+    def _repr_html_(self):
+        from arrowipc.display import array_html
+
+        return array_html(self)
+
+    def __arrow_c_schema__(self):
+        """Export the field as an ``arrow_schema`` PyCapsule."""
+        from arrowipc._capsule import export_schema
+
+        return export_schema(self.field)
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """Export as an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
+        from arrowipc._capsule import export_array
+
+        return export_array(self, requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        """Export as an array on the CPU: an ``arrow_schema`` and an ``arrow_device_array`` PyCapsule."""
+        from arrowipc._capsule import export_device_array
+
+        return export_device_array(self, requested_schema, **kwargs)
+
+
+cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length):
+    """Elements [offset, offset + length) of a field, `offset` physical; they are known to exist."""
+    cdef Array array = Array.__new__(Array, columns)
+    array.index = field
+    array.offset = offset
+    array.length = length
+    array._null_count = -1
+    return array
+
+
+cdef int64_t count_nulls(Array array) noexcept:
+    cdef const Node* node = &array.columns.d.nodes[array.index]
+    cdef const uint8_t* bits
+    if array._null_count < 0:
+        bits = validity(&array.columns.d, array.index)
+        if bits == NULL:
+            is_null = array.columns.d.plan.fields[array.index].layout == LAYOUT_NULL
+            array._null_count = array.length if is_null else 0
+        elif node.null_count >= 0 and array.offset == node.offset and array.length == node.length:
+            array._null_count = node.null_count
+        else:
+            array._null_count = array.length - count_bits(bits, array.offset, array.length)
+    return array._null_count

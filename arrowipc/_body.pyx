@@ -1,0 +1,664 @@
+"""Makes a located body readable: decompressed, proven large enough, in native byte order, aligned."""
+
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from arrowipc._bytes cimport (
+    bitmap_bytes, bswap16, bswap32, bswap64, load_i32, load_i64, load_u16, load_u32, loose_u16, loose_u32,
+    loose_u64, mul_overflows, round_up,
+)
+from arrowipc._core cimport *
+from arrowipc._fault cimport *
+from arrowipc._layout cimport CompressionType_LZ4_FRAME
+
+from arrowipc.errors import FormatError, LimitError, UnsupportedError
+
+cdef extern from * nogil:
+    int64_t fetch_add "__sync_fetch_and_add"(int64_t* counter, int64_t step) noexcept
+
+ctypedef size_t (*lz4_create_t)(void** context, unsigned int version) noexcept nogil
+ctypedef void (*lz4_reset_t)(void* context) noexcept nogil
+ctypedef size_t (*lz4_decode_t)(void* context, void* target, size_t* room, const void* frame, size_t* stored,
+                                const unsigned int* options) noexcept nogil
+ctypedef void* (*zstd_create_t)() noexcept nogil
+ctypedef size_t (*zstd_decode_t)(void* context, void* target, size_t room, const void* frame,
+                                 size_t stored) noexcept nogil
+ctypedef size_t (*free_t)(void* context) noexcept nogil
+ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
+ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
+
+cdef enum:
+    PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
+    LZ4_EXPANSION = 255             # a byte of an LZ4 block yields at most this many
+    SPARE = 1 << 16                 # bytes that a buffer may always be larger than its length asks for
+    LZ4_VERSION = 100               # LZ4F_VERSION
+    WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
+    WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
+    IDLE_CONTEXTS = 16
+
+cdef uint32_t LZ4_MAGIC = 0x184D2204
+cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
+cdef uint32_t SKIPPABLE_MAGIC = 0x184D2A50      # and the 15 after it
+cdef int64_t ZSTD_WINDOW = 1 << 27              # what zstd itself grants a stream by default
+
+
+# -- decompression: what each buffer claims -----------------------------------------------------------------------
+
+
+cdef struct Job:
+    # One compressed buffer.
+    const uint8_t* frame
+    int64_t stored          # bytes of the frame
+    int64_t claim           # bytes that it says it holds
+    uint8_t* target
+    int64_t used            # bytes of the frame that the codec took, -1: not known
+    int64_t made            # bytes that the codec gave
+    size_t code             # what the codec returned
+    int outcome             # Outcome
+    int32_t extent
+    int32_t field
+    int32_t buffer
+
+cdef enum Outcome:
+    DONE = 0
+    BROKEN                  # the codec refuses the frame
+    UNFINISHED              # the frame goes on after its claim, or stops before its end
+    TRAILING                # bytes after the frame
+    OTHER_SIZE              # the frame holds another number of bytes
+
+cdef enum Refusal:
+    # Claims that are refused before anything is allocated.
+    REFUSED_SHORT = 1       # no room for the prefix
+    REFUSED_NEGATIVE
+    REFUSED_EXPANSION       # LZ4 cannot hold that much in so little
+    REFUSED_KNOWN           # the length of the field asks for much less
+    REFUSED_TOTAL           # Limits.decompressed_bytes
+    REFUSED_RATIO           # Limits.decompressed_ratio and _slack
+    REFUSED_FRAME           # not a frame of the codec, or one that needs what we do not have
+
+
+cdef struct Ledger:
+    # Sums over the buffers of a batch, and the claim that was refused.
+    int64_t stored
+    int64_t claimed
+    int64_t reserved        # claims rounded up to the alignment of buffers
+    int64_t raw             # buffers stored raw
+    int64_t jobs
+    const char* why         # of REFUSED_FRAME
+
+
+cdef inline int64_t scaled(int64_t elements, int64_t width) noexcept nogil:
+    cdef int64_t size
+    return INT64_MAX if mul_overflows(elements, width, &size) else size
+
+
+cdef int64_t known_size(const FieldPlan* plan, int64_t length, int32_t buffer) noexcept nogil:
+    """Bytes that a buffer needs for `length` elements, -1 for those that depend on values."""
+    cdef int layout = plan.layout
+    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+        return scaled(length, 4) if buffer else length
+    if buffer == 0:
+        return bitmap_bytes(length)
+    if layout == LAYOUT_BOOL:
+        return bitmap_bytes(length)
+    if layout == LAYOUT_FIXED:
+        return scaled(length, plan.width)
+    if layout == LAYOUT_LIST_VIEW32:
+        return scaled(length, 4)
+    if layout == LAYOUT_LIST_VIEW64:
+        return scaled(length, 8)
+    if buffer > 1:
+        return -1
+    if layout == LAYOUT_VIEW:
+        return scaled(length, 16)
+    if length == INT64_MAX:
+        return INT64_MAX
+    return scaled(length + 1, 8 if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64 else 4)
+
+
+cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) noexcept nogil:
+    """What speaks against an LZ4 frame of `claim` bytes, NULL when its header has nothing against it."""
+    cdef uint8_t flags
+    if size < 7 or load_u32(frame) != LZ4_MAGIC:
+        return "not an LZ4 frame (legacy and skippable frames are not allowed)"
+    flags = frame[4]
+    if flags & 1:
+        return "the LZ4 frame needs a dictionary"
+    if flags & 8 and (size < 15 or load_i64(frame + 6) != claim):
+        return "the LZ4 frame states another size"
+    return NULL
+
+
+cdef const char* check_zstd(const uint8_t* frame, int64_t size, int64_t claim) noexcept nogil:
+    """The same for the first ZSTD frame; more may follow, so it may hold less than the claim."""
+    cdef uint8_t flags
+    cdef int64_t at = 5, content, window
+    cdef int id_bytes, content_bytes
+    while size >= 8 and load_u32(frame) >> 4 == SKIPPABLE_MAGIC >> 4:
+        at = 8 + <int64_t> load_u32(frame + 4)
+        if at > size:
+            return "a skippable ZSTD frame is cut short"
+        frame += at
+        size -= at
+        at = 5
+    if size < 6 or load_u32(frame) != ZSTD_MAGIC:
+        return "not a ZSTD frame"
+    flags = frame[4]
+    id_bytes = (1 << (flags & 3)) >> 1                                      # 0, 1, 2, 4
+    content_bytes = 1 << (flags >> 6) if flags >> 6 else flags >> 5 & 1     # 0 or 1, 2, 4, 8
+    if not flags & 0x20:
+        # RFC 8878, 3.1.1.1.2: three bits of mantissa in eighths.
+        window = <int64_t> 1 << (10 + (frame[5] >> 3))
+        if window + (window >> 3) * (frame[5] & 7) > ZSTD_WINDOW:
+            return "the ZSTD frame asks for a window of more than 128 MiB"
+        at += 1
+    if size < at + id_bytes + content_bytes:
+        return "the ZSTD frame is cut short"
+    while id_bytes:
+        if frame[at]:
+            return "the ZSTD frame needs a dictionary"
+        at += 1
+        id_bytes -= 1
+    if content_bytes:
+        if content_bytes == 1:
+            content = frame[at]
+        elif content_bytes == 2:
+            content = load_u16(frame + at) + 256
+        elif content_bytes == 4:
+            content = load_u32(frame + at)
+        else:
+            content = load_i64(frame + at)
+        if content < 0 or content > claim:
+            return "the ZSTD frame states a larger size"
+    return NULL
+
+
+cdef int enter(Extent* extent, Job* job, int codec, int64_t known, Ledger* sums) noexcept nogil:
+    """Read one prefix: a raw or empty buffer is settled here, a compressed one becomes `job`."""
+    job.stored = extent.size
+    job.claim = 0
+    if extent.size < PREFIX:
+        return REFUSED_SHORT
+    job.claim = load_i64(extent.data)
+    job.frame = extent.data + PREFIX
+    job.stored = extent.size - PREFIX
+    sums.stored += extent.size
+    if job.claim == -1:
+        extent.data = job.frame if job.stored else NULL
+        extent.size = job.stored
+        sums.raw += 1
+        return 0
+    if job.claim < 0:
+        return REFUSED_NEGATIVE
+    if job.claim == 0 and job.stored == 0:
+        extent.data = NULL
+        extent.size = 0
+        return 0
+    if codec == CompressionType_LZ4_FRAME and job.claim // LZ4_EXPANSION > job.stored:
+        return REFUSED_EXPANSION
+    if (0 <= known < INT64_MAX - SPARE and job.claim > known + SPARE
+            and (job.claim - known - SPARE) // LZ4_EXPANSION > job.stored):
+        # Writers may leave slack behind a slice, and slack compresses; a bomb compresses better.
+        return REFUSED_KNOWN
+    if codec == CompressionType_LZ4_FRAME:
+        sums.why = check_lz4(job.frame, job.stored, job.claim)
+    else:
+        sums.why = check_zstd(job.frame, job.stored, job.claim)
+    if sums.why != NULL:
+        return REFUSED_FRAME
+    if job.claim > INT64_MAX - 64 - sums.reserved:
+        return REFUSED_TOTAL
+    sums.claimed += job.claim
+    sums.reserved += round_up(job.claim, 64)
+    sums.jobs += 1
+    return 0
+
+
+cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limits, Ledger* sums) noexcept nogil:
+    """All prefixes. On refusal the job at `sums.jobs` tells which buffer it was."""
+    cdef const FieldPlan* plan
+    cdef int32_t f, k, n, extent
+    cdef int64_t allowed
+    cdef int refusal
+    memset(sums, 0, sizeof(Ledger))
+    for f in range(d.plan.n_fields):
+        plan = &d.plan.fields[f]
+        n = plan.n_buffers
+        if plan.view >= 0:
+            n += d.views[plan.view].count
+        for k in range(n):
+            if k < plan.n_buffers:
+                extent = plan.first_buffer + k
+            else:
+                extent = d.views[plan.view].first + k - plan.n_buffers
+            if d.extents[extent].size == 0:
+                continue    # an empty buffer has no prefix
+            jobs[sums.jobs].field = f
+            jobs[sums.jobs].buffer = k
+            jobs[sums.jobs].extent = extent
+            refusal = enter(&d.extents[extent], &jobs[sums.jobs], codec,
+                            known_size(plan, d.nodes[f].length, k) if k < plan.n_buffers else -1, sums)
+            if refusal == 0 and sums.claimed > limits.decompressed_bytes:
+                refusal = REFUSED_TOTAL
+            if refusal:
+                return refusal
+    if not mul_overflows(sums.stored, limits.decompressed_ratio, &allowed):
+        if sums.claimed > allowed and sums.claimed - allowed > limits.decompressed_slack:
+            return REFUSED_RATIO
+    return 0
+
+
+# -- decompression: the codec -------------------------------------------------------------------------------------
+
+
+cdef struct Functions:
+    # What a codec library exports; `decode` is NULL where it exports nothing.
+    int codec
+    void* create
+    free_t free
+    lz4_reset_t reset
+    void* decode
+    is_error_t is_error
+    error_name_t error_name
+
+
+cdef class Library:
+    """A codec library: C functions where it exports them, else the callable that codec.py wraps around it."""
+    cdef Functions c
+    cdef object call        # call(frame, target) -> None, raises; used when `c.decode` is NULL
+    cdef list idle          # Contexts that nobody uses
+
+    def __cinit__(self, int codec, addresses, call):
+        memset(&self.c, 0, sizeof(Functions))
+        self.c.codec = codec
+        self.call = call
+        self.idle = []
+        if addresses is not None:
+            self.c.create = address(addresses[0])
+            self.c.free = <free_t> address(addresses[1])
+            self.c.reset = <lz4_reset_t> address(addresses[2])
+            self.c.decode = address(addresses[3])
+            self.c.is_error = <is_error_t> address(addresses[4])
+            self.c.error_name = <error_name_t> address(addresses[5])
+
+
+cdef inline void* address(object number):
+    return <void*> <uintptr_t> number
+
+
+cdef class Context:
+    """A codec's working memory, used by one thread at a time."""
+    cdef void* state
+    cdef Library library
+
+    def __cinit__(self, Library library):
+        self.library = library
+        if library.c.codec == CompressionType_LZ4_FRAME:
+            (<lz4_create_t> library.c.create)(&self.state, LZ4_VERSION)
+        else:
+            self.state = (<zstd_create_t> library.c.create)()
+        if self.state == NULL:
+            raise MemoryError("no memory for a decompression context")
+
+    def __dealloc__(self):
+        if self.state != NULL:
+            self.library.c.free(self.state)
+
+
+cdef void decode_lz4(const Functions* library, void* state, Job* job) noexcept nogil:
+    # stable_target: what is written stays where it is, so linked blocks refer to it in place.
+    cdef unsigned int[4] options = [1, 0, 0, 0]
+    cdef size_t room = job.claim, taken = job.stored
+    library.reset(state)
+    job.code = (<lz4_decode_t> library.decode)(state, job.target, &room, job.frame, &taken, options)
+    job.made = room
+    if library.is_error(job.code):
+        job.outcome = BROKEN
+    elif job.code != 0:
+        job.outcome = UNFINISHED
+    elif <int64_t> taken != job.stored:
+        job.outcome = TRAILING
+    else:
+        job.outcome = DONE if job.made == job.claim else OTHER_SIZE
+
+
+cdef void decode_zstd(const Functions* library, void* state, Job* job) noexcept nogil:
+    job.code = (<zstd_decode_t> library.decode)(state, job.target, job.claim, job.frame, job.stored)
+    job.made = 0
+    if library.is_error(job.code):
+        job.outcome = BROKEN
+    else:
+        job.made = job.code
+        job.outcome = DONE if job.made == job.claim else OTHER_SIZE
+
+
+cdef struct Queue:
+    Job* jobs
+    int64_t n_jobs
+    int64_t taken
+    int64_t failed      # a job that failed, n_jobs while none has
+
+
+cdef void run_native(const Functions* library, void* state, Queue* queue) noexcept nogil:
+    cdef int64_t i = fetch_add(&queue.taken, 1)
+    while i < queue.n_jobs and queue.failed == queue.n_jobs:
+        if library.codec == CompressionType_LZ4_FRAME:
+            decode_lz4(library, state, &queue.jobs[i])
+        else:
+            decode_zstd(library, state, &queue.jobs[i])
+        if queue.jobs[i].outcome != DONE:
+            queue.failed = i
+        i = fetch_add(&queue.taken, 1)
+
+
+cdef class Work:
+    """The compressed buffers of one batch; any number of threads may `run` it, each takes the next one."""
+    cdef Queue queue
+    cdef int64_t claimed
+    cdef Library library
+    cdef object error       # of the failed job, when the library was called through Python
+
+    def __cinit__(self, int64_t room):
+        memset(&self.queue, 0, sizeof(Queue))
+        self.queue.jobs = <Job*> malloc(room * sizeof(Job))
+        if self.queue.jobs == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.queue.jobs)
+
+    def run(self):
+        """Decode until no job is left or one has failed."""
+        cdef Library library = self.library
+        cdef Context context
+        cdef Queue* queue
+        cdef void* state
+        if library.c.decode == NULL:
+            self.run_python()
+            return
+        context = library.idle.pop() if library.idle else Context(library)
+        if self.claimed < WORTH_RELEASING:
+            run_native(&library.c, context.state, &self.queue)
+        else:
+            queue = &self.queue
+            state = context.state
+            with nogil:
+                run_native(&library.c, state, queue)
+        if len(library.idle) < IDLE_CONTEXTS:
+            library.idle.append(context)
+
+    cdef int run_python(self) except -1:
+        cdef int64_t i = fetch_add(&self.queue.taken, 1)
+        cdef Job* job
+        while i < self.queue.n_jobs and self.queue.failed == self.queue.n_jobs:
+            job = &self.queue.jobs[i]
+            job.outcome = DONE
+            try:
+                self.library.call(
+                    PyMemoryView_FromMemory(<char*> job.frame, job.stored, PyBUF_READ),
+                    PyMemoryView_FromMemory(<char*> job.target, job.claim, PyBUF_WRITE),
+                )
+            except MemoryError:
+                raise
+            except Exception as error:
+                job.outcome = BROKEN
+                self.error = error
+                self.queue.failed = i
+            i = fetch_add(&self.queue.taken, 1)
+        return 0
+
+
+cdef list libraries = [None, None]
+
+
+cdef Library library_for(int codec):
+    if libraries[codec] is None:
+        from arrowipc import codec as codecs
+
+        libraries[codec] = Library(codec, codecs.exported(codec), codecs.decoder(codec))
+    return libraries[codec]
+
+
+def forget_libraries():
+    """Look for the codec libraries again at the next compressed batch; a seam for tests."""
+    libraries[:] = [None, None]
+
+
+cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
+    """Replace each stored buffer by its content: new memory, or a slice of the body where it was stored raw."""
+    cdef Work work = Work(columns.d.n_extents + 1)
+    cdef Ledger sums
+    cdef Memory memory
+    cdef Job* job
+    cdef int64_t i, used = 0
+    cdef int refusal = enter_all(&columns.d, codec, work.queue.jobs, limits, &sums)
+    if refusal:
+        raise refuse(columns, codec, refusal, &work.queue.jobs[sums.jobs], &sums, limits)
+    if sums.jobs == 0:
+        return 0
+    work.library = library_for(codec)
+    work.queue.n_jobs = work.queue.failed = sums.jobs
+    work.claimed = sums.claimed
+    # One more line: an empty buffer at the end gets an address inside the block too.
+    memory = Memory(sums.reserved + 64)
+    memory.size = sums.reserved
+    for i in range(sums.jobs):
+        job = &work.queue.jobs[i]
+        job.target = memory.data + used
+        used += round_up(job.claim, 64)
+        if job.claim & 63:
+            memset(memory.data + used - 64, 0, 64)
+    if use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS:
+        from arrowipc import codec as codecs
+
+        codecs.run_shared(work.run, sums.jobs)
+    else:
+        work.run()
+    if work.queue.failed < work.queue.n_jobs:
+        raise broken(columns, work)
+    for i in range(sums.jobs):
+        job = &work.queue.jobs[i]
+        columns.d.extents[job.extent].data = job.target if job.claim else NULL
+        columns.d.extents[job.extent].size = job.claim
+    columns.owner = (columns.owner, memory) if sums.raw else memory
+    return 0
+
+
+# -- decompression: refusals in words -----------------------------------------------------------------------------
+
+
+cdef str codec_name(int codec):
+    return "LZ4_FRAME" if codec == CompressionType_LZ4_FRAME else "ZSTD"
+
+
+cdef str place_name(Columns columns, const Job* job):
+    cdef list path = []
+    cdef int32_t field = job.field
+    while field >= 0:
+        path.append(field_name(columns.plan, field))
+        field = columns.plan.d.fields[field].parent
+    return f"column {'.'.join(reversed(path))!r}: buffer {job.buffer}"
+
+
+cdef object refuse(Columns columns, int codec, int refusal, const Job* job, const Ledger* sums,
+                   const LimitsData* limits):
+    """The exception for a claim that was not believed."""
+    cdef str place = place_name(columns, job)
+    cdef str claim = f"claims {job.claim:,} bytes in {job.stored:,} bytes of {codec_name(codec)}"
+    if refusal == REFUSED_SHORT:
+        return FormatError(f"{place}: {job.stored} bytes are too few for the 8-byte uncompressed length that "
+                           "a compressed buffer begins with")
+    if refusal == REFUSED_NEGATIVE:
+        return FormatError(f"{place}: the uncompressed length is {job.claim}: expected -1 (stored raw) or more")
+    if refusal == REFUSED_EXPANSION:
+        return FormatError(f"{place}: {claim}, which cannot hold more than {LZ4_EXPANSION} times its size")
+    if refusal == REFUSED_KNOWN:
+        return LimitError(f"{place}: {claim}, and the {columns.d.nodes[job.field].length:,} elements need "
+                          f"{known_size(&columns.plan.d.fields[job.field], columns.d.nodes[job.field].length, job.buffer):,}")
+    if refusal == REFUSED_FRAME:
+        return FormatError(f"{place}: {claim}: {sums.why.decode()}")
+    if refusal == REFUSED_TOTAL:
+        return LimitError(f"{place}: {claim}; with it the batch needs more than Limits.decompressed_bytes = "
+                          f"{limits.decompressed_bytes:,}")
+    return LimitError(f"the batch claims {sums.claimed:,} bytes in {sums.stored:,} bytes of {codec_name(codec)}: more "
+                      f"than Limits.decompressed_ratio = {limits.decompressed_ratio:,} times as many and "
+                      f"Limits.decompressed_slack = {limits.decompressed_slack:,}")
+
+
+cdef object broken(Columns columns, Work work):
+    """The exception for a frame that does not hold what was claimed."""
+    cdef Job* job = &work.queue.jobs[work.queue.failed]
+    cdef str why
+    if job.outcome == BROKEN and work.library.c.decode == NULL:
+        why = str(work.error)
+    elif job.outcome == BROKEN:
+        why = work.library.c.error_name(job.code).decode("utf-8", "replace")
+    elif job.outcome == TRAILING:
+        why = "bytes follow the frame"
+    elif job.outcome == UNFINISHED:
+        why = f"the frame does not end where it should, after {job.made:,} bytes"
+    else:
+        why = f"it holds {job.made:,} bytes"
+    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {codec_name(work.library.c.codec)} do not "
+                        f"decompress to the claimed {job.claim:,} bytes: {why}")
+    error.__cause__ = work.error
+    return error
+
+
+# -- byte order and alignment -------------------------------------------------------------------------------------
+
+
+cdef inline int words_of(const FieldPlan* plan, int32_t buffer) noexcept nogil:
+    """Which words a buffer of a field is made of (Swap); SWAP_NONE for bits, bytes and type codes."""
+    cdef int layout = plan.layout
+    if buffer == 0:
+        return SWAP_NONE
+    if layout == LAYOUT_FIXED or layout == LAYOUT_VIEW:
+        return plan.swap
+    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_DENSE:
+        return SWAP_4
+    if layout == LAYOUT_LIST_VIEW64:
+        return SWAP_8
+    if buffer > 1:
+        return SWAP_NONE    # the data of strings
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
+        return SWAP_4
+    if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
+        return SWAP_8
+    return SWAP_NONE
+
+
+cdef inline uintptr_t alignment_of(int words) noexcept nogil:
+    """Bytes that consumers want an address of such words to be a multiple of."""
+    if words == SWAP_NONE:
+        return 1
+    if words == SWAP_2:
+        return 2
+    return 4 if words == SWAP_4 or words == SWAP_4_4 else 8
+
+
+cdef void swap_values(uint8_t* target, const uint8_t* source, int64_t size, int words) noexcept nogil:
+    """Copy values with their bytes reversed; a rest that is no whole value stays zero."""
+    cdef int64_t i, k, per
+    if words == SWAP_2:
+        for i in range(size >> 1):
+            (<loose_u16*> target)[i] = bswap16((<const loose_u16*> source)[i])
+    elif words == SWAP_4 or words == SWAP_4_4:
+        for i in range(size >> 2):
+            (<loose_u32*> target)[i] = bswap32((<const loose_u32*> source)[i])
+    elif words == SWAP_8:
+        for i in range(size >> 3):
+            (<loose_u64*> target)[i] = bswap64((<const loose_u64*> source)[i])
+    elif words == SWAP_16 or words == SWAP_32:
+        per = 2 if words == SWAP_16 else 4
+        for i in range(size // (8 * per)):
+            for k in range(per):
+                (<loose_u64*> target)[i * per + k] = bswap64((<const loose_u64*> source)[i * per + per - 1 - k])
+    elif words == SWAP_4_4_8:
+        for i in range(size >> 4):
+            (<loose_u32*> target)[4 * i] = bswap32((<const loose_u32*> source)[4 * i])
+            (<loose_u32*> target)[4 * i + 1] = bswap32((<const loose_u32*> source)[4 * i + 1])
+            (<loose_u64*> target)[2 * i + 1] = bswap64((<const loose_u64*> source)[2 * i + 1])
+    elif words == SWAP_VIEW:
+        for i in range(size >> 4):
+            memcpy(target + 16 * i, source + 16 * i, 16)
+            (<loose_u32*> target)[4 * i] = bswap32((<const loose_u32*> source)[4 * i])
+            if load_u32(target + 16 * i) > 12:
+                # The prefix is bytes; only buffer index and offset are numbers.
+                (<loose_u32*> target)[4 * i + 2] = bswap32((<const loose_u32*> source)[4 * i + 2])
+                (<loose_u32*> target)[4 * i + 3] = bswap32((<const loose_u32*> source)[4 * i + 3])
+
+
+cdef int swap_bytes(Columns columns) except -1:
+    """Copy every buffer of numbers into native byte order; bits, bytes and text stay where they are."""
+    return rewrite(columns, True)
+
+
+cdef int align(Columns columns) except -1:
+    """Copy the buffers that lie where loads of their values would be misaligned to multiples of 64."""
+    return rewrite(columns, False)
+
+
+cdef inline bint needs_copy(const Extent* extent, int words, bint swap) noexcept nogil:
+    if extent.size == 0 or words == SWAP_NONE:
+        return False
+    return swap or (<uintptr_t> extent.data & (alignment_of(words) - 1)) != 0
+
+
+cdef int rewrite(Columns columns, bint swap) except -1:
+    cdef ColumnsData* d = &columns.d
+    cdef const FieldPlan* plan
+    cdef Extent* extent
+    cdef Memory memory
+    cdef uint8_t* target
+    cdef int64_t total = 0
+    cdef int32_t f, k
+    cdef int words
+    for f in range(d.plan.n_fields):
+        plan = &d.plan.fields[f]
+        for k in range(plan.n_buffers):
+            extent = &d.extents[plan.first_buffer + k]
+            if needs_copy(extent, words_of(plan, k), swap):
+                total += round_up(extent.size, 64)
+    if total == 0:
+        return 0
+    memory = Memory(total)
+    memory.size = total
+    target = memory.data
+    with nogil:
+        for f in range(d.plan.n_fields):
+            plan = &d.plan.fields[f]
+            for k in range(plan.n_buffers):
+                extent = &d.extents[plan.first_buffer + k]
+                words = words_of(plan, k)
+                if needs_copy(extent, words, swap):
+                    memset(target + round_up(extent.size, 64) - 64, 0, 64)
+                    if swap:
+                        swap_values(target, extent.data, extent.size, words)
+                    else:
+                        memcpy(target, extent.data, extent.size)
+                    extent.data = target
+                    target += round_up(extent.size, 64)
+    columns.owner = (columns.owner, memory)
+    return 0
+
+
+cdef Columns native_copy(Columns columns):
+    """The same columns in native byte order, for kernels that look at values the caller wants left as stored."""
+    cdef Columns copy = Columns.__new__(Columns)
+    cdef int32_t i
+    copy.allocate(columns.plan, columns.d.n_extents - columns.plan.d.n_buffers)
+    copy.d.length = columns.d.length
+    for i in range(columns.plan.d.n_fields):
+        copy.d.nodes[i] = columns.d.nodes[i]
+    for i in range(columns.plan.d.n_views):
+        copy.d.views[i] = columns.d.views[i]
+    for i in range(columns.d.n_extents):
+        copy.d.extents[i] = columns.d.extents[i]
+    copy.owner = columns.owner
+    copy.dictionaries = columns.dictionaries
+    swap_bytes(copy)
+    return copy

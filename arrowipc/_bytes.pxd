@@ -1,0 +1,86 @@
+# Loads, bits and overflow-safe sizes on raw bytes: pure, inline, usable without the GIL.
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+# The format is little-endian and so is every platform that we build for; the values behind these types may
+# lie at any address, which the attributes tell the compiler (it still vectorises loops over them).
+cdef extern from * nogil:
+    """
+    #include <stdint.h>
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    #error "arrowipc kernels load little-endian words natively; a big-endian host needs swapping loads here"
+    #endif
+    typedef int16_t loose_i16 __attribute__((aligned(1), may_alias));
+    typedef int32_t loose_i32 __attribute__((aligned(1), may_alias));
+    typedef int64_t loose_i64 __attribute__((aligned(1), may_alias));
+    typedef uint16_t loose_u16 __attribute__((aligned(1), may_alias));
+    typedef uint32_t loose_u32 __attribute__((aligned(1), may_alias));
+    typedef uint64_t loose_u64 __attribute__((aligned(1), may_alias));
+    """
+    ctypedef int16_t loose_i16
+    ctypedef int32_t loose_i32
+    ctypedef int64_t loose_i64
+    ctypedef uint16_t loose_u16
+    ctypedef uint32_t loose_u32
+    ctypedef uint64_t loose_u64
+    bint mul_overflows "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* product) noexcept
+    bint add_overflows "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* total) noexcept
+    int popcount64 "__builtin_popcountll"(uint64_t word) noexcept
+    uint16_t bswap16 "__builtin_bswap16"(uint16_t word) noexcept
+    uint32_t bswap32 "__builtin_bswap32"(uint32_t word) noexcept
+    uint64_t bswap64 "__builtin_bswap64"(uint64_t word) noexcept
+    bint unlikely "__builtin_expect"(bint condition, bint expected) noexcept
+
+
+cdef inline uint16_t load_u16(const uint8_t* p) noexcept nogil:
+    return (<const loose_u16*> p)[0]
+
+
+cdef inline int32_t load_i32(const uint8_t* p) noexcept nogil:
+    return (<const loose_i32*> p)[0]
+
+
+cdef inline uint32_t load_u32(const uint8_t* p) noexcept nogil:
+    return (<const loose_u32*> p)[0]
+
+
+cdef inline int64_t load_i64(const uint8_t* p) noexcept nogil:
+    return (<const loose_i64*> p)[0]
+
+
+cdef inline bint get_bit(const uint8_t* bits, int64_t i) noexcept nogil:
+    return (bits[i >> 3] >> (i & 7)) & 1
+
+
+cdef inline void set_bit(uint8_t* bits, int64_t i) noexcept nogil:
+    bits[i >> 3] |= <uint8_t> (1 << (i & 7))
+
+
+cdef inline int64_t bitmap_bytes(int64_t bits) noexcept nogil:
+    # Not (bits + 7) / 8: that overflows for lengths near 2^63, which hostile nodes do claim.
+    return (bits >> 3) + ((bits & 7) != 0)
+
+
+cdef inline int64_t count_bits(const uint8_t* bits, int64_t start, int64_t length) noexcept nogil:
+    """Set bits among bits[start : start + length]."""
+    cdef int64_t total = 0, i = start, end = start + length
+    while i < end and i & 7:
+        total += get_bit(bits, i)
+        i += 1
+    while end - i >= 64:
+        total += popcount64((<const loose_u64*> (bits + (i >> 3)))[0])
+        i += 64
+    while i < end:
+        total += get_bit(bits, i)
+        i += 1
+    return total
+
+
+cdef inline int64_t round_up(int64_t size, int64_t multiple) noexcept nogil:
+    # multiple is a power of two; size is known to be far from 2^63.
+    return (size + multiple - 1) & ~(multiple - 1)
+
+
+cdef inline bint inside(int64_t offset, int64_t length, int64_t size) noexcept nogil:
+    """Whether [offset, offset + length) lies in [0, size): compared by subtraction, because sums overflow."""
+    return offset >= 0 and length >= 0 and offset <= size and length <= size - offset

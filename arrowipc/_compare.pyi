@@ -1,0 +1,1 @@
+"""Equality of two columns, value by value; reached through ``equals`` of arrays, batches and tables."""

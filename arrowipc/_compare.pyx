@@ -1,0 +1,296 @@
+"""Equality of two columns of the same type, value by value; what lies under a null counts for nothing.
+
+Like `_values`, nothing here trusts the contents: broken offsets, indices, views, codes and run ends raise.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcmp, memcpy
+
+from arrowipc._bytes cimport get_bit
+from arrowipc._core cimport (
+    Columns, ColumnsData, FieldPlan, raise_fault, FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED,
+    LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32,
+    LAYOUT_VAR64, LAYOUT_VIEW,
+)
+from arrowipc._element cimport find_run, index_at, member_at, next_run, span, validity, word_span
+from arrowipc._fault cimport Fault, fail, FAULT_NO_DICTIONARY
+from arrowipc._layout cimport Precision_DOUBLE, Precision_SINGLE, Type_FloatingPoint
+from arrowipc._values cimport dictionary_id, dictionary_of
+
+from arrowipc.errors import LimitError
+
+cdef extern from "Python.h":
+    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+
+cdef enum:
+    MAX_NESTING = 256
+
+# Elements of lists, and words of 8 bytes of text. Views, unions and dictionaries may share what they point at: a million
+# views of a million elements are few bytes and 2**40 comparisons.
+cdef int64_t MAX_ELEMENTS = 2**33
+
+
+cdef struct Side:
+    # One of the two columns at one field: `at` is the physical position of the first element.
+    const ColumnsData* d
+    int32_t field
+    int64_t at
+
+
+cdef class Comparison:
+    """What one comparison carries down the types: options, budget and depth."""
+
+    cdef bint nan_equal
+    cdef int64_t left
+    cdef int depth
+
+    cdef int take(self, int64_t count) except -1:
+        if count > self.left:
+            raise LimitError(f"these are more than {MAX_ELEMENTS:,} elements to compare; compare slices")
+        self.left -= count
+        return 0
+
+
+cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j, int64_t count,
+                     bint nan_equal) except -1:
+    """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of field g of `b`; types are equal."""
+    cdef Comparison q = Comparison.__new__(Comparison)
+    q.nan_equal = nan_equal
+    q.left = MAX_ELEMENTS
+    return same(q, a, f, i, b, g, j, count)
+
+
+cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+              int64_t count) except -1:
+    """Null slots agree, and every stretch between them."""
+    cdef const uint8_t* valid = validity(&a.d, f)
+    cdef const uint8_t* other = validity(&b.d, g)
+    cdef int64_t k = 0, start
+    cdef int equal
+    if count == 0 or a.d.plan.fields[f].layout == LAYOUT_NULL:
+        return True
+    if q.depth >= MAX_NESTING:
+        raise LimitError(f"values are nested deeper than {MAX_NESTING} levels")
+    if not same_nulls(valid, i, other, j, count):
+        return False
+    q.depth += 1
+    if valid == NULL:
+        # No bitmap at all, or one on the other side that says the same.
+        equal = same_valid(q, a, f, i, b, g, j, count)
+        q.depth -= 1
+        return equal
+    while k < count:
+        while k < count and not get_bit(valid, i + k):
+            k += 1
+        start = k
+        while k < count and get_bit(valid, i + k):
+            k += 1
+        if k > start and not same_valid(q, a, f, i + start, b, g, j + start, k - start):
+            q.depth -= 1
+            return False
+    q.depth -= 1
+    return True
+
+
+cdef bint same_nulls(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, int64_t count) noexcept:
+    cdef int64_t k
+    if a == NULL and b == NULL:
+        return True
+    for k in range(count):
+        if (a == NULL or get_bit(a, i + k)) != (b == NULL or get_bit(b, j + k)):
+            return False
+    return True
+
+
+cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                    int64_t count) except -1:
+    """The same for elements that are all valid."""
+    cdef const FieldPlan* field = &a.d.plan.fields[f]
+    cdef const uint8_t* p
+    cdef const uint8_t* r
+    cdef int32_t child, other
+    cdef int64_t k
+    cdef int layout = field.layout
+    if layout == LAYOUT_FIXED:
+        if field.flags & FIELD_ENCODED:
+            return same_decoded(q, a, f, i, b, g, j, count)
+        p = a.d.extents[field.first_buffer + 1].data + i * field.width
+        r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data + j * field.width
+        if field.type == Type_FloatingPoint:
+            return same_floats(p, r, field.unit, count, q.nan_equal)
+        return field.width == 0 or memcmp(p, r, count * field.width) == 0
+    if layout == LAYOUT_BOOL:
+        p = a.d.extents[field.first_buffer + 1].data
+        r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data
+        for k in range(count):
+            if get_bit(p, i + k) != get_bit(r, j + k):
+                return False
+        return True
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+        return same_words(q, a, f, i, b, g, j, count)
+    if layout == LAYOUT_STRUCT:
+        child = f + 1
+        other = g + 1
+        while child < field.end:
+            if not same(q, a, child, a.d.nodes[child].offset + i, b, other, b.d.nodes[other].offset + j, count):
+                return False
+            child = a.d.plan.fields[child].end
+            other = b.d.plan.fields[other].end
+        return True
+    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+        return same_members(q, a, f, i, b, g, j, count)
+    if layout == LAYOUT_RUN_END:
+        return same_runs(q, a, f, i, b, g, j, count)
+    return same_lists(q, a, f, i, b, g, j, count)
+
+
+cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t count, bint nan_equal) except -1:
+    """As numbers: -0.0 equals 0.0; NaN equals NaN when asked for."""
+    cdef double x, y
+    cdef float single
+    cdef int64_t k
+    for k in range(count):
+        if unit == Precision_DOUBLE:
+            memcpy(&x, p + 8 * k, 8)
+            memcpy(&y, r + 8 * k, 8)
+        elif unit == Precision_SINGLE:
+            memcpy(&single, p + 4 * k, 4)
+            x = single
+            memcpy(&single, r + 4 * k, 4)
+            y = single
+        else:
+            x = PyFloat_Unpack2(<const char*> p + 2 * k, 1)
+            y = PyFloat_Unpack2(<const char*> r + 2 * k, 1)
+        if x != y and not (nan_equal and x != x and y != y):
+            return False
+    return True
+
+
+cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                    int64_t count) except -1:
+    cdef const uint8_t* p = NULL
+    cdef const uint8_t* r = NULL
+    cdef int64_t size = 0, other = 0, k
+    cdef Fault fault
+    for k in range(count):
+        if word_span(&a.d, f, i + k, &p, &size, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if word_span(&b.d, g, j + k, &r, &other, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        if size != other or (p != r and memcmp(p, r, size) != 0):
+            return False
+        q.take(size >> 3)
+    return True
+
+
+cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                    int64_t count) except -1:
+    """Lists are as long as each other; stretches that lie together on both sides are compared together."""
+    cdef int64_t start = 0, other = 0, size = 0, length = 0, first = 0, second = 0, together = 0, k
+    cdef int32_t child = f + 1, twin = g + 1
+    cdef Fault fault
+    for k in range(count):
+        if span(&a.d, f, i + k, &start, &size, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if span(&b.d, g, j + k, &other, &length, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        if size != length:
+            return False
+        q.take(size)
+        if size == 0:
+            continue
+        if together and (start != first + together or other != second + together):
+            if not same(q, a, child, a.d.nodes[child].offset + first, b, twin, b.d.nodes[twin].offset + second,
+                        together):
+                return False
+            together = 0
+        if together == 0:
+            first = start
+            second = other
+        together += size
+    return same(q, a, child, a.d.nodes[child].offset + first, b, twin, b.d.nodes[twin].offset + second, together)
+
+
+cdef int same_members(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                      int64_t count) except -1:
+    """Unions: rows name the same child, and the children hold the same there."""
+    cdef int64_t start = 0, other = 0, first = 0, second = 0, together = 0, k
+    cdef int32_t child = 0, twin = 0, current = 0, current_twin = 0
+    cdef Fault fault
+    for k in range(count):
+        if member_at(&a.d, f, i + k, &child, &start, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if member_at(&b.d, g, j + k, &twin, &other, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        # Equal types number their fields alike, so the distance from the union names the child.
+        if child - f != twin - g:
+            return False
+        if together and (child != current or start != first + together or other != second + together):
+            if not same(q, a, current, first, b, current_twin, second, together):
+                return False
+            together = 0
+        if together == 0:
+            current = child
+            current_twin = twin
+            first = start
+            second = other
+        together += 1
+    return same(q, a, current, first, b, current_twin, second, together)
+
+
+cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                   int64_t count) except -1:
+    """Run-end encodings may cut the same values into other runs."""
+    cdef int32_t child = a.d.plan.fields[f + 1].end, twin = b.d.plan.fields[g + 1].end
+    cdef int64_t run = find_run(&a.d, f, i), other = find_run(&b.d, g, j), done = 0, end = 0, other_end = 0
+    cdef Fault fault
+    while done < count:
+        if next_run(&a.d, f, run, i + done, &end, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if next_run(&b.d, g, other, j + done, &other_end, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        if not same(q, a, child, a.d.nodes[child].offset + run, b, twin, b.d.nodes[twin].offset + other, 1):
+            return False
+        end -= i
+        other_end -= j
+        done = min(end, other_end)
+        run += end == done
+        other += other_end == done
+    return True
+
+
+cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                      int64_t count) except -1:
+    """Dictionary-encoded values, each pair of indices compared once."""
+    cdef Columns words = dictionary_of(a, f), others = dictionary_of(b, g)
+    cdef int64_t index = 0, other = 0, k, size = 0, length = 0
+    cdef int32_t child = 0, twin = 0
+    cdef bint identical = False
+    cdef Fault fault
+    cdef dict seen = {}
+    for columns, field, dictionary in ((a, f, words), (b, g, others)):
+        if dictionary is None:
+            fail(&fault, FAULT_NO_DICTIONARY, field, 1, 0, dictionary_id(columns, field))
+            raise_fault(&fault, (<Columns> columns).plan)
+    size = words.d.length
+    length = others.d.length
+    child = words.d.plan.columns[0]
+    twin = others.d.plan.columns[0]
+    if size == length and size <= count:
+        # Mostly the two dictionaries are the same; then equal indices need no second look.
+        identical = same(q, words, child, words.d.nodes[child].offset, others, twin, others.d.nodes[twin].offset, size)
+    for k in range(count):
+        if index_at(&a.d, f, i + k, size, &index, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if index_at(&b.d, g, j + k, length, &other, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        if identical and index == other:
+            continue
+        pair = (index, other)
+        equal = seen.get(pair)
+        if equal is None:
+            equal = seen[pair] = same(q, words, child, words.d.nodes[child].offset + index,
+                                      others, twin, others.d.nodes[twin].offset + other, 1)
+        if not equal:
+            return False
+    return True

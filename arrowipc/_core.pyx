@@ -1,0 +1,643 @@
+"""The compiled core: memory and its owners, faults in words, opened messages and the RecordBatch walk."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc, calloc
+from libc.string cimport memcpy, memset
+
+from arrowipc._bytes cimport bitmap_bytes, count_bits, inside, load_i64, mul_overflows, round_up
+from arrowipc._fault cimport *
+from arrowipc._flatbuf cimport (
+    Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector,
+    fb_vector_table,
+)
+from arrowipc._layout cimport *
+
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
+
+cdef extern from "stdlib.h" nogil:
+    int posix_memalign(void** out, size_t alignment, size_t size)
+
+# Live owners of memory: a test reads them to see that every path lets go of what it held.
+cdef int64_t live_sources = 0
+cdef int64_t live_memory = 0
+
+
+def live_objects():
+    """Count the live `Source` and `Memory` objects: a seam for leak tests."""
+    return {"sources": live_sources, "memory": live_memory}
+
+
+# -- memory and its owners ------------------------------------------------------------------------------------
+
+
+cdef class Source:
+    """A caller's buffer, held (and exported) for as long as anything points into it."""
+
+    def __cinit__(self, obj):
+        global live_sources
+        PyObject_GetBuffer(obj, &self.view, PyBUF_SIMPLE)
+        self.held = True
+        self.data = <const uint8_t*> self.view.buf
+        self.size = self.view.len
+        live_sources += 1
+
+    def bytes(self, int64_t start, int64_t length):
+        """A copy of some of the bytes."""
+        if not inside(start, length, self.size):
+            raise UsageError(f"bytes {start}..+{length} lie outside a source of {self.size}")
+        return PyBytes_FromStringAndSize(<const char*> self.data + start, length)
+
+    def __len__(self):
+        return self.size
+
+    def __dealloc__(self):
+        global live_sources
+        if self.held:
+            PyBuffer_Release(&self.view)
+            live_sources -= 1
+
+
+cdef class Memory:
+    """A 64-byte aligned block that grows until something exports it."""
+
+    def __cinit__(self, int64_t capacity=0):
+        global live_memory
+        live_memory += 1
+        if capacity:
+            self.reserve(capacity)
+
+    def __dealloc__(self):
+        global live_memory
+        live_memory -= 1
+        free(self.data)
+
+    cdef int reserve(self, int64_t capacity) except -1:
+        """Make room for `capacity` bytes; the address may change, so nothing may point here yet."""
+        cdef void* block
+        if capacity <= self.capacity:
+            return 0
+        if self.exports:
+            raise UsageError("memory that is exported cannot grow")
+        if capacity > INT64_MAX - 64 or posix_memalign(&block, 64, round_up(capacity, 64)) != 0:
+            raise MemoryError(f"cannot allocate {capacity:,} bytes")
+        if self.size:
+            memcpy(block, self.data, self.size)
+        free(self.data)
+        self.data = <uint8_t*> block
+        self.capacity = round_up(capacity, 64)
+        return 0
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, not self.writable, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.exports -= 1
+
+
+def aligned_buffer(int64_t size):
+    """Return `size` bytes of 64-byte aligned memory that is not cleared, for a driver to read into."""
+    cdef Memory memory = Memory(size)
+    memory.size = size
+    memory.writable = True
+    return memory
+
+
+cdef class Window:
+    """A read-only stretch of somebody's bytes, kept alive by `owner`; what `memoryview`s of buffers rest on."""
+
+    cdef const uint8_t* data
+    cdef int64_t size
+    cdef object owner
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, <void*> self.data if self.data != NULL else <void*> b"", self.size, 1, flags)
+
+
+cdef object window(const uint8_t* data, int64_t size, object owner):
+    cdef Window w = Window.__new__(Window)
+    w.data = data
+    w.size = size
+    w.owner = owner
+    return memoryview(w)
+
+
+cdef int limits_data(object limits, LimitsData* out) except -1:
+    """The fields of an `arrowipc.Limits` (None: the defaults) as C."""
+    if limits is None:
+        out[0] = default_limits
+        return 0
+    out.metadata_bytes = limits.metadata_bytes
+    out.depth = limits.depth
+    out.rows_per_batch = limits.rows_per_batch
+    out.decompressed_bytes = limits.decompressed_bytes
+    out.decompressed_ratio = limits.decompressed_ratio
+    out.decompressed_slack = limits.decompressed_slack
+    out.dictionary_bytes = limits.dictionary_bytes
+    out.read_ahead = limits.read_ahead
+    out.overlap_bytes = limits.overlap_bytes
+    return 0
+
+
+cdef LimitsData default_limits
+from arrowipc.limits import Limits
+limits_data(Limits(), &default_limits)
+
+
+# -- faults in words ------------------------------------------------------------------------------------------
+
+# {column}, {buffer}: where; {what}: the part's name; {at}, {found}, {expected}: the fault's numbers.
+cdef dict WORDS = {
+    FAULT_FLATBUFFER: (FormatError, "the {what} at byte {at} does not lie inside the metadata: the FlatBuffers "
+                                    "data is broken"),
+    FAULT_MISSING: (FormatError, "the metadata lacks the required {what}"),
+    FAULT_VERSION: (FormatError, "metadata version {found} is not supported: expected V4 (3) or V5 (4)"),
+    FAULT_HEADER_TYPE: (FormatError, "unknown message header type {found}: expected 1..5"),
+    FAULT_BODY_LENGTH: (FormatError, "bodyLength is {found}: expected 0 or more"),
+    FAULT_TABLES: (LimitError, "the schema describes more than {expected} fields and tables, more than its "
+                               "{found} bytes of metadata can honestly hold"),
+    FAULT_DEPTH: (LimitError, "types are nested deeper than {expected} levels (Limits.depth)"),
+    FAULT_ENUM: (FormatError, "{column}{what} has the unknown value {found}"),
+    FAULT_UTF8_NAME: (FormatError, "{column}the {what} is not UTF-8 (byte {at})"),
+    FAULT_TYPE: (FormatError, "{column}{what} of {found} is not valid{expectation}"),
+    FAULT_CHILDREN: (FormatError, "{column}a {what} has {found} children{expectation}"),
+    FAULT_COMPRESSION: (FormatError, "unknown {what} {found} in BodyCompression"),
+    FAULT_ROWS: (FormatError, "RecordBatch.length is {found}: expected 0 or more"),
+    FAULT_ROWS_LIMIT: (LimitError, "the batch claims {found} rows, more than Limits.rows_per_batch = {expected}"),
+    FAULT_NODE_COUNT: (FormatError, "the batch has {found} FieldNodes, the schema asks for {expected}"),
+    FAULT_BUFFER_COUNT: (FormatError, "the batch has {found} Buffers, the schema asks for {expected}"),
+    FAULT_VARIADIC_COUNT: (FormatError, "variadicBufferCounts: {what} is {found}{expectation}"),
+    FAULT_NODE: (FormatError, "{column}FieldNode.length is {found}: expected 0 or more"),
+    FAULT_NULL_COUNT: (FormatError, "{column}null_count is {found}: expected 0..{expected}"),
+    FAULT_COLUMN_LENGTH: (FormatError, "{column}has {found} rows, the batch has {expected}"),
+    FAULT_CHILD_LENGTH: (FormatError, "{column}has {found} elements, its parent needs {expected}"),
+    FAULT_BUFFER_OUTSIDE: (FormatError, "{column}{buffer}: bytes {at}..+{found} lie outside the {expected}-byte "
+                                        "body"),
+    FAULT_BUFFER_SMALL: (FormatError, "{column}{buffer}: holds {found} bytes, its {at} elements need {expected}"),
+    FAULT_OVERLAP: (LimitError, "the buffers add up to {found} bytes in a body of {expected}: they share more "
+                                "than Limits.overlap_bytes"),
+    FAULT_UNION_NULLS: (UnsupportedError, "{column}a union of metadata version V4 with {found} nulls of its own "
+                                          "has no counterpart in V5; write it again with Arrow 1.0 or later"),
+    FAULT_RUN_END_NULLS: (FormatError, "{column}claims {found} nulls; run-end encoded arrays and their run ends "
+                                       "have none of their own"),
+    FAULT_MISALIGNED: (FormatError, "{column}{buffer}: offset {at} is not a multiple of 8"),
+    FAULT_SHARED: (FormatError, "two buffers share bytes of the body: one ends at {found}, the next begins at "
+                                "{at}"),
+    FAULT_EMPTY_OUTSIDE: (FormatError, "{column}{buffer}: empty, and its offset {at} lies outside the "
+                                       "{expected}-byte body"),
+    FAULT_OFFSET: (FormatError, "{column}{buffer}: offset {at} is {found}{expectation}"),
+    FAULT_VIEW: (FormatError, "{column}{buffer}: view {at} has a {what} of {found}{expectation}"),
+    FAULT_VIEW_PREFIX: (FormatError, "{column}{buffer}: view {at} has a {what} that differs from its data"),
+    FAULT_UTF8: (FormatError, "{column}value {at} is not UTF-8"),
+    FAULT_TYPE_CODE: (FormatError, "{column}type code {found} of value {at} names no child of the union"),
+    FAULT_UNION_OFFSET: (FormatError, "{column}offset {found} of value {at} lies outside its child of {expected} "
+                                      "elements"),
+    FAULT_RUN_END: (FormatError, "{column}run end {at} is {found}{expectation}"),
+    FAULT_INDEX: (FormatError, "{column}index {found} (row {at}) lies outside the dictionary of {expected} values"),
+    FAULT_NO_DICTIONARY: (FormatError, "{column}row {at} has a value and its dictionary {found} has not arrived"),
+    FAULT_LIST_VIEW: (FormatError, "{column}list {at}: {what} {found} lies outside the child of {expected} "
+                                   "elements"),
+    FAULT_STRICT_NULL_COUNT: (FormatError, "{column}null_count is {found}, the validity bitmap has {expected} nulls"),
+    FAULT_STRICT_DECIMAL: (FormatError, "{column}value {at} has more digits than the precision {expected}"),
+    FAULT_STRICT_DATE: (FormatError, "{column}value {at} is {found} ms: not a whole day"),
+    FAULT_STRICT_TIME: (FormatError, "{column}value {at} is {found}: outside a day of {expected} units"),
+    FAULT_STRICT_NULLABLE: (FormatError, "{column}has {found} nulls and is declared not nullable"),
+    FAULT_PREFIX: (FormatError, "{column}{buffer}: a compressed buffer begins with its 8-byte uncompressed length; "
+                                "found {what} {found}"),
+    FAULT_MEMORY: (MemoryError, "out of memory"),
+}
+
+cdef dict BUFFER_NAMES = {
+    LAYOUT_BOOL: ("validity", "values"),
+    LAYOUT_FIXED: ("validity", "values"),
+    LAYOUT_VAR32: ("validity", "offsets", "data"),
+    LAYOUT_VAR64: ("validity", "offsets", "data"),
+    LAYOUT_VIEW: ("validity", "views"),
+    LAYOUT_LIST32: ("validity", "offsets"),
+    LAYOUT_LIST64: ("validity", "offsets"),
+    LAYOUT_LIST_VIEW32: ("validity", "offsets", "sizes"),
+    LAYOUT_LIST_VIEW64: ("validity", "offsets", "sizes"),
+    LAYOUT_FIXED_LIST: ("validity",),
+    LAYOUT_STRUCT: ("validity",),
+    LAYOUT_SPARSE: ("type codes",),
+    LAYOUT_DENSE: ("type codes", "offsets"),
+}
+
+
+def fault_words():
+    """Fault codes that have words, for the test that every code has."""
+    return set(WORDS)
+
+
+cdef str field_name(Plan plan, int32_t field):
+    cdef Table table
+    cdef Vector name
+    if fb_table_at(<const uint8_t*> <const char*> plan.metadata, len(plan.metadata),
+                   plan.d.fields[field].table, &table) < 0 or fb_string(&table, Field_name, &name) <= 0:
+        return ""
+    return PyBytes_FromStringAndSize(<const char*> name.data, name.count).decode("utf-8", "replace")
+
+
+cdef str field_path(Plan plan, int32_t field):
+    """Dotted path of a field from its top-level column, for messages."""
+    cdef list parts = []
+    while field >= 0:
+        parts.append(field_name(plan, field))
+        field = plan.d.fields[field].parent
+    return ".".join(reversed(parts))
+
+
+cdef int raise_fault(const Fault* fault, Plan plan=None, object where=None) except -1:
+    """Raise the exception that a kernel's fault stands for. Always returns -1."""
+    cls, template = WORDS[fault.code]
+    column = buffer = ""
+    if plan is not None and 0 <= fault.field < plan.d.n_fields:
+        column = f"column {field_path(plan, fault.field)!r}: "
+        names = BUFFER_NAMES.get(plan.d.fields[fault.field].layout, ())
+        if fault.buffer >= 0:
+            name = names[fault.buffer] if fault.buffer < len(names) else f"data {fault.buffer - len(names)}"
+            buffer = f"buffer {fault.buffer} ({name})"
+    text = template.format(
+        column=column, buffer=buffer, at=fault.at, found=fault.found, expected=fault.expected,
+        what="" if fault.what == NULL else fault.what.decode(),
+        expectation=f", expected {fault.expected}" if fault.expected else "",
+    )
+    raise cls(text if where is None else f"{where}: {text}")
+
+
+# -- opened messages ------------------------------------------------------------------------------------------
+
+
+cdef int open_message(const uint8_t* metadata, int64_t size, Envelope* out, Fault* fault) noexcept nogil:
+    """Open the Message table at the root of `metadata` and check what every kind of message shares."""
+    cdef int found
+    if fb_root(metadata, size, &out.root) < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Message table", 0, 0, 0)
+    if (fb_i16(&out.root, Message_version, 0, &out.version) < 0
+            or fb_u8(&out.root, Message_header_type, 0, &out.kind) < 0
+            or fb_i64(&out.root, Message_bodyLength, 0, &out.body_length) < 0):
+        return fail_in(fault, FAULT_FLATBUFFER, "Message table", 0, 0, out.root.pos)
+    if out.version < MetadataVersion_V4 or out.version > MetadataVersion_V5:
+        return fail_count(fault, FAULT_VERSION, -1, out.version)
+    if out.kind < MessageHeader_Schema or out.kind > MessageHeader_SparseTensor:
+        return fail_count(fault, FAULT_HEADER_TYPE, -1, out.kind)
+    if out.body_length < 0:
+        return fail_count(fault, FAULT_BODY_LENGTH, -1, out.body_length)
+    found = fb_table(&out.root, Message_header, &out.header)
+    if found == 0:
+        return fail_in(fault, FAULT_MISSING, "Message.header")
+    if found < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Message.header", 0, 0, out.root.pos)
+    return 0
+
+
+cdef int open_batch(const Table* table, BatchHeader* out, Fault* fault) noexcept nogil:
+    """Open a RecordBatch table: its vectors are proven to lie inside the metadata, nothing more."""
+    cdef Table compression
+    cdef int method, found
+    if (fb_i64(table, RecordBatch_length, 0, &out.length) < 0
+            or fb_vector(table, RecordBatch_nodes, FieldNode_SIZE, &out.nodes) < 0
+            or fb_vector(table, RecordBatch_buffers, Buffer_SIZE, &out.buffers) < 0
+            or fb_vector(table, RecordBatch_variadicBufferCounts, 8, &out.variadic) < 0):
+        return fail_in(fault, FAULT_FLATBUFFER, "RecordBatch table", 0, 0, table.pos)
+    out.codec = -1
+    found = fb_table(table, RecordBatch_compression, &compression)
+    if found:
+        if (found < 0 or fb_u8(&compression, BodyCompression_codec, CompressionType_LZ4_FRAME, &out.codec) < 0
+                or fb_u8(&compression, BodyCompression_method, BodyCompressionMethod_BUFFER, &method) < 0):
+            return fail_in(fault, FAULT_FLATBUFFER, "BodyCompression table", 0, 0, table.pos)
+        if method != BodyCompressionMethod_BUFFER:
+            return fail_in(fault, FAULT_COMPRESSION, "method", method)
+        if out.codec > CompressionType_MAX:
+            return fail_in(fault, FAULT_COMPRESSION, "codec", out.codec)
+    return 0
+
+
+cdef tuple read_pairs(const Table* table, int32_t slot):
+    """A vector of KeyValue tables as (key, value) pairs of bytes, in order, duplicates kept."""
+    cdef Vector entries, key, value
+    cdef Table pair
+    cdef Fault fault
+    cdef int64_t i, budget = 4 * table.size
+    cdef int found = fb_vector(table, slot, 4, &entries)
+    if found == 0:
+        return ()
+    pairs = []
+    for i in range(entries.count):
+        if fb_vector_table(table, &entries, i, &pair) < 0:
+            found = -1
+            break
+        found = fb_string(&pair, KeyValue_key, &key)
+        if found > 0:
+            found = fb_string(&pair, KeyValue_value, &value)
+        if found <= 0:
+            break
+        budget -= key.count + value.count
+        if budget < 0:
+            raise LimitError("custom_metadata: the strings add up to more than four times the metadata, "
+                             "because entries share them")
+        pairs.append((PyBytes_FromStringAndSize(<const char*> key.data, key.count),
+                      PyBytes_FromStringAndSize(<const char*> value.data, value.count)))
+    if found == 0:
+        fail_in(&fault, FAULT_MISSING, "key or value of a custom_metadata entry")
+        raise_fault(&fault)
+    if found < 0:
+        fail_in(&fault, FAULT_FLATBUFFER, "custom_metadata", 0, 0, table.pos)
+        raise_fault(&fault)
+    return tuple(pairs)
+
+
+# -- plans and columns ----------------------------------------------------------------------------------------
+
+
+cdef class DictionaryPlan:
+    """A dictionary id and the plan of its values."""
+
+    def __repr__(self):
+        return f"DictionaryPlan(id={self.id})"
+
+
+cdef class Plan:
+    """A schema flattened in pre-order and made ready for the walk; `_schema` builds and projects it."""
+
+    def __dealloc__(self):
+        free(self.d.fields)
+
+    cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1:
+        cdef int64_t fields = <int64_t> n_fields * sizeof(FieldPlan)
+        cdef int64_t columns = <int64_t> n_columns * sizeof(int32_t)
+        cdef uint8_t* block = <uint8_t*> calloc(1, fields + columns + <int64_t> n_unions * 128 + 1)
+        if block == NULL:
+            raise MemoryError(f"cannot allocate a plan of {n_fields:,} fields")
+        self.d.fields = <FieldPlan*> block
+        self.d.columns = <int32_t*> (block + fields)
+        self.d.codes = <int8_t*> (block + fields + columns)
+        memset(self.d.codes, 0xFF, <int64_t> n_unions * 128)
+        self.d.n_fields = n_fields
+        self.d.n_columns = n_columns
+        self.d.n_unions = n_unions
+        self.d.alignment = 1
+        return 0
+
+
+cdef class Columns:
+    """Columns in memory: a plan, nodes and extents, and what keeps their bytes alive."""
+
+    def __dealloc__(self):
+        free(self.d.block)
+
+    cdef int allocate(self, Plan plan, int64_t variadic) except -1:
+        """Room for the plan's nodes, views and extents and for `variadic` more extents; contents undefined."""
+        cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
+        cdef int64_t views = plan.d.n_views * <int64_t> sizeof(ViewRange)
+        cdef int64_t extents = (plan.d.n_buffers + variadic) * <int64_t> sizeof(Extent)
+        cdef uint8_t* block = <uint8_t*> malloc(nodes + views + extents + 1)
+        if block == NULL:
+            raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
+        self.d.block = block
+        self.d.nodes = <Node*> block
+        self.d.extents = <Extent*> (block + nodes)
+        self.d.views = <ViewRange*> (block + nodes + extents)
+        self.d.n_extents = <int32_t> (plan.d.n_buffers + variadic)
+        self.d.plan = &plan.d
+        self.plan = plan
+        return 0
+
+
+# -- the walk -------------------------------------------------------------------------------------------------
+
+
+cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
+                      const LimitsData* limits, Fault* fault) noexcept nogil:
+    """Whether the message's vectors have the lengths that the schema asks for.
+
+    Fills `prefix` (source_views + 1 entries, NULL without views): variadic buffers before each view field.
+    """
+    cdef int64_t i, count, expected = plan.source_buffers
+    if header.length < 0:
+        return fail_count(fault, FAULT_ROWS, -1, header.length)
+    if header.length > limits.rows_per_batch:
+        return fail_count(fault, FAULT_ROWS_LIMIT, -1, header.length, limits.rows_per_batch)
+    if header.nodes.count != plan.source_nodes:
+        return fail_count(fault, FAULT_NODE_COUNT, -1, header.nodes.count, plan.source_nodes)
+    if header.variadic.count != plan.source_views:
+        return fail_in(fault, FAULT_VARIADIC_COUNT, "the number of entries", header.variadic.count, plan.source_views)
+    if prefix != NULL:
+        prefix[0] = 0
+        for i in range(header.variadic.count):
+            count = load_i64(header.variadic.data + 8 * i)
+            if count < 0 or count > header.buffers.count - prefix[i]:
+                return fail_in(fault, FAULT_VARIADIC_COUNT, "an entry", count)
+            prefix[i + 1] = prefix[i] + count
+        expected += prefix[plan.source_views]
+    if version == MetadataVersion_V4:
+        expected += plan.source_unions
+    if header.buffers.count != expected:
+        return fail_count(fault, FAULT_BUFFER_COUNT, -1, header.buffers.count, expected)
+    return 0
+
+
+cdef inline int place(const uint8_t* entry, const uint8_t* body, int64_t body_length, Extent* out, int64_t* total,
+                      int32_t field, int32_t buffer, Fault* fault) noexcept nogil:
+    """One Buffer struct -> one Extent inside the body."""
+    cdef int64_t offset = load_i64(entry + Buffer_offset), length = load_i64(entry + Buffer_length)
+    if length == 0:
+        # An empty buffer may say any offset (writers do); there is nothing to point at.
+        out.data = NULL
+        out.size = 0
+        return 0
+    if not inside(offset, length, body_length):
+        return fail(fault, FAULT_BUFFER_OUTSIDE, field, buffer, offset, length, body_length)
+    out.data = body + offset
+    out.size = length
+    total[0] += length
+    return 0
+
+
+cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
+              const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
+    """Nodes and extents of every planned field; counts are proven already, so the indices stay inside."""
+    cdef const PlanData* plan = d.plan
+    cdef const FieldPlan* field
+    cdef const uint8_t* entry
+    cdef Node* node
+    cdef int64_t first, total = 0
+    cdef int32_t i, k, next_variadic = plan.n_buffers
+    for i in range(plan.n_fields):
+        field = &plan.fields[i]
+        node = &d.nodes[i]
+        entry = header.nodes.data + <int64_t> field.source_node * FieldNode_SIZE
+        node.length = load_i64(entry + FieldNode_length)
+        node.null_count = load_i64(entry + FieldNode_null_count)
+        node.offset = 0
+        if node.length < 0:
+            return fail_count(fault, FAULT_NODE, i, node.length)
+        if node.null_count < -1 or node.null_count > node.length:
+            return fail_count(fault, FAULT_NULL_COUNT, i, node.null_count, node.length)
+        first = field.source_buffer
+        if prefix != NULL:
+            first += prefix[field.views_before]
+        if v4:
+            # Metadata V4 gives each union a validity buffer, before its type codes.
+            first += field.unions_before + (field.codes >= 0)
+            if field.codes >= 0 and node.null_count > 0:
+                return fail_count(fault, FAULT_UNION_NULLS, i, node.null_count)
+        entry = header.buffers.data + first * Buffer_SIZE
+        for k in range(field.n_buffers):
+            if place(entry, body, body_length, &d.extents[field.first_buffer + k], &total, i, k, fault) < 0:
+                return -1
+            entry += Buffer_SIZE
+        if field.view >= 0:
+            d.views[field.view].first = next_variadic
+            d.views[field.view].count = <int32_t> (prefix[field.views_before + 1] - prefix[field.views_before])
+            for k in range(d.views[field.view].count):
+                if place(entry, body, body_length, &d.extents[next_variadic], &total, i, field.n_buffers + k,
+                         fault) < 0:
+                    return -1
+                entry += Buffer_SIZE
+                next_variadic += 1
+    if total > body_length and total - body_length > limits.overlap_bytes:
+        return fail_count(fault, FAULT_OVERLAP, -1, total, body_length)
+    return 0
+
+
+cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
+                int version, const LimitsData* limits) except -1:
+    """Walk a message: allocate `out` and point its extents into the body (as stored: compressed, big-endian)."""
+    cdef Fault fault
+    cdef int64_t* prefix = NULL
+    cdef int64_t variadic = 0
+    cdef int32_t i
+    cdef int found
+    if plan.d.source_views:
+        prefix = <int64_t*> malloc((plan.d.source_views + 1) * sizeof(int64_t))
+        if prefix == NULL:
+            raise MemoryError()
+    try:
+        found = check_counts(&plan.d, header, version, prefix, limits, &fault)
+        if found == 0:
+            if plan.d.n_views:
+                for i in range(plan.d.n_fields):
+                    if plan.d.fields[i].view >= 0:
+                        variadic += (prefix[plan.d.fields[i].views_before + 1]
+                                     - prefix[plan.d.fields[i].views_before])
+            out.allocate(plan, variadic)
+            out.d.length = header.length
+            found = walk(&out.d, header, body, body_length, version == MetadataVersion_V4, prefix, limits, &fault)
+    finally:
+        free(prefix)
+    if found < 0:
+        raise_fault(&fault, plan)
+    return 0
+
+
+cdef inline int need(const Extent* extent, int64_t elements, int64_t width, int32_t field, int32_t buffer,
+                     Fault* fault) noexcept nogil:
+    cdef int64_t size
+    if mul_overflows(elements, width, &size):
+        size = INT64_MAX
+    if extent.size < size:
+        return fail(fault, FAULT_BUFFER_SMALL, field, buffer, elements, extent.size, size)
+    return 0
+
+
+cdef inline int need_offsets(Extent* extent, int64_t elements, int64_t width, int32_t field,
+                             Fault* fault) noexcept nogil:
+    if elements == 0 and extent.size < width:
+        # Writers before Arrow 1.0 leave out the single zero of an empty array.
+        extent.data = NULL
+        extent.size = 0
+        return 0
+    return need(extent, elements + 1, width, field, 1, fault)
+
+
+cdef inline int check_child(const ColumnsData* d, int32_t i, Fault* fault) noexcept nogil:
+    """A child is as long as its parent's buffers can reach without looking at their contents."""
+    cdef int32_t p = d.plan.fields[i].parent
+    cdef const FieldPlan* parent = &d.plan.fields[p]
+    cdef int64_t needed = 0, reach = d.nodes[p].offset + d.nodes[p].length
+    if parent.layout == LAYOUT_STRUCT or parent.layout == LAYOUT_SPARSE:
+        needed = reach
+    elif parent.layout == LAYOUT_FIXED_LIST:
+        if mul_overflows(reach, parent.width, &needed):
+            needed = INT64_MAX
+    elif parent.layout == LAYOUT_RUN_END:
+        if i == p + 1:
+            if d.nodes[i].null_count > 0:
+                return fail_count(fault, FAULT_RUN_END_NULLS, i, d.nodes[i].null_count)
+        else:
+            # The two children have one element per run each.
+            needed = d.nodes[p + 1].length
+            if d.nodes[i].length != needed:
+                return fail_count(fault, FAULT_CHILD_LENGTH, i, d.nodes[i].length, needed)
+    if d.nodes[i].length < needed:
+        return fail_count(fault, FAULT_CHILD_LENGTH, i, d.nodes[i].length, needed)
+    return 0
+
+
+cdef inline int check_validity(Extent* extent, Node* node, int64_t reach, int32_t i, Fault* fault) noexcept nogil:
+    if node.null_count == 0 or (node.null_count < 0 and extent.size == 0):
+        # A bitmap beside null_count 0 says nothing; without it every kernel takes its short way.
+        node.null_count = 0
+        extent.data = NULL
+        extent.size = 0
+        return 0
+    if extent.size < bitmap_bytes(reach):
+        return fail(fault, FAULT_BUFFER_SMALL, i, 0, node.length, extent.size, bitmap_bytes(reach))
+    if node.null_count < 0:
+        node.null_count = node.length - count_bits(extent.data, node.offset, node.length)
+    return 0
+
+
+cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
+    """Whether every extent holds what its node's length needs; after this only contents are untrusted."""
+    cdef const FieldPlan* field
+    cdef Node* node
+    cdef Extent* extent
+    cdef int64_t reach
+    cdef int32_t i
+    cdef int found, layout
+    for i in range(d.plan.n_fields):
+        field = &d.plan.fields[i]
+        node = &d.nodes[i]
+        extent = &d.extents[field.first_buffer]
+        layout = field.layout
+        reach = node.offset + node.length
+        if field.parent >= 0:
+            if check_child(d, i, fault) < 0:
+                return -1
+        elif node.length != d.length:
+            return fail_count(fault, FAULT_COLUMN_LENGTH, i, node.length, d.length)
+        found = 0
+        if layout == LAYOUT_FIXED:
+            found = need(&extent[1], reach, field.width, i, 1, fault)
+        elif layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
+            found = need_offsets(&extent[1], reach, 4, i, fault)
+        elif layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
+            found = need_offsets(&extent[1], reach, 8, i, fault)
+        elif layout == LAYOUT_BOOL:
+            found = need(&extent[1], bitmap_bytes(reach), 1, i, 1, fault)
+        elif layout == LAYOUT_VIEW:
+            found = need(&extent[1], reach, 16, i, 1, fault)
+        elif layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
+            found = (need(&extent[1], reach, 4 if layout == LAYOUT_LIST_VIEW32 else 8, i, 1, fault)
+                     | need(&extent[2], reach, 4 if layout == LAYOUT_LIST_VIEW32 else 8, i, 2, fault))
+        elif layout == LAYOUT_NULL:
+            node.null_count = node.length
+            continue
+        elif layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE or layout == LAYOUT_RUN_END:
+            if node.null_count > 0 and layout == LAYOUT_RUN_END:
+                return fail_count(fault, FAULT_RUN_END_NULLS, i, node.null_count)
+            node.null_count = 0
+            if layout != LAYOUT_RUN_END:
+                found = need(&extent[0], reach, 1, i, 0, fault)
+                if layout == LAYOUT_DENSE:
+                    found |= need(&extent[1], reach, 4, i, 1, fault)
+            if found < 0:
+                return -1
+            continue
+        if found < 0 or check_validity(extent, node, reach, i, fault) < 0:
+            return -1
+    return 0

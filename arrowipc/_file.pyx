@@ -1,0 +1,245 @@
+"""The file decoder: opens a footer and decodes the messages that its blocks point at; sans I/O.
+
+Columnar format, "IPC File Format". A driver asks where a block lies, brings its bytes, and gets a batch.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from arrowipc._bytes cimport load_i32
+from arrowipc._core cimport (
+    BatchHeader, Columns, Envelope, Source, limits_data, locate, open_batch, open_message, raise_fault,
+)
+from arrowipc._decode cimport Decoder, new_decoder
+from arrowipc._fault cimport Fault
+from arrowipc._layout cimport *
+from arrowipc._message cimport STRANGERS, kind_name
+from arrowipc._schema cimport Block, Footer, plan_schema, read_footer
+
+from arrowipc.errors import ArrowIpcError, FormatError, UsageError
+
+MAGIC = b"ARROW1"
+#: Bytes behind the footer's table: its size as int32, and the magic.
+TAIL_SIZE = 4 + len(MAGIC)
+#: The smallest file: magic with padding, a table, tail.
+SMALLEST = 8 + 8 + TAIL_SIZE
+#: Ranges of a body that are closer than this are fetched as one.
+NEAR = 1 << 16
+
+
+def footer_range(bytes head, bytes tail, int64_t size):
+    """Find the footer of a file of `size` bytes from its first 8 and last `TAIL_SIZE` bytes.
+
+    Returns
+    -------
+    start, length : int
+        The bytes of the Footer table.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not an Arrow IPC file, and what they look like instead.
+    """
+    if head[:6] != MAGIC:
+        if head[:4] in (b"\xff\xff\xff\xff", b"FEA1", b"PAR1") or len(head) < 6:
+            raise FormatError(STRANGERS.get(head[:4], f"not an Arrow IPC file: {size} bytes are too few"))
+        raise FormatError(f"not an Arrow IPC file: expected the magic {MAGIC!r} at byte 0, found {head[:6]!r}")
+    if size < SMALLEST:
+        raise FormatError(f"an Arrow IPC file of {size} bytes is cut short: it has no room for a footer")
+    if tail[4:] != MAGIC:
+        raise FormatError(f"the file does not end with the magic {MAGIC!r} but with {tail[4:]!r}: it was cut short "
+                          "or something was appended; its batches may still be readable as a stream from byte 8")
+    length = int.from_bytes(tail[:4], "little", signed=True)
+    if not 0 < length <= size - 8 - TAIL_SIZE:
+        raise FormatError(f"the footer size is {length}: expected 1..{size - 8 - TAIL_SIZE} in a file of {size} bytes")
+    return size - TAIL_SIZE - length, length
+
+
+cdef class FileDecoder:
+    """Decodes an Arrow IPC file whose bytes somebody else fetches.
+
+    Parameters
+    ----------
+    footer : bytes-like
+        The footer's table (see `footer_range`).
+    start : int
+        Where the table begins in the file: no message reaches beyond.
+    columns, validate, limits, use_threads, ensure_native_endian
+        As for `arrowipc.open_file`.
+    """
+
+    def __init__(self, footer, int64_t start, *, columns=None, validate="full", limits=None, use_threads=True,
+                 ensure_native_endian=True):
+        cdef Source source = Source(footer)
+        limits_data(limits, &self.limits)
+        self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+        self.footer = read_footer(source.data, source.size, start, &self.limits)
+        if validate == "strict":
+            check_disjoint(self.footer)
+        self.decoder.open(self.footer.plan)
+
+    @property
+    def schema(self):
+        """arrowipc.Schema: the footer's schema, after projection."""
+        return plan_schema(self.decoder.plan)
+
+    @property
+    def metadata(self):
+        """tuple of (bytes, bytes): the footer's custom metadata."""
+        return self.footer.metadata
+
+    @property
+    def num_record_batches(self):
+        """int: record batches that the footer lists."""
+        return self.footer.num_batches
+
+    @property
+    def num_dictionaries(self):
+        """int: dictionary batches that the footer lists."""
+        return self.footer.num_dictionaries
+
+    @property
+    def reads_all(self):
+        """bool: no column is left out, so that a body is best fetched in one piece."""
+        return self.decoder.plan is self.footer.plan
+
+    @property
+    def stats(self):
+        """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries."""
+        cdef Decoder decoder = self.decoder
+        return (decoder.num_record_batches + decoder.num_dictionary_batches, decoder.num_record_batches,
+                decoder.num_dictionary_batches, decoder.num_dictionary_deltas, decoder.num_replaced_dictionaries)
+
+    def block(self, int64_t index, *, bint dictionary=False):
+        """Return where a message lies: (offset, metadata_length, body_length), in bytes of the file."""
+        cdef const Block* block = self.find(index, dictionary)
+        return block.offset, block.metadata_length, block.body_length
+
+    cdef const Block* find(self, int64_t index, bint dictionary) except NULL:
+        cdef int64_t count = self.footer.num_dictionaries if dictionary else self.footer.num_batches
+        if not 0 <= index < count:
+            raise IndexError(f"{'dictionary' if dictionary else 'record batch'} {index} is out of range: the file "
+                             f"has {count}")
+        return &self.footer.dictionaries[index] if dictionary else &self.footer.batches[index]
+
+    cdef int open_block(self, const Block* block, Source source, int64_t at, int kind, bint with_body,
+                        Envelope* out) except -1:
+        """Open the message of a block whose bytes begin at `at`, and compare it with what the footer says."""
+        cdef const uint8_t* data = source.data + at
+        cdef int64_t prefix = 8, size
+        cdef Fault fault
+        if block.metadata_length + (block.body_length if with_body else 0) > source.size - at:
+            raise UsageError(f"the bytes of a block are incomplete: {source.size - at} of "
+                             f"{block.metadata_length + block.body_length}")
+        size = load_i32(data)
+        if size == -1:
+            size = load_i32(data + 4)
+        else:
+            prefix = 4
+        if size <= 0 or size + prefix != block.metadata_length:
+            raise FormatError(f"the footer says {block.metadata_length} bytes of metadata, the message has "
+                              f"{size} behind a prefix of {prefix}")
+        if size > self.limits.metadata_bytes:
+            raise FormatError(f"the metadata size is {size:,} bytes, more than Limits.metadata_bytes")
+        if open_message(data + prefix, size, out, &fault) < 0:
+            raise_fault(&fault)
+        if out.kind != kind:
+            raise FormatError(f"the footer points at a {kind_name(kind)}, found a {kind_name(out.kind)} message")
+        if out.body_length != block.body_length:
+            raise FormatError(f"the footer says {block.body_length} bytes of body, the message {out.body_length}")
+        return 0
+
+    def batch(self, int64_t index, source, int64_t at=0):
+        """Decode record batch `index`, whose metadata and body begin at byte `at` of `source`.
+
+        Load the dictionaries first, all of them and in order.
+        """
+        cdef const Block* block = self.find(index, False)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Envelope envelope
+        try:
+            self.open_block(block, held, at, MessageHeader_RecordBatch, True, &envelope)
+            return self.decoder.batch(&envelope, held.data + at + block.metadata_length, held)
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+
+    def load_dictionary(self, int64_t index, source, int64_t at=0):
+        """Take in dictionary batch `index`, whose metadata and body begin at byte `at` of `source`."""
+        cdef const Block* block = self.find(index, True)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Envelope envelope
+        try:
+            self.open_block(block, held, at, MessageHeader_DictionaryBatch, True, &envelope)
+            self.decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, False)
+        except ArrowIpcError as error:
+            raise self._placed(error, "dictionary batch", index, block.offset)
+
+    def num_rows(self, int64_t index, source, int64_t at=0):
+        """Return the rows of record batch `index` from its metadata, which begins at byte `at` of `source`."""
+        cdef const Block* block = self.find(index, False)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Envelope envelope
+        cdef BatchHeader header
+        cdef Fault fault
+        try:
+            self.open_block(block, held, at, MessageHeader_RecordBatch, False, &envelope)
+            if open_batch(&envelope.header, &header, &fault) < 0:
+                raise_fault(&fault)
+            if not 0 <= header.length <= self.limits.rows_per_batch:
+                raise FormatError(f"RecordBatch.length is {header.length}: expected 0..{self.limits.rows_per_batch}")
+            return header.length
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+
+    def body_ranges(self, int64_t index, source):
+        """Return the stretches of the body that the projection reads, from the block's metadata.
+
+        Returns
+        -------
+        list of (int, int)
+            Start and end in the body, rising, with near ones joined.
+        """
+        cdef const Block* block = self.find(index, False)
+        cdef Source held = Source(source)
+        cdef Columns columns = Columns.__new__(Columns)
+        cdef Envelope envelope
+        cdef BatchHeader header
+        cdef Fault fault
+        cdef int32_t i
+        try:
+            self.open_block(block, held, 0, MessageHeader_RecordBatch, False, &envelope)
+            if open_batch(&envelope.header, &header, &fault) < 0:
+                raise_fault(&fault)
+            # Any base will do: the extents are turned back into offsets and never followed.
+            locate(columns, self.decoder.plan, &header, held.data, envelope.body_length, envelope.version,
+                   &self.limits)
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+        joined = []
+        last = -NEAR - 1
+        for start, end in sorted([(columns.d.extents[i].data - held.data,
+                                   columns.d.extents[i].data - held.data + columns.d.extents[i].size)
+                                  for i in range(columns.d.n_extents) if columns.d.extents[i].size]):
+            if start <= last + NEAR:
+                start, _ = joined.pop()
+                end = max(end, last)
+            joined.append((start, end))
+            last = end
+        return joined
+
+    def _placed(self, error, what, index, offset):
+        """The same error, saying which message of the file it concerns."""
+        error.args = (f"{what} {index} (byte {offset} of the file): {error}",)
+        return error
+
+
+cdef int check_disjoint(Footer footer) except -1:
+    """Strict: no two blocks share bytes, and none is listed twice."""
+    extents = sorted(
+        [(footer.batches[i].offset, footer.batches[i].metadata_length + footer.batches[i].body_length)
+         for i in range(footer.num_batches)]
+        + [(footer.dictionaries[i].offset, footer.dictionaries[i].metadata_length + footer.dictionaries[i].body_length)
+           for i in range(footer.num_dictionaries)])
+    for (start, length), (following, _) in zip(extents, extents[1:]):
+        if following < start + length:
+            raise FormatError(f"footer: the blocks at bytes {start} and {following} of the file overlap")
+    return 0

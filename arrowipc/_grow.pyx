@@ -1,0 +1,238 @@
+"""The memory of growing columns: blocks that double, data buffers of views, and snapshots that share them.
+
+A block that is full is never moved: a larger one takes a copy and the old one stays with the snapshots that point
+at it, so all copying together stays linear. Data buffers of views are not even copied: a view may point into any
+of many buffers, so the full one is closed and the next one opened, twice as large.
+
+Nothing here writes to bytes that a snapshot can see; `_concat`, which fills the blocks, says what it does to the
+last byte of a bitmap.
+"""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+from arrowipc._bits cimport SLACK
+from arrowipc._core cimport Columns, Extent, Memory, Node, Plan
+from arrowipc._fault cimport FAULT_MEMORY, Fault, fail
+
+from arrowipc.errors import UnsupportedError
+
+# Data buffers of view fields double from the one size to the other: few buffers, and little unused room.
+cdef int64_t POOL_SMALLEST = 1 << 10
+cdef int64_t POOL_LARGEST = 1 << 25
+
+
+cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil:
+    """Give a buffer a block with room for `extra` more bytes; the old one stays with whoever points at it."""
+    cdef Memory memory
+    cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].capacity
+    if extra > INT64_MAX // 4 - used:
+        return fail(fault, FAULT_MEMORY)
+    # The first block is as large as its first piece: many columns never get a second one.
+    capacity = max(used + extra + SLACK, 2 * capacity)
+    try:
+        memory = Memory.__new__(Memory)
+        memory.reserve(capacity)
+        if used:
+            memcpy(memory.data, g.blocks[buffer].data, used)
+        g.memories[buffer] = memory
+    except MemoryError:
+        return fail(fault, FAULT_MEMORY)
+    g.moved += used
+    g.blocks[buffer].data = memory.data
+    g.blocks[buffer].capacity = memory.capacity
+    g.shared = None
+    return 0
+
+
+cdef int pool_entry(GrowingMemory g, int32_t view, const uint8_t* data, int64_t size, Fault* fault) noexcept nogil:
+    """One more data buffer of a view field."""
+    cdef Buffers* buffers = &g.buffers[view]
+    cdef void* moved
+    cdef int32_t room
+    if g.pools[view].count == buffers.room:
+        room = 8 if buffers.room == 0 else 2 * buffers.room
+        if buffers.room > INT32_MAX // 2:
+            return fail(fault, FAULT_MEMORY)
+        moved = realloc(buffers.extents, room * sizeof(Extent))
+        if moved == NULL:
+            return fail(fault, FAULT_MEMORY)
+        buffers.extents = <Extent*> moved
+        buffers.room = room
+    buffers.extents[g.pools[view].count].data = data
+    buffers.extents[g.pools[view].count].size = size
+    g.pools[view].count += 1
+    return 0
+
+
+cdef int pool_grow(GrowingMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil:
+    """Close the open data buffer of a view field and open one with room for `size` bytes."""
+    cdef Pool* pool = &g.pools[view]
+    cdef Memory memory
+    cdef int64_t capacity = max(POOL_SMALLEST, min(POOL_LARGEST, 2 * pool.open_capacity), size)
+    try:
+        memory = Memory.__new__(Memory)
+        memory.reserve(capacity)
+        g.kept.append(memory)
+        g.n_kept += 1
+    except MemoryError:
+        return fail(fault, FAULT_MEMORY)
+    if pool.open >= 0:
+        g.buffers[view].extents[pool.open].size = pool.open_bytes
+    if pool_entry(g, view, memory.data, 0, fault) < 0:
+        return -1
+    pool.open = pool.count - 1
+    pool.open_bytes = 0
+    # Views count their offsets in 31 bits. A larger buffer comes whole and first, and takes nothing more.
+    pool.open_capacity = min(memory.capacity, INT32_MAX)
+    g.shared = None
+    return 0
+
+
+cdef int pool_borrow(GrowingMemory g, int32_t view, const Extent* extent, PyObject* owner,
+                     Fault* fault) noexcept with gil:
+    """Take a data buffer as it is and keep its owner alive."""
+    try:
+        if not g.kept or g.kept[len(g.kept) - 1] is not <object> owner:
+            g.kept.append(<object> owner)
+            g.n_kept += 1
+    except MemoryError:
+        return fail(fault, FAULT_MEMORY)
+    if pool_entry(g, view, extent.data, extent.size, fault) < 0:
+        return -1
+    g.pools[view].bytes += extent.size
+    g.shared = None
+    return 0
+
+
+cdef int32_t pool_find(GrowingMemory g, int32_t view, const Extent* extent) noexcept nogil:
+    """Index of a data buffer that an earlier slice of the same columns brought, -1: none.
+
+    Slices bring the same buffers in the same order, so a few places behind the last find are enough to look at.
+    """
+    cdef Pool* pool = &g.pools[view]
+    cdef Extent* known
+    cdef int32_t i, k
+    for i in range(min(pool.count, 8)):
+        k = (pool.cursor + i) % pool.count
+        known = &g.buffers[view].extents[k]
+        if known.data == extent.data and known.size == extent.size and k != pool.open:
+            pool.cursor = (k + 1) % pool.count
+            return k
+    return -1
+
+
+cdef class SnapshotOwner:
+    """What keeps the memory of snapshots alive."""
+
+
+cdef class GrowingMemory:
+    """Buffers of a plan that grow at the end, and snapshots of them."""
+
+    def __cinit__(self, Plan plan not None):
+        cdef int64_t fields = plan.d.n_fields, buffers = plan.d.n_buffers, views = plan.d.n_views, i
+        cdef uint8_t* block
+        self.plan = plan
+        self.p = &plan.d
+        self.state_bytes = fields * <int64_t> sizeof(Node) + buffers * 8 + views * <int64_t> sizeof(Pool)
+        block = <uint8_t*> calloc(1, 2 * self.state_bytes + buffers * sizeof(Block) + views * sizeof(Buffers) + 1)
+        if block == NULL:
+            raise MemoryError(f"cannot allocate growing columns of {fields:,} fields")
+        self.block = block
+        self.nodes = <Node*> block
+        self.sizes = <int64_t*> (self.nodes + fields)
+        self.pools = <Pool*> (self.sizes + buffers)
+        self.saved = self.pools + views
+        self.blocks = <Block*> (block + 2 * self.state_bytes)
+        self.buffers = <Buffers*> (self.blocks + buffers)
+        for i in range(views):
+            self.pools[i].open = -1
+        self.memories = [None] * buffers
+        self.kept = []
+        self.origin = object()
+        self.dictionaries = (None,) * len(plan.dictionaries)
+
+    def __dealloc__(self):
+        cdef int32_t i
+        if self.block != NULL:
+            for i in range(self.p.n_views):
+                free(self.buffers[i].extents)
+        free(self.block)
+
+    cdef void save(self) noexcept nogil:
+        """Remember the state before an append."""
+        memcpy(self.saved, self.nodes, self.state_bytes)
+        self.saved_length = self.length
+        self.saved_kept = self.n_kept
+
+    cdef void restore(self) noexcept nogil:
+        """Forget what a failed append has left; blocks keep their larger size."""
+        memcpy(self.nodes, self.saved, self.state_bytes)
+        self.length = self.saved_length
+        if self.n_kept != self.saved_kept:
+            with gil:
+                del self.kept[self.saved_kept:]
+                self.n_kept = self.saved_kept
+                self.shared = None
+
+    cdef int64_t total_bytes(self) noexcept nogil:
+        """Bytes in the buffers, borrowed ones included."""
+        cdef int64_t total = 0
+        cdef int32_t i
+        for i in range(self.p.n_buffers):
+            total += self.sizes[i]
+        for i in range(self.p.n_views):
+            total += self.pools[i].bytes
+        return total
+
+    cdef int snapshot_into(self, Columns out) except -1:
+        """Let `out`, which is new, hold everything so far; later appends leave that memory alone."""
+        cdef int64_t variadic = 0
+        cdef int32_t i, next_extent = self.p.n_buffers
+        cdef Pool* pool
+        for i in range(self.p.n_views):
+            variadic += self.pools[i].count
+        if variadic > INT32_MAX - self.p.n_buffers:
+            raise UnsupportedError(f"the view columns have {variadic:,} data buffers, more than a batch can hold")
+        out.allocate(self.plan, variadic)
+        memcpy(out.d.nodes, self.nodes, self.p.n_fields * sizeof(Node))
+        for i in range(self.p.n_buffers):
+            out.d.extents[i].data = self.blocks[i].data if self.sizes[i] else NULL
+            out.d.extents[i].size = self.sizes[i]
+        for i in range(self.p.n_views):
+            pool = &self.pools[i]
+            out.d.views[i].first = next_extent
+            out.d.views[i].count = pool.count
+            if pool.count:
+                memcpy(&out.d.extents[next_extent], self.buffers[i].extents, pool.count * sizeof(Extent))
+            if pool.open >= 0:
+                out.d.extents[next_extent + pool.open].size = pool.open_bytes
+            next_extent += pool.count
+        out.d.length = self.length
+        out.dictionaries = self.dictionaries
+        if self.shared is None:
+            self.shared = SnapshotOwner.__new__(SnapshotOwner)
+            self.shared.origin = self.origin
+            self.shared.memories = tuple(self.memories)
+            self.shared.kept = tuple(self.kept)
+        out.owner = self.shared
+        return 0
+
+
+cdef bint extends(Columns longer, Columns shorter):
+    """Whether `shorter` is known to be a prefix of `longer`: the same columns, or an older snapshot of them."""
+    cdef int32_t i
+    if longer is shorter:
+        return True
+    if (type(longer.owner) is not SnapshotOwner or type(shorter.owner) is not SnapshotOwner
+            or (<SnapshotOwner> longer.owner).origin is not (<SnapshotOwner> shorter.owner).origin
+            or longer.plan is not shorter.plan or longer.d.length < shorter.d.length):
+        return False
+    for i in range(longer.plan.d.n_columns):
+        # Slices share their owner too.
+        if longer.d.nodes[longer.plan.d.columns[i]].offset or shorter.d.nodes[longer.plan.d.columns[i]].offset:
+            return False
+    return all(b is None or (a is not None and extends(a, b))
+               for a, b in zip(longer.dictionaries, shorter.dictionaries))

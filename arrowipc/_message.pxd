@@ -1,0 +1,57 @@
+# The framer's shape: what lies between chunks of input and whole messages.
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from arrowipc._core cimport Envelope, LimitsData, Memory, Source
+
+cdef enum Frame:
+    FRAME_MORE = 0      # more input is needed
+    FRAME_MESSAGE = 1   # `envelope`, `metadata` and `body` hold a message
+    FRAME_END = 2       # the stream is over
+
+
+cdef class Framer:
+    cdef LimitsData limits
+    cdef int state
+    cdef Source chunk               # the input at hand
+    cdef int64_t at                 # its next unread byte
+    cdef list queue                 # chunks behind it
+    cdef bint last                  # nothing will be fed after what is here
+    cdef Memory partial             # the first bytes of a piece that no chunk holds whole
+    cdef int64_t wanted             # bytes of the piece that is being read
+    cdef const uint8_t* piece       # the piece read last, and whose bytes it is
+    cdef object piece_owner
+    cdef object failure             # the error that poisoned this framer
+    cdef readonly int64_t bytes_consumed
+    cdef readonly int64_t num_messages
+    cdef readonly object end_marker
+    cdef Envelope envelope
+    cdef const uint8_t* metadata
+    cdef int64_t metadata_size
+    cdef object metadata_owner
+    cdef const uint8_t* body
+    cdef object body_owner
+
+    cdef int take(self, int64_t size) except -1
+    cdef int advance(self) except -1
+    cdef int read_prefix(self) except -1
+    cdef int poison(self, object error) except -1
+    cdef int check_usable(self) except -1
+    cdef int64_t _unread(self) noexcept
+    cdef int _truncated(self) except -1
+    cdef int _forget(self) except -1
+    cdef int _sized(self, int32_t size, str marker) except -1
+
+
+cdef class Message:
+    cdef Envelope envelope
+    cdef const uint8_t* metadata_bytes
+    cdef int64_t metadata_size
+    cdef object metadata_owner
+    cdef const uint8_t* body_bytes
+    cdef object body_owner
+
+
+cdef Message take_message(Framer framer)
+cdef str kind_name(int kind)
+
+cdef dict STRANGERS             # what people hand over by mistake, by its first four bytes -> what to do

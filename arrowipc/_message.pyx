@@ -1,0 +1,380 @@
+"""Framing: chunks of input in, whole encapsulated messages (prefix, metadata, body) out, without any I/O.
+
+Columnar format, "Encapsulated message format": a continuation marker ``FFFFFFFF`` (absent before Arrow 0.15),
+the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of body. A size of 0 ends the stream.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from arrowipc._bytes cimport load_i32
+from arrowipc._core cimport Envelope, Memory, Source, limits_data, open_message, raise_fault, read_pairs, window
+from arrowipc._fault cimport Fault
+from arrowipc._layout cimport *
+
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
+
+cdef enum State:
+    STATE_PREFIX        # expecting a continuation marker, a legacy size, or the end
+    STATE_SIZE          # ... the size behind a continuation marker
+    STATE_METADATA
+    STATE_BODY
+    STATE_END
+
+cdef tuple PIECES = ("prefix", "prefix", "metadata", "body", "end")
+cdef tuple KINDS = ("NONE", "Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor")
+
+STRANGERS = {
+    b"\xff\xff\xff\xff": "this is an Arrow IPC stream (it begins with a continuation marker), not a file: read it "
+                         "with open_stream()",
+    b"ARRO": "this is an Arrow IPC file (it begins with ARROW1), not a stream: read it with open_file()",
+    b"FEA1": "this is a Feather V1 file, which is not Arrow IPC: read it with pyarrow.feather and write it again",
+    b"PAR1": "this is a Parquet file: read it with a Parquet library",
+    b"\x1f\x8b\x08\x00": "this is a gzip file: decompress it first",
+    b"\x28\xb5\x2f\xfd": "this is a zstd file: decompress it first",
+}
+
+
+cdef str kind_name(int kind):
+    return KINDS[kind] if 0 <= kind < len(KINDS) else str(kind)
+
+
+cdef class Framer:
+    """Cuts input into messages; feed it chunks of any size, or let it lend its memory to a read.
+
+    Pieces that lie whole in one chunk are not copied: the message points into the chunk and keeps it alive.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        Bounds on what the input may claim.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        self.state = STATE_PREFIX
+        self.wanted = 4
+
+    def __init__(self, limits=None):
+        limits_data(limits, &self.limits)
+
+    # -- input --
+
+    def feed(self, data, *, bint last=False):
+        """Add input behind what is there.
+
+        Parameters
+        ----------
+        data : bytes-like
+            Any contiguous buffer; it is held, not copied, and must not change while messages point into it.
+        last : bool, default False
+            Nothing will follow: a message that stops short is a `TruncatedError` at once, without any copy.
+        """
+        cdef Source source
+        self.check_usable()
+        if self.last:
+            raise UsageError("feed() after the last chunk")
+        source = Source(data)
+        self.last = last
+        if self.chunk is None or self.at == self.chunk.size:
+            self.chunk = source
+            self.at = 0
+        elif self.queue is None:
+            self.queue = [source]
+        else:
+            self.queue.append(source)
+
+    @property
+    def bytes_needed(self):
+        """int: how many more bytes complete the piece at hand (0 after the end); reading more is allowed."""
+        if self.state == STATE_END:
+            return 0
+        held = self.partial.size if self.partial is not None else 0
+        return max(self.wanted - held - self._unread(), 0)
+
+    cdef int64_t _unread(self) noexcept:
+        cdef int64_t total = 0
+        cdef Source source
+        if self.chunk is not None:
+            total = self.chunk.size - self.at
+        if self.queue is not None:
+            for source in self.queue:
+                total += source.size
+        return total
+
+    def get_buffer(self, sizehint=-1):
+        """Lend writable memory for the bytes that are needed next: read into it, then call `buffer_updated`.
+
+        Returns
+        -------
+        memoryview
+            At least one and at most `bytes_needed` bytes; never more than ``Limits.read_ahead`` beyond
+            twice of what was received, whatever the input claims.
+        """
+        self.check_usable()
+        if self._unread():
+            raise UsageError("get_buffer() while fed input is unread: take the events first")
+        if self.state == STATE_END:
+            raise UsageError("get_buffer() after the end of the stream")
+        if self.partial is None:
+            self.partial = Memory()
+        held = self.partial.size
+        self.partial.reserve(min(self.wanted, held + max(held, self.limits.read_ahead)))
+        return _Loan(self.partial, min(self.partial.capacity, self.wanted) - held).view()
+
+    def buffer_updated(self, int64_t nbytes):
+        """Say that `nbytes` bytes were written to the memory that `get_buffer` lent."""
+        if self.partial is None or not 0 <= nbytes <= min(self.partial.capacity, self.wanted) - self.partial.size:
+            raise UsageError(f"buffer_updated({nbytes}) does not fit the memory that get_buffer() lent")
+        self.partial.size += nbytes
+
+    def finish(self):
+        """Say that the input is over; messages that are still unread can be taken as before.
+
+        Raises
+        ------
+        TruncatedError
+            The input stops inside a message.
+        """
+        self.check_usable()
+        self.last = True
+        if self._unread() == 0 and self.state != STATE_END and (self.state != STATE_PREFIX
+                                                                or self.partial is not None):
+            try:
+                self._truncated()
+            except TruncatedError as error:
+                self.poison(error)
+                raise
+
+    def release(self):
+        """Let go of the input; what was made of it stays valid, and nothing more can be read."""
+        if self.failure is None:
+            self.failure = "it was closed"
+        self._forget()
+
+    # -- messages --
+
+    cdef int check_usable(self) except -1:
+        if self.failure is not None:
+            raise UsageError(f"this reader cannot go on: {self.failure}")
+        return 0
+
+    cdef int poison(self, object error) except -1:
+        """Remember `error`, say in it which message it concerns, and let go of the input."""
+        if isinstance(error, ArrowIpcError):
+            kind = f" ({kind_name(self.envelope.kind)})" if self.body_owner is not None else ""
+            error.args = (f"message {self.num_messages}{kind}: {error}",)
+        self.failure = f"an error ended it: {error}"
+        return self._forget()
+
+    cdef int _forget(self) except -1:
+        self.chunk = self.partial = None
+        self.piece_owner = self.metadata_owner = self.body_owner = self.queue = None
+        return 0
+
+    cdef int _truncated(self) except -1:
+        cdef int64_t have = self._unread() + (self.partial.size if self.partial is not None else 0)
+        raise TruncatedError(f"the input ends inside the {PIECES[self.state]}: it needs {self.wanted:,} bytes "
+                             f"and {have:,} are there")
+
+    cdef int take(self, int64_t size) except -1:
+        """1: `piece` points at `size` bytes in one stretch; 0: more input is needed."""
+        cdef int64_t available, held
+        self.wanted = size
+        if size == 0:
+            self.piece = NULL
+            return 1
+        available = self.chunk.size - self.at if self.chunk is not None else 0
+        if self.partial is None and size <= available:
+            self.piece = self.chunk.data + self.at
+            self.piece_owner = self.chunk
+            self.at += size
+            self.bytes_consumed += size
+            return 1
+        while available or self.queue:
+            if available == 0:
+                self.chunk = self.queue.pop(0)
+                self.at = 0
+                available = self.chunk.size
+                continue
+            if self.last and not self.queue and self.partial is None:
+                return self._truncated()
+            if self.partial is None:
+                self.partial = Memory()
+            held = self.partial.size
+            available = min(available, size - held)
+            self.partial.reserve(min(size, max(held + available, 2 * held)))
+            memcpy(self.partial.data + held, self.chunk.data + self.at, available)
+            self.partial.size += available
+            self.at += available
+            if self.partial.size == size:
+                break
+            available = self.chunk.size - self.at
+        if self.partial is not None and self.partial.size == size:
+            self.piece = self.partial.data
+            self.piece_owner = self.partial
+            self.partial = None
+            self.bytes_consumed += size
+            return 1
+        if self.last and not (self.state == STATE_PREFIX and self.partial is None):
+            return self._truncated()
+        return 0
+
+    cdef int read_prefix(self) except -1:
+        """Read the marker and the size. 1: `wanted` is the metadata's size; 0: more input; 2: the end."""
+        cdef int32_t word
+        if self.state == STATE_PREFIX:
+            if not self.take(4):
+                if not self.last:
+                    return FRAME_MORE
+                self.state = STATE_END
+                return FRAME_END
+            word = load_i32(self.piece)
+            if word != -1:
+                return self._sized(word, "00000000")
+            self.state = STATE_SIZE
+        if not self.take(4):
+            return FRAME_MORE
+        return self._sized(load_i32(self.piece), "FFFFFFFF 00000000")
+
+    cdef int _sized(self, int32_t size, str marker) except -1:
+        if size == 0:
+            self.state = STATE_END
+            self.end_marker = marker
+            return FRAME_END
+        if self.num_messages == 0 and self.state == STATE_PREFIX:
+            stranger = STRANGERS.get(self.piece[:4])
+            if stranger is not None:
+                raise FormatError(stranger)
+        if size < 0:
+            raise FormatError(f"the metadata size is {size}: expected 0 (end of stream) or more; are these bytes an "
+                              "Arrow IPC stream, and is the start a message boundary?")
+        if size > self.limits.metadata_bytes:
+            raise LimitError(f"the metadata size is {size:,} bytes, more than Limits.metadata_bytes = "
+                             f"{self.limits.metadata_bytes:,}; are these bytes an Arrow IPC stream?")
+        self.state = STATE_METADATA
+        self.wanted = size
+        return FRAME_MESSAGE
+
+    cdef int advance(self) except -1:
+        """Go to the next message: see Frame for what the result means."""
+        cdef Fault fault
+        cdef int found
+        if self.state <= STATE_SIZE:
+            self.body_owner = None
+            found = self.read_prefix()
+            if found != FRAME_MESSAGE:
+                return found
+        if self.state == STATE_METADATA:
+            if not self.take(self.wanted):
+                return FRAME_MORE
+            self.metadata = self.piece
+            self.metadata_size = self.wanted
+            self.metadata_owner = self.piece_owner
+            if open_message(self.metadata, self.metadata_size, &self.envelope, &fault) < 0:
+                raise_fault(&fault)
+            self.state = STATE_BODY
+            self.wanted = self.envelope.body_length
+        if self.state == STATE_BODY:
+            if not self.take(self.wanted):
+                return FRAME_MORE
+            self.body = self.piece
+            self.body_owner = self.piece_owner
+            self.state = STATE_PREFIX
+            self.wanted = 4
+            self.num_messages += 1
+            return FRAME_MESSAGE
+        return FRAME_END
+
+    def next_message(self):
+        """Return the next message, or None when more input is needed or the stream is over (`at_end`)."""
+        self.check_usable()
+        try:
+            if self.advance() != FRAME_MESSAGE:
+                return None
+        except BaseException as error:
+            self.poison(error)
+            raise
+        return take_message(self)
+
+    @property
+    def at_end(self):
+        """bool: the stream is over, by a marker or by the end of the input."""
+        return self.state == STATE_END
+
+
+cdef class _Loan:
+    # Writable memory behind what `partial` holds; blocks its growth while a view lives.
+    cdef Memory memory
+    cdef int64_t size
+
+    def __cinit__(self, Memory memory, int64_t size):
+        self.memory = memory
+        self.size = size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.memory.data + self.memory.size, self.size, 0, flags)
+        self.memory.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.memory.exports -= 1
+
+    cdef object view(self):
+        return memoryview(self)
+
+
+cdef Message take_message(Framer framer):
+    """The framer's current message as an object of its own."""
+    cdef Message message = Message.__new__(Message)
+    message.envelope = framer.envelope
+    message.metadata_bytes = framer.metadata
+    message.metadata_size = framer.metadata_size
+    message.metadata_owner = framer.metadata_owner
+    message.body_bytes = framer.body
+    message.body_owner = framer.body_owner
+    return message
+
+
+cdef class Message:
+    """One encapsulated message: its metadata and its body, both in the bytes they were read from.
+
+    Made by `read_message` and `MessageReader`.
+    """
+
+    def __init__(self):
+        raise UsageError("messages are made by read_message() and MessageReader")
+
+    @property
+    def kind(self):
+        """str: "Schema", "DictionaryBatch", "RecordBatch", "Tensor" or "SparseTensor" (union MessageHeader)."""
+        return kind_name(self.envelope.kind)
+
+    @property
+    def version(self):
+        """str: the metadata version, "V4" or "V5"."""
+        return "V5" if self.envelope.version == MetadataVersion_V5 else "V4"
+
+    @property
+    def metadata(self):
+        """memoryview: the FlatBuffers bytes, without prefix, with padding."""
+        return window(self.metadata_bytes, self.metadata_size, self.metadata_owner)
+
+    @property
+    def body(self):
+        """memoryview: the body, `body_length` bytes."""
+        return window(self.body_bytes, self.envelope.body_length, self.body_owner)
+
+    @property
+    def body_length(self):
+        """int: bytes of the body."""
+        return self.envelope.body_length
+
+    @property
+    def custom_metadata(self):
+        """tuple of (bytes, bytes): Message.custom_metadata in order, duplicates kept."""
+        return read_pairs(&self.envelope.root, Message_custom_metadata)
+
+    def __repr__(self):
+        from arrowipc.display import message_text
+
+        return message_text(self)

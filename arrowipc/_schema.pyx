@@ -1,0 +1,870 @@
+"""Schema and Footer tables: verified and flattened into plans, projected, and turned into Python schemas.
+
+The plan is made first, in C, because a reader needs nothing else; the Python objects that describe the same
+schema are made from it when somebody asks.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from arrowipc._bytes cimport load_i32, load_i64
+from arrowipc._core cimport (
+    FIELD_ENCODED, FIELD_KEYS_SORTED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL,
+    LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
+    LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
+    LAYOUT_VIEW, SWAP_16, SWAP_2, SWAP_32, SWAP_4, SWAP_4_4, SWAP_4_4_8, SWAP_8, SWAP_NONE, SWAP_VIEW,
+    DictionaryPlan, Envelope, FieldPlan, LimitsData, Plan, field_name, open_message, raise_fault, read_pairs,
+)
+from arrowipc._fault cimport *
+from arrowipc._flatbuf cimport (
+    Table, Vector, fb_i16, fb_i32, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector,
+    fb_vector_table,
+)
+from arrowipc._layout cimport *
+from arrowipc._utf8 cimport utf8_error
+
+from arrowipc.errors import FormatError, UsageError
+
+# -- the type of one field -------------------------------------------------------------------------------------
+
+
+cdef int read_int(const Table* type, FieldPlan* f, Fault* fault) noexcept nogil:
+    cdef int32_t bits
+    cdef int signed
+    if fb_i32(type, Int_bitWidth, 0, &bits) < 0 or fb_u8(type, Int_is_signed, 0, &signed) < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Int table", 0, 0, type.pos)
+    if bits != 8 and bits != 16 and bits != 32 and bits != 64:
+        return fail_in(fault, FAULT_TYPE, "Int.bitWidth", bits)
+    f.layout = LAYOUT_FIXED
+    f.type = Type_Int
+    f.width = bits >> 3
+    f.swap = SWAP_NONE if bits == 8 else SWAP_2 if bits == 16 else SWAP_4 if bits == 32 else SWAP_8
+    if signed:
+        f.flags |= FIELD_SIGNED
+    return 0
+
+
+cdef int read_decimal(const Table* type, FieldPlan* f, Fault* fault) noexcept nogil:
+    cdef int32_t bits, most
+    if (fb_i32(type, Decimal_precision, 0, &f.precision) < 0 or fb_i32(type, Decimal_scale, 0, &f.scale) < 0
+            or fb_i32(type, Decimal_bitWidth, Decimal_bitWidth_DEFAULT, &bits) < 0):
+        return fail_in(fault, FAULT_FLATBUFFER, "Decimal table", 0, 0, type.pos)
+    most = 9 if bits == 32 else 18 if bits == 64 else 38 if bits == 128 else 76 if bits == 256 else 0
+    if most == 0:
+        return fail_in(fault, FAULT_TYPE, "Decimal.bitWidth", bits)
+    if f.precision < 1 or f.precision > most:
+        return fail_in(fault, FAULT_TYPE, "Decimal.precision", f.precision)
+    f.layout = LAYOUT_FIXED
+    f.width = bits >> 3
+    f.swap = SWAP_4 if bits == 32 else SWAP_8 if bits == 64 else SWAP_16 if bits == 128 else SWAP_32
+    return 0
+
+
+cdef int read_temporal(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
+    """Date, Time, Timestamp, Duration and Interval: a unit, and the width that goes with it."""
+    cdef int unit = 0, slot, most, found
+    cdef int32_t bits = 0
+    cdef Vector zone
+    slot = (Date_unit if kind == Type_Date else Time_unit if kind == Type_Time
+            else Timestamp_unit if kind == Type_Timestamp else Duration_unit if kind == Type_Duration
+            else Interval_unit)
+    most = (DateUnit_MAX if kind == Type_Date else IntervalUnit_MAX if kind == Type_Interval else TimeUnit_MAX)
+    unit = (Date_unit_DEFAULT if kind == Type_Date else Time_unit_DEFAULT if kind == Type_Time
+            else Duration_unit_DEFAULT if kind == Type_Duration else 0)
+    found = fb_i16(type, slot, unit, &unit)
+    if found >= 0 and kind == Type_Time:
+        found = fb_i32(type, Time_bitWidth, Time_bitWidth_DEFAULT, &bits)
+    if found >= 0 and kind == Type_Timestamp:
+        found = fb_string(type, Timestamp_timezone, &zone)
+        if found > 0 and utf8_error(zone.data, zone.count) >= 0:
+            return fail_in(fault, FAULT_UTF8_NAME, "timezone", 0, 0, utf8_error(zone.data, zone.count))
+    if found < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "type table", 0, 0, type.pos)
+    if unit < 0 or unit > most:
+        return fail_in(fault, FAULT_ENUM, "unit", unit)
+    f.layout = LAYOUT_FIXED
+    f.unit = unit
+    f.width = 8
+    f.swap = SWAP_8
+    if kind == Type_Time:
+        if bits != (32 if unit <= TimeUnit_MILLISECOND else 64):
+            return fail_in(fault, FAULT_TYPE, "Time.bitWidth", bits, 32 if unit <= TimeUnit_MILLISECOND else 64)
+        f.width = bits >> 3
+    elif kind == Type_Date and unit == DateUnit_DAY or kind == Type_Interval and unit == IntervalUnit_YEAR_MONTH:
+        f.width = 4
+    elif kind == Type_Interval:
+        f.width = 8 if unit == IntervalUnit_DAY_TIME else 16
+        f.swap = SWAP_4_4 if unit == IntervalUnit_DAY_TIME else SWAP_4_4_8
+    if f.width == 4:
+        f.swap = SWAP_4
+    return 0
+
+
+cdef int read_sized(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
+    """FloatingPoint, FixedSizeBinary, FixedSizeList and Map: one parameter each."""
+    cdef int value = 0, found
+    if kind == Type_FloatingPoint:
+        found = fb_i16(type, FloatingPoint_precision, 0, &value)
+    elif kind == Type_Map:
+        found = fb_u8(type, Map_keysSorted, 0, &value)
+    else:
+        found = fb_i32(type, FixedSizeBinary_byteWidth if kind == Type_FixedSizeBinary else FixedSizeList_listSize,
+                       0, &f.width)
+    if found < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "type table", 0, 0, type.pos)
+    if kind == Type_FloatingPoint:
+        if value < 0 or value > Precision_MAX:
+            return fail_in(fault, FAULT_ENUM, "FloatingPoint.precision", value)
+        f.layout = LAYOUT_FIXED
+        f.unit = value
+        f.width = 2 << value
+        f.swap = SWAP_2 + value
+    elif kind == Type_Map:
+        f.layout = LAYOUT_LIST32
+        if value:
+            f.flags |= FIELD_KEYS_SORTED
+    elif f.width < 0:
+        return fail_in(fault, FAULT_TYPE, "FixedSizeBinary.byteWidth" if kind == Type_FixedSizeBinary
+                       else "FixedSizeList.listSize", f.width)
+    else:
+        f.layout = LAYOUT_FIXED if kind == Type_FixedSizeBinary else LAYOUT_FIXED_LIST
+    return 0
+
+
+cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
+    """Fill layout and parameters from a type table, all of them checked."""
+    cdef int mode
+    f.type = <uint8_t> kind
+    if kind == Type_Int:
+        return read_int(type, f, fault)
+    if kind == Type_Decimal:
+        return read_decimal(type, f, fault)
+    if (kind == Type_Date or kind == Type_Time or kind == Type_Timestamp or kind == Type_Duration
+            or kind == Type_Interval):
+        return read_temporal(type, kind, f, fault)
+    if (kind == Type_FloatingPoint or kind == Type_FixedSizeBinary or kind == Type_FixedSizeList
+            or kind == Type_Map):
+        return read_sized(type, kind, f, fault)
+    if kind == Type_Null:
+        f.layout = LAYOUT_NULL
+    elif kind == Type_Bool:
+        f.layout = LAYOUT_BOOL
+    elif kind == Type_Binary or kind == Type_Utf8:
+        f.layout = LAYOUT_VAR32
+    elif kind == Type_LargeBinary or kind == Type_LargeUtf8:
+        f.layout = LAYOUT_VAR64
+    elif kind == Type_BinaryView or kind == Type_Utf8View:
+        f.layout = LAYOUT_VIEW
+        f.swap = SWAP_VIEW
+    elif kind == Type_List:
+        f.layout = LAYOUT_LIST32
+    elif kind == Type_LargeList:
+        f.layout = LAYOUT_LIST64
+    elif kind == Type_ListView:
+        f.layout = LAYOUT_LIST_VIEW32
+    elif kind == Type_LargeListView:
+        f.layout = LAYOUT_LIST_VIEW64
+    elif kind == Type_Struct_:
+        f.layout = LAYOUT_STRUCT
+    elif kind == Type_RunEndEncoded:
+        f.layout = LAYOUT_RUN_END
+    elif kind == Type_Union:
+        if fb_i16(type, Union_mode, 0, &mode) < 0:
+            return fail_in(fault, FAULT_FLATBUFFER, "Union table", 0, 0, type.pos)
+        if mode != UnionMode_Sparse and mode != UnionMode_Dense:
+            return fail_in(fault, FAULT_ENUM, "Union.mode", mode)
+        f.layout = LAYOUT_SPARSE if mode == UnionMode_Sparse else LAYOUT_DENSE
+    else:
+        return fail_in(fault, FAULT_ENUM, "Field.type", kind)
+    if kind == Type_Utf8 or kind == Type_LargeUtf8 or kind == Type_Utf8View:
+        f.flags |= FIELD_UTF8
+    return 0
+
+
+cdef int buffers_of(int layout) noexcept nogil:
+    """Buffers of a layout, without variadic ones (Columnar format, "Buffer Listing for Each Layout")."""
+    if layout == LAYOUT_NULL or layout == LAYOUT_RUN_END:
+        return 0
+    if layout == LAYOUT_FIXED_LIST or layout == LAYOUT_STRUCT or layout == LAYOUT_SPARSE:
+        return 1
+    if (layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_LIST_VIEW32
+            or layout == LAYOUT_LIST_VIEW64):
+        return 3
+    return 2
+
+
+cdef int alignment_of(const FieldPlan* f) noexcept nogil:
+    """What the field's most demanding buffer needs of its address: C consumers read words from it."""
+    cdef int layout = f.layout
+    if layout == LAYOUT_FIXED:
+        if f.type == Type_FixedSizeBinary:
+            return 1
+        return min(f.width, 8)
+    if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64 or layout == LAYOUT_LIST_VIEW64 or layout == LAYOUT_VIEW:
+        return 8
+    if (layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32 or layout == LAYOUT_LIST_VIEW32
+            or layout == LAYOUT_DENSE):
+        return 4
+    return 1
+
+
+# -- flattening ------------------------------------------------------------------------------------------------
+
+
+cdef class Builder:
+    # A plan while its fields are being added, in pre-order.
+    cdef FieldPlan* fields
+    cdef int8_t* codes
+    cdef int32_t n_fields, room, n_unions, n_views, n_buffers, n_nodes, n_columns
+    cdef list dictionaries
+    cdef dict ordinals          # dictionary id -> ordinal
+
+    def __cinit__(self):
+        self.dictionaries = []
+        self.ordinals = {}
+
+    def __dealloc__(self):
+        free(self.fields)
+        free(self.codes)
+
+    cdef FieldPlan* add(self, const FieldPlan* model, int32_t parent) except NULL:
+        """Append a copy of `model`: everything that depends on its place in this plan is set anew."""
+        cdef void* block
+        cdef FieldPlan* f
+        if self.n_fields == self.room:
+            self.room = max(16, 2 * self.room)
+            block = realloc(self.fields, self.room * sizeof(FieldPlan))
+            if block == NULL:
+                raise MemoryError()
+            self.fields = <FieldPlan*> block
+        f = &self.fields[self.n_fields]
+        f[0] = model[0]
+        f.parent = parent
+        f.n_buffers = buffers_of(f.layout)
+        f.first_buffer = self.n_buffers
+        f.view = f.codes = -1
+        if f.layout == LAYOUT_VIEW:
+            f.view = self.n_views
+            self.n_views += 1
+        if f.layout == LAYOUT_SPARSE or f.layout == LAYOUT_DENSE:
+            block = realloc(self.codes, 128 * (self.n_unions + 1))
+            if block == NULL:
+                raise MemoryError()
+            self.codes = <int8_t*> block
+            f.codes = self.n_unions
+            self.n_unions += 1
+        self.n_buffers += f.n_buffers
+        self.n_fields += 1
+        if parent < 0:
+            self.n_columns += 1
+        return f
+
+    cdef int32_t use_dictionary(self, DictionaryPlan dictionary) except -1:
+        """Ordinal of a dictionary in this plan, adding it when it is new."""
+        ordinal = self.ordinals.get(dictionary.id)
+        if ordinal is None:
+            ordinal = self.ordinals[dictionary.id] = len(self.dictionaries)
+            self.dictionaries.append(dictionary)
+        elif not same_shape((<DictionaryPlan> self.dictionaries[ordinal]).values, dictionary.values):
+            raise FormatError(f"dictionary {dictionary.id} is used with two different value types")
+        return ordinal
+
+    cdef Plan finish(self, bytes metadata, int64_t schema_table):
+        cdef Plan plan = Plan.__new__(Plan)
+        cdef int32_t i, column = 0
+        plan.allocate(self.n_fields, self.n_columns, self.n_unions)
+        memcpy(plan.d.fields, self.fields, self.n_fields * sizeof(FieldPlan))
+        memcpy(plan.d.codes, self.codes, 128 * self.n_unions)
+        for i in range(self.n_fields):
+            if plan.d.fields[i].parent < 0:
+                plan.d.columns[column] = i
+                column += 1
+            plan.d.alignment = max(plan.d.alignment, alignment_of(&plan.d.fields[i]))
+        plan.d.n_buffers = plan.d.source_buffers = self.n_buffers
+        plan.d.n_views = plan.d.source_views = self.n_views
+        plan.d.source_unions = self.n_unions
+        plan.d.source_nodes = self.n_fields
+        plan.metadata = metadata
+        plan.schema_table = schema_table
+        plan.dictionaries = self.dictionaries
+        return plan
+
+
+cdef class SchemaReader:
+    # Turns Field tables into Builder entries; one object per Schema table.
+    cdef bytes metadata
+    cdef const uint8_t* base
+    cdef int64_t size
+    cdef int64_t budget         # tables that may still be visited: shared sub-tables describe 2^n fields in n bytes
+    cdef int64_t max_depth
+    cdef dict values            # dictionary id -> DictionaryPlan, over all levels
+
+    cdef int fault(self, Fault* fault, const Table* field) except -1:
+        """Raise a fault that concerns the Field table `field`, naming it."""
+        cdef Vector name
+        where = None
+        if field != NULL and fb_string(field, Field_name, &name) > 0:
+            text = PyBytes_FromStringAndSize(<const char*> name.data, min(name.count, 200))
+            where = f"field {text.decode('utf-8', 'replace')!r}"
+        return raise_fault(fault, None, where)
+
+    cdef int columns(self, const Table* schema, Builder out) except -1:
+        cdef Vector fields
+        cdef Table field
+        cdef Fault fault
+        cdef int64_t i
+        cdef int found = fb_vector(schema, Schema_fields, 4, &fields)
+        if found == 0:
+            fail_in(&fault, FAULT_MISSING, "Schema.fields")
+            self.fault(&fault, NULL)
+        for i in range(fields.count):
+            if found > 0:
+                found = fb_vector_table(schema, &fields, i, &field)
+            if found < 0:
+                break
+            self.field(&field, out, -1, 1, False)
+        if found < 0:
+            fail_in(&fault, FAULT_FLATBUFFER, "Schema.fields", 0, 0, schema.pos)
+            self.fault(&fault, NULL)
+        return 0
+
+    cdef int field(self, const Table* table, Builder out, int32_t parent, int64_t depth, bint as_values) except -1:
+        """Add a Field table and everything below it; `as_values`: the value type of its dictionary instead."""
+        cdef FieldPlan model
+        cdef FieldPlan* f
+        cdef Table type, encoding
+        cdef Vector children
+        cdef Fault fault
+        cdef int32_t at, i
+        cdef int encoded
+        self.budget -= 2
+        if self.budget < 0:
+            fail_in(&fault, FAULT_TABLES, "Schema", self.size, self.size >> 2)
+            self.fault(&fault, NULL)
+        if depth > self.max_depth:
+            fail_in(&fault, FAULT_DEPTH, "Field", depth, self.max_depth)
+            self.fault(&fault, NULL)
+        if self.open_field(table, &model, &type, &children, &fault) < 0:
+            self.fault(&fault, table)
+        encoded = 0 if as_values else fb_table(table, Field_dictionary, &encoding)
+        if encoded < 0:
+            fail_in(&fault, FAULT_FLATBUFFER, "Field.dictionary", 0, 0, table.pos)
+            self.fault(&fault, table)
+        if encoded:
+            return self.encoded_field(table, &encoding, &model, out, parent, depth)
+        if check_children(&model, children.count, &fault) < 0:
+            self.fault(&fault, table)
+        at = out.n_fields
+        model.n_children = <int32_t> children.count
+        model.source_node = at
+        model.source_buffer = out.n_buffers
+        model.views_before = out.n_views
+        model.unions_before = out.n_unions
+        f = out.add(&model, parent)
+        if f.codes >= 0 and read_codes(&type, out.codes + 128 * f.codes, model.n_children, &fault) < 0:
+            self.fault(&fault, table)
+        for i in range(model.n_children):
+            if fb_vector_table(table, &children, i, &type) < 0:
+                fail_in(&fault, FAULT_FLATBUFFER, "Field.children", 0, 0, table.pos)
+                self.fault(&fault, table)
+            self.field(&type, out, at, depth + 1, False)
+        out.fields[at].end = out.n_fields
+        if check_nested(out.fields, at, &fault) < 0:
+            self.fault(&fault, table)
+        return 0
+
+    cdef int open_field(self, const Table* table, FieldPlan* model, Table* type, Vector* children,
+                        Fault* fault) noexcept nogil:
+        cdef int kind, nullable, found
+        cdef Vector name
+        cdef int64_t bad
+        model[0] = blank()
+        found = fb_string(table, Field_name, &name)
+        if found >= 0:
+            found = fb_u8(table, Field_nullable, 0, &nullable)
+        if found >= 0:
+            found = fb_u8(table, Field_type_type, 0, &kind)
+        if found >= 0:
+            found = fb_vector(table, Field_children, 4, children)
+        if found < 0:
+            return fail_in(fault, FAULT_FLATBUFFER, "Field table", 0, 0, table.pos)
+        bad = utf8_error(name.data, name.count)
+        if bad >= 0:
+            return fail_in(fault, FAULT_UTF8_NAME, "name", 0, 0, bad)
+        found = fb_table(table, Field_type, type)
+        if found < 0:
+            return fail_in(fault, FAULT_FLATBUFFER, "Field.type", 0, 0, table.pos)
+        if found == 0 or kind == Type_NONE:
+            return fail_in(fault, FAULT_MISSING, "Field.type")
+        if nullable:
+            model.flags |= FIELD_NULLABLE
+        model.table = <uint32_t> table.pos
+        return read_type(type, kind, model, fault)
+
+    cdef int encoded_field(self, const Table* table, const Table* encoding, FieldPlan* model, Builder out,
+                           int32_t parent, int64_t depth) except -1:
+        """A dictionary-encoded field: its indices go into `out`, its values get a plan of their own."""
+        cdef DictionaryPlan dictionary = DictionaryPlan.__new__(DictionaryPlan)
+        cdef FieldPlan indices = blank()
+        cdef Builder values = Builder()
+        cdef Table type
+        cdef Fault fault
+        cdef int ordered, kind, found
+        found = fb_table(encoding, DictionaryEncoding_indexType, &type)
+        if (found < 0 or fb_i64(encoding, DictionaryEncoding_id, 0, &dictionary.id) < 0
+                or fb_u8(encoding, DictionaryEncoding_isOrdered, 0, &ordered) < 0
+                or fb_i16(encoding, DictionaryEncoding_dictionaryKind, 0, &kind) < 0):
+            fail_in(&fault, FAULT_FLATBUFFER, "DictionaryEncoding table", 0, 0, encoding.pos)
+            self.fault(&fault, table)
+        if kind != DictionaryKind_DenseArray:
+            fail_in(&fault, FAULT_ENUM, "dictionaryKind", kind)
+            self.fault(&fault, table)
+        indices.flags = model.flags & FIELD_NULLABLE | FIELD_ENCODED | (FIELD_ORDERED if ordered else 0)
+        if found:
+            if read_int(&type, &indices, &fault) < 0:
+                self.fault(&fault, table)
+        else:
+            # Schema.fbs: without an indexType the indices are signed int32.
+            indices.layout = LAYOUT_FIXED
+            indices.type = Type_Int
+            indices.width = 4
+            indices.swap = SWAP_4
+            indices.flags |= FIELD_SIGNED
+        indices.table = <uint32_t> table.pos
+        indices.source_node = out.n_fields
+        indices.source_buffer = out.n_buffers
+        indices.views_before = out.n_views
+        indices.unions_before = out.n_unions
+        indices.end = out.n_fields + 1
+        self.field(table, values, -1, depth, True)
+        dictionary.values = values.finish(self.metadata, 0)
+        known = self.values.setdefault(dictionary.id, dictionary)
+        if known is not dictionary and not same_shape((<DictionaryPlan> known).values, dictionary.values):
+            raise FormatError(f"dictionary {dictionary.id} is used with two different value types")
+        indices.dictionary = out.use_dictionary(known)
+        out.add(&indices, parent)
+        return 0
+
+
+cdef inline FieldPlan blank() noexcept nogil:
+    cdef FieldPlan f
+    memset(&f, 0, sizeof(FieldPlan))
+    f.parent = f.view = f.codes = f.dictionary = -1
+    return f
+
+
+cdef int check_children(const FieldPlan* f, int64_t count, Fault* fault) noexcept nogil:
+    """Whether the type has as many children as it must."""
+    cdef int64_t expected = 0
+    if f.layout == LAYOUT_STRUCT:
+        return 0
+    if f.layout == LAYOUT_SPARSE or f.layout == LAYOUT_DENSE:
+        if count > 128:
+            return fail_in(fault, FAULT_CHILDREN, "union", count, 128)
+        return 0
+    if f.layout == LAYOUT_RUN_END:
+        expected = 2
+    elif (f.layout == LAYOUT_FIXED_LIST
+          or f.layout >= LAYOUT_LIST32 and f.layout <= LAYOUT_LIST_VIEW64):
+        expected = 1
+    if count != expected:
+        return fail_in(fault, FAULT_CHILDREN, "map" if f.type == Type_Map else "list" if expected == 1
+                       else "run-end encoded field" if expected == 2 else "type without children", count, expected)
+    return 0
+
+
+cdef int check_nested(const FieldPlan* fields, int32_t at, Fault* fault) noexcept nogil:
+    """What a map and a run-end encoded field ask of their children."""
+    cdef const FieldPlan* child = &fields[at + 1]
+    if fields[at].type == Type_Map and not fields[at].flags & FIELD_ENCODED:
+        if child.layout != LAYOUT_STRUCT or child.n_children != 2 or child.flags & FIELD_NULLABLE:
+            return fail_in(fault, FAULT_TYPE, "Map entries (a not-null struct of key and value): a child",
+                           child.n_children)
+        if fields[at + 2].flags & FIELD_NULLABLE:
+            return fail_in(fault, FAULT_TYPE, "Map key: nullable", 1)
+    elif fields[at].layout == LAYOUT_RUN_END:
+        if (child.layout != LAYOUT_FIXED or child.type != Type_Int or child.flags & FIELD_ENCODED
+                or not child.flags & FIELD_SIGNED or child.width == 1):
+            return fail_in(fault, FAULT_TYPE, "run ends (int16, int32 or int64): a type", child.type)
+    return 0
+
+
+cdef int read_codes(const Table* type, int8_t* codes, int32_t n_children, Fault* fault) noexcept nogil:
+    """Union.typeIds -> table of child ordinals; absent: 0..n-1."""
+    cdef Vector ids
+    cdef int32_t i, code
+    memset(codes, 0xFF, 128)
+    if fb_vector(type, Union_typeIds, 4, &ids) < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Union.typeIds", 0, 0, type.pos)
+    if ids.data != NULL and ids.count != n_children:
+        return fail_in(fault, FAULT_TYPE, "Union.typeIds: a count", ids.count, n_children)
+    for i in range(n_children):
+        code = load_i32(ids.data + 4 * i) if ids.data != NULL else i
+        if code < 0 or code > 127:
+            return fail_in(fault, FAULT_TYPE, "Union.typeIds: a type code", code)
+        if codes[code] >= 0:
+            return fail_in(fault, FAULT_TYPE, "Union.typeIds: a repeated type code", code)
+        codes[code] = <int8_t> i
+    return 0
+
+
+cdef bint same_shape(Plan a, Plan b):
+    """Whether two plans describe the same layout and types (names and metadata aside)."""
+    cdef const FieldPlan* x
+    cdef const FieldPlan* y
+    cdef int32_t i
+    if a is b:
+        return True
+    if a.d.n_fields != b.d.n_fields or a.d.n_unions != b.d.n_unions:
+        return False
+    for i in range(a.d.n_fields):
+        x = &a.d.fields[i]
+        y = &b.d.fields[i]
+        if (x.layout != y.layout or x.type != y.type or x.width != y.width or x.unit != y.unit
+                or x.precision != y.precision or x.scale != y.scale or x.parent != y.parent or x.end != y.end
+                or (x.flags ^ y.flags) & (FIELD_SIGNED | FIELD_UTF8 | FIELD_ENCODED)):
+            return False
+        if x.dictionary >= 0 and not same_shape((<DictionaryPlan> a.dictionaries[x.dictionary]).values,
+                                                (<DictionaryPlan> b.dictionaries[y.dictionary]).values):
+            return False
+    return memcmp(a.d.codes, b.d.codes, 128 * a.d.n_unions) == 0
+
+
+cdef Plan read_plan(bytes metadata, int64_t schema_table, const LimitsData* limits):
+    """The plan of the Schema table at byte `schema_table` of `metadata`, which the plan keeps."""
+    cdef SchemaReader reader = SchemaReader.__new__(SchemaReader)
+    cdef Builder builder = Builder()
+    cdef Table schema
+    cdef Fault fault
+    cdef Plan plan
+    cdef int endianness
+    reader.metadata = metadata
+    reader.base = metadata
+    reader.size = len(metadata)
+    reader.budget = reader.size >> 2
+    reader.max_depth = limits.depth
+    reader.values = {}
+    if fb_table_at(reader.base, reader.size, schema_table, &schema) < 0:
+        fail_in(&fault, FAULT_FLATBUFFER, "Schema table", 0, 0, schema_table)
+        raise_fault(&fault)
+    if fb_i16(&schema, Schema_endianness, 0, &endianness) < 0:
+        fail_in(&fault, FAULT_FLATBUFFER, "Schema table", 0, 0, schema_table)
+        raise_fault(&fault)
+    if endianness < 0 or endianness > Endianness_MAX:
+        fail_in(&fault, FAULT_ENUM, "Schema.endianness", endianness)
+        raise_fault(&fault)
+    reader.columns(&schema, builder)
+    plan = builder.finish(metadata, schema_table)
+    mark_order(plan, endianness == Endianness_Big)
+    return plan
+
+
+cdef int mark_order(Plan plan, bint big) except -1:
+    """Dictionaries come in the byte order of the schema that uses them."""
+    cdef DictionaryPlan dictionary
+    plan.d.stored_big = big
+    for dictionary in plan.dictionaries:
+        mark_order(dictionary.values, big)
+    return 0
+
+
+# -- projection ------------------------------------------------------------------------------------------------
+
+
+cdef Plan project(Plan whole, object columns):
+    """The plan of some columns: names, indices or dotted paths into structs and lists, in the order given."""
+    cdef Builder out
+    cdef Plan plan
+    cdef int32_t column
+    if columns is None:
+        return whole
+    if isinstance(columns, (str, int)):
+        columns = [columns]
+    chosen = {}
+    for item in columns:
+        choose(whole, item, chosen)
+    out = Builder()
+    for column, below in chosen.items():
+        copy_field(whole, whole.d.columns[column], below, out, -1)
+    plan = out.finish(whole.metadata, whole.schema_table)
+    plan.d.source_nodes = whole.d.source_nodes
+    plan.d.source_buffers = whole.d.source_buffers
+    plan.d.source_views = whole.d.source_views
+    plan.d.source_unions = whole.d.source_unions
+    plan.d.stored_big = whole.d.stored_big
+    plan.d.keep_stored = whole.d.keep_stored
+    return plan
+
+
+cdef int choose(Plan whole, object item, dict chosen) except -1:
+    """Add one column or path to `chosen`: top-level ordinal -> None (all of it) or the same for its children."""
+    cdef int32_t i
+    tops = [whole.d.columns[i] for i in range(whole.d.n_columns)]
+    if isinstance(item, str):
+        path = find_path(whole, tops, item)
+        if path is None:
+            names = ", ".join(repr(field_name(whole, i)) for i in tops[:20])
+            raise UsageError(f"columns: no column {item!r}; the schema has {names or 'no columns'}"
+                             f"{', ...' if len(tops) > 20 else ''}")
+    elif isinstance(item, int) and not isinstance(item, bool):
+        if not 0 <= item < len(tops):
+            raise UsageError(f"columns: index {item} is out of range; the schema has {len(tops)} columns")
+        path = [item]
+    else:
+        raise UsageError(f"columns: expected names, indices or dotted paths, found {item!r}")
+    while len(path) > 1:
+        below = chosen.setdefault(path[0], {})
+        if below is None:
+            break
+        chosen, path = below, path[1:]
+    else:
+        if path[0] in chosen:
+            raise UsageError(f"columns: {item!r} is asked for twice, or together with a part of it")
+        chosen[path[0]] = None
+        return 0
+    raise UsageError(f"columns: {item!r} is asked for twice, or together with a part of it")
+
+
+cdef list children_of(Plan plan, int32_t field):
+    cdef list found = []
+    cdef int32_t child = field + 1
+    while child < plan.d.fields[field].end:
+        found.append(child)
+        child = plan.d.fields[child].end
+    return found
+
+
+cdef list find_path(Plan whole, list fields, str name):
+    """Child ordinals that lead to `name`; a name that holds dots itself is tried before its parts."""
+    cdef int layout
+    names = [field_name(whole, i) for i in fields]
+    dot = len(name)
+    while dot > 0:
+        first = name[:dot]
+        count = names.count(first)
+        if count > 1:
+            found = [i for i, other in enumerate(names) if other == first]
+            raise UsageError(f"columns: {first!r} names the columns {found}; choose one by its index")
+        if count == 1:
+            ordinal = names.index(first)
+            if dot == len(name):
+                return [ordinal]
+            layout = whole.d.fields[<int32_t> fields[ordinal]].layout
+            if (whole.d.fields[<int32_t> fields[ordinal]].type != Type_Map
+                    and (layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST
+                         or LAYOUT_LIST32 <= layout <= LAYOUT_LIST_VIEW64)):
+                below = find_path(whole, children_of(whole, fields[ordinal]), name[dot + 1:])
+                if below is not None:
+                    return [ordinal, *below]
+        dot = name.rfind(".", 0, dot)
+    return None
+
+
+cdef int copy_field(Plan whole, int32_t field, dict below, Builder out, int32_t parent) except -1:
+    """Copy a field and the chosen part of what is below it (None: all) from plan to plan."""
+    cdef FieldPlan model = whole.d.fields[field]
+    cdef FieldPlan* f
+    cdef int32_t at = out.n_fields, n_children = 0
+    if model.dictionary >= 0:
+        model.dictionary = out.use_dictionary(whole.dictionaries[model.dictionary])
+    f = out.add(&model, parent)
+    if model.codes >= 0:
+        memcpy(out.codes + 128 * f.codes, whole.d.codes + 128 * model.codes, 128)
+    for ordinal, child in enumerate(children_of(whole, field)):
+        if below is None or ordinal in below:
+            copy_field(whole, child, None if below is None else below[ordinal], out, at)
+            n_children += 1
+    out.fields[at].n_children = n_children
+    out.fields[at].end = out.n_fields
+    return 0
+
+
+# -- Python schemas --------------------------------------------------------------------------------------------
+
+cdef tuple UNITS = ("s", "ms", "us", "ns")
+
+
+cdef object plan_schema(Plan plan):
+    """The `arrowipc.Schema` that a plan stands for, made once."""
+    cdef Table table
+    cdef Vector features
+    cdef int32_t i
+    cdef const uint8_t* base
+    if plan.schema is None:
+        from arrowipc.schema import Schema
+
+        metadata = kinds = ()
+        if plan.schema_table:
+            base = plan.metadata
+            if (fb_table_at(base, len(plan.metadata), plan.schema_table, &table) < 0
+                    or fb_vector(&table, Schema_features, 8, &features) < 0):
+                raise FormatError("Schema.features does not lie inside the metadata")
+            metadata = read_pairs(&table, Schema_custom_metadata)
+            kinds = tuple([load_i64(features.data + 8 * i) for i in range(features.count)])
+        plan.schema = Schema(
+            [plan_field(plan, plan.d.columns[i]) for i in range(plan.d.n_columns)], metadata,
+            "big" if plan.d.stored_big and plan.d.keep_stored else "little", kinds,
+        )
+        object.__setattr__(plan.schema, "_plan", plan)
+    return plan.schema
+
+
+cdef object plan_field(Plan plan, int32_t field):
+    """The `arrowipc.Field` of one FieldPlan, with everything below it."""
+    cdef Table table
+    cdef const uint8_t* base = plan.metadata
+    from arrowipc._datatypes import Field
+
+    if fb_table_at(base, len(plan.metadata), plan.d.fields[field].table, &table) < 0:
+        raise FormatError("a Field table does not lie inside the metadata")
+    return Field(field_name(plan, field), field_type(plan, field, &table),
+                 plan.d.fields[field].flags & FIELD_NULLABLE != 0, read_pairs(&table, Field_custom_metadata))
+
+
+cdef object field_type(Plan plan, int32_t field, const Table* table):
+    cdef const FieldPlan* f = &plan.d.fields[field]
+    cdef DictionaryPlan dictionary
+    cdef Table type
+    cdef Vector zone
+    from arrowipc import _datatypes as types
+
+    if f.flags & FIELD_ENCODED:
+        dictionary = plan.dictionaries[f.dictionary]
+        return types.Dictionary(types.Int(8 * f.width, f.flags & FIELD_SIGNED != 0),
+                                field_type(dictionary.values, 0, table), f.flags & FIELD_ORDERED != 0, dictionary.id)
+    kind = f.type
+    if kind == Type_Int:
+        return types.Int(8 * f.width, f.flags & FIELD_SIGNED != 0)
+    if kind == Type_FloatingPoint:
+        return types.FloatingPoint(("half", "single", "double")[f.unit])
+    if kind == Type_Decimal:
+        return types.Decimal(f.precision, f.scale, 8 * f.width)
+    if kind == Type_Date:
+        return types.Date("day" if f.unit == DateUnit_DAY else "ms")
+    if kind == Type_Time:
+        return types.Time(UNITS[f.unit], 8 * f.width)
+    if kind == Type_Timestamp:
+        text = None
+        if fb_table(table, Field_type, &type) > 0 and fb_string(&type, Timestamp_timezone, &zone) > 0 and zone.count:
+            text = PyBytes_FromStringAndSize(<const char*> zone.data, zone.count).decode()
+        return types.Timestamp(UNITS[f.unit], text)
+    if kind == Type_Duration:
+        return types.Duration(UNITS[f.unit])
+    if kind == Type_Interval:
+        return types.Interval(("year_month", "day_time", "month_day_nano")[f.unit])
+    if kind == Type_FixedSizeBinary:
+        return types.FixedSizeBinary(f.width)
+    if f.layout >= LAYOUT_LIST32:
+        return nested_type(plan, field, types)
+    return getattr(types, {
+        Type_Null: "Null", Type_Bool: "Bool", Type_Utf8: "Utf8", Type_Binary: "Binary", Type_LargeUtf8: "LargeUtf8",
+        Type_LargeBinary: "LargeBinary", Type_Utf8View: "Utf8View", Type_BinaryView: "BinaryView",
+    }[kind])()
+
+
+cdef object nested_type(Plan plan, int32_t field, object types):
+    cdef const FieldPlan* f = &plan.d.fields[field]
+    cdef const int8_t* codes
+    cdef int32_t code
+    cdef int kind = f.type
+    children = tuple([plan_field(plan, child) for child in children_of(plan, field)])
+    if kind == Type_Struct_:
+        return types.Struct(children)
+    if kind == Type_RunEndEncoded:
+        return types.RunEndEncoded(*children)
+    if kind == Type_Map:
+        return types.Map(children[0], f.flags & FIELD_KEYS_SORTED != 0)
+    if kind == Type_FixedSizeList:
+        return types.FixedSizeList(children[0], f.width)
+    if kind == Type_Union:
+        codes = plan.d.codes + 128 * f.codes
+        by_child = {codes[code]: code for code in range(128) if codes[code] >= 0}
+        return types.Union("sparse" if f.layout == LAYOUT_SPARSE else "dense", children,
+                           tuple([by_child[i] for i in range(len(children))]))
+    return getattr(types, {Type_List: "List", Type_LargeList: "LargeList", Type_ListView: "ListView",
+                           Type_LargeListView: "LargeListView"}[kind])(children[0])
+
+
+cdef Plan python_plan(object schema, const LimitsData* limits):
+    """The plan of an `arrowipc.Schema` (or of anything with `__arrow_c_schema__` that offers `serialize`)."""
+    cdef Envelope envelope
+    cdef Fault fault
+    cdef Plan plan = getattr(schema, "_plan", None)
+    cdef bytes metadata
+    if plan is not None:
+        return plan
+    # One parser: a schema made in Python goes through its own Schema message, behind an 8-byte prefix.
+    message = bytes(schema.serialize())
+    metadata = message[8:8 + int.from_bytes(message[4:8], "little")]
+    if open_message(metadata, len(metadata), &envelope, &fault) < 0:
+        raise_fault(&fault)
+    plan = read_plan(metadata, envelope.header.pos, limits)
+    if type(schema).__module__.startswith("arrowipc."):
+        plan.schema = schema
+        object.__setattr__(schema, "_plan", plan)
+    return plan
+
+
+# -- footers ---------------------------------------------------------------------------------------------------
+
+
+cdef class Footer:
+    """The footer of a file: the schema's plan, and where its messages lie."""
+
+    def __dealloc__(self):
+        free(self.dictionaries)
+        free(self.batches)
+
+
+cdef Block* read_blocks(const Vector* entries, int64_t end, str what) except? NULL:
+    """Copy a vector of Block structs; each lies inside the `end` bytes before the footer, in units of 8."""
+    cdef const uint8_t* entry = entries.data
+    cdef Block* blocks = <Block*> malloc(entries.count * sizeof(Block) + 1)
+    cdef Block* b
+    cdef int64_t i
+    if blocks == NULL:
+        raise MemoryError()
+    for i in range(entries.count):
+        b = &blocks[i]
+        b.offset = load_i64(entry + Block_offset)
+        b.metadata_length = load_i32(entry + Block_metaDataLength)
+        b.body_length = load_i64(entry + Block_bodyLength)
+        entry += Block_SIZE
+        if (b.offset < 8 or b.metadata_length <= 0 or b.body_length < 0 or b.offset > end
+                or b.metadata_length > end - b.offset or b.body_length > end - b.offset - b.metadata_length):
+            found = f"offset {b.offset}, metadata {b.metadata_length}, body {b.body_length}"
+            free(blocks)
+            raise FormatError(f"footer: {what} block {i} ({found}) does not lie in bytes 8..{end} of the file")
+        if (b.offset | b.metadata_length | b.body_length) & 7:
+            found = f"offset {b.offset}, metadata {b.metadata_length}, body {b.body_length}"
+            free(blocks)
+            raise FormatError(f"footer: {what} block {i} ({found}) is not made of multiples of 8")
+    return blocks
+
+
+cdef Footer read_footer(const uint8_t* data, int64_t size, int64_t end, const LimitsData* limits):
+    """Open the Footer table in `data`; `end` is where it begins in the file, and so where messages end."""
+    cdef Footer footer = Footer.__new__(Footer)
+    cdef Vector dictionaries, batches
+    cdef Table root, schema
+    cdef Fault fault
+    cdef int found = fb_root(data, size, &root)
+    if found > 0:
+        found = fb_i16(&root, Footer_version, 0, &footer.version)
+    if (found < 0 or fb_vector(&root, Footer_dictionaries, Block_SIZE, &dictionaries) < 0
+            or fb_vector(&root, Footer_recordBatches, Block_SIZE, &batches) < 0):
+        fail_in(&fault, FAULT_FLATBUFFER, "Footer table", 0, 0, 0)
+        raise_fault(&fault)
+    found = fb_table(&root, Footer_schema, &schema)
+    if found <= 0:
+        fail_in(&fault, FAULT_MISSING if found == 0 else FAULT_FLATBUFFER, "Footer.schema", 0, 0, root.pos)
+        raise_fault(&fault)
+    footer.plan = read_plan(PyBytes_FromStringAndSize(<const char*> data, size), schema.pos, limits)
+    footer.metadata = read_pairs(&root, Footer_custom_metadata)
+    footer.dictionaries = read_blocks(&dictionaries, end, "dictionary")
+    footer.num_dictionaries = <int32_t> dictionaries.count
+    footer.batches = read_blocks(&batches, end, "record batch")
+    footer.num_batches = <int32_t> batches.count
+    return footer

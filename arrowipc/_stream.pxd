@@ -1,0 +1,16 @@
+# The stream decoder: framing below, the rules of order of a stream above.
+from arrowipc._array cimport RecordBatch
+from arrowipc._decode cimport Decoder
+from arrowipc._message cimport Framer
+
+
+cdef class StreamDecoder(Framer):
+    cdef Decoder decoder        # has a schema once the stream's first message arrived
+    cdef bint opened
+    cdef bint ended             # EndOfStream was reported
+
+    cdef RecordBatch read_batch(self)
+    cdef int begin(self) except -1
+    cdef object take_event(self)
+    cdef int check_order(self, int kind) except -1
+    cdef int check_end(self, int found) except -1

@@ -1,0 +1,202 @@
+"""The stream decoder: a schema, then dictionaries and batches in any order, then the end; sans I/O.
+
+Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio all turn this one machine.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
+from arrowipc._array cimport RecordBatch
+from arrowipc._core cimport Plan, limits_data
+from arrowipc._decode cimport Decoder, new_decoder
+from arrowipc._layout cimport *
+from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer
+from arrowipc._schema cimport plan_schema, read_plan
+
+from arrowipc.errors import FormatError
+
+# The order of a stream. Rows: what came so far; columns: the next message. None: fine; text: why not.
+cdef dict FIRST = {
+    MessageHeader_Schema: None,
+    MessageHeader_DictionaryBatch: "a stream begins with a Schema message, found a DictionaryBatch (no schema yet)",
+    MessageHeader_RecordBatch: "a stream begins with a Schema message, found a RecordBatch (no schema yet); for "
+                               "bare batches whose schema is known use read_record_batch(message, schema)",
+    MessageHeader_Tensor: "this is a Tensor message, not a stream of record batches",
+    MessageHeader_SparseTensor: "this is a SparseTensor message, not a stream of record batches",
+}
+cdef dict LATER = {
+    MessageHeader_Schema: "a second Schema message: a stream has one; a new stream begins after an end-of-stream "
+                          "marker",
+    MessageHeader_DictionaryBatch: None,
+    MessageHeader_RecordBatch: None,
+    MessageHeader_Tensor: "a Tensor message inside a stream of record batches",
+    MessageHeader_SparseTensor: "a SparseTensor message inside a stream of record batches",
+}
+
+
+cdef class StreamDecoder(Framer):
+    """Decodes an Arrow IPC stream that arrives in chunks of any size; does no I/O of its own.
+
+    Parameters
+    ----------
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read; the others are skipped without being touched.
+    validate : {"full", "none", "strict"}
+        What is proven about every batch.
+    limits : Limits, optional
+        Bounds on what the input may ask for.
+    use_threads : bool, default True
+        Decompress large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies; False leaves their buffers as stored.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc import StreamDecoder
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int8())])) as writer:
+    ...     writer.write_batch(pa.record_batch([pa.array([1, 2], pa.int8())], ["x"]))
+    >>> decoder = StreamDecoder()
+    >>> decoder.bytes_needed
+    4
+    >>> decoder.feed(sink.getvalue())
+    >>> [type(event).__name__ for event in decoder]
+    ['SchemaRead', 'BatchRead', 'EndOfStream']
+    """
+
+    def __init__(self, *, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
+        limits_data(limits, &self.limits)
+        self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+
+    cdef int begin(self) except -1:
+        """Take in the schema message."""
+        cdef Plan plan
+        if self.envelope.body_length:
+            raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
+        plan = read_plan(PyBytes_FromStringAndSize(<const char*> self.metadata, self.metadata_size),
+                         self.envelope.header.pos, &self.limits)
+        self.decoder.open(plan)
+        self.opened = True
+        return 0
+
+    cdef RecordBatch read_batch(self):
+        """The next batch, taking in what comes before it; None: more input is needed, or the end."""
+        cdef int found, kind
+        try:
+            while True:
+                found = self.advance()
+                if found == FRAME_MESSAGE:
+                    kind = self.envelope.kind
+                    if self.opened and kind == MessageHeader_RecordBatch:
+                        return self.decoder.batch(&self.envelope, self.body, self.body_owner)
+                    self.check_order(kind)
+                    if kind == MessageHeader_Schema:
+                        self.begin()
+                    else:
+                        self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
+                else:
+                    self.check_end(found)
+                    return None
+        except BaseException as error:
+            self.poison(error)
+            raise
+
+    cdef object take_event(self):
+        from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
+
+        cdef int kind, found = self.advance()
+        if found != FRAME_MESSAGE:
+            self.check_end(found)
+            if found == FRAME_MORE or self.ended:
+                return None
+            self.ended = True
+            return EndOfStream(self.bytes_consumed, self.end_marker)
+        kind = self.envelope.kind
+        self.check_order(kind)
+        if kind == MessageHeader_Schema:
+            self.begin()
+            return SchemaRead(plan_schema(self.decoder.plan))
+        if kind == MessageHeader_RecordBatch:
+            return BatchRead(self.decoder.batch(&self.envelope, self.body, self.body_owner))
+        return DictionaryRead(*self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True))
+
+    cdef int check_order(self, int kind) except -1:
+        reason = (LATER if self.opened else FIRST).get(kind)
+        if reason is not None:
+            raise FormatError(reason)
+        return 0
+
+    cdef int check_end(self, int found) except -1:
+        if found == FRAME_END and not self.opened:
+            raise FormatError("no schema: the input is empty" if self.bytes_consumed == 0
+                              else "no schema: the stream ends before its Schema message")
+        return 0
+
+    def next_event(self):
+        """Return the next event, or None when more input is needed or everything was reported.
+
+        Returns
+        -------
+        SchemaRead, DictionaryRead, BatchRead, EndOfStream or None
+
+        Raises
+        ------
+        FormatError
+            The bytes break the format; every later call raises UsageError.
+        """
+        self.check_usable()
+        try:
+            return self.take_event()
+        except BaseException as error:
+            self.poison(error)
+            raise
+
+    def next_batch(self):
+        """Return the next record batch without reporting what comes before it; None as in `next_event`."""
+        self.check_usable()
+        return self.read_batch()
+
+    def __iter__(self):
+        return iter(self.next_event, None)
+
+    def finish(self):
+        """Say that the input is over; events that are still unread can be taken as before.
+
+        Raises
+        ------
+        TruncatedError
+            The input stops inside a message.
+        FormatError
+            It stops before a schema.
+        """
+        Framer.finish(self)
+        if self.bytes_needed:
+            self.read_schema()
+
+    def read_schema(self):
+        """Take in the stream's first message if it is there; returns whether the schema is known."""
+        self.check_usable()
+        if not self.opened:
+            try:
+                found = self.advance()
+                self.check_end(found)
+                if found == FRAME_MESSAGE:
+                    self.check_order(self.envelope.kind)
+                    self.begin()
+            except BaseException as error:
+                self.poison(error)
+                raise
+        return self.opened
+
+    @property
+    def schema(self):
+        """arrowipc.Schema: what is read, after projection; None before the schema message arrived."""
+        if not self.opened:
+            return None
+        return plan_schema(self.decoder.plan)
+
+    @property
+    def stats(self):
+        """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries."""
+        return (self.num_messages, self.decoder.num_record_batches, self.decoder.num_dictionary_batches,
+                self.decoder.num_dictionary_deltas, self.decoder.num_replaced_dictionaries)

@@ -1,0 +1,28 @@
+# Columns as Python values: what `to_pylist` and its kin share.
+from libc.stdint cimport int32_t, int64_t
+
+cimport cython
+
+from arrowipc._core cimport Columns
+
+cdef enum:
+    MAX_VALUES = 1 << 27        # Python objects that one call makes unless it is allowed more
+
+
+@cython.final
+cdef class Quota:
+    """How many Python objects one call may still make, and how deep it is."""
+    cdef int64_t limit
+    cdef int64_t left
+    cdef int depth
+    cdef int take(self, int64_t count) except -1
+    cdef int enter(self) except -1
+
+
+cdef Quota quota(int64_t max_values)
+cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count)
+cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=*)
+cdef int check_native(Columns columns, object action) except -1
+cdef Columns dictionary_of(Columns columns, int32_t field)
+cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1
+cdef tuple child_names(Columns columns, int32_t field)

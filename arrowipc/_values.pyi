@@ -1,0 +1,1 @@
+"""Columns as Python values; everything here is reached through :class:`arrowipc.Array` and its kin."""

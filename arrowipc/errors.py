@@ -1,0 +1,47 @@
+"""The exceptions of arrowipc, one tree; every refusal of input or of a call is one of these.
+
+::
+
+    ArrowIpcError(Exception)
+    ├─ FormatError(ValueError)                 the bytes break the format
+    │  ├─ TruncatedError(EOFError)             ... because they stop too soon
+    │  └─ LimitError                           ... or ask for more than Limits allow
+    ├─ UnsupportedError(NotImplementedError)   valid, and not implemented here
+    └─ UsageError(RuntimeError)                the caller broke the order of calls or the types
+
+Each also inherits the builtin that people already catch. ``OSError`` and
+``MemoryError`` pass through unchanged.
+"""
+
+__all__ = [
+    "ArrowIpcError",
+    "FormatError",
+    "LimitError",
+    "TruncatedError",
+    "UnsupportedError",
+    "UsageError",
+]
+
+
+class ArrowIpcError(Exception):
+    """Base of every exception that arrowipc raises on purpose."""
+
+
+class FormatError(ArrowIpcError, ValueError):
+    """The bytes are not what the Arrow IPC format allows."""
+
+
+class TruncatedError(FormatError, EOFError):
+    """The bytes are fine as far as they go, and stop before a message is complete."""
+
+
+class LimitError(FormatError):
+    """The bytes ask for more memory, rows or depth than :class:`arrowipc.Limits` allows."""
+
+
+class UnsupportedError(ArrowIpcError, NotImplementedError):
+    """The bytes are valid, and this library does not implement what they ask for."""
+
+
+class UsageError(ArrowIpcError, RuntimeError):
+    """A call came in the wrong order, or with arguments that do not fit."""

@@ -1,0 +1,108 @@
+"""The bounds on what untrusted bytes may ask for, all in one place, each with its reason."""
+
+from typing import Any
+
+__all__ = ["Limits"]
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+class Limits:
+    """Bounds that a reader applies before it allocates or recurses.
+
+    Parameters
+    ----------
+    metadata_bytes : int, default 16 MiB
+        Largest message metadata or file footer head. A schema of 10,000 columns needs about 1 MiB;
+        the length field alone could claim 2 GiB.
+    depth : int, default 64
+        Levels of nested types. Arrow C++ and arrow-rs stop at 64 too.
+    rows_per_batch : int, default 2**31 - 1
+        Rows of one record batch. 232 bytes can claim 2**60 rows of the null type.
+    decompressed_bytes : int, default 2 GiB
+        Sum of the uncompressed buffers of one batch.
+    decompressed_ratio : int, default 1000
+        A batch may expand to this many times its compressed size ...
+    decompressed_slack : int, default 1 GiB
+        ... plus this much. Together they let honest constant columns through and stop bombs.
+    dictionary_bytes : int, default 2 GiB
+        All dictionaries that one reader holds.
+    read_ahead : int, default 64 MiB
+        Most memory allocated for bytes that a stream has announced and not yet delivered.
+    overlap_bytes : int, default 64 MiB
+        By how much the buffers of a batch may exceed its body because they share bytes. Sharing is
+        legal; a thousand columns on one 2 GiB buffer is a bomb for whoever copies them.
+
+    Examples
+    --------
+    >>> from arrowipc import Limits
+    >>> Limits(depth=8).depth
+    8
+    """
+
+    __slots__ = (
+        "decompressed_bytes",
+        "decompressed_ratio",
+        "decompressed_slack",
+        "depth",
+        "dictionary_bytes",
+        "metadata_bytes",
+        "overlap_bytes",
+        "read_ahead",
+        "rows_per_batch",
+    )
+
+    metadata_bytes: int
+    depth: int
+    rows_per_batch: int
+    decompressed_bytes: int
+    decompressed_ratio: int
+    decompressed_slack: int
+    dictionary_bytes: int
+    read_ahead: int
+    overlap_bytes: int
+
+    def __init__(
+        self,
+        *,
+        metadata_bytes: int = 16 * MIB,
+        depth: int = 64,
+        rows_per_batch: int = 2**31 - 1,
+        decompressed_bytes: int = 2 * GIB,
+        decompressed_ratio: int = 1000,
+        decompressed_slack: int = GIB,
+        dictionary_bytes: int = 2 * GIB,
+        read_ahead: int = 64 * MIB,
+        overlap_bytes: int = 64 * MIB,
+    ) -> None:
+        arguments = locals()
+        for name in self.__slots__:
+            value = arguments[name]
+            if not isinstance(value, int) or not 0 <= value < 2**63:
+                raise ValueError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
+            object.__setattr__(self, name, value)
+        if depth > 64:
+            # The walks keep one stack entry per level in a fixed C array.
+            raise ValueError(f"Limits(depth=): at most 64, found {depth}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Limits is frozen; make a new one instead of setting {name!r}")
+
+    def __repr__(self) -> str:
+        return "Limits(" + ", ".join(f"{name}={getattr(self, name)}" for name in sorted(self.__slots__)) + ")"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Limits):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in self.__slots__))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, ({name: getattr(self, name) for name in self.__slots__},)
+
+
+def _restore(values: dict[str, int]) -> Limits:
+    return Limits(**values)

@@ -1,0 +1,634 @@
+"""Readers: the drivers that bring bytes from paths, files, sockets and buffers to the sans-IO decoders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc._core import Source, aligned_buffer
+from arrowipc._decode import decode_messages, schema_of
+from arrowipc._file import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc._message import Framer, Message
+from arrowipc._stream import StreamDecoder
+from arrowipc.errors import TruncatedError, UsageError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Literal, Self, TypeAlias
+
+    from arrowipc._array import RecordBatch
+    from arrowipc.limits import Limits
+    from arrowipc.schema import Schema
+    from arrowipc.table import Table
+
+    Columns: TypeAlias = Iterable[str | int] | str | int | None
+    Validate: TypeAlias = Literal["none", "full", "strict"]
+    Pairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+__all__ = [
+    "MessageReader",
+    "ReadStats",
+    "RecordBatchFileReader",
+    "RecordBatchStreamReader",
+    "open",
+    "open_file",
+    "open_stream",
+    "read_message",
+    "read_record_batch",
+    "read_schema",
+]
+
+
+class ReadStats(NamedTuple):
+    """What a reader has read so far."""
+
+    num_messages: int
+    num_record_batches: int
+    num_dictionary_batches: int
+    num_dictionary_deltas: int
+    num_replaced_dictionaries: int
+
+
+# -- sources ---------------------------------------------------------------------------------------------------
+
+
+def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
+    """Turn what the caller gave into (buffer, None) or (None, file object), and whether we opened the file."""
+    if isinstance(source, (str, os.PathLike)):
+        file = _builtin_open(source, "rb", buffering=0)
+        if not memory_map:
+            return None, file, True
+        with file:
+            return _mapped(file), None, False
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return source, None, False
+    if hasattr(source, "readinto") or hasattr(source, "read"):
+        return None, source, False
+    try:
+        return memoryview(source), None, False
+    except TypeError:
+        raise UsageError(
+            f"expected a path, a bytes-like object or a binary file object, found {type(source).__name__}"
+        ) from None
+
+
+_builtin_open = open
+
+
+def _mapped(file: Any) -> Any:
+    import mmap
+    import stat
+
+    info = os.fstat(file.fileno())
+    if not stat.S_ISREG(info.st_mode):
+        # Pipes and devices cannot be mapped.
+        return file.readall()
+    # An empty file cannot be mapped either.
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
+
+
+def _read_some(file: Any, buffer: memoryview) -> int:
+    """Fill the front of `buffer` with one read; 0 at the end of the input."""
+    readinto = getattr(file, "readinto", None)
+    if readinto is not None:
+        count = readinto(buffer)
+    else:
+        data = file.read(len(buffer))
+        count = None if data is None else len(data)
+        if data:
+            if isinstance(data, str):
+                raise UsageError("the file object reads text: open it in binary mode")
+            buffer[:count] = data
+    if count is None:
+        raise BlockingIOError("the source has no data now: arrowipc readers need a blocking source; "
+                              "feed a StreamDecoder from non-blocking ones")
+    return int(count)
+
+
+def _read_at(file: Any, offset: int, buffer: memoryview) -> None:
+    """Fill all of `buffer` from byte `offset` of a seekable file."""
+    file.seek(offset)
+    done = 0
+    while done < len(buffer):
+        count = _read_some(file, buffer[done:])
+        if count == 0:
+            raise TruncatedError(f"the file ends at byte {offset + done}: {len(buffer) - done} bytes are missing")
+        done += count
+
+
+def _pump(framer: Framer, file: Any) -> None:
+    """Bring a framer some of the bytes it needs next; never reads past the message at hand."""
+    with framer.get_buffer() as buffer:
+        count = _read_some(file, buffer)
+    if count:
+        framer.buffer_updated(count)
+    else:
+        framer.finish()
+
+
+# -- streams ---------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """What both kinds of readers share: a life that ends, and handing all batches over."""
+
+    _closed = False
+
+    @property
+    def schema(self) -> Schema:
+        """Schema: of the batches that are read, after projection."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the reader is closed")
+
+    def read_all(self) -> Table:
+        """Read the batches that are left into a `Table`."""
+        from arrowipc.table import Table
+
+        return Table(self.schema, list(self))
+
+    def close(self) -> None:
+        """Let go of the source; batches that were read stay valid."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Hand the batches that are left over the Arrow C stream interface, one at a time.
+
+        `requested_schema` is ignored, as the interface allows: the batches come in `schema`.
+        """
+        from arrowipc._capsule import export_stream
+
+        return export_stream(self.schema, iter(self))
+
+
+class RecordBatchStreamReader(_Reader):
+    """Reads the batches of an Arrow IPC stream; made by `open_stream`.
+
+    Iterating, or `read_next_batch`, gives each batch once. Batches point into the source's memory (or into
+    aligned memory of their own, when the source is a file object) and keep it alive.
+    """
+
+    def __init__(self, source: Any, *, columns: Columns = None, validate: Validate = "full",
+                 limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
+                 memory_map: bool = True) -> None:
+        self._decoder = StreamDecoder(columns=columns, validate=validate, limits=limits, use_threads=use_threads,
+                                      ensure_native_endian=ensure_native_endian)
+        self._file: Any
+        if type(source) is bytes:
+            buffer, self._file, self._owned = source, None, False
+        else:
+            buffer, self._file, self._owned = _resolve(source, memory_map)
+        if self._file is None:
+            self._decoder.feed(buffer, last=True)
+        try:
+            while not self._decoder.read_schema():
+                _pump(self._decoder, self._file)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def schema(self) -> Schema:
+        """Schema: of the batches that are read, after projection."""
+        return self._decoder.schema
+
+    @property
+    def stats(self) -> ReadStats:
+        """ReadStats: messages, batches and dictionaries read so far."""
+        return ReadStats(*self._decoder.stats)
+
+    @property
+    def bytes_consumed(self) -> int:
+        """int: bytes of the source that were read; after the end, where a next stream would begin."""
+        return self._decoder.bytes_consumed
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        self._check_open()
+        next_batch = self._decoder.next_batch
+        while True:
+            batch = next_batch()
+            if batch is not None:
+                yield batch
+            elif not self._more():
+                return
+
+    def _more(self) -> bool:
+        """Bring more input, or say that the stream is over."""
+        if self._decoder.at_end:
+            return False
+        self._check_open()
+        _pump(self._decoder, self._file)
+        return True
+
+    def read_next_batch(self) -> RecordBatch:
+        """Return the next batch.
+
+        Raises
+        ------
+        StopIteration
+            There is none.
+        TruncatedError, FormatError, LimitError, UnsupportedError
+            The bytes cannot be decoded; the reader cannot go on after that.
+        """
+        self._check_open()
+        while True:
+            batch = self._decoder.next_batch()
+            if batch is not None:
+                return batch
+            if not self._more():
+                raise StopIteration
+
+    __next__ = read_next_batch
+
+    def read_next_batch_with_custom_metadata(self) -> tuple[RecordBatch, Pairs]:
+        """Return the next batch and the custom metadata of its message."""
+        batch = self.read_next_batch()
+        return batch, batch.custom_metadata
+
+    def close(self) -> None:
+        """Let go of the source; batches that were read stay valid."""
+        if not self._closed:
+            self._closed = True
+            self._decoder.release()
+            if self._owned:
+                self._file.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self.stats.num_record_batches} batches read"
+        return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
+
+
+# -- files -----------------------------------------------------------------------------------------------------
+
+
+class RecordBatchFileReader(_Reader):
+    """Reads the batches of an Arrow IPC file in any order; made by `open_file`.
+
+    The footer is read at once, dictionaries before the first batch, a batch when it is asked for.
+    """
+
+    def __init__(self, source: Any, *, columns: Columns = None, validate: Validate = "full",
+                 limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
+                 memory_map: bool = True) -> None:
+        buffer, self._file, self._owned = _resolve(source, memory_map)
+        self._source = Source(buffer) if self._file is None else None
+        self._loaded = False
+        try:
+            size = len(self._source) if self._source is not None else self._file.seek(0, os.SEEK_END)
+            tail = self._bytes(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
+            start, length = footer_range(self._bytes(0, min(size, 8)), tail, size)
+            self._decoder = FileDecoder(
+                self._bytes(start, length), start, columns=columns, validate=validate, limits=limits,
+                use_threads=use_threads, ensure_native_endian=ensure_native_endian,
+            )
+        except BaseException:
+            if self._owned:
+                self._file.close()
+            raise
+
+    def _bytes(self, start: int, length: int) -> bytes:
+        if self._source is not None:
+            return self._source.bytes(start, length)
+        data = bytearray(length)
+        _read_at(self._file, start, memoryview(data))
+        return bytes(data)
+
+    @property
+    def schema(self) -> Schema:
+        """Schema: the footer's, after projection."""
+        return self._decoder.schema
+
+    @property
+    def metadata(self) -> Pairs:
+        """tuple of (bytes, bytes): the footer's custom metadata, in order, duplicates kept."""
+        return self._decoder.metadata
+
+    @property
+    def num_record_batches(self) -> int:
+        """int: batches that the footer lists."""
+        return self._decoder.num_record_batches
+
+    @property
+    def blocks(self) -> list[tuple[int, int, int]]:
+        """list of (offset, metadata_length, body_length): where the batches lie in the file, in bytes."""
+        return [self._decoder.block(i) for i in range(self.num_record_batches)]
+
+    @property
+    def stats(self) -> ReadStats:
+        """ReadStats: messages, batches and dictionaries read so far."""
+        return ReadStats(*self._decoder.stats)
+
+    def __len__(self) -> int:
+        return self.num_record_batches
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        for i in range(self.num_record_batches):
+            yield self.get_batch(i)
+
+    def __getitem__(self, index: int) -> RecordBatch:
+        return self.get_batch(index)
+
+    def get_batch(self, i: int) -> RecordBatch:
+        """Return batch `i` in the footer's order; negative ones count from the end.
+
+        Raises
+        ------
+        IndexError
+            The file has fewer batches.
+        FormatError, LimitError, UnsupportedError
+            The bytes cannot be decoded; other batches may still be read.
+        """
+        self._check_open()
+        if not self._loaded:
+            self._load_dictionaries()
+        i = self._index(i)
+        if self._source is not None:
+            return self._decoder.batch(i, self._source, self._decoder.block(i)[0])
+        return self._decoder.batch(i, *self._fetch(i))
+
+    def get_batch_with_custom_metadata(self, i: int) -> tuple[RecordBatch, Pairs]:
+        """Return batch `i` and the custom metadata of its message."""
+        batch = self.get_batch(i)
+        return batch, batch.custom_metadata
+
+    def count_rows(self) -> int:
+        """Return the rows of all batches, from their metadata alone: no body is touched."""
+        self._check_open()
+        total = 0
+        for i in range(self.num_record_batches):
+            offset, length, _ = self._decoder.block(i)
+            if self._source is not None:
+                total += self._decoder.num_rows(i, self._source, offset)
+            else:
+                total += self._decoder.num_rows(i, self._bytes(offset, length))
+        return total
+
+    def _index(self, i: int) -> int:
+        return i + self.num_record_batches if i < 0 else i
+
+    def _load_dictionaries(self) -> None:
+        for i in range(self._decoder.num_dictionaries):
+            offset, metadata_length, body_length = self._decoder.block(i, dictionary=True)
+            if self._source is not None:
+                self._decoder.load_dictionary(i, self._source, offset)
+            else:
+                at = -metadata_length % 64
+                block = aligned_buffer(at + metadata_length + body_length)
+                _read_at(self._file, offset, memoryview(block)[at:])
+                self._decoder.load_dictionary(i, block, at)
+        self._loaded = True
+
+    def _fetch(self, i: int) -> tuple[Any, int]:
+        """Read a block from the file, of the body only what the projection needs; also says where it begins."""
+        offset, metadata_length, body_length = self._decoder.block(i)
+        at = -metadata_length % 64  # so that the body is aligned to 64 bytes
+        block = aligned_buffer(at + metadata_length + body_length)
+        view = memoryview(block)[at:]
+        if self._decoder.reads_all:
+            _read_at(self._file, offset, view)
+        else:
+            _read_at(self._file, offset, view[:metadata_length])
+            for start, end in self._decoder.body_ranges(i, view[:metadata_length]):
+                _read_at(self._file, offset + metadata_length + start,
+                         view[metadata_length + start:metadata_length + end])
+        return block, at
+
+    def close(self) -> None:
+        """Let go of the source; batches that were read stay valid."""
+        if not self._closed:
+            self._closed = True
+            self._source = None
+            if self._owned:
+                self._file.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self.num_record_batches} batches"
+        return f"<RecordBatchFileReader: {state}>\n{self.schema}"
+
+
+# -- messages --------------------------------------------------------------------------------------------------
+
+
+class MessageReader:
+    """Iterates over the encapsulated messages of a source, whatever their kind and order.
+
+    Parameters
+    ----------
+    source : path, bytes-like or binary file object
+        A stream, or messages one after another. A file object is left behind the last message that was read.
+    limits : Limits, optional
+        Bounds on what the input may claim.
+    """
+
+    def __init__(self, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> None:
+        self._framer = Framer(limits)
+        buffer, self._file, self._owned = _resolve(source, memory_map)
+        if self._file is None:
+            self._framer.feed(buffer, last=True)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def read_next_message(self) -> Message:
+        """Return the next message.
+
+        Raises
+        ------
+        StopIteration
+            The stream is over: by a marker or by the end of the input.
+        TruncatedError, FormatError, LimitError
+            The bytes are not a message.
+        """
+        while True:
+            message = self._framer.next_message()
+            if message is not None:
+                return message
+            if self._framer.at_end:
+                raise StopIteration
+            _pump(self._framer, self._file)
+
+    __next__ = read_next_message
+
+    @property
+    def bytes_consumed(self) -> int:
+        """int: bytes of the source that were read."""
+        return self._framer.bytes_consumed
+
+    def close(self) -> None:
+        """Let go of the source; messages that were read stay valid."""
+        self._framer.release()
+        if self._owned:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+
+# -- what people call ------------------------------------------------------------------------------------------
+
+
+def open_stream(source: Any, *, columns: Columns = None, validate: Validate = "full", limits: Limits | None = None,
+                use_threads: bool = True, ensure_native_endian: bool = True,
+                memory_map: bool = True) -> RecordBatchStreamReader:
+    """Open an Arrow IPC stream.
+
+    Parameters
+    ----------
+    source : path, bytes-like or binary file object
+        A path is mapped into memory. A file object (or socket file) is read message by message and never past
+        the end of the stream.
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read, in this order; other columns are never touched.
+    validate : {"full", "none", "strict"}
+        "full" proves that every value is safe to follow, "none" only that the structure is (access from Python
+        still checks), "strict" also that values lie in their types' domains.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
+    use_threads : bool, default True
+        Decompress large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
+    memory_map : bool, default True
+        Map a path; False reads it like a file object.
+
+    Returns
+    -------
+    RecordBatchStreamReader
+
+    Raises
+    ------
+    FormatError
+        The bytes are not a stream; `TruncatedError` and `LimitError` are kinds of it.
+    UnsupportedError
+        The bytes are valid and not implemented here.
+    OSError
+        The source cannot be read.
+    """
+    return RecordBatchStreamReader(
+        source, columns=columns, validate=validate, limits=limits, use_threads=use_threads,
+        ensure_native_endian=ensure_native_endian, memory_map=memory_map,
+    )
+
+
+def open_file(source: Any, *, columns: Columns = None, validate: Validate = "full", limits: Limits | None = None,
+              use_threads: bool = True, ensure_native_endian: bool = True,
+              memory_map: bool = True) -> RecordBatchFileReader:
+    """Open an Arrow IPC file for random access.
+
+    Parameters are those of `open_stream`; a file object must be seekable.
+
+    Returns
+    -------
+    RecordBatchFileReader
+    """
+    return RecordBatchFileReader(
+        source, columns=columns, validate=validate, limits=limits, use_threads=use_threads,
+        ensure_native_endian=ensure_native_endian, memory_map=memory_map,
+    )
+
+
+def open(source: Any, *, columns: Columns = None, validate: Validate = "full", limits: Limits | None = None,
+         use_threads: bool = True, ensure_native_endian: bool = True,
+         memory_map: bool = True) -> RecordBatchFileReader | RecordBatchStreamReader:
+    """Open an Arrow IPC file or stream, whichever the first bytes say it is.
+
+    Parameters are those of `open_stream`. A source that cannot seek is taken for a stream.
+    """
+    opener: Any = open_file if _first_bytes(source) == b"ARROW1" else open_stream
+    return opener(
+        source, columns=columns, validate=validate, limits=limits, use_threads=use_threads,
+        ensure_native_endian=ensure_native_endian, memory_map=memory_map,
+    )
+
+
+def _first_bytes(source: Any) -> bytes:
+    if isinstance(source, (str, os.PathLike)):
+        with _builtin_open(source, "rb") as file:
+            return file.read(6) if file.seekable() else b""
+    if hasattr(source, "read"):
+        if not source.seekable():
+            return b""
+        start = source.tell()
+        first = bytes(source.read(6))
+        source.seek(start)
+        return first
+    return bytes(memoryview(source)[:6])
+
+
+def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:
+    """Read the schema of a stream, a file or a Schema message.
+
+    Parameters
+    ----------
+    source : path, bytes-like, binary file object or Message
+    """
+    if isinstance(source, Message):
+        return schema_of(source, limits)
+    with open(source, limits=limits) as reader:
+        return reader.schema
+
+
+def read_message(source: Any, *, limits: Limits | None = None) -> Message:
+    """Read one encapsulated message.
+
+    Parameters
+    ----------
+    source : path, bytes-like or binary file object
+        A file object is left behind the message.
+
+    Raises
+    ------
+    EOFError
+        There is none: the input is empty or begins with an end-of-stream marker.
+    """
+    with MessageReader(source, limits=limits) as reader:
+        for message in reader:
+            return message
+    raise TruncatedError("no message: the input is empty or begins with an end-of-stream marker")
+
+
+def read_record_batch(message: Any, schema: Any, *, columns: Columns = None, validate: Validate = "full",
+                      limits: Limits | None = None, use_threads: bool = True,
+                      dictionaries: Iterable[Any] = ()) -> RecordBatch:
+    """Decode one bare RecordBatch message whose schema is known from elsewhere.
+
+    Parameters
+    ----------
+    message : Message or bytes-like
+        An encapsulated RecordBatch message.
+    schema : Schema
+        Ours or pyarrow's.
+    columns, validate, limits, use_threads
+        As for `open_stream`.
+    dictionaries : iterable of Message or bytes-like
+        DictionaryBatch messages that the batch needs, deltas behind what they extend.
+
+    Returns
+    -------
+    RecordBatch
+    """
+    def opened(item: Any) -> Message:
+        return item if isinstance(item, Message) else read_message(item, limits=limits)
+
+    return decode_messages(opened(message), schema, [opened(item) for item in dictionaries], columns, validate,
+                           limits, use_threads)

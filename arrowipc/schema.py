@@ -1,0 +1,221 @@
+"""The schema: fields in order, with metadata and a byte order, and the Schema message they turn into."""
+
+from __future__ import annotations
+
+from arrowipc._arguments import Immutable, check_choice, described, fill, metadata_pairs
+from arrowipc._datatypes import Field
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Literal
+
+    from arrowipc._arguments import MetadataLike
+    from arrowipc._datatypes import DataType
+
+__all__ = ["Field", "Schema"]
+
+
+class Schema(Immutable):
+    """The columns of record batches: fields in order, metadata, byte order.
+
+    Parameters
+    ----------
+    fields : iterable of Field
+        Names may repeat; such columns are reached by their index.
+    metadata : tuple of (bytes, bytes) pairs
+        Ordered; a key may occur twice. A mapping and ``str`` keys or values are encoded to bytes.
+    endianness : {"little", "big"}
+        Byte order of the message bodies. Everything else in the format is little-endian always.
+    features : tuple of int
+        Values of the format's ``Feature`` enum. Leave it empty when writing: some readers refuse the vector.
+
+    Raises
+    ------
+    UsageError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    Immutable and hashable. ``==`` compares names, types, nullability and byte order; :meth:`equals` can
+    compare the metadata too.
+
+    Examples
+    --------
+    >>> from arrowipc.types import int32, schema, string
+    >>> s = schema([("a", int32()), ("b", string())], metadata={"origin": "sensor 4"})
+    >>> s.names
+    ['a', 'b']
+    >>> s["a"].type
+    DataType(int32)
+    >>> s
+    a: int32
+    b: string
+    -- schema metadata --
+    origin: 'sensor 4'
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_indices",
+        "_message",
+        "_plan",
+        "endianness",
+        "features",
+        "fields",
+        "metadata",
+    )
+    __match_args__ = ("fields", "metadata", "endianness", "features")
+
+    fields: tuple[Field, ...]
+    metadata: tuple[tuple[bytes, bytes], ...]
+    endianness: Literal["little", "big"]
+    features: tuple[int, ...]
+
+    _indices: dict[str, list[int]] | None
+    _message: bytes | None
+    # What the compiled core derives from the schema, kept here so that it lives as long. Never compared.
+    _plan: Any
+
+    def __init__(
+        self,
+        fields: Iterable[Field],
+        metadata: MetadataLike = (),
+        endianness: Literal["little", "big"] = "little",
+        features: Iterable[int] = (),
+    ) -> None:
+        checked = tuple(fields)
+        for position, field in enumerate(checked):
+            if not isinstance(field, Field):
+                raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
+        fill(self, "fields", checked)
+        fill(self, "metadata", metadata_pairs(metadata) if metadata else ())
+        fill(self, "endianness", check_choice("Schema: endianness", endianness, ("little", "big")))
+        fill(self, "features", tuple(features))
+        fill(self, "_indices", None)
+        fill(self, "_message", None)
+        fill(self, "_plan", None)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the fields, in order."""
+        return [field.name for field in self.fields]
+
+    @property
+    def types(self) -> list[DataType]:
+        """Types of the fields, in order."""
+        return [field.type for field in self.fields]
+
+    def field(self, i: int | str) -> Field:
+        """Return the field at index `i` (negative counts from the end), or the one named `i`.
+
+        Raises
+        ------
+        IndexError
+            If the index is out of range.
+        KeyError
+            If no field has that name.
+        UsageError
+            If several fields have that name.
+        """
+        if not isinstance(i, str):
+            try:
+                return self.fields[i]
+            except IndexError:
+                raise IndexError(
+                    f"field index {i} is out of range: the schema has {len(self.fields)} fields"
+                ) from None
+        found = self.get_all_field_indices(i)
+        if not found:
+            raise KeyError(f"no field is named {i!r}; the schema has {_listed(self.names)}")
+        if len(found) > 1:
+            raise UsageError(
+                f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index"
+            )
+        return self.fields[found[0]]
+
+    def get_field_index(self, name: str) -> int:
+        """Return the index of the one field named `name`; -1 if there is none or more than one."""
+        found = self.get_all_field_indices(name)
+        return found[0] if len(found) == 1 else -1
+
+    def get_all_field_indices(self, name: str) -> list[int]:
+        """Return the indices of all fields named `name`, in order; none gives an empty list."""
+        indices = self._indices
+        if indices is None:
+            indices = {}
+            for position, field in enumerate(self.fields):
+                indices.setdefault(field.name, []).append(position)
+            fill(self, "_indices", indices)
+        return list(indices.get(name, ()))
+
+    def equals(self, other: object, check_metadata: bool = False) -> bool:
+        """Whether fields and byte order are equal; with `check_metadata`, all metadata and names too."""
+        if self is other:
+            return True
+        if not isinstance(other, Schema) or self.endianness != other.endianness:
+            return False
+        if len(self.fields) != len(other.fields) or (check_metadata and self.metadata != other.metadata):
+            return False
+        return all(
+            mine.equals(theirs, check_metadata)
+            for mine, theirs in zip(self.fields, other.fields, strict=True)
+        )
+
+    def serialize(self) -> bytes:
+        """Write the encapsulated Schema message: prefix and metadata, padded to 8 bytes, version V5.
+
+        Dictionaries whose id is None are numbered in order. The bytes are made once per object.
+        """
+        message = self._message
+        if message is None:
+            from arrowipc.serialize import encapsulate, schema_metadata
+
+            message = encapsulate(schema_metadata(self))
+            fill(self, "_message", message)
+        return message
+
+    def __arrow_c_schema__(self) -> object:
+        """Export as an ``arrow_schema`` PyCapsule: a struct with one child per field."""
+        from arrowipc._capsule import export_schema
+
+        return export_schema(self)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __contains__(self, item: object) -> bool:
+        return bool(self.get_all_field_indices(item)) if isinstance(item, str) else item in self.fields
+
+    def __getitem__(self, i: int | str) -> Field:
+        return self.field(i)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self.equals(other)
+
+    def __hash__(self) -> int:
+        return hash((self.fields, self.endianness))
+
+    def __repr__(self) -> str:
+        from arrowipc.display import schema_text
+
+        return schema_text(self)
+
+    def _repr_html_(self) -> str:
+        from arrowipc.display import schema_html
+
+        return schema_html(self)
+
+
+def _listed(items: list[Any]) -> str:
+    """Spell out the first few of `items`, for a message."""
+    if not items:
+        return "no fields"
+    shown = ", ".join(map(repr, items[:10]))
+    return shown if len(items) <= 10 else f"{shown} and {len(items) - 10} more"

@@ -1,0 +1,410 @@
+"""Writes a schema as a FlatBuffers table, and metadata as an encapsulated message.
+
+This is the cold side of writing: once per schema, through :class:`flatbuffers.Builder`, which is imported on
+first use. The metadata of record batches is written elsewhere, in C.
+"""
+
+from __future__ import annotations
+
+from arrowipc._datatypes import (
+    Binary,
+    BinaryView,
+    Bool,
+    DataType,
+    Date,
+    Decimal,
+    Dictionary,
+    Duration,
+    FixedSizeBinary,
+    FixedSizeList,
+    FloatingPoint,
+    Int,
+    Interval,
+    LargeBinary,
+    LargeList,
+    LargeListView,
+    LargeUtf8,
+    List,
+    ListView,
+    Map,
+    Null,
+    RunEndEncoded,
+    Struct,
+    Time,
+    Timestamp,
+    Union,
+    Utf8,
+    Utf8View,
+)
+from arrowipc._enums import (
+    DateUnit,
+    Endianness,
+    IntervalUnit,
+    MessageHeader,
+    MetadataVersion,
+    Precision,
+    TimeUnit,
+    Type,
+    UnionMode,
+)
+from arrowipc.errors import UsageError
+from arrowipc.schema import Field, Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Literal
+
+__all__ = [
+    "add_key_values",
+    "add_schema",
+    "add_table",
+    "add_type",
+    "encapsulate",
+    "new_builder",
+    "number_dictionaries",
+    "schema_metadata",
+]
+
+CONTINUATION = b"\xff\xff\xff\xff"
+
+#: Table -> its fields in the order of their slots: name, how the builder stores it, default. A union takes
+#: two slots, the tag and the value. Tables without fields are left out.
+#: A test compares all of it with format/*.fbs.
+TABLES: dict[str, tuple[tuple[str, str, int], ...]] = {
+    "Message": (
+        ("version", "Int16", 0),
+        ("header_type", "Uint8", 0),
+        ("header", "Offset", 0),
+        ("bodyLength", "Int64", 0),
+        ("custom_metadata", "Offset", 0),
+    ),
+    "Schema": (
+        ("endianness", "Int16", 0),
+        ("fields", "Offset", 0),
+        ("custom_metadata", "Offset", 0),
+        ("features", "Offset", 0),
+    ),
+    "Field": (
+        ("name", "Offset", 0),
+        ("nullable", "Bool", 0),
+        ("type_type", "Uint8", 0),
+        ("type", "Offset", 0),
+        ("dictionary", "Offset", 0),
+        ("children", "Offset", 0),
+        ("custom_metadata", "Offset", 0),
+    ),
+    "DictionaryEncoding": (
+        ("id", "Int64", 0),
+        ("indexType", "Offset", 0),
+        ("isOrdered", "Bool", 0),
+        ("dictionaryKind", "Int16", 0),
+    ),
+    "KeyValue": (("key", "Offset", 0), ("value", "Offset", 0)),
+    "Int": (("bitWidth", "Int32", 0), ("is_signed", "Bool", 0)),
+    "FloatingPoint": (("precision", "Int16", 0),),
+    "Decimal": (("precision", "Int32", 0), ("scale", "Int32", 0), ("bitWidth", "Int32", 128)),
+    "Date": (("unit", "Int16", 1),),
+    "Time": (("unit", "Int16", 1), ("bitWidth", "Int32", 32)),
+    "Timestamp": (("unit", "Int16", 0), ("timezone", "Offset", 0)),
+    "Duration": (("unit", "Int16", 1),),
+    "Interval": (("unit", "Int16", 0),),
+    "FixedSizeBinary": (("byteWidth", "Int32", 0),),
+    "FixedSizeList": (("listSize", "Int32", 0),),
+    "Map": (("keysSorted", "Bool", 0),),
+    "Union": (("mode", "Int16", 0), ("typeIds", "Offset", 0)),
+}
+
+PRECISIONS = {"half": Precision.HALF, "single": Precision.SINGLE, "double": Precision.DOUBLE}
+DATE_UNITS = {"day": DateUnit.DAY, "ms": DateUnit.MILLISECOND}
+TIME_UNITS = {
+    "s": TimeUnit.SECOND,
+    "ms": TimeUnit.MILLISECOND,
+    "us": TimeUnit.MICROSECOND,
+    "ns": TimeUnit.NANOSECOND,
+}
+INTERVAL_UNITS = {
+    "year_month": IntervalUnit.YEAR_MONTH,
+    "day_time": IntervalUnit.DAY_TIME,
+    "month_day_nano": IntervalUnit.MONTH_DAY_NANO,
+}
+UNION_MODES = {"sparse": UnionMode.Sparse, "dense": UnionMode.Dense}
+
+# Types whose table has no fields: the tag says it all.
+PLAIN = {
+    Null: Type.Null,
+    Bool: Type.Bool,
+    Utf8: Type.Utf8,
+    LargeUtf8: Type.LargeUtf8,
+    Utf8View: Type.Utf8View,
+    Binary: Type.Binary,
+    LargeBinary: Type.LargeBinary,
+    BinaryView: Type.BinaryView,
+    List: Type.List,
+    LargeList: Type.LargeList,
+    ListView: Type.ListView,
+    LargeListView: Type.LargeListView,
+    Struct: Type.Struct_,
+    RunEndEncoded: Type.RunEndEncoded,
+}
+
+
+def schema_metadata(
+    schema: Schema,
+    version: Literal["V4", "V5"] = "V5",
+    custom_metadata: tuple[tuple[bytes, bytes], ...] = (),
+) -> bytes:
+    """Write the metadata of a Schema message: a ``Message`` table without prefix or padding.
+
+    Parameters
+    ----------
+    schema : Schema
+        Dictionaries without an id are numbered as :func:`number_dictionaries` does it.
+    version : {"V5", "V4"}
+    custom_metadata : pairs of bytes
+        Metadata of the message itself, as opposed to the schema's own.
+
+    Raises
+    ------
+    UsageError
+        If two dictionaries of different types share an id.
+    """
+    builder = new_builder()
+    pairs = add_key_values(builder, custom_metadata)
+    header = add_schema(builder, schema)
+    message = add_table(
+        builder,
+        "Message",
+        version=MetadataVersion[version],
+        header_type=MessageHeader.Schema,
+        header=header,
+        custom_metadata=pairs,
+    )
+    builder.Finish(message)
+    return bytes(builder.Output())
+
+
+def encapsulate(metadata: bytes, alignment: int = 8, legacy: bool = False) -> bytes:
+    """Put the prefix in front of `metadata` and zeros behind it.
+
+    Parameters
+    ----------
+    metadata : bytes
+        A finished ``Message`` table.
+    alignment : int, default 8
+        Prefix, metadata and padding together are a multiple of this.
+    legacy : bool, default False
+        The prefix from before version 0.15 of the format: 4 bytes of size, without a continuation marker.
+    """
+    start = 4 if legacy else 8
+    size = -(-(start + len(metadata)) // alignment) * alignment - start
+    marker = b"" if legacy else CONTINUATION
+    return marker + size.to_bytes(4, "little") + metadata + bytes(size - len(metadata))
+
+
+def number_dictionaries(schema: Schema) -> Schema:
+    """Give every dictionary of `schema` an id; returns `schema` itself if they all have one.
+
+    Ids that are there stay. The others are counted from 0 in the order of the fields, outer before inner,
+    leaving out the ones that are taken.
+
+    Raises
+    ------
+    UsageError
+        If two dictionaries of different types share an id.
+    """
+    taken: dict[int, DataType] = {}
+    complete = True
+    for field in schema.fields:
+        for encoding in _dictionaries(field.type):
+            if encoding.id is None:
+                complete = False
+            elif taken.setdefault(encoding.id, encoding.value_type) != encoding.value_type:
+                first, second = taken[encoding.id], encoding.value_type
+                raise UsageError(f"dictionary id {encoding.id} stands for two types, {first} and {second}")
+    if complete:
+        return schema
+    free = iter([number for number in range(_count_unnumbered(schema) + len(taken)) if number not in taken])
+    return schema.__replace__(fields=[_numbered_field(field, free) for field in schema.fields])
+
+
+def new_builder(size: int = 1024) -> Any:
+    """Make an empty ``flatbuffers.Builder``; the first call imports the package."""
+    from flatbuffers import Builder
+
+    return Builder(size)
+
+
+def add_table(builder: Any, table: str, /, **values: Any) -> int:
+    """Add one table; what is None or equal to its default stays absent. Returns its offset."""
+    fields = TABLES.get(table, ())
+    builder.StartObject(len(fields))
+    for slot, (name, kind, default) in enumerate(fields):
+        value = values.get(name)
+        if value is None:
+            continue
+        if kind == "Offset":
+            builder.PrependUOffsetTRelativeSlot(slot, value, 0)
+        else:
+            getattr(builder, f"Prepend{kind}Slot")(slot, value, default)
+    return int(builder.EndObject())
+
+
+def add_schema(builder: Any, schema: Schema) -> int:
+    """Add a ``Schema`` table and everything below it; returns its offset."""
+    schema = number_dictionaries(schema)
+    fields = _add_offsets(builder, [_add_field(builder, field) for field in schema.fields])
+    pairs = add_key_values(builder, schema.metadata)
+    features = _add_integers(builder, "Int64", 8, schema.features) if schema.features else None
+    return add_table(
+        builder,
+        "Schema",
+        endianness=Endianness.Big if schema.endianness == "big" else Endianness.Little,
+        fields=fields,
+        custom_metadata=pairs,
+        features=features,
+    )
+
+
+def add_key_values(builder: Any, pairs: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """Add a vector of ``KeyValue`` tables; returns its offset, or None when there are no pairs.
+
+    Keys and values go in as they are: the format calls them strings, and extension types keep binary there.
+    """
+    offsets = []
+    for key, value in pairs:
+        stored = builder.CreateString(key), builder.CreateString(value)
+        offsets.append(add_table(builder, "KeyValue", key=stored[0], value=stored[1]))
+    return _add_offsets(builder, offsets) if offsets else None
+
+
+def add_type(builder: Any, type_: DataType) -> tuple[Type, int]:
+    """Add the table of a logical type; returns its tag in the ``Type`` union and its offset.
+
+    Children are fields, which the caller adds; a dictionary has no table, its value type does.
+    """
+    plain = PLAIN.get(type(type_))
+    if plain is not None:
+        return plain, add_table(builder, plain.name)
+    tag, values = _parameters(builder, type_)
+    return tag, add_table(builder, tag.name, **values)
+
+
+def _parameters(builder: Any, type_: DataType) -> tuple[Type, dict[str, Any]]:
+    """Return the tag and the table fields of a type that has parameters."""
+    match type_:
+        case Int(width, signed):
+            return Type.Int, {"bitWidth": width, "is_signed": signed}
+        case FloatingPoint(precision):
+            return Type.FloatingPoint, {"precision": PRECISIONS[precision]}
+        case Decimal(digits, scale, width):
+            return Type.Decimal, {"precision": digits, "scale": scale, "bitWidth": width}
+        case Date(unit):
+            return Type.Date, {"unit": DATE_UNITS[unit]}
+        case Time(unit, width):
+            return Type.Time, {"unit": TIME_UNITS[unit], "bitWidth": width}
+        case Timestamp(unit, zone):
+            stored = None if zone is None else builder.CreateString(zone)
+            return Type.Timestamp, {"unit": TIME_UNITS[unit], "timezone": stored}
+        case Duration(unit):
+            return Type.Duration, {"unit": TIME_UNITS[unit]}
+        case Interval(unit):
+            return Type.Interval, {"unit": INTERVAL_UNITS[unit]}
+        case FixedSizeBinary(width):
+            return Type.FixedSizeBinary, {"byteWidth": width}
+        case FixedSizeList(_, size):
+            return Type.FixedSizeList, {"listSize": size}
+        case Map(_, keys_sorted):
+            return Type.Map, {"keysSorted": keys_sorted}
+        case Union(mode, _, codes):
+            return Type.Union, {
+                "mode": UNION_MODES[mode],
+                "typeIds": _add_integers(builder, "Int32", 4, codes),
+            }
+    raise UsageError(f"expected a type that has a table of its own, found {type_}")
+
+
+def _add_field(builder: Any, field: Field) -> int:
+    """Add a ``Field`` table and everything below it.
+
+    A dictionary-encoded field carries the type and the children of its values, with the encoding beside them.
+    """
+    type_, encoding = field.type, None
+    if isinstance(type_, Dictionary):
+        # Written even where it is int32, the default: some readers cannot do without.
+        index = add_type(builder, type_.index_type)[1]
+        encoding = add_table(
+            builder, "DictionaryEncoding", id=type_.id, indexType=index, isOrdered=type_.ordered
+        )
+        type_ = type_.value_type
+    # Written even where it is empty, for the same reason.
+    children = _add_offsets(builder, [_add_field(builder, child) for child in type_.children])
+    tag, stored = add_type(builder, type_)
+    name = builder.CreateString(field.name)
+    return add_table(
+        builder,
+        "Field",
+        name=name,
+        nullable=field.nullable,
+        type_type=tag,
+        type=stored,
+        dictionary=encoding,
+        children=children,
+        custom_metadata=add_key_values(builder, field.metadata),
+    )
+
+
+def _add_offsets(builder: Any, offsets: list[int]) -> int:
+    """Add a vector of tables that are in the buffer already."""
+    builder.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        builder.PrependUOffsetTRelative(offset)
+    return int(builder.EndVector())
+
+
+def _add_integers(builder: Any, kind: str, width: int, values: tuple[int, ...]) -> int:
+    """Add a vector of integers of `width` bytes."""
+    builder.StartVector(width, len(values), width)
+    prepend = getattr(builder, f"Prepend{kind}")
+    for value in reversed(values):
+        prepend(value)
+    return int(builder.EndVector())
+
+
+def _dictionaries(type_: DataType) -> Iterator[Dictionary]:
+    """Walk the dictionaries within a type, itself included, outer before inner."""
+    if isinstance(type_, Dictionary):
+        yield type_
+        type_ = type_.value_type
+    for child in type_.children:
+        yield from _dictionaries(child.type)
+
+
+def _count_unnumbered(schema: Schema) -> int:
+    return sum(each.id is None for field in schema.fields for each in _dictionaries(field.type))
+
+
+def _numbered_field(field: Field, free: Iterator[int]) -> Field:
+    type_ = _numbered(field.type, free)
+    return field if type_ is field.type else field.__replace__(type=type_)
+
+
+def _numbered(type_: DataType, free: Iterator[int]) -> DataType:
+    """`type_` with ids from `free` where they were missing; the same object if nothing was."""
+    if isinstance(type_, Dictionary):
+        number = next(free) if type_.id is None else type_.id
+        values = _numbered(type_.value_type, free)
+        if number == type_.id and values is type_.value_type:
+            return type_
+        return type_.__replace__(id=number, value_type=values)
+    children = type_.children
+    numbered = tuple([_numbered_field(child, free) for child in children])
+    if all(new is old for new, old in zip(numbered, children, strict=True)):
+        return type_
+    if isinstance(type_, (Struct, Union)):
+        return type_.__replace__(fields=numbered)
+    if isinstance(type_, Map):
+        return type_.__replace__(entries=numbered[0])
+    if isinstance(type_, RunEndEncoded):
+        return type_.__replace__(values=numbered[1])
+    return type_.__replace__(value_field=numbered[0])

@@ -1,0 +1,53 @@
+"""Arrow IPC in Apache Spark: the data source ``arrowipc``, payload columns, and the types between.
+
+>>> from arrowipc.spark import register, decode_payloads
+>>> register(spark)                                                              # doctest: +SKIP
+>>> flights = spark.read.format("arrowipc").load("flights/*.arrow")              # doctest: +SKIP
+>>> flights = decode_payloads(messages, "payload", keep=["topic"])               # doctest: +SKIP
+
+Needs ``pip install 'arrowipc[spark]'`` on the driver and on the executors. Importing this package imports neither
+Spark nor pyarrow; the first use of one of its names does.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from arrowipc.spark.convert import BatchConverter, to_spark_batch
+    from arrowipc.spark.payloads import decode_payload_batches, decode_payloads
+    from arrowipc.spark.source import ArrowIpcDataSource, register
+    from arrowipc.spark.types import TypeOptions, to_spark_schema
+
+__all__ = [
+    "ArrowIpcDataSource",
+    "BatchConverter",
+    "TypeOptions",
+    "decode_payload_batches",
+    "decode_payloads",
+    "register",
+    "to_spark_batch",
+    "to_spark_schema",
+]
+
+_HOME = {
+    "ArrowIpcDataSource": "source",
+    "BatchConverter": "convert",
+    "TypeOptions": "types",
+    "decode_payload_batches": "payloads",
+    "decode_payloads": "payloads",
+    "register": "source",
+    "to_spark_batch": "convert",
+    "to_spark_schema": "types",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,482 @@
+"""Turns the values of Arrow columns, nested ones too, into exactly the arrays that Spark accepts."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as st
+
+from arrowipc import types as at
+from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.schema import Field, Schema
+from arrowipc.spark.types import (
+    TypeOptions,
+    arrow_schema_of,
+    arrow_type_of,
+    as_schema,
+    spark_type,
+    to_spark_schema,
+    union_names,
+)
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+__all__ = ["BatchConverter", "to_spark_batch"]
+
+Convert: "TypeAlias" = Callable[[Any], Any]  # pyarrow array -> pyarrow array
+ListLike: "TypeAlias" = at.List | at.LargeList | at.ListView | at.LargeListView | at.FixedSizeList
+
+MILLISECONDS_PER_DAY = 86_400_000
+NANOSECONDS_PER_MICROSECOND = 1_000
+# Offsets of Spark's strings, binaries and lists are 32 bits wide.
+MAX_OFFSET = 2**31 - 1
+
+# pyarrow has no class for year-month and day-time intervals, so intervals cross the border as their bare bytes.
+_INTERVAL_STORAGE: dict[str, at.DataType] = {
+    "year_month": at.Int(32, True),
+    "day_time": at.FixedSizeBinary(8),
+    "month_day_nano": at.FixedSizeBinary(16),
+}
+_INTERVAL_LAYOUT = {
+    "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),
+    "month_day_nano": np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]),
+}
+
+
+def to_spark_batch(
+    batch: Any,
+    schema: st.StructType | None = None,
+    options: TypeOptions | Mapping[str, Any] | None = None,
+) -> pa.RecordBatch:
+    """Convert a record batch for Spark, for use in ``mapInArrow`` and in data sources of your own.
+
+    Parameters
+    ----------
+    batch : RecordBatch or object with ``__arrow_c_array__``
+        arrowipc's, pyarrow's, polars', ...
+    schema : pyspark.sql.types.StructType, optional
+        The columns wanted, found by name, with their Spark types; default ``to_spark_schema(batch.schema)``.
+    options : TypeOptions or mapping, optional
+        See :class:`TypeOptions`.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        With the exact types, order and nullability that Spark 4 demands.
+
+    Raises
+    ------
+    UnsupportedError
+        For a type or a value that Spark cannot hold; the text names the column and the option that helps.
+    UsageError
+        For a column of ``schema`` that the batch does not have, or has in another type.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc.spark import to_spark_batch
+    >>> batch = pa.record_batch({"tag": pa.array(["a", "b", "a"]).dictionary_encode()})
+    >>> to_spark_batch(batch)["tag"].to_pylist()
+    ['a', 'b', 'a']
+    """
+    options = TypeOptions.of(options)
+    source = as_schema(batch.schema if hasattr(batch, "schema") else batch)
+    return BatchConverter(source, schema or to_spark_schema(source, options), options)(batch)
+
+
+class BatchConverter:
+    """The conversion of all batches of one Arrow schema to one Spark schema, planned once.
+
+    Parameters
+    ----------
+    source : Schema
+        Of the batches to come.
+    target : pyspark.sql.types.StructType
+        The columns wanted; found by name, exactly or else without regard to case, as Spark does.
+    options : TypeOptions
+        What to do about values that Spark cannot hold.
+    label : str, default "the batch"
+        What holds the data, for error texts.
+    """
+
+    def __init__(
+        self, source: Schema, target: st.StructType, options: TypeOptions, label: str = "the batch"
+    ) -> None:
+        self.schema = arrow_schema_of(target)
+        self._label = label
+        names = [field.name for field in source]
+        self._columns: list[tuple[int, Convert]] = []
+        for field in target.fields:
+            index = find_name(field.name, names, label)
+            convert = _converter(source[index].type, field.dataType, options, field.name)
+            self._columns.append((index, convert if field.nullable else _not_null(convert, field.name)))
+        storage = Schema([_storage_field(field) for field in source])
+        self._storage = None if storage.equals(source, check_metadata=True) else storage
+
+    def __call__(self, batch: Any) -> pa.RecordBatch:
+        """Convert one whole batch of ours, or of another library."""
+        return self.convert(self.hand_over(batch))
+
+    def hand_over(self, batch: Any) -> pa.RecordBatch:
+        """Pass a batch to pyarrow without copying, in a form that `convert` and `split` understand."""
+        return pa.record_batch(batch if self._storage is None else _Disguised(batch, self._storage))
+
+    def split(self, batch: pa.RecordBatch, rows: int, bytes_: int = 1 << 26) -> Iterator[pa.RecordBatch]:
+        """Convert what was handed over into batches of at most ``rows`` rows and about ``bytes_`` bytes."""
+        size = batch.get_total_buffer_size()
+        if size > bytes_:
+            rows = max(1, min(rows, batch.num_rows * bytes_ // size))
+        for start in range(0, batch.num_rows, rows):
+            yield from self._halve(batch.slice(start, rows))
+
+    def _halve(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        # Dictionary and run-end columns may grow past Spark's 32-bit offsets when they are decoded.
+        try:
+            yield self.convert(batch)
+        except _TooLongError as error:
+            half = batch.num_rows // 2
+            if not half:
+                raise UnsupportedError(f"{self._label}: {error}") from None
+            yield from self._halve(batch.slice(0, half))
+            yield from self._halve(batch.slice(half))
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Convert what was handed over, as one batch."""
+        if not self._columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+        columns = batch.columns
+        try:
+            arrays = [convert(columns[index]) for index, convert in self._columns]
+        except (UnsupportedError, UsageError) as error:
+            raise type(error)(f"{self._label}: {error}") from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+class _TooLongError(Exception):
+    """A column of a batch does not fit 32-bit offsets; half of its rows may."""
+
+
+class _Disguised:
+    """A batch under another schema of the same physical layout, for pyarrow to import."""
+
+    def __init__(self, batch: Any, schema: Schema) -> None:
+        self._batch = batch
+        self._schema = schema
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
+
+
+def find_name(name: str, names: list[str], label: str) -> int:
+    """Index of a column by its exact name or by the only one that differs in case; UsageError if there is none."""
+    if names.count(name) == 1:
+        return names.index(name)
+    alike = [index for index, other in enumerate(names) if other.lower() == name.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+    if not alike:
+        raise UsageError(f"{label} has no column {name!r}; its columns are {shown or 'none at all'}")
+    raise UsageError(f"{label} has {len(alike)} columns named {name!r}; Spark finds columns by name")
+
+
+def _storage_field(field: Field) -> Field:
+    # Without field metadata pyarrow hands over the storage of extension types, which is what Spark can hold.
+    return Field(field.name, _storage(field.type), field.nullable)
+
+
+def _storage(type_: at.DataType) -> at.DataType:
+    """The type with intervals as bare bytes, and without the field metadata that marks extension types."""
+    match type_:
+        case at.Interval():
+            return _INTERVAL_STORAGE[type_.unit]
+        case at.Time(unit="ns"):
+            # Spark's TIME has the same Arrow type and fewer digits: a bare count cannot pass unchecked for it.
+            return at.Int(64, True)
+        case at.List() | at.LargeList() | at.ListView() | at.LargeListView():
+            return type(type_)(_storage_field(type_.value_field))
+        case at.FixedSizeList():
+            return at.FixedSizeList(_storage_field(type_.value_field), type_.list_size)
+        case at.Struct():
+            return at.Struct(tuple(_storage_field(field) for field in type_.fields))
+        case at.Map():
+            return at.Map(_storage_field(type_.entries), type_.keys_sorted)
+        case at.Union():
+            return at.Union(type_.mode, tuple(_storage_field(field) for field in type_.fields), type_.type_codes)
+        case at.RunEndEncoded():
+            return at.RunEndEncoded(type_.run_ends, _storage_field(type_.values))
+        case at.Dictionary():
+            return at.Dictionary(type_.index_type, _storage(type_.value_type), type_.ordered, type_.id)
+    return type_
+
+
+def _converter(source: at.DataType, target: st.DataType, options: TypeOptions, path: str) -> Convert:
+    """Plan the conversion of one column, or of one child of one."""
+    match source:
+        case at.Dictionary():
+            return _dictionary(_converter(source.value_type, target, options, path), path)
+        case at.RunEndEncoded():
+            return _run_ends(_converter(source.values.type, target, options, path), path)
+    expected = arrow_type_of(target, path)
+    match source, target:
+        case (at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType():
+            child = _converter(source.value_field.type, target.elementType, options, f"{path}.element")
+            child = child if target.containsNull else _not_null(child, f"{path}.element")
+            convert = _list(source, child, expected)
+        case at.Struct(), st.StructType():
+            convert = _struct(source, target, options, path)
+        case at.Map(), st.MapType():
+            key = _converter(source.key_field.type, target.keyType, options, f"{path}.key")
+            item = _converter(source.item_field.type, target.valueType, options, f"{path}.value")
+            item = item if target.valueContainsNull else _not_null(item, f"{path}.value")
+            convert = _map(_not_null(key, f"{path}.key"), item, expected)
+        case at.Union(), st.StructType():
+            convert = _union(source, target, options, path)
+        case _:
+            convert = _leaf(source, target, options, path)
+    return lambda array: array if array.type == expected else convert(array)
+
+
+def _leaf(source: at.DataType, target: st.DataType, options: TypeOptions, path: str) -> Convert:
+    """Convert values without children: first to the natural Spark type, then, checked, to a number wanted instead."""
+    expected = arrow_type_of(target, path)
+    where = f"column {path!r} ({source})"
+    if isinstance(source, at.Decimal) and isinstance(target, st.StringType):
+        return lambda array: _cast(array, expected, where)
+    if isinstance(source, at.Time | at.Timestamp | at.Duration) and source.unit == "ns":
+        if isinstance(target, st.LongType):
+            return lambda array: array.view(expected)
+        options = options if options.nanoseconds != "long" else TypeOptions("error", options.unsupported)
+    natural = spark_type(source, options, path)
+    convert = _natural(source, natural, options, where)
+    if natural == target:
+        return convert
+    if not _convertible(natural, target):
+        raise UsageError(
+            f"{where} is read as {natural.simpleString()}, and the schema asks for {target.simpleString()}; "
+            f"ask for {natural.simpleString()} and cast in Spark"
+        )
+    return lambda array: _number(convert(array), expected, where)
+
+
+def _convertible(natural: st.DataType, target: st.DataType) -> bool:
+    """Whether numbers of one type can become numbers of the other with every value checked."""
+    match natural:
+        case st.IntegralType():
+            return isinstance(target, st.NumericType)
+        case st.FloatType():
+            return isinstance(target, st.DoubleType)
+        case st.DecimalType():
+            return isinstance(target, st.DecimalType | st.IntegralType)
+    return False
+
+
+def _natural(source: at.DataType, natural: st.DataType, options: TypeOptions, where: str) -> Convert:
+    expected = arrow_type_of(natural, where)
+    match source:
+        case at.Interval() if source.unit in _INTERVAL_LAYOUT:
+            layout = _INTERVAL_LAYOUT[source.unit]
+            return lambda array: _unpack_interval(array, layout, expected)
+        case at.Date(unit="ms"):
+            # The format asks for whole days; a writer that left a time of day in means the day it falls on.
+            return lambda array: _floor_divide(array, MILLISECONDS_PER_DAY).cast(pa.int32()).view(expected)
+        case (at.Time() | at.Timestamp() | at.Duration()) if source.unit == "ns":
+            return _microseconds(expected, options.nanoseconds == "truncate", where)
+        case at.Timestamp(unit="us"):
+            return lambda array: array.view(expected)  # a cast would look the time zone up; the instants are the same
+        case at.Time() if pa.types.is_integer(expected):
+            return lambda array: _cast(array, pa.time64("ns"), where).view(expected)
+    return lambda array: _cast(array, expected, where)
+
+
+def _cast(array: Any, expected: pa.DataType, where: str) -> Any:
+    try:
+        return array.cast(expected)
+    except pa.ArrowInvalid as error:
+        if "too large" in str(error):
+            raise _TooLongError(f"{where}: a value is longer than Spark's 2 GiB") from None
+        raise UnsupportedError(f"{where} holds a value that {expected} cannot: {error}") from error
+
+
+def _number(array: Any, expected: pa.DataType, where: str) -> Any:
+    if pa.types.is_integer(array.type) and pa.types.is_decimal(expected):
+        # pyarrow wants room for the widest integer; the second cast checks the values that are there.
+        array = _cast(array, pa.decimal128(38, min(expected.scale, 19)), where)
+    return _cast(array, expected, where)
+
+
+def _floor_divide(array: Any, divisor: int) -> Any:
+    """The 64-bit counts in ``array`` in a unit ``divisor`` times as long, rounded down; int64."""
+    counts = array.view(pa.int64())
+    values = np.frombuffer(counts.buffers()[1] or b"", np.int64, len(counts) + counts.offset)[counts.offset :]
+    return pa.array(values // divisor, pa.int64(), mask=_mask(counts, as_numpy=True))
+
+
+def _microseconds(expected: pa.DataType, truncate: bool, where: str) -> Convert:
+    def convert(array: Any) -> Any:
+        whole = _floor_divide(array, NANOSECONDS_PER_MICROSECOND)
+        back = pc.multiply(whole, NANOSECONDS_PER_MICROSECOND)
+        if not truncate and not back.equals(array.view(pa.int64())):
+            value = array.filter(pc.not_equal(back, array.view(pa.int64())))[0]
+            raise UnsupportedError(
+                f"{where} holds {value.as_py() if pa.types.is_integer(value.type) else value.value} ns, "
+                "which is not a whole number of microseconds, and Spark keeps no more; "
+                'set the option nanoseconds="truncate" to drop the rest or nanoseconds="long" to get a bigint'
+            )
+        # Spark's TIME travels in nanoseconds, its timestamps and intervals in microseconds.
+        return (back if pa.types.is_time(expected) else whole).view(expected)
+
+    return convert
+
+
+def _unpack_interval(array: Any, layout: np.dtype[Any], expected: pa.DataType) -> Any:
+    if not len(array):
+        return pa.array([], expected)
+    values = np.frombuffer(array.buffers()[1], layout, len(array) + array.offset)[array.offset :]
+    children = [pa.array(np.ascontiguousarray(values[name])) for name in layout.names or ()]
+    return pa.StructArray.from_arrays(children, fields=list(expected), mask=_mask(array))
+
+
+def _not_null(convert: Convert, path: str) -> Convert:
+    """Refuse nulls where the schema promises none; Spark would read garbage."""
+
+    def check(array: Any) -> Any:
+        result = convert(array)
+        if result.null_count:
+            raise UsageError(f"column {path!r} holds {result.null_count} nulls, and the schema says that it has none")
+        return result
+
+    return check
+
+
+def _mask(array: Any, as_numpy: bool = False) -> Any:
+    if not array.null_count:
+        return None
+    mask = array.is_null()
+    return mask.to_numpy(zero_copy_only=False) if as_numpy else mask
+
+
+def _dictionary(convert: Convert, path: str) -> Convert:
+    return lambda array: _take(convert(array.dictionary), array.indices, path)
+
+
+def _run_ends(convert: Convert, path: str) -> Convert:
+    def expand(array: Any) -> Any:
+        # The values and run ends of a slice are those of the whole; only offset and length tell.
+        rows = np.arange(array.offset, array.offset + len(array))
+        runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+        return _take(convert(array.values), pa.array(runs), path)
+
+    return expand
+
+
+def _take(values: Any, indices: Any, path: str) -> Any:
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        lengths = pc.binary_length(values)
+        longest = pc.max(lengths).as_py() or 0
+        # Checked here because pyarrow before 20 wraps around instead of raising.
+        if longest * len(indices) > MAX_OFFSET and (pc.sum(lengths.take(indices)).as_py() or 0) > MAX_OFFSET:
+            raise _TooLongError(f"column {path!r}: a value is longer than Spark's 2 GiB")
+    return values.take(indices)
+
+
+def _list(source: ListLike, child: Convert, expected: pa.DataType) -> Convert:
+    def convert(array: Any) -> Any:
+        offsets, values = _list_parts(source, array)
+        if offsets[-1] > MAX_OFFSET:
+            raise _TooLongError("a list column has more than 2**31 - 1 elements")
+        return pa.ListArray.from_arrays(
+            pa.array(offsets.astype(np.int32, copy=False)), child(values), type=expected, mask=_mask(array)
+        )
+
+    return convert
+
+
+def _list_parts(source: at.DataType, array: Any) -> tuple[np.ndarray[Any, Any], Any]:
+    """Offsets from 0 (``len(array) + 1`` of them) and the child values that they speak of."""
+    if isinstance(source, at.FixedSizeList):
+        size = source.list_size
+        offsets = np.arange(len(array) + 1, dtype=np.int64) * size
+        return offsets, array.values.slice(array.offset * size, len(array) * size)
+    if isinstance(source, at.ListView | at.LargeListView):
+        sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        # Views may lie in any order and overlap; flatten() lays them out one after the other.
+        return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]), array.flatten()
+    offsets = array.offsets.to_numpy(zero_copy_only=False)
+    if not len(offsets):
+        return np.zeros(1, np.int32), array.values.slice(0, 0)
+    return offsets - offsets[0], array.values.slice(offsets[0], offsets[-1] - offsets[0])
+
+
+def _map(key: Convert, item: Convert, expected: pa.DataType) -> Convert:
+    def convert(array: Any) -> Any:
+        offsets = array.offsets.to_numpy(zero_copy_only=False)
+        first, length = (int(offsets[0]), int(offsets[-1] - offsets[0])) if len(offsets) else (0, 0)
+        return pa.MapArray.from_arrays(
+            pa.array(offsets - first if len(offsets) else [0], pa.int32()),
+            key(array.keys.slice(first, length)),
+            item(array.items.slice(first, length)),
+            type=expected,
+            mask=_mask(array),
+        )
+
+    return convert
+
+
+def _struct(source: at.Struct, target: st.StructType, options: TypeOptions, path: str) -> Convert:
+    names = [field.name for field in source.fields]
+    expected = arrow_type_of(target, path)
+    plan = []
+    for field in target.fields:
+        index = find_name(field.name, names, f"struct column {path!r}")
+        child = _converter(source.fields[index].type, field.dataType, options, f"{path}.{field.name}")
+        plan.append((index, child, field.nullable, f"{path}.{field.name}"))
+
+    def convert(array: Any) -> Any:
+        if not plan:
+            return pa.array([{} if valid else None for valid in array.is_valid().to_pylist()], expected)
+        children = []
+        for index, child, nullable, name in plan:
+            values = child(array.field(index))
+            if not nullable and pc.any(pc.and_(values.is_null(), array.is_valid())).as_py():
+                raise UsageError(f"column {name!r} holds nulls, and the schema says that it has none")
+            children.append(values)
+        return pa.StructArray.from_arrays(children, fields=list(expected), mask=_mask(array))
+
+    return convert
+
+
+def _union(source: at.Union, target: st.StructType, options: TypeOptions, path: str) -> Convert:
+    """A struct with one nullable field per member, of which the one that the row holds is set."""
+    names = union_names(source)
+    expected = arrow_type_of(target, path)
+    plan = []
+    for field in target.fields:
+        index = find_name(field.name, names, f"union column {path!r}")
+        if not field.nullable:
+            raise UsageError(f"column '{path}.{field.name}' is a member of a union and can only be read as nullable")
+        child = _converter(source.fields[index].type, field.dataType, options, f"{path}.{field.name}")
+        plan.append((index, source.type_codes[index], child))
+
+    def convert(array: Any) -> Any:
+        codes = array.type_codes.to_numpy()
+        rows = array.offsets.to_numpy() if source.mode == "dense" else np.arange(len(array), dtype=np.int32)
+        children = [
+            _take_converted(array.field(index), pa.array(rows, mask=codes != code), child)
+            for index, code, child in plan
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(expected))
+
+    return convert
+
+
+def _take_converted(values: Any, indices: Any, convert: Convert) -> Any:
+    # Taking first keeps values that no row selects away from the checks; pyarrow cannot take views and run-ends.
+    try:
+        taken = values.take(indices)
+    except pa.ArrowNotImplementedError:
+        return convert(values).take(indices)
+    return convert(taken)

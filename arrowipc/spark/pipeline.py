@@ -1,0 +1,383 @@
+"""The job's steps: decode payloads, read files and streams, compare them, aggregate, write Parquet; each one timed."""
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arrowipc.errors import UsageError
+from arrowipc.spark.compare import Comparison, compare_rows, quote
+from arrowipc.spark.files import find_files
+from arrowipc.spark.flights import Inputs, airline_names
+from arrowipc.spark.payloads import decode_payloads
+from arrowipc.spark.source import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Job", "Result", "Source", "Step", "find_sources", "flights_sources", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    seconds : float
+        Wall time.
+    rows, size : int, optional
+        Rows that came out and bytes that were read, where the step has such.
+    """
+
+    name: str
+    seconds: float
+    rows: int | None = None
+    size: int | None = None
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Throughput in rows."""
+        return None if self.rows is None else self.rows / self.seconds
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Throughput in bytes of input."""
+        return None if self.size is None else self.size / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One input: a Parquet table with a payload column, or Arrow IPC files and streams.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    path : str
+        File, directory or pattern.
+    column : str, optional
+        The payload column; None for Arrow IPC files.
+    """
+
+    name: str
+    path: str
+    column: str | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """What to do.
+
+    Parameters
+    ----------
+    sources : list of Source
+        The first is aggregated and written; the others are compared with it.
+    output : Path
+        Directory for the Parquet output.
+    by : sequence of str
+        One or two columns to group by, or none.
+    value : str, optional
+        The number to average per group.
+    flights : bool
+        Whether these are the flights, for which the report knows more.
+    """
+
+    sources: list[Source]
+    output: Path
+    by: Sequence[str] = ()
+    value: str | None = None
+    flights: bool = False
+
+
+@dataclass(slots=True)
+class Result:
+    """What came out: the steps, the comparison, the aggregates (lists of rows as dicts), and what ran it.
+
+    ``names`` has full names for the values of the first column of ``by``; ``columns`` has name, type and number
+    of nulls of each.
+    """
+
+    title: str = ""
+    steps: list[Step] = field(default_factory=list)
+    comparison: Comparison | None = None
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    hours: list[dict[str, Any]] = field(default_factory=list)
+    columns: list[tuple[str, str, int]] = field(default_factory=list)
+    by: Sequence[str] = ()
+    value: str | None = None
+    written: list[Path] = field(default_factory=list)
+    machine: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the first source."""
+        return next((step.rows for step in self.steps if step.rows is not None and step.size is not None), 0)
+
+
+class Progress:
+    """Hears what the job does; this one keeps still."""
+
+    def begin(self, name: str) -> None:
+        """Note that a step begins."""
+
+    def tasks(self, done: int, total: int) -> None:
+        """Note how many of the step's Spark tasks are done."""
+
+    def end(self, step: Step) -> None:
+        """Note that a step has ended."""
+
+
+def flights_sources(inputs: Inputs) -> list[Source]:
+    """The three forms in which the flights lie on disk."""
+    return [
+        Source("payloads", str(inputs.payloads), "payload"),
+        Source(".arrow files", str(inputs.files)),
+        Source(".arrows streams", str(inputs.streams)),
+    ]
+
+
+def find_sources(spark: "SparkSession", paths: Sequence[str], column: str | None) -> list[Source]:
+    """Look at inputs of the user's: Parquet with a payload column, or Arrow IPC.
+
+    Raises
+    ------
+    UsageError
+        If a path does not exist, or if a Parquet table leaves open which column holds the payloads.
+    """
+    sources = []
+    for path in paths:
+        files = find_files({"path": path})
+        if not any(_is_parquet(file) for file in files):
+            sources.append(Source(path, path))
+            continue
+        schema = spark.read.parquet(path).schema
+        binary = [item.name for item in schema if item.dataType.typeName() == "binary"]
+        name = column or (binary[0] if len(binary) == 1 else None)
+        if name is None or name not in schema.names:
+            raise UsageError(
+                f"{path}: name the column that holds the Arrow IPC payloads with --column; "
+                f"binary columns are {', '.join(binary) or 'none'}"
+            )
+        sources.append(Source(path, path, name))
+    return sources
+
+
+def _is_parquet(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+@dataclass(slots=True)
+class _Timed:
+    rows: int | None = None
+    size: int | None = None
+
+
+class Stopwatch:
+    """Times steps, adds them to a result and tells the progress display."""
+
+    def __init__(self, result: Result, progress: Progress, spark: "SparkSession | None" = None) -> None:
+        self._result = result
+        self._progress = progress
+        self.spark = spark
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[_Timed]:
+        """Time the body; it may set ``rows`` and ``size`` (bytes) on what it gets."""
+        timed = _Timed()
+        self._progress.begin(name)
+        stop = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(stop,), daemon=True)
+        watcher.start()
+        start = time.perf_counter()
+        try:
+            yield timed
+        finally:
+            seconds = time.perf_counter() - start
+            stop.set()
+            watcher.join()
+        step = Step(name, seconds, timed.rows, timed.size)
+        self._result.steps.append(step)
+        self._progress.end(step)
+
+    def _watch(self, stop: threading.Event) -> None:
+        while self.spark is not None and not stop.wait(0.2):
+            tracker = self.spark.sparkContext.statusTracker()
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            running = [stage for stage in stages if stage is not None]
+            if running:
+                self._progress.tasks(
+                    sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)
+                )
+
+
+def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Result:
+    """Run the job on a session.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Any; the data source is registered with it.
+    job : Job
+        What to do.
+    result : Result
+        Receives what comes out.
+    watch : Stopwatch
+        Times the steps.
+
+    Returns
+    -------
+    Result
+        The same. If the sources disagree, nothing is aggregated or written.
+
+    Raises
+    ------
+    UsageError
+        If a column named in the job does not exist.
+    """
+    register(spark)
+    result.by, result.value = job.by, job.value
+    frames: dict[str, DataFrame] = {}
+    for source in job.sources:
+        verb = "decode" if source.column else "read"
+        with watch.step(f"{verb} {source.name}") as timed:
+            frame = frames[source.name] = load(spark, source)
+            timed.rows = _drain(frame)
+            timed.size = input_size(spark, source)
+    first = next(iter(frames.values()))
+    _check(first, job)
+    if len(frames) > 1:
+        with watch.step("compare row for row") as timed:
+            result.comparison = compare_rows(frames)
+            timed.rows = sum(result.comparison.counts)
+        if not result.comparison.agree:
+            return result
+    with watch.step("write Parquet") as timed:
+        rows_path = job.output / ("flights.parquet" if job.flights else "rows.parquet")
+        first.write.mode("overwrite").parquet(str(rows_path))
+        timed.rows = result.rows
+    result.written.append(rows_path)
+    written = spark.read.parquet(str(rows_path))
+    with watch.step("aggregate" + (f" by {' and '.join(job.by)}" if job.by else " the columns")) as timed:
+        timed.rows = result.rows
+        result.columns = _profile(written)
+        if job.by:
+            groups = _groups(written, job)
+            path = job.output / ("delays.parquet" if job.flights else "groups.parquet")
+            groups.coalesce(1).write.mode("overwrite").parquet(str(path))
+            result.written.append(path)
+            result.groups = [row.asDict() for row in spark.read.parquet(str(path)).orderBy(*job.by).collect()]
+        if job.flights:
+            result.names = airline_names()
+            result.hours = [row.asDict() for row in _late_by_hour(written).collect()]
+    return result
+
+
+def warm_up(spark: "SparkSession") -> None:
+    """Start the Python workers, so that no step is charged for it."""
+    cores = spark.sparkContext.defaultParallelism
+    spark.range(0, cores, 1, cores).mapInArrow(_same, "id bigint").collect()
+
+
+def _same(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def load(spark: "SparkSession", source: Source) -> "DataFrame":
+    """The rows of a source."""
+    if source.column is None:
+        return spark.read.format("arrowipc").load(source.path)
+    return decode_payloads(spark.read.parquet(source.path), source.column)
+
+
+def input_size(spark: "SparkSession", source: Source) -> int:
+    """Bytes of Arrow IPC in a source: of the payloads (not of the Parquet around them), or of the files."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if source.column is None:
+        return sum(os.path.getsize(path) for path in find_files({"path": source.path}))
+    total = spark.read.parquet(source.path).agg(F.sum(F.octet_length(quote(source.column)))).collect()[0][0]
+    return int(total or 0)
+
+
+def _drain(frame: "DataFrame") -> int:
+    """Produce every row and every column, keep none, and count."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    count = Observation()
+    frame.observe(count, F.count(F.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
+    return int(count.get["rows"])
+
+
+def _check(frame: "DataFrame", job: Job) -> None:
+    for name in (*job.by, *([job.value] if job.value else [])):
+        if name not in frame.columns:
+            raise UsageError(f"there is no column {name!r}; the columns are {', '.join(frame.columns)}")
+    if len(job.by) > 2:
+        raise UsageError(f"expected at most two columns to group by, found {len(job.by)}")
+
+
+def _groups(frame: "DataFrame", job: Job) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    measures = [F.count(F.lit(1)).alias("rows")]
+    if job.value:
+        value = quote(job.value)
+        measures += [F.avg(value).alias(f"mean_{job.value}"), F.count(value).alias(f"count_{job.value}")]
+    if job.flights:
+        measures += [
+            F.count_if(F.col("dep_time").isNull()).alias("cancelled"),
+            F.avg((F.col("arr_delay") >= 15).cast("double")).alias("share_late"),
+        ]
+    return frame.groupBy(*map(quote, job.by)).agg(*measures)
+
+
+def _late_by_hour(frame: "DataFrame") -> "DataFrame":
+    """Share of arrivals 15 minutes late or more, by airport and scheduled hour of departure."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    late = F.avg((F.col("arr_delay") >= 15).cast("double")).alias("share_late")
+    return (
+        frame.where("arr_delay IS NOT NULL")
+        .groupBy("origin", "hour")
+        .agg(late, F.count(F.lit(1)).alias("rows"))
+        .orderBy("origin", "hour")
+    )
+
+
+def _profile(frame: "DataFrame") -> list[tuple[str, str, int]]:
+    """Name, type and number of nulls of each column."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    nulls = [F.count_if(F.col(quote(name)).isNull()) for name in frame.columns]
+    row = frame.agg(*nulls).collect()[0]
+    return [(name, kind, int(count)) for (name, kind), count in zip(frame.dtypes, row, strict=True)]
+
+
+def describe_machine(spark: "SparkSession", master: str) -> dict[str, str]:
+    """Versions and hardware, for the report."""
+    import pyarrow
+    import pyspark
+
+    import arrowipc
+
+    java = spark.sparkContext._jvm.System.getProperty("java.version")  # type: ignore[union-attr]
+    return {
+        "arrowipc": arrowipc.__version__,
+        "Spark": pyspark.__version__,
+        "pyarrow": pyarrow.__version__,
+        "Python": platform.python_version(),
+        "Java": str(java),
+        "master": master,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }

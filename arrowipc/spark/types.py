@@ -1,0 +1,283 @@
+"""Which Spark type each Arrow type becomes, and which Arrow type Spark then expects back."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+from arrowipc import types as at
+from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.schema import Field, Schema
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+__all__ = ["TypeOptions", "arrow_schema_of", "arrow_type_of", "to_spark_schema"]
+
+Nanoseconds: "TypeAlias" = Literal["error", "truncate", "long"]
+Unsupported: "TypeAlias" = Literal["error", "drop", "string"]
+
+MAX_PRECISION = 38
+# Spark 4.0 has no TIME; there a time of day becomes a bigint of nanoseconds since midnight.
+TIME_TYPE: st.DataType = getattr(st, "TimeType", st.LongType)()
+
+_SIGNED = {8: st.ByteType(), 16: st.ShortType(), 32: st.IntegerType(), 64: st.LongType()}
+_UNSIGNED = {8: st.ShortType(), 16: st.IntegerType(), 32: st.LongType(), 64: st.DecimalType(20, 0)}
+_FLOATING = {"half": st.FloatType(), "single": st.FloatType(), "double": st.DoubleType()}
+# Exact, where Spark's own interval types are not (a day is not always 24 hours) or cannot travel from Python.
+_INTERVALS: dict[str, st.DataType] = {
+    "year_month": st.IntegerType(),
+    "day_time": st.StructType().add("days", st.IntegerType()).add("milliseconds", st.IntegerType()),
+    "month_day_nano": st.StructType()
+    .add("months", st.IntegerType())
+    .add("days", st.IntegerType())
+    .add("nanoseconds", st.LongType()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TypeOptions:
+    """How to treat Arrow values that Spark cannot hold as they are.
+
+    Parameters
+    ----------
+    nanoseconds : {"error", "truncate", "long"}
+        Timestamps, times and durations in nanoseconds; Spark counts microseconds. ``"error"`` converts
+        columns whose every value is a whole microsecond and raises on the first that is not,
+        ``"truncate"`` takes the microsecond before, ``"long"`` gives a bigint of nanoseconds.
+    unsupported : {"error", "drop", "string"}
+        Columns whose type has no Spark equivalent (decimals of more than 38 digits): raise, leave the
+        column out, or render its values as text.
+
+    Raises
+    ------
+    UsageError
+        For any other value.
+    """
+
+    nanoseconds: Nanoseconds = "error"
+    unsupported: Unsupported = "error"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("nanoseconds", get_args(Nanoseconds)), ("unsupported", get_args(Unsupported))):
+            if getattr(self, name) not in allowed:
+                choices = ", ".join(map(repr, allowed))
+                raise UsageError(f"option {name}: expected one of {choices}, found {getattr(self, name)!r}")
+
+    @classmethod
+    def of(cls, options: "TypeOptions | Mapping[str, Any] | None") -> "TypeOptions":
+        """Take the options from a mapping (other keys are ignored), from None (the defaults) or as they are."""
+        if isinstance(options, cls):
+            return options
+        given = dict(options or {})  # type: ignore[arg-type]
+        return cls(**{name: given[name] for name in cls.__slots__ if name in given})
+
+
+def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None = None) -> st.StructType:
+    """Spark's schema for Arrow data.
+
+    Parameters
+    ----------
+    schema : Schema or object with ``__arrow_c_schema__``
+        The Arrow schema; pyarrow's and polars' work too.
+    options : TypeOptions or mapping, optional
+        See :class:`TypeOptions`.
+
+    Returns
+    -------
+    pyspark.sql.types.StructType
+        Everything nullable, as with Spark's own file formats. Dictionaries, views and run-end encoding
+        vanish; unsigned integers widen; unions become a struct with one nullable field per member;
+        intervals become their exact parts (months, or a struct of days, milliseconds, ...).
+
+    Raises
+    ------
+    UnsupportedError
+        For a type that Spark cannot hold; the text names the column and the option that helps.
+    UsageError
+        For a column name that occurs twice.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc.spark import to_spark_schema
+    >>> to_spark_schema(pa.schema({"id": pa.uint32(), "tag": pa.dictionary(pa.int8(), pa.string())})).simpleString()
+    'struct<id:bigint,tag:string>'
+    """
+    options = TypeOptions.of(options)
+    fields = as_schema(schema)
+    check_unique((field.name for field in fields), "the schema")
+    result = st.StructType()
+    for field in fields:
+        try:
+            result.add(field.name, spark_type(field.type, options, field.name))
+        except UnsupportedError:
+            if options.unsupported != "drop":
+                raise
+    return result
+
+
+def as_schema(schema: Any) -> Schema:
+    """Our Schema of anything that speaks the Arrow C schema interface."""
+    if isinstance(schema, Schema):
+        return schema
+    from arrowipc.schema import schema as make_schema
+
+    return make_schema(schema)
+
+
+def check_unique(names: Iterable[str], what: str) -> None:
+    """Refuse names that occur twice: Spark finds columns by name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UsageError(
+                f"{what} holds the name {name!r} twice, and Spark finds columns by name; "
+                "rename one of them where the data is written"
+            )
+        seen.add(name)
+
+
+def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataType:
+    """The Spark type of one Arrow type; ``path`` is the dotted column name for error texts."""
+    match type_:
+        case at.Dictionary():
+            return spark_type(type_.value_type, options, path)
+        case at.RunEndEncoded():
+            return spark_type(type_.values.type, options, path)
+        case at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList():
+            return st.ArrayType(spark_type(type_.value_field.type, options, f"{path}.element"))
+        case at.Struct():
+            check_unique((field.name for field in type_.fields), f"column {path!r}")
+            return _struct(((field.name, field) for field in type_.fields), options, path)
+        case at.Union():
+            return _struct(zip(union_names(type_), type_.fields, strict=True), options, path)
+        case at.Map():
+            key = spark_type(type_.key_field.type, options, f"{path}.key")
+            if isinstance(key, st.MapType):
+                raise UnsupportedError(f"column {path!r}: Spark has no maps with keys of type {type_.key_field.type}")
+            return st.MapType(key, spark_type(type_.item_field.type, options, f"{path}.value"))
+        case _:
+            found = _leaf_type(type_, options)
+    if found is not None:
+        return found
+    if options.unsupported == "string" and isinstance(type_, at.Decimal):
+        return st.StringType()
+    raise UnsupportedError(
+        f"column {path!r} has the Arrow type {type_}, which Spark cannot hold{_why(type_)}; "
+        'option unsupported="string" reads it as text where that is possible, unsupported="drop" leaves the column out'
+    )
+
+
+def _struct(members: Iterable[tuple[str, Field]], options: TypeOptions, path: str) -> st.StructType:
+    result = st.StructType()
+    for name, field in members:
+        result.add(name, spark_type(field.type, options, f"{path}.{name}"))
+    return result
+
+
+def union_names(type_: at.Union) -> list[str]:
+    """Names of the struct fields that stand for the members of a union: theirs, made unique by the type code."""
+    names = [field.name for field in type_.fields]
+    return [
+        name if name and names.count(name) == 1 else f"{name}_{code}"
+        for name, code in zip(names, type_.type_codes, strict=True)
+    ]
+
+
+def _leaf_type(type_: at.DataType, options: TypeOptions) -> st.DataType | None:
+    match type_:
+        case at.Null():
+            return st.NullType()
+        case at.Bool():
+            return st.BooleanType()
+        case at.Int():
+            return (_SIGNED if type_.signed else _UNSIGNED)[type_.bit_width]
+        case at.FloatingPoint():
+            return _FLOATING[type_.precision]
+        case at.Utf8() | at.LargeUtf8() | at.Utf8View():
+            return st.StringType()
+        case at.Binary() | at.LargeBinary() | at.BinaryView() | at.FixedSizeBinary():
+            return st.BinaryType()
+        case at.Date():
+            return st.DateType()
+        case at.Time() | at.Timestamp() | at.Duration() if type_.unit == "ns" and options.nanoseconds == "long":
+            return st.LongType()
+        case at.Time():
+            return TIME_TYPE
+        case at.Timestamp():
+            return st.TimestampNTZType() if type_.timezone is None else st.TimestampType()
+        case at.Duration():
+            return st.DayTimeIntervalType()
+        case at.Interval():
+            return _INTERVALS[type_.unit]
+        case at.Decimal():
+            return _decimal(type_)
+    return None
+
+
+def _decimal(type_: at.Decimal) -> st.DecimalType | None:
+    # Spark wants 0 <= scale <= precision <= 38; Arrow allows 12E+2 (scale -2) and 0.00012 (scale above precision).
+    scale = max(type_.scale, 0)
+    precision = max(type_.precision + scale - type_.scale, scale)
+    return st.DecimalType(precision, scale) if precision <= MAX_PRECISION else None
+
+
+def _why(type_: at.DataType) -> str:
+    return " (its decimals have at most 38 digits)" if isinstance(type_, at.Decimal) else ""
+
+
+_ARROW_OF = {
+    st.NullType: pa.null(),
+    st.BooleanType: pa.bool_(),
+    st.ByteType: pa.int8(),
+    st.ShortType: pa.int16(),
+    st.IntegerType: pa.int32(),
+    st.LongType: pa.int64(),
+    st.FloatType: pa.float32(),
+    st.DoubleType: pa.float64(),
+    st.StringType: pa.string(),
+    st.BinaryType: pa.binary(),
+    st.DateType: pa.date32(),
+    st.TimestampType: pa.timestamp("us", tz="UTC"),
+    st.TimestampNTZType: pa.timestamp("us"),
+    st.DayTimeIntervalType: pa.duration("us"),
+}
+if hasattr(st, "TimeType"):
+    _ARROW_OF[st.TimeType] = pa.time64("ns")
+
+
+def arrow_type_of(type_: st.DataType, path: str) -> pa.DataType:
+    """The Arrow type, exact down to nullability, that Spark expects for ``type_``; UsageError if it has none."""
+    if isinstance(type_, st.DecimalType):
+        return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, st.ArrayType):
+        element = arrow_type_of(type_.elementType, f"{path}.element")
+        return pa.list_(pa.field("element", element, type_.containsNull))
+    if isinstance(type_, st.MapType):
+        key = pa.field("key", arrow_type_of(type_.keyType, f"{path}.key"), nullable=False)
+        value = arrow_type_of(type_.valueType, f"{path}.value")
+        return pa.map_(key, pa.field("value", value, type_.valueContainsNull))
+    if isinstance(type_, st.StructType):
+        return pa.struct(_arrow_fields(type_, path + "."))
+    try:
+        return _ARROW_OF[type(type_)]
+    except KeyError:
+        raise UsageError(
+            f"column {path!r}: the schema asks for the Spark type {type_.simpleString()}, "
+            "which Arrow data cannot be read as; leave the schema out to see which type it has"
+        ) from None
+
+
+def arrow_schema_of(schema: st.StructType) -> pa.Schema:
+    """The Arrow schema that Spark expects from Python for ``schema``."""
+    return pa.schema(_arrow_fields(schema, ""))
+
+
+def _arrow_fields(type_: st.StructType, prefix: str) -> list[pa.Field]:
+    return [
+        pa.field(field.name, arrow_type_of(field.dataType, prefix + field.name), field.nullable)
+        for field in type_.fields
+    ]

@@ -1,0 +1,541 @@
+"""Types, fields and schemas as people write them: the classes of the type system and a factory for each.
+
+The factories carry pyarrow's names and parameters. Where one takes a type, the name of a type does as well
+(``"int32"``, ``"timestamp[us]"``); where one takes the type of a child, a :class:`Field` names it too.
+
+Examples
+--------
+>>> from arrowipc.types import field, int64, list_, schema, string
+>>> schema([("id", int64()), field("tags", list_(string()), nullable=False)])
+id: int64
+tags: list<item: string> not null
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arrowipc._arguments import described
+from arrowipc._datatypes import (
+    Binary,
+    BinaryView,
+    Bool,
+    DataType,
+    Date,
+    DayTime,
+    Decimal,
+    Dictionary,
+    Duration,
+    Field,
+    FixedSizeBinary,
+    FixedSizeList,
+    FloatingPoint,
+    Int,
+    Interval,
+    LargeBinary,
+    LargeList,
+    LargeListView,
+    LargeUtf8,
+    List,
+    ListView,
+    Map,
+    MonthDayNano,
+    Null,
+    RunEndEncoded,
+    Struct,
+    Time,
+    Timestamp,
+    Union,
+    Utf8,
+    Utf8View,
+)
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Literal, TypeAlias
+
+    from arrowipc._arguments import MetadataLike
+    from arrowipc._datatypes import TimeUnit
+    from arrowipc.schema import Schema
+
+    TypeLike: TypeAlias = "DataType | str"
+    FieldLike: TypeAlias = "Field | DataType | str"
+    FieldsLike: TypeAlias = "Iterable[Field | tuple[str, TypeLike]] | Mapping[str, TypeLike]"
+
+__all__ = [
+    "Binary",
+    "BinaryView",
+    "Bool",
+    "DataType",
+    "Date",
+    "DayTime",
+    "Decimal",
+    "Dictionary",
+    "Duration",
+    "Field",
+    "FixedSizeBinary",
+    "FixedSizeList",
+    "FloatingPoint",
+    "Int",
+    "Interval",
+    "LargeBinary",
+    "LargeList",
+    "LargeListView",
+    "LargeUtf8",
+    "List",
+    "ListView",
+    "Map",
+    "MonthDayNano",
+    "Null",
+    "RunEndEncoded",
+    "Struct",
+    "Time",
+    "Timestamp",
+    "Union",
+    "Utf8",
+    "Utf8View",
+    "binary",
+    "binary_view",
+    "bool_",
+    "date32",
+    "date64",
+    "decimal32",
+    "decimal64",
+    "decimal128",
+    "decimal256",
+    "dense_union",
+    "dictionary",
+    "duration",
+    "field",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "interval_day_time",
+    "interval_year_month",
+    "large_binary",
+    "large_list",
+    "large_list_view",
+    "large_string",
+    "large_utf8",
+    "list_",
+    "list_view",
+    "map_",
+    "month_day_nano_interval",
+    "null",
+    "run_end_encoded",
+    "schema",
+    "sparse_union",
+    "string",
+    "string_view",
+    "struct",
+    "time32",
+    "time64",
+    "timestamp",
+    "type_for_alias",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "utf8",
+    "utf8_view",
+]
+
+# Types without parameters are made once and shared.
+_NULL = Null()
+_BOOL = Bool()
+_INT8, _INT16, _INT32, _INT64 = Int(8, True), Int(16, True), Int(32, True), Int(64, True)
+_UINT8, _UINT16, _UINT32, _UINT64 = Int(8, False), Int(16, False), Int(32, False), Int(64, False)
+_FLOAT16, _FLOAT32, _FLOAT64 = FloatingPoint("half"), FloatingPoint("single"), FloatingPoint("double")
+_UTF8, _LARGE_UTF8, _UTF8_VIEW = Utf8(), LargeUtf8(), Utf8View()
+_BINARY, _LARGE_BINARY, _BINARY_VIEW = Binary(), LargeBinary(), BinaryView()
+_DATE32, _DATE64 = Date("day"), Date("ms")
+_YEAR_MONTH, _DAY_TIME, _MONTH_DAY_NANO = (
+    Interval("year_month"),
+    Interval("day_time"),
+    Interval("month_day_nano"),
+)
+
+
+def null() -> Null:
+    """Type of columns that are null throughout."""
+    return _NULL
+
+
+def bool_() -> Bool:
+    """Booleans, one bit each."""
+    return _BOOL
+
+
+def int8() -> Int:
+    """Signed integers of 8 bits."""
+    return _INT8
+
+
+def int16() -> Int:
+    """Signed integers of 16 bits."""
+    return _INT16
+
+
+def int32() -> Int:
+    """Signed integers of 32 bits."""
+    return _INT32
+
+
+def int64() -> Int:
+    """Signed integers of 64 bits."""
+    return _INT64
+
+
+def uint8() -> Int:
+    """Unsigned integers of 8 bits."""
+    return _UINT8
+
+
+def uint16() -> Int:
+    """Unsigned integers of 16 bits."""
+    return _UINT16
+
+
+def uint32() -> Int:
+    """Unsigned integers of 32 bits."""
+    return _UINT32
+
+
+def uint64() -> Int:
+    """Unsigned integers of 64 bits."""
+    return _UINT64
+
+
+def float16() -> FloatingPoint:
+    """Half-precision floating-point numbers."""
+    return _FLOAT16
+
+
+def float32() -> FloatingPoint:
+    """Single-precision floating-point numbers."""
+    return _FLOAT32
+
+
+def float64() -> FloatingPoint:
+    """Double-precision floating-point numbers."""
+    return _FLOAT64
+
+
+def utf8() -> Utf8:
+    """Text with 32-bit offsets."""
+    return _UTF8
+
+
+def string() -> Utf8:
+    """Text with 32-bit offsets, by its other name."""
+    return _UTF8
+
+
+def large_utf8() -> LargeUtf8:
+    """Text with 64-bit offsets."""
+    return _LARGE_UTF8
+
+
+def large_string() -> LargeUtf8:
+    """Text with 64-bit offsets, by its other name."""
+    return _LARGE_UTF8
+
+
+def utf8_view() -> Utf8View:
+    """Text as 16-byte views."""
+    return _UTF8_VIEW
+
+
+def string_view() -> Utf8View:
+    """Text as 16-byte views, by its other name."""
+    return _UTF8_VIEW
+
+
+def large_binary() -> LargeBinary:
+    """Bytes with 64-bit offsets."""
+    return _LARGE_BINARY
+
+
+def binary_view() -> BinaryView:
+    """Bytes as 16-byte views."""
+    return _BINARY_VIEW
+
+
+def date32() -> Date:
+    """Days since 1970-01-01, 32 bits."""
+    return _DATE32
+
+
+def date64() -> Date:
+    """Milliseconds since 1970-01-01 that make whole days, 64 bits."""
+    return _DATE64
+
+
+def interval_year_month() -> Interval:
+    """Spans in months, 32 bits."""
+    return _YEAR_MONTH
+
+
+def interval_day_time() -> Interval:
+    """Spans in days and milliseconds, 32 bits each."""
+    return _DAY_TIME
+
+
+def month_day_nano_interval() -> Interval:
+    """Spans in months, days and nanoseconds, 128 bits together."""
+    return _MONTH_DAY_NANO
+
+
+def binary(length: int = -1) -> Binary | FixedSizeBinary:
+    """Bytes: of any length with 32-bit offsets, or exactly `length` bytes each when that is 0 or more."""
+    return _BINARY if length == -1 else FixedSizeBinary(length)
+
+
+def decimal32(precision: int, scale: int = 0) -> Decimal:
+    """Decimals of 1 to 9 digits in 32 bits, `scale` of them after the point."""
+    return Decimal(precision, scale, 32)
+
+
+def decimal64(precision: int, scale: int = 0) -> Decimal:
+    """Decimals of 1 to 18 digits in 64 bits, `scale` of them after the point."""
+    return Decimal(precision, scale, 64)
+
+
+def decimal128(precision: int, scale: int = 0) -> Decimal:
+    """Decimals of 1 to 38 digits in 128 bits, `scale` of them after the point."""
+    return Decimal(precision, scale, 128)
+
+
+def decimal256(precision: int, scale: int = 0) -> Decimal:
+    """Decimals of 1 to 76 digits in 256 bits, `scale` of them after the point."""
+    return Decimal(precision, scale, 256)
+
+
+def time32(unit: Literal["s", "ms"]) -> Time:
+    """Time of day in seconds (``"s"``) or milliseconds (``"ms"``), 32 bits."""
+    return Time(unit, 32)
+
+
+def time64(unit: Literal["us", "ns"]) -> Time:
+    """Time of day in microseconds (``"us"``) or nanoseconds (``"ns"``), 64 bits."""
+    return Time(unit, 64)
+
+
+def timestamp(unit: TimeUnit, tz: str | None = None) -> Timestamp:
+    """Moments counted in `unit` since 1970-01-01: instants when `tz` names a zone, else wall-clock times."""
+    return Timestamp(unit, tz)
+
+
+def duration(unit: TimeUnit) -> Duration:
+    """Differences between moments, counted in `unit`."""
+    return Duration(unit)
+
+
+def list_(value_type: FieldLike, list_size: int = -1) -> List | FixedSizeList:
+    """Make lists of any length, or of exactly `list_size` elements when that is 0 or more.
+
+    Parameters
+    ----------
+    value_type : DataType, Field or str
+        What the lists hold. A type becomes a nullable field named ``item``.
+    list_size : int, default -1
+
+    Examples
+    --------
+    >>> from arrowipc.types import float32, list_
+    >>> list_(float32(), 3)
+    DataType(fixed_size_list<item: float>[3])
+    """
+    child = _as_field(value_type, "item")
+    return List(child) if list_size == -1 else FixedSizeList(child, list_size)
+
+
+def large_list(value_type: FieldLike) -> LargeList:
+    """Make lists with 64-bit offsets; `value_type` may be a field, to name the elements."""
+    return LargeList(_as_field(value_type, "item"))
+
+
+def list_view(value_type: FieldLike) -> ListView:
+    """Make lists given by 32-bit offsets and sizes; `value_type` may be a field, to name the elements."""
+    return ListView(_as_field(value_type, "item"))
+
+
+def large_list_view(value_type: FieldLike) -> LargeListView:
+    """Make lists given by 64-bit offsets and sizes; `value_type` may be a field, to name the elements."""
+    return LargeListView(_as_field(value_type, "item"))
+
+
+def struct(fields: FieldsLike) -> Struct:
+    """Make structs of `fields`: fields, (name, type) pairs, or a mapping of names to types."""
+    return Struct(as_fields(fields))
+
+
+def map_(key_type: FieldLike, item_type: FieldLike, keys_sorted: bool = False) -> Map:
+    """Make maps from keys to items.
+
+    Parameters
+    ----------
+    key_type : DataType, Field or str
+        A type becomes the field ``key``, which is never null.
+    item_type : DataType, Field or str
+        A type becomes the nullable field ``value``.
+    keys_sorted : bool, default False
+
+    Raises
+    ------
+    UsageError
+        If `key_type` is a nullable field.
+    """
+    key, item = _as_field(key_type, "key", nullable=False), _as_field(item_type, "value")
+    return Map(Field("entries", Struct((key, item)), nullable=False), keys_sorted)
+
+
+def sparse_union(child_fields: FieldsLike, type_codes: Iterable[int] | None = None) -> Union:
+    """Make unions whose children are all as long as the union; codes default to 0, 1, 2, ..."""
+    return Union("sparse", as_fields(child_fields), type_codes)
+
+
+def dense_union(child_fields: FieldsLike, type_codes: Iterable[int] | None = None) -> Union:
+    """Make unions whose children hold only their own values; codes default to 0, 1, 2, ..."""
+    return Union("dense", as_fields(child_fields), type_codes)
+
+
+def run_end_encoded(run_end_type: FieldLike, value_type: FieldLike) -> RunEndEncoded:
+    """Encode runs of equal values.
+
+    Parameters
+    ----------
+    run_end_type : DataType, Field or str
+        int16, int32 or int64.
+    value_type : DataType, Field or str
+
+    Raises
+    ------
+    UsageError
+        If `run_end_type` is another type.
+    """
+    return RunEndEncoded(_as_field(run_end_type, "run_ends", nullable=False), _as_field(value_type, "values"))
+
+
+def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False) -> Dictionary:
+    """Make a type of `index_type` indices into `value_type` values; `ordered` if their order means something.
+
+    Raises
+    ------
+    UsageError
+        If `index_type` is no integer type, or `value_type` is a dictionary.
+    """
+    index = _as_type(index_type)
+    if not isinstance(index, Int):
+        raise UsageError(f"dictionary: index_type must be an integer type, found {index}")
+    return Dictionary(index, _as_type(value_type), ordered)
+
+
+def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
+    """Make a :class:`Field`, a named and typed column or child; `metadata` may be a dict of str or bytes."""
+    return Field(name, _as_type(type), nullable, metadata)
+
+
+def schema(
+    fields: FieldsLike, metadata: MetadataLike = None, endianness: Literal["little", "big"] = "little"
+) -> Schema:
+    """Make a :class:`arrowipc.schema.Schema`, the columns of a batch.
+
+    Parameters
+    ----------
+    fields : iterable of Field or (name, type) pairs, or mapping of names to types
+    metadata : mapping or pairs of str or bytes, optional
+    endianness : {"little", "big"}
+        Byte order of the bodies that follow the schema.
+    """
+    from arrowipc.schema import Schema
+
+    return Schema(as_fields(fields), metadata, endianness)
+
+
+def type_for_alias(name: str) -> DataType:
+    """Return the type that `name` stands for: how a type without children prints, or a usual short name.
+
+    Raises
+    ------
+    UsageError
+        If there is no such name; types with parameters other than a unit have none.
+
+    Examples
+    --------
+    >>> from arrowipc.types import type_for_alias
+    >>> type_for_alias("float64") == type_for_alias("double")
+    True
+    """
+    if not _ALIASES:
+        _ALIASES.update(_type_names())
+    try:
+        return _ALIASES[name]
+    except KeyError:
+        raise UsageError(f"no type is named {name!r}; types with parameters need their factory") from None
+
+
+_ALIASES: dict[str, DataType] = {}
+
+
+def _type_names() -> dict[str, DataType]:
+    units: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
+    types: list[DataType] = [_NULL, _BOOL, _INT8, _INT16, _INT32, _INT64, _UINT8, _UINT16, _UINT32, _UINT64]
+    types += [
+        _FLOAT16,
+        _FLOAT32,
+        _FLOAT64,
+        _UTF8,
+        _LARGE_UTF8,
+        _UTF8_VIEW,
+        _BINARY,
+        _LARGE_BINARY,
+        _BINARY_VIEW,
+    ]
+    types += [_DATE32, _DATE64, _YEAR_MONTH, _DAY_TIME, _MONTH_DAY_NANO]
+    types += [Time("s", 32), Time("ms", 32), Time("us", 64), Time("ns", 64)]
+    types += [Timestamp(unit) for unit in units] + [Duration(unit) for unit in units]
+    names: dict[str, DataType] = {str(made): made for made in types}
+    names.update(
+        boolean=_BOOL, float16=_FLOAT16, float32=_FLOAT32, float64=_FLOAT64, date32=_DATE32, date64=_DATE64
+    )
+    names.update(str=_UTF8, utf8=_UTF8, large_utf8=_LARGE_UTF8, utf8_view=_UTF8_VIEW)
+    return names
+
+
+def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
+    """Make fields from fields, (name, type) pairs or a mapping of names to types.
+
+    Raises
+    ------
+    UsageError
+        If an entry is none of these.
+    """
+    made = []
+    entries: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
+    for entry in entries:
+        if isinstance(entry, Field):
+            made.append(entry)
+        elif isinstance(entry, tuple) and len(entry) == 2:
+            made.append(Field(entry[0], _as_type(entry[1])))
+        else:
+            raise UsageError(f"expected a Field or a (name, type) pair, found {described(entry)}")
+    return tuple(made)
+
+
+def _as_type(value: TypeLike) -> DataType:
+    if isinstance(value, DataType):
+        return value
+    if isinstance(value, str):
+        return type_for_alias(value)
+    raise UsageError(f"expected a DataType or its name, found {described(value)}")
+
+
+def _as_field(value: FieldLike, name: str, nullable: bool = True) -> Field:
+    return value if isinstance(value, Field) else Field(name, _as_type(value), nullable)

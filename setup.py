@@ -1,0 +1,146 @@
+"""How the compiled modules of arrowipc are built; everything else about the package is in pyproject.toml.
+
+Environment switches, each with its own build directory so that builds never mix:
+
+* ``ARROWIPC_SANITIZE=1``: AddressSanitizer and UBSan (``make sanitize`` runs the suite under them);
+* ``ARROWIPC_TRACE=1``: line tracing for coverage and profilers, and the C macro ``ARROWIPC_TRACE``;
+* ``ARROWIPC_ANNOTATE=1``: also write Cython's annotated HTML beside the generated C.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+#: Every compiled module, in the order of the import direction (CONTRIBUTING.md).
+MODULES = (
+    "_core",
+    "_message",
+    "_schema",
+    "_array",
+    "_values",
+    "_body",
+    "_validate",
+    "_concat",
+    "_stream",
+    "_capsule",
+)
+
+#: The Cython directives of all modules; a module overrides one only with its reason beside it.
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,  # indices are proven by the walk before the kernels run
+    "wraparound": False,
+    "cdivision": True,  # C division: our divisors are constants or checked
+    "initializedcheck": False,
+    "embedsignature": True,
+    "auto_pickle": False,  # no second way to fill our C structs
+    "autotestdict": False,  # tests/test_examples.py reads the docstrings themselves
+}
+
+#: Compilers started side by side: the machines that build us have two cores.
+JOBS = 2
+
+
+def switch(name: str) -> bool:
+    """Return whether the environment switch ``name`` is on."""
+    return os.environ.get(name, "0") not in ("", "0")
+
+
+SANITIZE = switch("ARROWIPC_SANITIZE")
+TRACE = switch("ARROWIPC_TRACE")
+ANNOTATE = switch("ARROWIPC_ANNOTATE")
+VARIANT = "-".join(name for name, on in (("sanitize", SANITIZE), ("trace", TRACE)) if on) or "release"
+BUILD_BASE = Path("build") / VARIANT
+
+
+def compiler_flags() -> tuple[list[str], list[str]]:
+    """Return the flags for the compiler and for the linker."""
+    if os.name != "posix":
+        return [], []
+    compile_args = [
+        # One buffer is read as bytes by one kernel and as 64-bit words by the next, and the words of a
+        # payload may start at any address: type-based alias analysis would reorder such loads and stores.
+        "-fno-strict-aliasing",
+    ]
+    link_args: list[str] = []
+    if SANITIZE:
+        sanitizers = "-fsanitize=address,undefined"
+        compile_args += ["-g", "-O1", "-fno-omit-frame-pointer"]
+        compile_args += [sanitizers, "-fno-sanitize-recover=undefined"]
+        # setuptools passes -fwrapv, which defines signed overflow and so hides it from UBSan; the last wins.
+        compile_args += ["-fno-wrapv"]
+        link_args += [sanitizers]
+    elif TRACE:
+        compile_args += ["-O1", "-g"]
+    else:
+        compile_args += ["-O3", "-g0"]
+        if sys.platform == "linux":
+            link_args += ["-Wl,-s"]  # no symbol tables: they double the installed size
+    return compile_args, link_args
+
+
+def extensions() -> list[Extension]:
+    """Return one extension per name in `MODULES`; a missing source is an error of the build, not skipped."""
+    compile_args, link_args = compiler_flags()
+    macros = [("CYTHON_TRACE_NOGIL", "1"), ("ARROWIPC_TRACE", "1")] if TRACE else []
+    return [
+        Extension(
+            f"arrowipc.{name}",
+            [f"arrowipc/{name}.pyx"],
+            define_macros=macros,
+            extra_compile_args=compile_args,
+            extra_link_args=link_args,
+            depends=["setup.py"],  # other flags: other objects
+        )
+        for name in MODULES
+    ]
+
+
+class BuildExtensions(build_ext):
+    """Translate with Cython when the modules are built, not when setup.py is read (an sdist needs no C)."""
+
+    def run(self) -> None:
+        """Write the C files to the build directory, then compile them."""
+        from Cython.Build import cythonize
+
+        c_dir = BUILD_BASE / "c"
+        generated = [c_dir / "arrowipc" / f"{name}.c" for name in MODULES]
+        # Cython looks at the sources only; the directives are part of what it would have to look at.
+        changed = Path(__file__).stat().st_mtime
+        stale = any(path.stat().st_mtime < changed for path in generated if path.exists())
+        translated = cythonize(
+            [Extension(extension.name, list(extension.sources)) for extension in self.extensions],
+            build_dir=str(c_dir),
+            nthreads=JOBS,
+            force=stale or ANNOTATE or None,  # None: CYTHON_FORCE_REGEN decides
+            annotate=ANNOTATE,
+            compiler_directives=DIRECTIVES | ({"linetrace": True} if TRACE else {}),
+        )
+        sources = {extension.name: extension.sources for extension in translated}
+        for extension in self.extensions:
+            extension.sources = sources[extension.name]
+        super().run()
+
+
+class BuildPython(build_py):
+    """Copy the Python part, after removing what an earlier build left behind for the wheel to pick up."""
+
+    def run(self) -> None:
+        """Empty the library directory except for the compiled modules that are still listed, then copy."""
+        kept = {f"{name}." for name in MODULES}
+        for path in Path(self.build_lib).rglob("*"):
+            listed = path.suffix == ".so" and any(path.name.startswith(stem) for stem in kept)
+            if path.is_file() and not listed:
+                path.unlink()
+        super().run()
+
+
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildExtensions, "build_py": BuildPython},
+    options={"build": {"build_base": str(BUILD_BASE)}, "build_ext": {"parallel": JOBS}},
+)

@@ -1,0 +1,32 @@
+"""What pytest needs before any test: the hypothesis profile and where the golden data is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from helpers import golden
+from hypothesis import HealthCheck, settings
+
+# Deterministic, so that a red run is red again; `HYPOTHESIS_PROFILE=search` looks for new examples.
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    deadline=None,
+    max_examples=int(os.environ.get("ARROWIPC_EXAMPLES", "60")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    print_blob=True,
+)
+settings.register_profile("search", settings.get_profile("fixed"), derandomize=False, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+@pytest.fixture(scope="session")
+def arrow_data() -> Path:
+    """The folder arrow-testing/data: skips the test where it is nowhere, fails it where it is broken."""
+    root = golden.data_root()
+    if root is None:
+        pytest.skip(golden.NO_DATA)
+    assert (root / "arrow-ipc-stream/integration").is_dir(), f"{root} is not arrow-testing/data"
+    return root

@@ -1,0 +1,1 @@
+"""What the tests share: forged input, golden expectations, drivers of every reader, random data."""

@@ -1,0 +1,219 @@
+"""Drives every reader over the same bytes, and uses what it read as thoroughly as a user could."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import arrowipc as ipc
+from arrowipc.events import BatchRead, SchemaRead
+
+LEVELS = ("none", "full", "strict")
+ROWS_TO_LOOK_AT = 10_000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one driver read: the schema and the batches."""
+
+    schema: Any
+    batches: list[Any]
+
+    def values(self) -> list[list[list[Any]]]:
+        """Per batch and column the Python values."""
+        return [[column.to_pylist() for column in batch.columns] for batch in self.batches]
+
+    def rows(self) -> list[int]:
+        return [batch.num_rows for batch in self.batches]
+
+
+class ShortReads(io.RawIOBase):
+    """A non-seekable source that returns a few bytes at a time, as sockets and pipes do."""
+
+    def __init__(self, data: bytes, sizes: Iterator[int] | None = None) -> None:
+        self._data, self._at = memoryview(data), 0
+        self._sizes = sizes or iter(lambda: 7, None)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        part = self._data[self._at : self._at + min(len(target), max(1, next(self._sizes)))]
+        target[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+
+def from_bytes(data: bytes, **options: Any) -> Reading:
+    with ipc.open_stream(data, **options) as reader:
+        return Reading(reader.schema, list(reader))
+
+
+def from_object(data: bytes, **options: Any) -> Reading:
+    with ipc.open_stream(io.BytesIO(data), **options) as reader:
+        return Reading(reader.schema, list(reader))
+
+
+def from_short_reads(data: bytes, **options: Any) -> Reading:
+    with ipc.open_stream(ShortReads(data), **options) as reader:
+        return Reading(reader.schema, list(reader))
+
+
+def events(data: bytes, sizes: Iterator[int] | None = None, **options: Any) -> list[Any]:
+    """All events of the push decoder, fed with chunks of the given sizes (default: all at once)."""
+    decoder, found, at = ipc.StreamDecoder(**options), [], 0
+    while at < len(data):
+        size = max(1, next(sizes)) if sizes else len(data)
+        decoder.feed(data[at : at + size])
+        found += decoder
+        at += size
+    decoder.finish()
+    return [*found, *decoder]
+
+
+def pushed(data: bytes, sizes: Iterator[int] | None = None, **options: Any) -> Reading:
+    seen = events(data, sizes, **options)
+    schemas = [event.schema for event in seen if isinstance(event, SchemaRead)]
+    return Reading(schemas[0], [event.batch for event in seen if isinstance(event, BatchRead)])
+
+
+def pushed_in_bits(data: bytes, **options: Any) -> Reading:
+    chance = random.Random(len(data))
+    return pushed(data, iter(lambda: chance.choice((1, 3, 8, 64, 1000)), None), **options)
+
+
+def from_file(data: bytes, **options: Any) -> Reading:
+    with ipc.open_file(data, **options) as reader:
+        return Reading(reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)])
+
+
+def from_file_object(data: bytes, **options: Any) -> Reading:
+    with ipc.open_file(io.BytesIO(data), **options) as reader:
+        return Reading(reader.schema, list(reader))
+
+
+STREAM_DRIVERS = (from_bytes, from_object, from_short_reads, pushed, pushed_in_bits)
+FILE_DRIVERS = (from_file, from_file_object)
+
+Driver = Callable[..., Reading]
+
+
+def _agreed(data: bytes, drivers: tuple[Driver, ...], options: dict[str, Any]) -> Reading:
+    first, *others = [driver(data, **options) for driver in drivers]
+    for driver, other in zip(drivers[1:], others, strict=True):
+        assert other.schema.equals(first.schema, check_metadata=True), driver.__name__
+        assert other.rows() == first.rows(), driver.__name__
+        assert repr(other.values()) == repr(first.values()), driver.__name__
+    return first
+
+
+def read_stream(data: bytes, **options: Any) -> Reading:
+    """Reads with every stream driver; all must agree."""
+    return _agreed(data, STREAM_DRIVERS, options)
+
+
+def read_file(data: bytes, **options: Any) -> Reading:
+    """Reads with every file driver; all must agree."""
+    return _agreed(data, FILE_DRIVERS, options)
+
+
+def column(data: bytes, index: int = 0, **options: Any) -> list[Any]:
+    """The values of one column of a one-batch stream."""
+    (batch,) = read_stream(data, **options).batches
+    return batch.column(index).to_pylist()
+
+
+def _refuse(
+    data: bytes, error: type[Exception], words: tuple[str, ...], drivers: tuple[Driver, ...], options: Any
+) -> None:
+    for driver in drivers:
+        with pytest.raises(ipc.ArrowIpcError) as caught:
+            driver(data, **options).values()
+        assert isinstance(caught.value, error), f"{driver.__name__}: {caught.value!r} is no {error.__name__}"
+        for word in words:
+            assert re.search(word, str(caught.value), re.IGNORECASE), (
+                f"{driver.__name__}: {word!r} not in {caught.value!r}"
+            )
+
+
+def refuse_stream(data: bytes, error: type[Exception], *words: str, **options: Any) -> None:
+    """Every stream driver raises `error`, and the message contains each of the patterns."""
+    _refuse(data, error, words, STREAM_DRIVERS, options)
+
+
+def refuse_file(data: bytes, error: type[Exception], *words: str, **options: Any) -> None:
+    """Every file driver raises `error`, and the message contains each of the patterns."""
+    _refuse(data, error, words, FILE_DRIVERS, options)
+
+
+def survives(data: bytes, drivers: tuple[Driver, ...] = STREAM_DRIVERS, **options: Any) -> int:
+    """Values or an ArrowIpcError from every driver, nothing else; returns how many drivers gave values."""
+    good = 0
+    for driver in drivers:
+        try:
+            reading = driver(data, **options)
+            for batch in reading.batches:
+                use(batch, export=options.get("validate", "full") != "none")
+            good += 1
+        except ipc.ArrowIpcError:
+            pass
+    return good
+
+
+def use(batch: Any, export: bool = True) -> None:
+    """Touches everything that a batch offers; raises only what a damaged batch may raise: ArrowIpcError."""
+    small = batch.slice(0, min(batch.num_rows, ROWS_TO_LOOK_AT))
+    repr(batch)
+    small.equals(small)
+    small.to_pylist()
+    for array in small.columns:
+        use_array(array)
+    half = small.slice(small.num_rows // 2)
+    for array in half.columns:
+        array.to_pylist()
+    if export:
+        export_to_pyarrow(batch)
+
+
+def use_array(array: Any) -> None:
+    """The same for one array and all that is below it."""
+    repr(array), array.null_count, array.type, array.offset
+    array.to_pylist()
+    array.slice(len(array) // 2, 2).to_pylist()
+    array.equals(array)
+    for index in (0, len(array) - 1):
+        if len(array):
+            array[index]
+    with contextlib.suppress(ipc.UsageError, ipc.UnsupportedError):
+        array.to_numpy()
+    for buffer in array.buffers():
+        bytes(buffer[:64]) if buffer is not None else None
+    for child in array.children:
+        if len(child) <= ROWS_TO_LOOK_AT:
+            use_array(child)
+    if array.dictionary is not None and len(array.dictionary) <= ROWS_TO_LOOK_AT:
+        use_array(array.dictionary)
+
+
+# Value-domain rules that pyarrow's full validation has and our "full" leaves to "strict".
+_DOMAIN = re.compile(
+    r"precision|whole number of days|acceptable range|does not fit|null count", re.IGNORECASE
+)
+
+
+def export_to_pyarrow(batch: Any) -> None:
+    """What leaves over the C interface must stand pyarrow's full validation, value domains aside."""
+    import pyarrow as pa
+
+    try:
+        pa.record_batch(batch).validate(full=True)
+    except pa.ArrowInvalid as error:
+        if not _DOMAIN.search(str(error)):
+            raise AssertionError(f"an invalid batch was handed over: {error}") from error

@@ -1,0 +1,450 @@
+"""Forges Arrow IPC input byte by byte, valid and broken, in the words of the case that a test states.
+
+A test describes FlatBuffers tables as values (`Table`, or the short names `field`, `schema`, `batch`,
+`dictionary`), and `stream` or `file` turns them into bytes. A slot that is not given is absent from the
+vtable; one that is given is written even when it equals the default. `patch` overwrites any word of a
+finished message, found by its path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import flatbuffers
+
+V1, V2, V3, V4, V5 = range(5)
+MAGIC = b"ARROW1"
+CONTINUATION = b"\xff\xff\xff\xff"
+EOS = CONTINUATION + bytes(4)
+LEGACY_EOS = bytes(4)
+
+# Slots in order; a union takes two (its tag `<name>_type`, then the value). Letters are struct codes.
+_TABLES = {
+    kind: [slot.split(":") for slot in slots.split()]
+    for kind, slots in {
+        "Message": "version:h header:MessageHeader bodyLength:q custom_metadata:[KeyValue]",
+        "Schema": "endianness:h fields:[Field] custom_metadata:[KeyValue] features:[q]",
+        "DictionaryBatch": "id:q data:RecordBatch isDelta:?",
+        "RecordBatch": "length:q nodes:[FieldNode] buffers:[Buffer] compression:BodyCompression"
+        " variadicBufferCounts:[q]",
+        "BodyCompression": "codec:b method:b",
+        "Footer": "version:h schema:Schema dictionaries:[Block] recordBatches:[Block]"
+        " custom_metadata:[KeyValue]",
+        "KeyValue": "key:string value:string",
+        "Field": "name:string nullable:? type:Type dictionary:DictionaryEncoding children:[Field]"
+        " custom_metadata:[KeyValue]",
+        "DictionaryEncoding": "id:q indexType:Int isOrdered:? dictionaryKind:h",
+        "Int": "bitWidth:i is_signed:?",
+        "FloatingPoint": "precision:h",
+        "Decimal": "precision:i scale:i bitWidth:i",
+        "Date": "unit:h",
+        "Time": "unit:h bitWidth:i",
+        "Timestamp": "unit:h timezone:string",
+        "Interval": "unit:h",
+        "Duration": "unit:h",
+        "Union": "mode:h typeIds:[i]",
+        "FixedSizeBinary": "byteWidth:i",
+        "FixedSizeList": "listSize:i",
+        "Map": "keysSorted:?",
+        "Tensor": "type:Type shape:[TensorDim] strides:[q] data:Buffer",
+        "TensorDim": "size:q name:string",
+        "SparseTensor": "type:Type shape:[TensorDim] non_zero_length:q sparseIndex:SparseTensorIndex"
+        " data:Buffer",
+    }.items()
+}
+_UNIONS = {
+    name: members.split()
+    for name, members in {
+        "MessageHeader": "NONE Schema DictionaryBatch RecordBatch Tensor SparseTensor",
+        "SparseTensorIndex": "NONE SparseTensorIndexCOO SparseMatrixIndexCSX SparseTensorIndexCSF",
+        "Type": "NONE Null Int FloatingPoint Binary Utf8 Bool Decimal Date Time Timestamp Interval List"
+        " Struct_ Union FixedSizeBinary FixedSizeList Map Duration LargeBinary LargeUtf8 LargeList"
+        " RunEndEncoded BinaryView Utf8View ListView LargeListView",
+    }.items()
+}
+_STRUCTS = {
+    "FieldNode": ("<qq", {"length": (0, "q"), "null_count": (8, "q")}),
+    "Buffer": ("<qq", {"offset": (0, "q"), "length": (8, "q")}),
+    "Block": ("<qi4xq", {"offset": (0, "q"), "metaDataLength": (8, "i"), "bodyLength": (16, "q")}),
+}
+_SCALARS = {"q": "Int64", "i": "Int32", "h": "Int16", "b": "Int8", "B": "Uint8", "?": "Bool"}
+
+
+def _slots(kind: str) -> list[tuple[str, str]]:
+    """The physical slots of a table: (name, type) in vtable order."""
+    slots = []
+    for name, what in _TABLES.get(kind, ()):
+        if what in _UNIONS:
+            slots.append((name + "_type", "B"))
+        slots.append((name, what))
+    return slots
+
+
+class Table:
+    """A FlatBuffers table to be written; the same object used twice is written once and shared."""
+
+    def __init__(self, kind: str, /, body: bytes = b"", **slots: Any) -> None:
+        self.kind, self.body, self.slots = kind, body, {k: v for k, v in slots.items() if v is not None}
+        names = dict(_slots(kind))
+        for name, value in list(self.slots.items()):
+            if names[name] in _UNIONS and name + "_type" not in self.slots:
+                self.slots[name + "_type"] = _UNIONS[names[name]].index(value.kind)
+
+    def but(self, **slots: Any) -> Table:
+        """The same table with some slots changed (None: absent)."""
+        return Table(self.kind, self.body, **{**self.slots, **slots})
+
+
+def _children(table: Table) -> list[Table]:
+    below = []
+    for value in table.slots.values():
+        below += [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, Table)]
+    return below
+
+
+def flatbuffer(root: Table) -> bytes:
+    """The bytes of a FlatBuffers buffer; no recursion, so that a test may nest as deeply as it likes."""
+    builder, written, stack = flatbuffers.Builder(256), {}, [root]
+    builder.ForceDefaults(True)
+    while stack:
+        todo = [child for child in _children(stack[-1]) if id(child) not in written]
+        if todo:
+            stack += todo
+        else:
+            table = stack.pop()
+            if id(table) not in written:
+                written[id(table)] = _write_table(builder, table, written)
+    builder.Finish(written[id(root)])
+    return bytes(builder.Output())
+
+
+def _write_table(b: flatbuffers.Builder, table: Table, written: dict[int, int]) -> int:
+    slots = _slots(table.kind)
+    offsets = {
+        name: _write_offset(b, what, table.slots[name], written)
+        for name, what in slots
+        if name in table.slots and what not in _SCALARS and what not in _STRUCTS
+    }
+    b.StartObject(len(slots))
+    for number, (name, what) in enumerate(slots):
+        if name in offsets:
+            b.PrependUOffsetTRelativeSlot(number, offsets[name], 0)
+        elif name in table.slots and what in _STRUCTS:
+            b.PrependStructSlot(number, _prepend_struct(b, what, table.slots[name]), 0)
+        elif name in table.slots:
+            getattr(b, f"Prepend{_SCALARS[what]}Slot")(number, table.slots[name], 0)
+    return b.EndObject()
+
+
+def _prepend_struct(b: flatbuffers.Builder, what: str, members: tuple[int, ...]) -> int:
+    packed = struct.pack(_STRUCTS[what][0], *members)
+    b.Prep(8, len(packed))
+    for byte in reversed(packed):
+        b.PrependByte(byte)
+    return b.Offset()
+
+
+def _write_offset(b: flatbuffers.Builder, what: str, value: Any, written: dict[int, int]) -> int:
+    if isinstance(value, Table):
+        return written[id(value)]
+    if isinstance(value, str | bytes):
+        return b.CreateString(value)
+    element = what.strip("[]")
+    if element in _STRUCTS:
+        layout = _STRUCTS[element][0]
+        b.StartVector(struct.calcsize(layout), len(value), 8)
+        for byte in reversed(b"".join(struct.pack(layout, *item) for item in value)):
+            b.PrependByte(byte)
+    elif element in _SCALARS:
+        width = struct.calcsize(element)
+        b.StartVector(width, len(value), width)
+        for item in reversed(value):
+            getattr(b, "Prepend" + _SCALARS[element])(item)
+    else:
+        b.StartVector(4, len(value), 4)
+        for item in reversed(value):
+            b.PrependUOffsetTRelative(written[id(item)])
+    return b.EndVector()
+
+
+# The tables of a test, by their short names.
+
+
+def int_(bits: int | None = 32, signed: bool | None = True) -> Table:
+    return Table("Int", bitWidth=bits, is_signed=signed)
+
+
+INT8, INT16, INT32, INT64 = (int_(bits) for bits in (8, 16, 32, 64))
+DOUBLE = Table("FloatingPoint", precision=2)
+UTF8, BINARY, UTF8_VIEW, BOOL, NULL = (Table(kind) for kind in ("Utf8", "Binary", "Utf8View", "Bool", "Null"))
+LIST, LIST_VIEW, STRUCT, REE, MAP = (
+    Table(kind) for kind in ("List", "ListView", "Struct_", "RunEndEncoded", "Map")
+)
+LARGE_UTF8, LARGE_LIST = Table("LargeUtf8"), Table("LargeList")
+
+Pairs = Iterable[tuple[Any, Any]] | None
+
+
+def _key_values(pairs: Pairs) -> list[Table] | None:
+    return None if pairs is None else [Table("KeyValue", key=key, value=value) for key, value in pairs]
+
+
+def field(
+    name: str | bytes | None, type: Table | None, *children: Table, metadata: Pairs = None, **slots: Any
+) -> Table:
+    """A Field; `slots` are raw slots: nullable, dictionary, type_type, children=None for an absent vector."""
+    given = {"nullable": True, "children": list(children), **slots}
+    return Table("Field", name=name, type=type, custom_metadata=_key_values(metadata), **given)
+
+
+def encoding(id: int | None = 0, index: Table | None = INT32, **slots: Any) -> Table:
+    """A DictionaryEncoding; `index=None` leaves the index type out."""
+    return Table("DictionaryEncoding", id=id, indexType=index, **slots)
+
+
+def schema(*fields: Table, metadata: Pairs = None, **slots: Any) -> Table:
+    return Table("Schema", custom_metadata=_key_values(metadata), **{"fields": list(fields), **slots})
+
+
+Span = bytes | tuple[int, int]
+
+
+def lay_out(buffers: Sequence[Span], alignment: int = 8) -> tuple[list[tuple[int, int]], bytes]:
+    """Places bytes one after another at aligned offsets; an (offset, length) pair is taken literally."""
+    spans, body = [], bytearray()
+    for buffer in buffers:
+        if isinstance(buffer, tuple):
+            spans.append(buffer)
+            continue
+        spans.append((len(body), len(buffer)))
+        body += buffer + bytes(-len(buffer) % alignment)
+    return spans, bytes(body)
+
+
+def batch(
+    length: int | None,
+    nodes: list[tuple[int, int]] | None,
+    buffers: Sequence[Span] | None,
+    *,
+    codec: int | None = None,
+    variadic: list[int] | None = None,
+    alignment: int = 8,
+    **slots: Any,
+) -> Table:
+    """A RecordBatch with its body: nodes (length, null_count), buffers as bytes or as (offset, length)."""
+    spans, body = (None, b"") if buffers is None else lay_out(buffers, alignment)
+    if codec is not None:
+        slots.setdefault("compression", Table("BodyCompression", codec=codec))
+    given = {"nodes": nodes, "buffers": spans, "variadicBufferCounts": variadic, **slots}
+    return Table("RecordBatch", body, length=length, **given)
+
+
+def dictionary(id: int | None, data: Table | None, **slots: Any) -> Table:
+    return Table("DictionaryBatch", b"" if data is None else data.body, id=id, data=data, **slots)
+
+
+# Buffers.
+
+
+def i8(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}b", *values)
+
+
+def i16(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}h", *values)
+
+
+def i32(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}i", *values)
+
+
+def i64(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
+
+
+def bits(*values: int) -> bytes:
+    packed = bytearray((len(values) + 7) // 8)
+    for index, value in enumerate(values):
+        packed[index // 8] |= value << index % 8
+    return bytes(packed)
+
+
+def view(
+    text: bytes, buffer: int = 0, offset: int = 0, *, prefix: bytes | None = None, length: int | None = None
+) -> bytes:
+    """The 16 bytes of one view; long text refers to `buffer` at `offset`."""
+    size = len(text) if length is None else length
+    if len(text) <= 12:
+        return i32(size) + text.ljust(12, b"\0")
+    return i32(size) + (text[:4] if prefix is None else prefix) + i32(buffer, offset)
+
+
+# Framing.
+
+
+class Message(bytes):
+    """An encapsulated message; remembers what a footer's Block says about it."""
+
+    header: Table
+    meta_length: int
+    body_length: int
+
+
+def encapsulate(
+    metadata: bytes,
+    body: bytes = b"",
+    *,
+    prefix: str = "modern",
+    pad: int | None = None,
+    size: int | None = None,
+) -> bytes:
+    """Prefix, metadata, padding and body; `size` overrides the length that the prefix claims."""
+    continuation = {"modern": CONTINUATION, "legacy": b"", "none": b""}[prefix]
+    head = 0 if prefix == "none" else len(continuation) + 4
+    metadata += bytes(-(head + len(metadata)) % 8 if pad is None else pad)
+    claim = b"" if prefix == "none" else i32(len(metadata) if size is None else size)
+    return continuation + claim + metadata + body
+
+
+def message(
+    header: Table | None,
+    *,
+    body: bytes | None = None,
+    body_length: int | None = None,
+    metadata: Pairs = None,
+    version: int | None = V5,
+    prefix: str = "modern",
+    pad: int | None = None,
+    size: int | None = None,
+    **slots: Any,
+) -> Message:
+    """An encapsulated Message around `header`, each claim of which may be a lie."""
+    if body is None:
+        body = header.body if header is not None else b""
+    declared = len(body) if body_length is None else body_length
+    given = {"header": header, "version": version, "bodyLength": declared, **slots}
+    root = Table("Message", custom_metadata=_key_values(metadata), **given)
+    whole = Message(encapsulate(flatbuffer(root), body, prefix=prefix, pad=pad, size=size))
+    whole.header, whole.body_length, whole.meta_length = header, declared, len(whole) - len(body)
+    return whole
+
+
+Part = Table | bytes
+
+
+def stream(*parts: Part, eos: bytes = EOS, **framing: Any) -> bytes:
+    """A stream: tables become messages with this `framing` (version=V4, prefix="legacy"), bytes stay."""
+    return b"".join(message(p, **framing) if isinstance(p, Table) else p for p in parts) + eos
+
+
+def split(data: bytes) -> list[bytes]:
+    """The messages of a well-formed stream in the modern framing, without the end-of-stream marker."""
+    parts, at = [], 0
+    while at < len(data) and (size := struct.unpack_from("<i", data, at + 4)[0]):
+        end = at + 8 + size
+        with contextlib.suppress(LookupError):
+            end += int(read(data[at:], "bodyLength"))
+        parts.append(data[at:end])
+        at = end
+    return parts
+
+
+Block = tuple[int, int, int]
+
+
+def file(
+    schema: Table,
+    *parts: Part,
+    blocks: Callable[[list[Block]], list[Block] | None] = list,
+    dictionary_blocks: Callable[[list[Block]], list[Block] | None] = list,
+    footer: Table | None = None,
+    footer_schema: Table | None = None,
+    metadata: Pairs = None,
+    magic: bytes = MAGIC + bytes(2),
+    first: Part | None = None,
+    eos: bytes = EOS,
+    footer_version: int = V5,
+    footer_length: int | None = None,
+    tail: bytes = MAGIC,
+    **framing: Any,
+) -> bytes:
+    """A file. `blocks` and `dictionary_blocks` map the true footer entries to those that are written."""
+    data, found = magic, {"DictionaryBatch": [], "RecordBatch": []}
+    for part in (schema if first is None else first, *parts):
+        whole = message(part, **framing) if isinstance(part, Table) else part
+        if isinstance(whole, Message) and whole.header is not None and whole.header.kind in found:
+            found[whole.header.kind].append((len(data), whole.meta_length, whole.body_length))
+        data += whole
+    root = footer or Table(
+        "Footer",
+        version=footer_version,
+        schema=footer_schema or schema,
+        dictionaries=dictionary_blocks(found["DictionaryBatch"]),
+        recordBatches=blocks(found["RecordBatch"]),
+        custom_metadata=_key_values(metadata),
+    )
+    foot = flatbuffer(root)
+    return data + eos + foot + i32(len(foot) if footer_length is None else footer_length) + tail
+
+
+# Finding and patching.
+
+
+def locate(data: bytes, path: str, *, root: str = "Message", at: int | None = None) -> tuple[int, str]:
+    """Position and struct code of the word that `path` names, e.g. `header.nodes[0].length`.
+
+    A path that ends at a string, table or vector names its offset word in the parent; `.#` names the length
+    word of the string or vector, `.vtable` the word of a table that leads to its vtable. An absent slot is a
+    LookupError.
+    """
+    base = at if at is not None else (8 if data[:4] == CONTINUATION else 4) if root == "Message" else 0
+    pos, code, what = base, "I", root
+    target = base + struct.unpack_from("<I", data, base)[0]
+    for step in re.findall(r"\w+|\[\d+\]|#", path):
+        if step == "#":
+            return target, "I"
+        if step == "vtable":
+            return target, "i"
+        if step.startswith("["):
+            what, item = what.strip("[]"), int(step[1:-1])
+            layout = _STRUCTS[what][0] if what in _STRUCTS else what if what in _SCALARS else "I"
+            pos, code = target + 4 + item * struct.calcsize(layout), layout
+        elif what in _STRUCTS:
+            offset, code = _STRUCTS[what][1][step]
+            return pos + offset, code
+        else:
+            pos, code, what = _slot(data, target, what, step)
+        if code == "I":
+            target = pos + struct.unpack_from("<I", data, pos)[0]
+    return pos, code
+
+
+def _slot(data: bytes, table: int, kind: str, name: str) -> tuple[int, str, str]:
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    slots = _slots(kind)
+    number = [slot for slot, _ in slots].index(name)
+    what, size = slots[number][1], struct.unpack_from("<H", data, vtable)[0]
+    entry = struct.unpack_from("<H", data, vtable + 4 + 2 * number)[0] if 6 + 2 * number <= size else 0
+    if not entry:
+        raise LookupError(f"{kind}.{name} is absent")
+    if what in _UNIONS:
+        what = _UNIONS[what][data[_slot(data, table, kind, name + "_type")[0]]]
+    return table + entry, what if what in _SCALARS else "I" if what not in _STRUCTS else "struct", what
+
+
+def read(data: bytes, path: str, **where: Any) -> int:
+    """The word that `path` names."""
+    pos, code = locate(data, path, **where)
+    return struct.unpack_from("<" + code, data, pos)[0]
+
+
+def patch(data: bytes, path: str, value: int, **where: Any) -> bytes:
+    """A copy of `data` with the word that `path` names overwritten."""
+    pos, code = locate(data, path, **where)
+    changed = bytearray(data)
+    struct.pack_into("<" + code, changed, pos, value)
+    return bytes(changed)

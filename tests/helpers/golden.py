@@ -1,0 +1,396 @@
+"""Reads Arrow's JSON integration format into the values and types that arrowipc is expected to give."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import itertools
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+EPOCH = dt.datetime(1970, 1, 1)
+PER_SECOND = {"SECOND": 1, "MILLISECOND": 1_000, "MICROSECOND": 1_000_000}
+
+# How many golden data sets each folder must hold: a folder that lost one is a failure, not a shorter run.
+FOLDERS = {
+    "0.14.1": 9,
+    "0.17.1": 1,
+    "1.0.0-bigendian": 22,
+    "2.0.0-compression": 4,
+    "4.0.0-shareddict": 1,
+    "cpp-21.0.0": 32,
+}
+
+
+NO_DATA = "no test data: set ARROW_TEST_DATA to arrow-testing/data, or put shared/data beside the repository"
+
+
+def data_root() -> Path | None:
+    """Where Arrow's test data is: $ARROW_TEST_DATA, or beside the repository; None when it is nowhere."""
+    named = os.environ.get("ARROW_TEST_DATA")
+    if named:
+        return Path(named)
+    beside = Path(__file__).resolve().parents[2].parent / "shared/data/arrow-testing/data"
+    return beside if beside.is_dir() else None
+
+
+def cases() -> list[Path]:
+    """The golden data sets, as paths without suffix."""
+    root = data_root()
+    found = root.glob("arrow-ipc-stream/integration/*/*.json.gz") if root else ()
+    return sorted(path.with_name(path.name.removesuffix(".json.gz")) for path in found)
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One golden data set: the parsed JSON and the two IPC forms of it."""
+
+    json: dict[str, Any]
+    stream: Path
+    file: Path
+
+
+def load(case: Path) -> Golden:
+    with gzip.open(case.with_name(case.name + ".json.gz")) as source:
+        return Golden(
+            json.load(source),
+            case.with_name(case.name + ".stream"),
+            case.with_name(case.name + ".arrow_file"),
+        )
+
+
+# Values.
+
+
+def batches(content: dict[str, Any]) -> Iterator[list[list[Any]]]:
+    """Per batch the columns, each as the list that `Array.to_pylist` must give."""
+    words = _dictionaries(content)
+    for batch in content["batches"]:
+        assert all(column["count"] == batch["count"] for column in batch["columns"])
+        yield [
+            values(f, c, words) for f, c in zip(content["schema"]["fields"], batch["columns"], strict=True)
+        ]
+
+
+def null_counts(content: dict[str, Any]) -> Iterator[list[int | None]]:
+    """Per batch and column the number of nulls; None for types that have no validity of their own."""
+    for batch in content["batches"]:
+        yield [_null_count(f, c) for f, c in zip(content["schema"]["fields"], batch["columns"], strict=True)]
+
+
+def _null_count(field: dict[str, Any], column: dict[str, Any]) -> int | None:
+    if "dictionary" not in field and field["type"]["name"] in ("union", "runendencoded", "null"):
+        return None
+    return column["VALIDITY"].count(0)
+
+
+def _dictionaries(content: dict[str, Any]) -> dict[int, list[Any]]:
+    """Decoded dictionaries by id, in the order of the file: inner ones come before those that use them."""
+    fields = {f["dictionary"]["id"]: f for f in _walk(content["schema"]["fields"]) if "dictionary" in f}
+    words: dict[int, list[Any]] = {}
+    for entry in content.get("dictionaries", ()):
+        plain = {k: v for k, v in fields[entry["id"]].items() if k != "dictionary"}
+        words[entry["id"]] = values(plain, entry["data"]["columns"][0], words)
+    return words
+
+
+def _walk(fields: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for field in fields:
+        yield field
+        yield from _walk(field.get("children", []))
+
+
+def values(field: dict[str, Any], column: dict[str, Any], words: dict[int, list[Any]]) -> list[Any]:
+    """The logical values of one column; what lies under a null is not looked at."""
+    if "dictionary" in field:
+        indices, letters = column["DATA"], words.get(field["dictionary"]["id"], [])
+        items: Iterator[Any] = (lambda i=i: letters[int(i)] for i in indices)
+    else:
+        items = _thunks(field, column, words)
+    valid = column.get("VALIDITY") or itertools.repeat(1, column["count"])
+    found = [item() if ok else None for ok, item in zip(valid, items, strict=True)]
+    assert len(found) == column["count"]
+    return found
+
+
+def _thunks(field: dict[str, Any], column: dict[str, Any], words: dict[int, list[Any]]) -> Iterator[Any]:
+    """One call per row that gives its value, so that rows under a null are never decoded."""
+    kind, name = field["type"], field["type"]["name"]
+    below = [
+        values(f, c, words)
+        for f, c in zip(field.get("children", []), column.get("children", []), strict=True)
+    ]
+    names = [f["name"] for f in field.get("children", [])]
+    match name:
+        case "null":
+            return (lambda: None for _ in range(column["count"]))
+        case "list" | "largelist":
+            return (lambda a=int(a), b=int(b): below[0][a:b] for a, b in itertools.pairwise(column["OFFSET"]))
+        case "listview" | "largelistview":
+            spans = zip(column["OFFSET"], column["SIZE"], strict=True)
+            return (lambda a=int(a), n=int(n): below[0][a : a + n] for a, n in spans)
+        case "fixedsizelist":
+            size = kind["listSize"]
+            return (lambda i=i: below[0][i * size : (i + 1) * size] for i in range(column["count"]))
+        case "map":
+            entry = names_of_entries(field)
+            spans = itertools.pairwise(column["OFFSET"])
+            return (lambda a=int(a), b=int(b): [_pair(e, entry) for e in below[0][a:b]] for a, b in spans)
+        case "struct":
+            return (lambda row=row: _struct(names, row) for row in _rows(below, column["count"]))
+        case "union":
+            return _union(kind, column, below)
+        case "runendencoded":
+            return (lambda v=v: v for v in _expand(*below, column["count"]))
+        case "binaryview" | "utf8view":
+            return (lambda v=v: _view(name, v, column["VARIADIC_DATA_BUFFERS"]) for v in column["VIEWS"])
+    return (lambda v=v: scalar(kind, v) for v in column["DATA"])
+
+
+def names_of_entries(field: dict[str, Any]) -> list[str]:
+    return [child["name"] for child in field["children"][0]["children"]]
+
+
+def _rows(columns: list[list[Any]], count: int) -> list[tuple[Any, ...]]:
+    return [tuple(column[i] for column in columns) for i in range(count)]
+
+
+def _struct(names: list[str], row: tuple[Any, ...]) -> Any:
+    pairs = list(zip(names, row, strict=True))
+    return dict(pairs) if len(set(names)) == len(names) else pairs
+
+
+def _pair(entry: Any, names: list[str]) -> tuple[Any, Any]:
+    key, value = [value for _, value in entry] if isinstance(entry, list) else [entry[name] for name in names]
+    return key, value
+
+
+def _union(kind: dict[str, Any], column: dict[str, Any], below: list[list[Any]]) -> Iterator[Any]:
+    child = {code: i for i, code in enumerate(kind["typeIds"])}
+    offsets = column["OFFSET"] if kind["mode"] == "DENSE" else range(column["count"])
+    codes = zip(column["TYPE_ID"], offsets, strict=True)
+    return (lambda c=child[code], at=int(at): below[c][at] for code, at in codes)
+
+
+def _expand(ends: list[int], items: list[Any], count: int) -> Iterator[Any]:
+    start = 0
+    for end, item in zip(ends, items, strict=True):
+        yield from itertools.repeat(item, min(end, count) - start)
+        start = end
+
+
+def _view(name: str, view: dict[str, Any], buffers: list[str]) -> Any:
+    if "INLINED" in view:
+        return view["INLINED"] if name == "utf8view" else bytes.fromhex(view["INLINED"])
+    start = view["OFFSET"]
+    data = bytes.fromhex(buffers[view["BUFFER_INDEX"]])[start : start + view["SIZE"]]
+    assert data.startswith(bytes.fromhex(view["PREFIX_HEX"]))
+    return data.decode() if name == "utf8view" else data
+
+
+def scalar(kind: dict[str, Any], stored: Any) -> Any:
+    """One value of a fixed-width or text type."""
+    match kind["name"]:
+        case "bool":
+            return bool(stored)
+        case "utf8" | "largeutf8":
+            return stored
+        case "binary" | "largebinary" | "fixedsizebinary":
+            return bytes.fromhex(stored)
+        case "floatingpoint":
+            code = {"HALF": "e", "SINGLE": "f", "DOUBLE": "d"}[kind["precision"]]
+            return struct.unpack(code, struct.pack(code, stored))[0]
+        case "decimal":
+            number = int(stored)
+            return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -kind["scale"]))
+        case "interval" if kind["unit"] == "DAY_TIME":
+            return stored["days"], stored["milliseconds"]
+        case "interval" if kind["unit"] == "MONTH_DAY_NANO":
+            return stored["months"], stored["days"], stored["nanoseconds"]
+        case "date" | "time" | "timestamp" | "duration":
+            return temporal(kind, int(stored))
+    return int(stored)
+
+
+def temporal(kind: dict[str, Any], stored: int) -> Any:
+    """The Python value, or the stored integer where Python's type cannot hold it."""
+    unit = kind["unit"]
+    if unit == "NANOSECOND":
+        return stored
+    try:
+        if unit == "DAY":
+            return (EPOCH + dt.timedelta(days=stored)).date()
+        whole, part = divmod(stored, PER_SECOND[unit])
+        delta = dt.timedelta(seconds=whole, microseconds=part * (1_000_000 // PER_SECOND[unit]))
+        match kind["name"]:
+            case "duration":
+                return delta
+            case "date":
+                moment = EPOCH + delta
+                return moment.date() if moment.time() == dt.time() else moment
+            case "time":
+                return (EPOCH + delta).time() if dt.timedelta() <= delta < dt.timedelta(days=1) else stored
+        moment = EPOCH + delta
+        if not kind.get("timezone"):
+            return moment
+        return moment.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(kind["timezone"]))
+    except OverflowError:
+        return stored
+
+
+# Types.
+
+
+def schema(content: dict[str, Any]) -> Any:
+    """The arrowipc Schema that the JSON describes (its endianness is not in the JSON: taken as little)."""
+    from arrowipc.schema import Schema
+
+    described = content["schema"]
+    return Schema(tuple(field(f) for f in described["fields"]), metadata=pairs(described))
+
+
+def pairs(described: dict[str, Any]) -> tuple[tuple[bytes, bytes], ...]:
+    """Custom metadata as ordered pairs of bytes; the JSON writes it as objects of key and value."""
+    return tuple((p["key"].encode(), p["value"].encode()) for p in described.get("metadata") or ())
+
+
+def field(described: dict[str, Any]) -> Any:
+    from arrowipc import types
+    from arrowipc.schema import Field
+
+    kind = data_type(described)
+    if "dictionary" in described:
+        how = described["dictionary"]
+        index = types.Int(how["indexType"]["bitWidth"], how["indexType"]["isSigned"])
+        kind = types.Dictionary(index, kind, how["isOrdered"])
+    return Field(described["name"], kind, described["nullable"], pairs(described))
+
+
+UNITS = {"SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us", "NANOSECOND": "ns"}
+PLAIN = {
+    "null": "Null",
+    "bool": "Bool",
+    "utf8": "Utf8",
+    "binary": "Binary",
+    "largeutf8": "LargeUtf8",
+    "largebinary": "LargeBinary",
+    "utf8view": "Utf8View",
+    "binaryview": "BinaryView",
+    "list": "List",
+    "largelist": "LargeList",
+    "listview": "ListView",
+    "largelistview": "LargeListView",
+    "runendencoded": "RunEndEncoded",
+}
+
+
+def data_type(described: dict[str, Any]) -> Any:
+    """The arrowipc type of a field, leaving its dictionary encoding aside."""
+    from arrowipc import types
+
+    kind, below = described["type"], tuple(field(child) for child in described.get("children", ()))
+    match kind["name"]:
+        case "int":
+            return types.Int(kind["bitWidth"], kind["isSigned"])
+        case "floatingpoint":
+            return types.FloatingPoint(kind["precision"].lower())
+        case "decimal":
+            return types.Decimal(kind["precision"], kind["scale"], kind.get("bitWidth", 128))
+        case "date":
+            return types.Date("day" if kind["unit"] == "DAY" else "ms")
+        case "time":
+            return types.Time(UNITS[kind["unit"]], kind["bitWidth"])
+        case "timestamp":
+            return types.Timestamp(UNITS[kind["unit"]], kind.get("timezone"))
+        case "duration":
+            return types.Duration(UNITS[kind["unit"]])
+        case "interval":
+            return types.Interval(kind["unit"].lower())
+        case "fixedsizebinary":
+            return types.FixedSizeBinary(kind["byteWidth"])
+        case "fixedsizelist":
+            return types.FixedSizeList(below[0], kind["listSize"])
+        case "struct":
+            return types.Struct(below)
+        case "map":
+            return types.Map(below[0], kind["keysSorted"])
+        case "union":
+            return types.Union(kind["mode"].lower(), below, tuple(kind["typeIds"]))
+    return getattr(types, PLAIN[kind["name"]])(*below)
+
+
+# Comparison.
+
+
+def same(expected: Any, found: Any) -> bool:
+    """Equality of values *and* of Python types; NaN equals NaN, aware datetimes have equal offsets."""
+    if (isinstance(expected, tuple) and isinstance(found, tuple)) or (
+        type(expected) is list and type(found) is list
+    ):
+        return len(expected) == len(found) and all(map(same, expected, found))
+    if type(expected) is not type(found):
+        return False
+    if isinstance(expected, dict):
+        return list(expected) == list(found) and all(same(expected[k], found[k]) for k in expected)
+    if isinstance(expected, float):
+        return struct.pack("<d", expected) == struct.pack("<d", found) or (
+            expected != expected and found != found
+        )
+    if isinstance(expected, Decimal):
+        return expected.as_tuple() == found.as_tuple()
+    if isinstance(expected, dt.datetime):
+        return expected == found and expected.utcoffset() == found.utcoffset()
+    return bool(expected == found)
+
+
+def assert_same(expected: list[Any], found: list[Any], where: str) -> None:
+    """Fails naming the first row that differs."""
+    assert len(expected) == len(found), f"{where}: {len(expected)} rows expected, {len(found)} found"
+    for row, (want, got) in enumerate(zip(expected, found, strict=True)):
+        assert same(want, got), f"{where}, row {row}: expected {want!r}, found {got!r}"
+
+
+def assert_matches(content: dict[str, Any], found_schema: Any, found_batches: list[Any]) -> None:
+    """The reader's schema and batches are what the JSON says, null counts and metadata included."""
+    want = schema(content)
+    assert [f.name for f in want] == [f.name for f in found_schema]
+    for expected, found in zip(want, found_schema, strict=True):
+        assert_field(expected, found)
+    assert found_schema.metadata == want.metadata
+    columns, nulls = list(batches(content)), list(null_counts(content))
+    assert len(found_batches) == len(columns)
+    for number, batch in enumerate(found_batches):
+        assert batch.num_columns == len(columns[number])
+        assert batch.num_rows == content["batches"][number]["count"]
+        for i, expected_values in enumerate(columns[number]):
+            where = f"batch {number}, column {i} ({want.fields[i].name})"
+            array = batch.column(i)
+            assert_same(expected_values, array.to_pylist(), where)
+            assert nulls[number][i] in (None, array.null_count), f"{where}: {array.null_count} nulls"
+
+
+def assert_field(expected: Any, found: Any) -> None:
+    """Field equality, spelled out where `Field.__eq__` is lenient (the names inside a map)."""
+    assert found == expected, f"expected {expected!r}, found {found!r}"
+    assert found.metadata == expected.metadata
+    assert found.nullable == expected.nullable
+    for below, other in zip(_fields_of(expected.type), _fields_of(found.type), strict=True):
+        assert below.name == other.name
+        assert_field(below, other)
+
+
+def _fields_of(kind: Any) -> tuple[Any, ...]:
+    kind = getattr(kind, "value_type", kind)
+    single = [
+        getattr(kind, name)
+        for name in ("value_field", "entries", "run_ends", "values")
+        if hasattr(kind, name)
+    ]
+    return (*single, *getattr(kind, "fields", ()))

@@ -1,0 +1,759 @@
+"""Format checklist 61-89: nodes, buffers, lengths, nulls, offsets, views, unions and run ends of batches."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from helpers import drive
+from helpers.drive import column, read_stream, refuse_stream
+from helpers.forge import (
+    BINARY,
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    LARGE_LIST,
+    LARGE_UTF8,
+    LIST,
+    LIST_VIEW,
+    MAP,
+    NULL,
+    REE,
+    STRUCT,
+    UTF8,
+    UTF8_VIEW,
+    V4,
+    Table,
+    batch,
+    bits,
+    dictionary,
+    encoding,
+    field,
+    i8,
+    i16,
+    i32,
+    i64,
+    int_,
+    message,
+    schema,
+    stream,
+    view,
+)
+
+import arrowipc as ipc
+from arrowipc import FormatError, LimitError, UnsupportedError
+
+ONE = schema(field("x", INT32))
+A, B = field("a", INT32), field("b", INT32)
+ITEM = field("item", INT32)
+SPARSE, DENSE = Table("Union", mode=0, typeIds=[3, 9]), Table("Union", mode=1, typeIds=[3, 9])
+RUNS = field("run_ends", INT32, nullable=False)
+FSL2 = Table("FixedSizeList", listSize=2)
+
+
+def of(kind: Table, *children: Table) -> Table:
+    """A schema of one column `x`."""
+    return schema(field("x", kind, *children))
+
+
+def ints(*values: int, length: int | None = None, nulls: int = 0, validity: bytes = b"") -> Table:
+    count = len(values) if length is None else length
+    return batch(count, [(count, nulls)], [validity, i32(*values)])
+
+
+def refuse_values(data: bytes, *words: str) -> None:
+    """Not memory-safe for others: an error at "full" and "strict", and harmless at "none"."""
+    for level in ("full", "strict"):
+        refuse_stream(data, FormatError, *words, validate=level)
+    drive.survives(data, validate="none")
+
+
+def refuse_structure(data: bytes, *words: str, error: type[Exception] = FormatError) -> None:
+    """Not decodable: an error at every level."""
+    for level in drive.LEVELS:
+        refuse_stream(data, error, *words, validate=level)
+
+
+def test_061_buffers_come_in_pre_order():
+    root = schema(
+        field(
+            "s",
+            STRUCT,
+            field("l", LIST, ITEM),
+            field("n", NULL),
+            field("r", REE, RUNS, field("values", INT8)),
+        ),
+        field("f", FSL2, field("item", INT16)),
+        field("u", DENSE, field("a", INT8), field("b", UTF8)),
+        field("last", INT32),
+    )
+    nodes = [
+        (2, 0),
+        (2, 1),
+        (1, 0),
+        (2, 2),
+        (2, 0),
+        (1, 0),
+        (1, 0),
+        (2, 0),
+        (4, 0),
+        (2, 0),
+        (1, 0),
+        (1, 0),
+        (2, 0),
+    ]
+    buffers = [b"", bits(0, 1), i32(0, 0, 1), b"", i32(5), b"", i32(2), b"", i8(7)]
+    buffers += [
+        b"",
+        b"",
+        i16(1, 2, 3, 4),
+        i8(9, 3),
+        i32(0, 0),
+        b"",
+        i8(6),
+        b"",
+        i32(0, 1),
+        b"z",
+        b"",
+        i32(-1, -2),
+    ]
+    assert read_stream(stream(root, batch(2, nodes, buffers)), validate="strict").values() == [
+        [
+            [{"l": None, "n": None, "r": 7}, {"l": [5], "n": None, "r": 7}],
+            [[1, 2], [3, 4]],
+            ["z", 6],
+            [-1, -2],
+        ]
+    ]
+
+
+@pytest.mark.parametrize(("kind", "offsets"), [(SPARSE, []), (DENSE, [i32(0, 1)])])
+def test_062_v4_unions_have_a_validity_buffer(kind, offsets):
+    below = [b"", i32(1, 2), b"", i32(8, 9)]
+    for validity in (b"", bits(1, 1)):
+        rows = batch(2, [(2, 0)] * 3, [validity, i8(3, 9), *offsets, *below])
+        assert column(stream(of(kind, A, B), rows, version=V4)) == [1, 9]
+    refuse_structure(stream(of(kind, A, B), rows), "buffer")
+
+
+@pytest.mark.parametrize(("kind", "offsets"), [(SPARSE, []), (DENSE, [i32(0, 1)])])
+def test_062_v4_unions_with_nulls_are_unsupported(kind, offsets):
+    rows = batch(
+        2, [(2, 1), (2, 0), (2, 0)], [bits(1, 0), i8(3, 9), *offsets, b"", i32(1, 2), b"", i32(8, 9)]
+    )
+    refuse_structure(stream(of(kind, A, B), rows, version=V4), "union", "null", "V4", error=UnsupportedError)
+
+
+def test_064_fewer_nodes_or_buffers_than_needed():
+    two = schema(A, B)
+    refuse_structure(stream(two, batch(1, [(1, 0)], [b"", i32(1), b"", i32(2)])), "node", "2", "1")
+    refuse_structure(stream(two, batch(1, [(1, 0)] * 2, [b"", i32(1), b""])), "buffer", "4", "3")
+    refuse_structure(stream(two, batch(1, [], [])), "node")
+
+
+def test_064_more_nodes_or_buffers_than_needed():
+    refuse_structure(stream(ONE, batch(1, [(1, 0)] * 2, [b"", i32(1)])), "node", "2", "1")
+    refuse_structure(stream(ONE, batch(1, [(1, 0)], [b"", i32(1), b""])), "buffer", "3", "2")
+    refuse_structure(stream(schema(), batch(1, [(1, 0)], [])), "node")
+
+
+@pytest.mark.parametrize("length", [0, 2, 4, -1, 1 << 40])
+def test_065_column_length_equals_batch_length(length):
+    refuse_structure(stream(ONE, batch(length, [(3, 0)], [b"", i32(1, 2, 3)])), "length|rows", "3")
+    refuse_structure(
+        stream(schema(A, B), batch(3, [(3, 0), (length, 0)], [b"", i32(1, 2, 3)] * 2)), "length|rows"
+    )
+
+
+def test_065_absent_length_is_zero():
+    assert read_stream(stream(ONE, batch(None, [(0, 0)], [b"", b""]))).rows() == [0]
+
+
+@pytest.mark.parametrize("rows", [0, 3, 1_000_000])
+def test_065_rows_without_columns(rows):
+    reading = read_stream(stream(schema(), batch(rows, [], [])))
+    assert reading.rows() == [rows]
+    with ipc.open_stream(stream(schema(), batch(rows, [], []))) as reader:
+        assert reader.read_all().num_rows == rows
+
+
+def test_065_negative_lengths():
+    refuse_structure(stream(schema(), batch(-1, [], [])), "length|rows", "-1")
+    refuse_structure(stream(of(STRUCT, A), batch(1, [(1, 0), (-1, 0)], [b"", b"", i32(1)])), "-1")
+
+
+CHILD_LENGTHS = {
+    "struct": (
+        of(STRUCT, A),
+        lambda n: batch(2, [(2, 0), (n, 0)], [b"", b"", i32(5, 6, 7)]),
+        2,
+        [{"a": 5}, {"a": 6}],
+    ),
+    "sparse union": (
+        of(SPARSE, A, B),
+        lambda n: batch(2, [(2, 0), (n, 0), (n, 0)], [i8(3, 9), b"", i32(5, 6, 7), b"", i32(7, 8, 9)]),
+        2,
+        [5, 8],
+    ),
+    "fixed size list": (
+        of(FSL2, ITEM),
+        lambda n: batch(1, [(1, 0), (n, 0)], [b"", b"", i32(5, 6, 7)]),
+        2,
+        [[5, 6]],
+    ),
+    "list": (
+        of(LIST, ITEM),
+        lambda n: batch(1, [(1, 0), (n, 0)], [b"", i32(0, 2), b"", i32(5, 6, 7)]),
+        2,
+        [[5, 6]],
+    ),
+    "list view": (
+        of(LIST_VIEW, ITEM),
+        lambda n: batch(1, [(1, 0), (n, 0)], [b"", i32(0), i32(2), b"", i32(5, 6, 7)]),
+        2,
+        [[5, 6]],
+    ),
+    "dense union": (
+        of(DENSE, A, B),
+        lambda n: batch(2, [(2, 0), (n, 0), (0, 0)], [i8(3, 3), i32(0, 1), b"", i32(5, 6, 7), b"", b""]),
+        2,
+        [5, 6],
+    ),
+    "map": (
+        of(MAP, field("entries", STRUCT, field("key", INT32, nullable=False), B, nullable=False)),
+        lambda n: batch(
+            1, [(1, 0)] + [(n, 0)] * 3, [b"", i32(0, 2), b"", b"", i32(1, 2, 3), b"", i32(5, 6, 7)]
+        ),
+        2,
+        [[(1, 5), (2, 6)]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHILD_LENGTHS)
+def test_066_child_lengths(name):
+    root, rows, enough, expected = CHILD_LENGTHS[name]
+    for longer in (enough, enough + 1):
+        assert column(stream(root, rows(longer))) == expected
+    for shorter in (enough - 1, 0):
+        refuse_values(stream(root, rows(shorter)), "length|child|offset|range|beyond|outside|end")
+
+
+def test_066_run_end_children_have_one_length():
+    root = of(REE, RUNS, field("values", INT32))
+    for ends, items in ((2, 1), (1, 2)):
+        refuse_values(
+            stream(root, batch(3, [(3, 0), (ends, 0), (items, 0)], [b"", i32(1, 3), b"", i32(7, 8)])),
+            "run|length",
+        )
+
+
+def test_067_null_count_minus_one_is_unknown():
+    data = stream(ONE, ints(1, 2, 3, nulls=-1, validity=bits(1, 0, 0)))
+    assert column(data) == [1, None, None]
+    assert read_stream(data).batches[0].column(0).null_count == 2
+    without = stream(ONE, ints(1, 2, 3, nulls=-1))
+    assert column(without) == [1, 2, 3]
+    assert read_stream(without).batches[0].column(0).null_count == 0
+
+
+@pytest.mark.parametrize("nulls", [-2, -(2**63), 4, 1 << 40])
+def test_067_null_count_out_of_range(nulls):
+    refuse_structure(stream(ONE, ints(1, 2, 3, nulls=nulls, validity=bits(1, 0, 0))), "null", str(nulls))
+
+
+@pytest.mark.parametrize("nulls", [1, 3])
+def test_067_wrong_null_count_matters_at_strict(nulls):
+    data = stream(ONE, ints(1, 2, 3, nulls=nulls, validity=bits(1, 0, 0)))
+    for level in ("none", "full"):
+        assert column(data, validate=level) == [1, None, None]
+    refuse_stream(data, FormatError, "null", str(nulls), "2", validate="strict")
+
+
+def test_068_null_count_zero_ignores_the_bitmap():
+    data = stream(ONE, ints(1, 2, 3, validity=bits(0, 0, 0)))
+    assert column(data) == [1, 2, 3]
+    assert read_stream(data).batches[0].column(0).null_count == 0
+
+
+def test_068_nulls_without_bitmap():
+    refuse_structure(stream(ONE, ints(1, 2, 3, nulls=1)), "valid|bitmap", "null")
+    nine = batch(9, [(9, 1)], [bits(1), i32(*range(9))])
+    refuse_structure(stream(ONE, nine), "valid|bitmap", "2")
+
+
+def test_069_bitmap_without_nulls():
+    for validity in (b"", bits(1, 1, 1), b"\xff" * 64):
+        assert column(stream(ONE, ints(1, 2, 3, validity=validity))) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("width", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "children", "zero"),
+    [
+        (UTF8, (), i32(0)),
+        (BINARY, (), i32(0)),
+        (LARGE_UTF8, (), i64(0)),
+        (LIST, (ITEM,), i32(0)),
+        (LARGE_LIST, (ITEM,), i64(0)),
+    ],
+)
+def test_070_empty_arrays_with_and_without_an_offset(kind, children, zero, width):
+    nodes = [(0, 0)] * (1 + len(children))
+    data = stream(
+        of(kind, *children), batch(0, nodes, [b"", zero * width, *([b"", b""] if children else [b""])])
+    )
+    assert column(data, validate="strict") == []
+    drive.export_to_pyarrow(read_stream(data).batches[0])
+
+
+def test_070_empty_map():
+    entries = field("entries", STRUCT, field("key", INT32, nullable=False), B, nullable=False)
+    data = stream(of(MAP, entries), batch(0, [(0, 0)] * 4, [b""] * 7))
+    assert column(data) == []
+    drive.export_to_pyarrow(read_stream(data).batches[0])
+
+
+def test_071_offsets_need_not_start_at_zero():
+    assert column(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(1, 2, 3), b"abc"])), validate="strict") == [
+        "b",
+        "c",
+    ]
+    rows = batch(2, [(2, 0), (3, 0)], [b"", i32(1, 2, 3), b"", i32(7, 8, 9)])
+    assert column(stream(of(LIST, ITEM), rows), validate="strict") == [[8], [9]]
+
+
+@pytest.mark.parametrize(
+    "offsets", [(-1, 1, 2), (0, 2, 1), (0, 1, 4), (0, -1, 2), (0, 1, 2**31 - 1), (3, 2, 1), (0, 5, 2)]
+)
+def test_072_offsets_out_of_order_or_range(offsets):
+    refuse_values(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(*offsets), b"abc"])), "offset")
+    refuse_values(stream(of(LARGE_UTF8), batch(2, [(2, 0)], [b"", i64(*offsets), b"abc"])), "offset")
+    refuse_values(
+        stream(of(LIST, ITEM), batch(2, [(2, 0), (3, 0)], [b"", i32(*offsets), b"", i32(7, 8, 9)])), "offset"
+    )
+
+
+@pytest.mark.parametrize("offsets", [(0, 1 << 40, 2), (0, 1, 1 << 62), (-(2**63), 1, 2)])
+def test_072_large_offsets_do_not_wrap(offsets):
+    refuse_values(stream(of(LARGE_UTF8), batch(2, [(2, 0)], [b"", i64(*offsets), b"abc"])), "offset")
+
+
+def test_072_text_must_be_utf8():
+    refuse_values(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"a\xff"])), "UTF-8")
+    split = batch(2, [(2, 0)], [b"", i32(0, 1, 2), "é".encode()])
+    refuse_values(stream(of(UTF8), split), "UTF-8")
+    assert column(stream(of(BINARY), split)) == [b"\xc3", b"\xa9"]
+
+
+EXTENTS = [
+    (-8, 12),
+    (0, -1),
+    (0, 20),
+    (8, 12),
+    (24, 12),
+    (1 << 40, 12),
+    (2**63 - 8, 12),
+    (8, 2**63 - 8),
+    (2**62, 2**62),
+    (-(2**63), -(2**63)),
+]
+
+
+@pytest.mark.parametrize("extent", EXTENTS, ids=str)
+def test_073_buffers_lie_inside_the_body(extent):
+    refuse_structure(
+        stream(ONE, message(batch(3, [(3, 0)], [b"", extent]), body=i32(1, 2, 3, 0))), "buffer 1"
+    )
+    nulls = batch(3, [(3, 1)], [extent, (0, 12)])
+    refuse_structure(stream(ONE, message(nulls, body=i32(1, 2, 3, 0))), "buffer 0")
+
+
+def test_073_buffers_are_long_enough():
+    for length in (0, 1, 8, 11):
+        refuse_structure(
+            stream(ONE, message(batch(3, [(3, 0)], [b"", (0, length)]), body=i32(1, 2, 3, 0))),
+            "buffer 1",
+            "12",
+        )
+    refuse_structure(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(0, 1), b"ab"])), "buffer 1", "12")
+    refuse_structure(stream(of(BOOL), batch(9, [(9, 0)], [b"", b"\xff"])), "buffer 1", "2")
+
+
+def test_073_sizes_do_not_overflow():
+    for length in (2**62, 2**61, 2**60 + 1, 2**63 - 1):
+        many = batch(length, [(length, 0)], [b"", i32(1, 2, 3)])
+        refuse_structure(stream(ONE, many))
+        refuse_stream(stream(ONE, many), FormatError, limits=ipc.Limits(rows_per_batch=2**63 - 1))
+
+
+@pytest.mark.parametrize("shift", [1, 2, 4])
+def test_074_misaligned_buffers_are_copied_and_strict_refuses_them(shift):
+    data = stream(
+        of(INT64),
+        message(batch(2, [(2, 0)], [b"", (shift, 16)]), body=bytes(shift) + i64(7, -8) + bytes(8 - shift)),
+    )
+    for level in ("none", "full"):
+        assert column(data, validate=level) == [7, -8]
+    array = read_stream(data).batches[0].column(0)
+    assert array.to_numpy().tolist() == [7, -8]
+    assert array.to_numpy().ctypes.data % 8 == 0
+    drive.export_to_pyarrow(read_stream(data).batches[0])
+    refuse_stream(data, FormatError, "align", "buffer 1", validate="strict")
+
+
+def test_074_misaligned_input_memory():
+    whole = stream(of(INT64), batch(2, [(2, 0)], [b"", i64(7, -8)]))
+    for shift in range(1, 8):
+        source = memoryview(bytes(shift) + whole)[shift:]
+        (batch_,) = ipc.open_stream(source)
+        assert batch_.column(0).to_pylist() == [7, -8]
+        assert batch_.column(0).to_numpy().tolist() == [7, -8]
+        drive.export_to_pyarrow(batch_)
+
+
+def test_075_shared_and_overlapping_buffers():
+    shared = message(batch(2, [(2, 0)] * 2, [b"", (0, 8), b"", (0, 8)]), body=i32(1, 2))
+    overlapping = message(batch(2, [(2, 0)] * 2, [b"", (0, 16), b"", (8, 8)]), body=i32(1, 2, 3, 4))
+    for rows, expected in ((shared, [[1, 2], [1, 2]]), (overlapping, [[1, 2], [3, 4]])):
+        data = stream(schema(A, B), rows)
+        for level in ("none", "full"):
+            assert read_stream(data, validate=level).values() == [expected]
+        refuse_stream(data, FormatError, "overlap|share", validate="strict")
+
+
+def test_075_sharing_has_a_budget():
+    body = bytes(1 << 16)
+    many = message(batch(16384, [(16384, 0)] * 50, [b"", (0, 1 << 16)] * 50), body=body)
+    data = stream(schema(*[A] * 50), many)
+    assert read_stream(data).rows() == [16384]
+    refuse_stream(data, LimitError, "overlap", limits=ipc.Limits(overlap_bytes=1 << 20))
+
+
+@pytest.mark.parametrize("offset", [8, 16, 1 << 40, 2**63 - 1, -8])
+def test_075_empty_buffers_may_point_anywhere(offset):
+    data = stream(ONE, message(batch(2, [(2, 0)], [(offset, 0), (0, 8)]), body=i32(1, 2)))
+    for level in ("none", "full"):
+        assert column(data, validate=level) == [1, 2]
+    drive.export_to_pyarrow(read_stream(data).batches[0])
+    if offset != 8:
+        refuse_stream(data, FormatError, "buffer 0", validate="strict")
+
+
+def test_076_buffers_may_be_longer_than_needed():
+    rows = batch(3, [(3, 1)], [b"\x05" + bytes(63), i32(1, 2, 3) + bytes(52)])
+    assert column(stream(ONE, rows), validate="strict") == [1, None, 3]
+
+
+def test_077_padding_and_trailing_bits_may_be_garbage():
+    assert column(stream(of(BOOL), batch(3, [(3, 1)], [b"\xfd\xff", b"\xfe\xff"]))) == [False, None, True]
+    padded = message(ints(1, 2, 3), body=i32(1, 2, 3) + b"\xaa" * 4)
+    assert column(stream(ONE, padded), validate="strict") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3, 7, 8, 9, 13])
+def test_078_slices_at_bit_offsets(offset):
+    import pyarrow as pa
+
+    truth = [None if i % 5 == 0 else i % 3 == 0 for i in range(20)]
+    validity, data = bits(*(v is not None for v in truth)), bits(*(bool(v) for v in truth))
+    (whole,) = read_stream(stream(of(BOOL), batch(20, [(20, 4)], [validity, data]))).batches
+    part = whole.slice(offset, 6)
+    assert part.column(0).to_pylist() == truth[offset : offset + 6]
+    assert part.column(0).null_count == sum(v is None for v in truth[offset : offset + 6])
+    assert pa.record_batch(part).column(0).to_pylist() == truth[offset : offset + 6]
+
+
+LONG = b"longer than twelve bytes"
+VIEWS = of(UTF8_VIEW)
+
+
+def views(*items: bytes, data: tuple[bytes, ...] = (LONG,), variadic: list[int] | None = None) -> Table:
+    return batch(
+        len(items),
+        [(len(items), 0)],
+        [b"", b"".join(items), *data],
+        variadic=[len(data)] if variadic is None else variadic,
+    )
+
+
+def test_079_one_count_per_view_column_in_pre_order():
+    root = schema(
+        field("a", UTF8_VIEW),
+        field("l", LIST, field("item", UTF8_VIEW)),
+        field("b", UTF8_VIEW),
+        field("z", INT32),
+    )
+    nodes = [(1, 0), (1, 0), (1, 0), (1, 0), (1, 0)]
+    buffers = [
+        b"",
+        view(b"short"),
+        b"",
+        i32(0, 1),
+        b"",
+        view(LONG, 1),
+        b"unused",
+        LONG,
+        b"",
+        view(LONG),
+        LONG,
+        b"",
+        i32(4),
+    ]
+    data = stream(root, batch(1, nodes, buffers, variadic=[0, 2, 1]))
+    text = LONG.decode()
+    assert read_stream(data, validate="strict").values() == [[["short"], [[text]], [text], [4]]]
+
+
+def test_079_views_inside_a_dictionary_have_their_own_counts():
+    data = stream(
+        schema(field("d", UTF8_VIEW, dictionary=encoding(0, INT8)), field("v", UTF8_VIEW)),
+        dictionary(0, views(view(LONG), view(b"x"))),
+        batch(2, [(2, 0)] * 2, [b"", i8(1, 0), b"", view(LONG) * 2, LONG], variadic=[1]),
+    )
+    assert read_stream(data).values() == [[["x", LONG.decode()], [LONG.decode()] * 2]]
+
+
+def test_079_missing_counts_are_fine_without_views():
+    assert column(stream(ONE, batch(1, [(1, 0)], [b"", i32(5)], variadic=[]))) == [5]
+
+
+@pytest.mark.parametrize("variadic", [[], [-1], [2], [0], [2**31], [2**62], [2**63 - 1], [-(2**63)]])
+def test_079_wrong_counts(variadic):
+    refuse_structure(stream(VIEWS, views(view(LONG), variadic=variadic)), "variadic")
+
+
+def test_079_absent_counts_with_views():
+    refuse_structure(stream(VIEWS, batch(1, [(1, 0)], [b"", view(LONG), LONG])), "variadic")
+
+
+def test_080_good_views():
+    rows = views(view(b""), view(b"exactly 12 b"), view(LONG), view(LONG[4:20], 0, 4), data=(LONG, b""))
+    expected = ["", "exactly 12 b", LONG.decode(), LONG[4:20].decode()]
+    assert column(stream(VIEWS, rows), validate="strict") == expected
+
+
+BAD_VIEWS = {
+    "negative length": view(b"abc", length=-1),
+    "buffer index out of range": view(LONG, 1),
+    "negative buffer index": view(LONG, -1),
+    "offset out of range": view(LONG, 0, 1),
+    "negative offset": view(LONG, 0, -1),
+    "offset far away": view(LONG, 0, 2**31 - 1),
+    "length past the buffer": view(LONG, 0, 0, length=2**31 - 1),
+    "prefix differs": view(LONG, 0, 0, prefix=b"shor"),
+    "not UTF-8 inline": view(b"a\xff"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_VIEWS)
+def test_080_bad_views(bad):
+    refuse_values(stream(VIEWS, views(BAD_VIEWS[bad])), "UTF-8" if "UTF-8" in bad else "view|prefix|row")
+    refuse_values(stream(VIEWS, views(view(b"ok"), BAD_VIEWS[bad], view(LONG))), "1")
+
+
+def test_080_view_text_must_be_utf8_in_its_buffer():
+    broken = LONG[:-1] + b"\xff"
+    refuse_values(stream(VIEWS, views(view(broken), data=(broken,))), "UTF-8")
+    cut = "é".encode() * 10
+    refuse_values(stream(VIEWS, views(view(cut[1:16], 0, 1), data=(cut,))), "UTF-8")
+    assert column(stream(of(Table("BinaryView")), views(view(cut[1:16], 0, 1), data=(cut,)))) == [cut[1:16]]
+
+
+def test_080_padding_behind_inline_text():
+    dirty = view(b"abc")[:-1] + b"!"
+    refuse_stream(stream(VIEWS, views(dirty)), FormatError, "pad|zero", validate="strict")
+
+
+def test_080_views_of_null_slots():
+    rows = batch(2, [(2, 1)], [bits(1, 0), view(b"a") + view(b""), b""], variadic=[1])
+    assert column(stream(VIEWS, rows), validate="strict") == ["a", None]
+    wild = batch(2, [(2, 1)], [bits(1, 0), view(b"a") + view(LONG, 99, 5), b""], variadic=[1])
+    for driver in drive.STREAM_DRIVERS:
+        assert drive.survives(stream(VIEWS, wild), (driver,)) == drive.survives(
+            stream(VIEWS, wild), (drive.from_bytes,)
+        )
+
+
+def test_082_list_views_may_be_out_of_order_and_overlap():
+    rows = batch(3, [(3, 0), (4, 0)], [b"", i32(2, 0, 1), i32(2, 1, 3), b"", i32(5, 6, 7, 8)])
+    assert column(stream(of(LIST_VIEW, ITEM), rows), validate="strict") == [[7, 8], [5], [6, 7, 8]]
+    large = batch(2, [(2, 0), (4, 0)], [b"", i64(2, 0), i64(2, 0), b"", i32(5, 6, 7, 8)])
+    assert column(stream(of(Table("LargeListView"), ITEM), large), validate="strict") == [[7, 8], []]
+
+
+@pytest.mark.parametrize(
+    ("offset", "size"), [(-1, 1), (0, -1), (0, 5), (4, 1), (5, 0), (2**31 - 1, 1), (1, 2**31 - 1)]
+)
+def test_082_list_views_out_of_range(offset, size):
+    rows = batch(2, [(2, 0), (4, 0)], [b"", i32(0, offset), i32(1, size), b"", i32(5, 6, 7, 8)])
+    refuse_values(stream(of(LIST_VIEW, ITEM), rows), "offset|size|range")
+    nulls = batch(2, [(2, 1), (4, 0)], [bits(1, 0), i32(0, offset), i32(1, size), b"", i32(5, 6, 7, 8)])
+    refuse_values(stream(of(LIST_VIEW, ITEM), nulls), "offset|size|range")
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 2**31 - 1, -(2**31)])
+def test_083_dense_union_offsets_out_of_range(offset):
+    rows = batch(2, [(2, 0), (2, 0), (2, 0)], [i8(3, 9), i32(0, offset), b"", i32(1, 2), b"", i32(8, 9)])
+    refuse_values(stream(of(DENSE, A, B), rows), "offset")
+
+
+def test_083_dense_union_offsets_may_repeat_or_go_back():
+    rows = batch(
+        4, [(4, 0), (2, 0), (2, 0)], [i8(3, 3, 9, 3), i32(1, 0, 1, 1), b"", i32(1, 2), b"", i32(8, 9)]
+    )
+    assert column(stream(of(DENSE, A, B), rows)) == [2, 1, 9, 2]
+
+
+@pytest.mark.parametrize("code", [0, 4, -1, 127, -128])
+def test_084_union_codes_that_the_type_does_not_have(code):
+    sparse = batch(2, [(2, 0)] * 3, [i8(3, code), b"", i32(1, 2), b"", i32(8, 9)])
+    refuse_values(stream(of(SPARSE, A, B), sparse), "type|code|id", str(code))
+    dense = batch(2, [(2, 0)] * 3, [i8(3, code), i32(0, 0), b"", i32(1, 2), b"", i32(8, 9)])
+    refuse_values(stream(of(DENSE, A, B), dense), "type|code|id", str(code))
+
+
+@pytest.mark.parametrize(("kind", "pack"), [(INT16, i16), (INT32, i32), (INT64, i64)])
+def test_085_run_ends(kind, pack):
+    root = of(REE, field("run_ends", kind, nullable=False), field("values", UTF8))
+    rows = batch(5, [(5, 0), (2, 0), (2, 1)], [b"", pack(2, 5), bits(1, 0), i32(0, 1, 1), b"a"])
+    assert column(stream(root, rows), validate="strict") == ["a", "a", None, None, None]
+    beyond = batch(3, [(3, 0), (2, 0), (2, 1)], [b"", pack(2, 5), bits(1, 0), i32(0, 1, 1), b"a"])
+    assert column(stream(root, beyond)) == ["a", "a", None]
+    assert column(stream(root, batch(0, [(0, 0)] * 3, [b"", b"", b"", i32(0), b""]))) == []
+
+
+@pytest.mark.parametrize("ends", [(0, 5), (-1, 5), (5, 5), (5, 2), (2, 4), (2, -5)])
+def test_085_run_ends_rise_and_cover(ends):
+    root = of(REE, RUNS, field("values", INT32))
+    refuse_values(stream(root, batch(5, [(5, 0), (2, 0), (2, 0)], [b"", i32(*ends), b"", i32(7, 8)])), "run")
+
+
+def test_085_run_ends_are_not_null_and_not_missing():
+    root = of(REE, RUNS, field("values", INT32))
+    nulls = batch(5, [(5, 0), (2, 1), (2, 0)], [bits(1, 0), i32(2, 5), b"", i32(7, 8)])
+    refuse_stream(stream(root, nulls), FormatError, "run", "null")
+    refuse_values(stream(root, batch(5, [(5, 0), (0, 0), (0, 0)], [b"", b"", b"", b""])), "run")
+    refuse_stream(
+        stream(root, batch(5, [(5, 2), (1, 0), (1, 0)], [b"", i32(5), b"", i32(7)])), FormatError, "null"
+    )
+
+
+def test_085_run_end_slices():
+    import pyarrow as pa
+
+    root = of(REE, RUNS, field("values", INT32))
+    (whole,) = read_stream(
+        stream(root, batch(6, [(6, 0), (3, 0), (3, 0)], [b"", i32(2, 5, 6), b"", i32(7, 8, 9)]))
+    ).batches
+    expected = [7, 7, 8, 8, 8, 9]
+    for offset in range(7):
+        part = whole.slice(offset)
+        assert part.column(0).to_pylist() == expected[offset:]
+        assert pa.record_batch(part).column(0).to_pylist() == expected[offset:]
+
+
+def test_086_odd_nestings():
+    empty = of(STRUCT)
+    assert column(stream(empty, batch(3, [(3, 1)], [bits(1, 0, 1)]))) == [{}, None, {}]
+    assert column(
+        stream(
+            of(STRUCT, field("s", STRUCT, field("n", NULL))),
+            batch(2, [(2, 0), (2, 1), (2, 2)], [b"", bits(1, 0)]),
+        )
+    ) == [
+        {"s": {"n": None}},
+        {"s": None},
+    ]
+    assert column(stream(of(LIST, field("item", NULL)), batch(2, [(2, 0), (3, 3)], [b"", i32(0, 2, 3)]))) == [
+        [None, None],
+        [None],
+    ]
+    zero = of(Table("FixedSizeList", listSize=0), ITEM)
+    assert column(stream(zero, batch(3, [(3, 1), (0, 0)], [bits(1, 1, 0), b"", b""]))) == [[], [], None]
+    nothing = of(LIST, field("item", REE, RUNS, field("values", NULL)))
+    assert column(
+        stream(nothing, batch(1, [(1, 0), (2, 0), (1, 0), (1, 1)], [b"", i32(0, 2), b"", i32(2)]))
+    ) == [[None, None]]
+
+
+def test_088_rows_are_limited_unless_asked_for():
+    huge = stream(of(NULL), batch(1 << 40, [(1 << 40, 1 << 40)], []))
+    refuse_stream(huge, LimitError, "rows", str(2**31 - 1))
+    (rows,) = ipc.open_stream(huge, limits=ipc.Limits(rows_per_batch=1 << 50))
+    assert rows.num_rows == len(rows.column(0)) == 1 << 40
+    assert rows.slice((1 << 40) - 2).column(0).to_pylist() == [None, None]
+    with pytest.raises((LimitError, MemoryError)):
+        rows.to_pylist()
+    with pytest.raises((LimitError, MemoryError)):
+        rows.to_pydict()
+
+
+def test_088_a_row_may_not_stand_for_gigabytes():
+    many = 2**31 - 1
+    wide = of(Table("FixedSizeList", listSize=many), field("item", NULL))
+    (rows,) = ipc.open_stream(stream(wide, batch(1, [(1, 0), (many, many)], [b""])))
+    assert rows.num_rows == 1
+    with pytest.raises((LimitError, MemoryError)):
+        rows.to_pylist()
+
+
+def test_089_unsigned_64_bit_indices():
+    coded = schema(field("d", UTF8, dictionary=encoding(0, int_(64, False))))
+    words = dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
+    assert column(stream(coded, words, batch(2, [(2, 0)], [b"", i64(1, 0)]))) == ["b", "a"]
+    refuse_values(stream(coded, words, batch(2, [(2, 0)], [b"", i64(1, -1)])), "index|indices|indices")
+
+
+def test_batches_temporal_values_that_python_cannot_hold():
+    kinds = [
+        Table("Timestamp", unit=0),
+        Table("Date", unit=0),
+        Table("Time", unit=0, bitWidth=32),
+        Table("Duration", unit=0),
+    ]
+    root = schema(*[field(kind.kind, kind) for kind in kinds])
+    rows = batch(
+        1, [(1, 0)] * 4, [b"", i64(2**62), b"", i32(2**31 - 1), b"", i32(86_400), b"", i64(-(2**63))]
+    )
+    assert read_stream(stream(root, rows)).values() == [[[2**62], [2**31 - 1], [86_400], [-(2**63)]]]
+
+
+def test_batches_date64_with_a_time_part():
+    rows = batch(2, [(2, 0)], [b"", i64(86_400_000, 86_400_001)])
+    data = stream(of(Table("Date", unit=1)), rows)
+    assert column(data) == [dt.date(1970, 1, 2), dt.datetime(1970, 1, 2, 0, 0, 0, 1000)]
+    refuse_stream(data, FormatError, "date64|day", validate="strict")
+
+
+def test_batches_value_domains_at_strict():
+    time = of(Table("Time", unit=0, bitWidth=32))
+    refuse_stream(
+        stream(time, batch(1, [(1, 0)], [b"", i32(86_400)])), FormatError, "time", validate="strict"
+    )
+    refuse_stream(stream(time, batch(1, [(1, 0)], [b"", i32(-1)])), FormatError, "time", validate="strict")
+    small = of(Table("Decimal", precision=2, scale=0, bitWidth=32))
+    refuse_stream(
+        stream(small, batch(1, [(1, 0)], [b"", i32(100)])),
+        FormatError,
+        "decimal",
+        "precision|digits",
+        validate="strict",
+    )
+    assert column(stream(small, batch(2, [(2, 0)], [b"", i32(99, -99)])), validate="strict") == [99, -99]
+    null_slot = stream(small, batch(2, [(2, 1)], [bits(1, 0), i32(99, 2**30)]))
+    assert column(null_slot, validate="strict") == [99, None]
+
+
+def test_batches_interval_values():
+    day_time = stream(of(Table("Interval", unit=1)), batch(1, [(1, 0)], [b"", i32(3, -4)]))
+    (value,) = column(day_time)
+    assert value == (3, -4)
+    assert value._fields == ("days", "milliseconds")
+    mdn = stream(of(Table("Interval", unit=2)), batch(1, [(1, 0)], [b"", i32(1, -2) + i64(3)]))
+    (value,) = column(mdn)
+    assert value == (1, -2, 3)
+    assert value._fields == ("months", "days", "nanoseconds")
+    assert column(stream(of(Table("Interval", unit=0)), batch(1, [(1, 0)], [b"", i32(-7)]))) == [-7]

@@ -1,0 +1,297 @@
+"""Format checklist 42-60: magic, footer, blocks, and dictionaries of files."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from helpers import drive
+from helpers.drive import from_bytes, from_file, read_file, read_stream, refuse_file, refuse_stream
+from helpers.forge import (
+    INT8,
+    INT32,
+    MAGIC,
+    UTF8,
+    V4,
+    V5,
+    Table,
+    batch,
+    dictionary,
+    encoding,
+    field,
+    file,
+    i8,
+    i32,
+    message,
+    schema,
+    stream,
+)
+
+import arrowipc as ipc
+from arrowipc import FormatError
+
+ONE = schema(field("x", INT32))
+ROWS = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
+MORE = batch(2, [(2, 0)], [b"", i32(8, 9)])
+LAST = batch(1, [(1, 0)], [b"", i32(-1)])
+CODED = schema(field("d", UTF8, dictionary=encoding(7, INT8)))
+WORDS = dictionary(7, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
+DELTA = dictionary(7, batch(1, [(1, 0)], [b"", i32(0, 1), b"c"]), isDelta=True)
+
+
+def coded(*indices: int) -> Table:
+    return batch(len(indices), [(len(indices), 0)], [b"", i8(*indices)])
+
+
+def flat(data: bytes, **options) -> list:
+    """The values of the first column, batch by batch."""
+    return [columns[0] for columns in read_file(data, **options).values()]
+
+
+def test_042_leading_magic_is_checked():
+    refuse_file(file(ONE, ROWS, magic=b"XXXXXX\0\0"), FormatError, "ARROW1", "offset 0|byte 0")
+
+
+def test_042_trailing_magic_is_required():
+    refuse_file(file(ONE, ROWS, tail=b"XXXXXX"), FormatError, "ARROW1")
+    refuse_file(file(ONE, ROWS)[:-1], FormatError, "ARROW1")
+
+
+@pytest.mark.parametrize("start", [8, 16, 64, 4096])
+def test_043_the_first_message_may_start_anywhere(start):
+    assert flat(file(ONE, ROWS, MORE, magic=MAGIC.ljust(start, b"\0"))) == [[1, 2, 3], [8, 9]]
+
+
+def test_043_the_first_message_need_not_be_framed():
+    from helpers.forge import flatbuffer
+
+    bare = flatbuffer(ONE)
+    assert flat(file(ONE, ROWS, first=bare + bytes(-len(bare) % 8))) == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize("eos", [b"", bytes(4) * 2])
+def test_044_no_or_legacy_eos_before_the_footer(eos):
+    assert flat(file(ONE, ROWS, MORE, eos=eos)) == [[1, 2, 3], [8, 9]]
+
+
+def test_044_the_embedded_stream_reads_as_a_stream():
+    data = file(CODED, WORDS, coded(1, 0), DELTA, coded(2, 2))
+    assert read_stream(data[8:]).values() == read_file(data).values() == [[["b", "a"]], [["c", "c"]]]
+
+
+@pytest.mark.parametrize("length", [0, -1, -(2**31), 1, 2**31 - 1, 100_000])
+def test_045_footer_length(length):
+    refuse_file(file(ONE, ROWS, footer_length=length), FormatError, "footer", str(length))
+
+
+@pytest.mark.parametrize("off", [-4, 4, -8, 8, -1, 1])
+def test_045_footer_length_is_off(off):
+    data = file(ONE, ROWS)
+    length = int.from_bytes(data[-10:-6], "little") + off
+    drive.survives(data[:-10] + i32(length) + MAGIC, drive.FILE_DRIVERS)
+    if off % 4 == 0:
+        refuse_file(data[:-10] + i32(length) + MAGIC, FormatError)
+
+
+@pytest.mark.parametrize("size", [*range(0, 18)])
+def test_045_file_too_small(size):
+    refuse_file((MAGIC + bytes(2) + i32(0) + MAGIC)[:size], FormatError, "too small|small|ARROW1|bytes")
+
+
+@pytest.mark.parametrize(("messages", "footer"), [(V4, V5), (V5, V4), (V4, V4)])
+def test_046_footer_version_may_differ(messages, footer):
+    assert flat(file(ONE, ROWS, version=messages, footer_version=footer)) == [[1, 2, 3]]
+
+
+def test_047_the_footer_schema_wins():
+    data = file(ONE, ROWS, footer_schema=schema(field("other", INT32)))
+    assert read_file(data).schema.names == ["other"]
+    assert flat(data) == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ([2, 1, 0], [[-1], [8, 9], [1, 2, 3]]),
+        ([0, 0, 1, 0], [[1, 2, 3], [1, 2, 3], [8, 9], [1, 2, 3]]),
+        ([1], [[8, 9]]),
+        ([], []),
+    ],
+)
+def test_048_blocks_are_honoured_as_listed(order, expected):
+    data = file(ONE, ROWS, MORE, LAST, blocks=lambda true: [true[i] for i in order])
+    assert flat(data) == expected
+    if len(set(order)) < len(order):
+        refuse_file(data, FormatError, "block", "overlap|repeat|twice|duplicate", validate="strict")
+    else:
+        assert flat(data, validate="strict") == expected
+
+
+def test_048_overlapping_blocks_at_strict():
+    inner = message(MORE)
+    outer = message(ROWS, body=ROWS.body + bytes(-len(ROWS.body) % 8) + inner)
+    data = file(
+        ONE,
+        outer,
+        blocks=lambda b: [*b, (b[0][0] + outer.meta_length + 16, inner.meta_length, inner.body_length)],
+    )
+    assert flat(data) == [[1, 2, 3], [8, 9]]
+    refuse_file(data, FormatError, "block", "overlap", validate="strict")
+
+
+@pytest.mark.parametrize("level", drive.LEVELS)
+@pytest.mark.parametrize("empty", [list, lambda _: None], ids=["empty vector", "no vector"])
+@pytest.mark.parametrize("root", [ONE, CODED])
+def test_049_files_without_batches(root, empty, level):
+    data = file(root, blocks=empty, dictionary_blocks=empty)
+    assert flat(data, validate=level) == []
+    with ipc.open_file(data) as reader:
+        assert (reader.num_record_batches, reader.count_rows()) == (0, 0)
+        assert reader.read_all().num_rows == 0
+
+
+def test_049_dictionary_fields_without_dictionaries_are_empty():
+    nulls = batch(2, [(2, 2)], [b"\0", i8(0, 0)])
+    assert flat(file(CODED, nulls)) == [[None, None]]
+
+
+WRONG_BLOCKS = {
+    "negative offset": lambda o, m, b: (-8, m, b),
+    "offset beyond the file": lambda o, m, b: (1 << 40, m, b),
+    "offset overflows": lambda o, m, b: (2**63 - 8, m, b),
+    "offset in the footer": lambda o, m, b: (o + m + b + 16, m, b),
+    "offset inside the magic": lambda o, m, b: (0, m, b),
+    "offset +4": lambda o, m, b: (o + 4, m, b),
+    "offset +1": lambda o, m, b: (o + 1, m, b),
+    "negative metadata": lambda o, m, b: (o, -8, b),
+    "no metadata": lambda o, m, b: (o, 0, b),
+    "metadata beyond the file": lambda o, m, b: (o, 2**31 - 8, b),
+    "metadata 8 too small": lambda o, m, b: (o, m - 8, b),
+    "metadata 8 too large": lambda o, m, b: (o, m + 8, b),
+    "metadata 4 too small": lambda o, m, b: (o, m - 4, b),
+    "negative body": lambda o, m, b: (o, m, -8),
+    "body overflows": lambda o, m, b: (o, m, 2**63 - 8),
+    "body beyond the file": lambda o, m, b: (o, m, 1 << 40),
+    "body 8 too small": lambda o, m, b: (o, m, b - 8),
+    "body 8 too large": lambda o, m, b: (o, m, b + 8),
+    "body empty": lambda o, m, b: (o, m, 0),
+}
+
+
+@pytest.mark.parametrize("level", drive.LEVELS)
+@pytest.mark.parametrize("wrong", WRONG_BLOCKS)
+def test_050_051_052_block_fields(wrong, level):
+    data = file(ONE, ROWS, MORE, blocks=lambda true: [true[0], WRONG_BLOCKS[wrong](*true[1])])
+    refuse_file(data, FormatError, "block", validate=level)
+    data = file(CODED, WORDS, coded(0), dictionary_blocks=lambda true: [WRONG_BLOCKS[wrong](*true[0])])
+    refuse_file(data, FormatError, "block", validate=level)
+
+
+def test_050_the_error_names_the_block():
+    data = file(ONE, ROWS, MORE, LAST, blocks=lambda true: [true[0], (-8, *true[1][1:]), true[2]])
+    refuse_file(data, FormatError, "block 1|batch 1|recordBatches.1", "-8")
+
+
+@pytest.mark.parametrize("prefix", ["modern", "legacy"])
+def test_051_metadata_length_includes_the_prefix(prefix):
+    assert flat(file(ONE, ROWS, MORE, prefix=prefix)) == [[1, 2, 3], [8, 9]]
+
+
+def test_053_block_that_points_at_another_kind_of_message():
+    schema_block = (8, message(CODED).meta_length, 0)
+    refuse_file(file(CODED, WORDS, coded(0), blocks=lambda _: [schema_block]), FormatError, "Schema")
+    dictionary_block = (8 + schema_block[1], message(WORDS).meta_length, message(WORDS).body_length)
+    refuse_file(
+        file(CODED, WORDS, coded(0), blocks=lambda _: [dictionary_block]), FormatError, "DictionaryBatch"
+    )
+    both = file(CODED, WORDS, coded(0), dictionary_blocks=lambda true: [*true, schema_block])
+    refuse_file(both, FormatError, "Schema")
+
+
+def test_054_dictionaries_after_the_batches():
+    assert flat(file(CODED, coded(1, 0), WORDS)) == [["b", "a"]]
+    assert flat(file(CODED, coded(1, 2), WORDS, coded(0), DELTA)) == [["b", "c"], ["a"]]
+
+
+def test_054_dictionaries_load_for_any_batch_first():
+    with ipc.open_file(file(CODED, coded(0), WORDS, coded(1))) as reader:
+        assert reader[-1].to_pydict() == {"d": ["b"]}
+        assert reader[0].to_pydict() == {"d": ["a"]}
+
+
+def test_055_deltas_apply_in_footer_order():
+    second = dictionary(7, batch(1, [(1, 0)], [b"", i32(0, 1), b"d"]), isDelta=True)
+    parts = (CODED, second, WORDS, DELTA, coded(2, 3))
+    assert flat(file(*parts, dictionary_blocks=lambda true: [true[1], true[2], true[0]])) == [["c", "d"]]
+    assert flat(file(*parts, dictionary_blocks=lambda true: [true[1], true[0], true[2]])) == [["d", "c"]]
+
+
+def test_055_delta_before_its_base():
+    data = file(CODED, WORDS, DELTA, coded(0), dictionary_blocks=lambda true: true[::-1])
+    refuse_file(data, FormatError, "delta", "7")
+
+
+def test_056_second_dictionary_with_one_id():
+    refuse_file(file(CODED, WORDS, coded(0), WORDS, coded(1)), FormatError, "dictionary", "7")
+
+
+@pytest.mark.parametrize("cut", [-1, -6, -10, -40])
+def test_057_torn_files_are_refused_with_advice(cut):
+    refuse_file(file(ONE, ROWS)[:cut], FormatError, "recover|footer|ARROW1")
+
+
+def test_058_footer_metadata_is_ordered_pairs_of_bytes():
+    pairs = ((b"k", b"1"), (b"b", b"\xff\0"), (b"k", b"2"))
+    with ipc.open_file(file(ONE, ROWS, metadata=pairs)) as reader:
+        assert reader.metadata == pairs
+    with ipc.open_file(file(ONE, ROWS)) as reader:
+        assert reader.metadata == ()
+
+
+def test_059_feather_v1_is_named():
+    refuse_file(b"FEA1" + bytes(100) + i32(8) + b"FEA1", FormatError, "Feather V1")
+
+
+@pytest.mark.parametrize("trailing", [b"\0", b"\n", bytes(8), b"ARROW1", bytes(1000)])
+def test_060_trailing_bytes(trailing):
+    if trailing == b"ARROW1":
+        drive.survives(file(ONE, ROWS) + trailing, drive.FILE_DRIVERS)
+    else:
+        refuse_file(file(ONE, ROWS) + trailing, FormatError, "ARROW1")
+
+
+def test_file_opened_as_a_stream_and_the_reverse():
+    refuse_stream(file(ONE, ROWS), FormatError, "open_file")
+    refuse_file(stream(ONE, ROWS), FormatError, "open_stream")
+
+
+@pytest.mark.parametrize("data", [stream(ONE, ROWS), file(ONE, ROWS)], ids=["stream", "file"])
+def test_file_open_finds_out_which(data, tmp_path):
+    path = tmp_path / "x.arrow"
+    path.write_bytes(data)
+    for source in (data, path, str(path), io.BytesIO(data)):
+        with ipc.open(source) as reader:
+            assert reader.read_all().to_pydict() == {"x": [1, 2, 3]}
+
+
+def test_file_indices():
+    with ipc.open_file(file(ONE, ROWS, MORE, LAST)) as reader:
+        assert [
+            len(b) if hasattr(b, "__len__") else b.num_rows
+            for b in (reader[0], reader[-1], reader.get_batch(1))
+        ] == [3, 1, 2]
+        assert reader.num_record_batches == 3
+        for wrong in (3, -4, 1 << 70):
+            with pytest.raises((IndexError, ipc.UsageError)):
+                reader[wrong]
+
+
+def test_file_batch_metadata():
+    pairs = ((b"a", b"b"),)
+    with ipc.open_file(file(ONE, ROWS, message(MORE, metadata=pairs))) as reader:
+        assert [reader.get_batch_with_custom_metadata(i)[1] for i in range(2)] == [(), pairs]
+
+
+def test_file_reading_equals_stream_reading():
+    data = file(CODED, WORDS, coded(0, 1), coded(1))
+    assert from_file(data).values() == from_bytes(data[8:]).values() == [[["a", "b"]], [["b"]]]

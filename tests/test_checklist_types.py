@@ -1,0 +1,313 @@
+"""Format checklist 30-41: the parameters of types, their defaults and children, what a schema keeps."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+from helpers import drive
+from helpers.drive import column, read_stream, refuse_stream
+from helpers.forge import (
+    BINARY,
+    BOOL,
+    DOUBLE,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    LARGE_LIST,
+    LIST,
+    LIST_VIEW,
+    MAP,
+    NULL,
+    REE,
+    STRUCT,
+    UTF8,
+    UTF8_VIEW,
+    Table,
+    batch,
+    bits,
+    dictionary,
+    encoding,
+    field,
+    i8,
+    i16,
+    i32,
+    i64,
+    int_,
+    schema,
+    stream,
+)
+
+import arrowipc as ipc
+from arrowipc import FormatError, types
+
+
+def type_of(kind: Table, *children: Table):
+    """What arrowipc reads for a field of this type."""
+    return ipc.open_stream(stream(schema(field("x", kind, *children)))).schema.field(0).type
+
+
+def refuse_type(kind: Table, *children: Table, words: str = "", error: type[Exception] = FormatError) -> None:
+    for level in drive.LEVELS:
+        refuse_stream(
+            stream(schema(field("the field", kind, *children))),
+            error,
+            "the field",
+            *words.split(),
+            validate=level,
+        )
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("bits_", [8, 16, 32, 64])
+def test_030_int_widths(bits_, signed):
+    assert type_of(int_(bits_, signed)) == types.Int(bits_, signed)
+
+
+@pytest.mark.parametrize("bits_", [None, 0, 1, 7, 12, 24, 128, -8, 2**31 - 1])
+def test_030_wrong_int_widths(bits_):
+    refuse_type(int_(bits_), words=f"width {bits_ or 0}")
+
+
+@pytest.mark.parametrize("width", [0, 16, 31, 96, 512, -128])
+def test_031_wrong_decimal_widths(width):
+    refuse_type(Table("Decimal", precision=5, scale=2, bitWidth=width), words=f"width {width}")
+
+
+@pytest.mark.parametrize(("width", "most"), [(32, 9), (64, 18), (128, 38), (256, 76)])
+def test_031_decimal_precision_fits_the_width(width, most):
+    for precision in (1, most):
+        assert type_of(Table("Decimal", precision=precision, scale=0, bitWidth=width)) == types.Decimal(
+            precision, 0, width
+        )
+    for precision in (-1, 0, most + 1):
+        refuse_type(
+            Table("Decimal", precision=precision, scale=0, bitWidth=width), words=f"precision {precision}"
+        )
+
+
+@pytest.mark.parametrize(("scale", "value"), [(0, "7"), (2, "0.07"), (-3, "7E+3"), (12, "7E-12")])
+def test_031_decimal_scale_may_be_anything(scale, value):
+    kind = Table("Decimal", precision=5, scale=scale, bitWidth=64)
+    assert column(stream(schema(field("x", kind)), batch(1, [(1, 0)], [b"", i64(7)]))) == [Decimal(value)]
+
+
+@pytest.mark.parametrize(("unit", "width"), [(0, 64), (1, 64), (2, 32), (3, 32), (0, 16), (2, 0), (3, -64)])
+def test_032_time_unit_and_width_must_agree(unit, width):
+    refuse_type(Table("Time", unit=unit, bitWidth=width), words=f"time {width}")
+
+
+def test_032_absent_parameters_take_their_defaults():
+    assert type_of(Table("Time")) == types.Time("ms", 32)
+    assert type_of(Table("Date")) == types.Date("ms")
+    assert type_of(Table("Duration")) == types.Duration("ms")
+    assert type_of(Table("Timestamp")) == types.Timestamp("s", None)
+    assert type_of(Table("Interval")) == types.Interval("year_month")
+    assert type_of(Table("FloatingPoint")) == types.FloatingPoint("half")
+    assert type_of(Table("Decimal", precision=5)) == types.Decimal(5, 0, 128)
+    assert type_of(Table("Int", bitWidth=32)) == types.Int(32, False)
+    assert type_of(Table("Union"), field("a", INT8)).mode == "sparse"
+    assert type_of(Table("FixedSizeBinary")) == types.FixedSizeBinary(0)
+    assert (
+        ipc.open_stream(stream(schema(Table("Field", name="x", type=INT32)))).schema.field(0).nullable
+        is False
+    )
+
+
+def test_033_fixed_sizes():
+    refuse_type(Table("FixedSizeBinary", byteWidth=-1), words="width -1")
+    refuse_type(Table("FixedSizeList", listSize=-1), field("item", INT32), words="size -1")
+    refuse_type(Table("FixedSizeList", listSize=-(2**31)), field("item", INT32), words="size")
+
+
+def test_033_fixed_sizes_may_be_zero():
+    nothing = schema(
+        field("b", Table("FixedSizeBinary", byteWidth=0)),
+        field("l", Table("FixedSizeList", listSize=0), field("item", INT32)),
+    )
+    rows = batch(3, [(3, 1), (3, 0), (0, 0)], [bits(1, 0, 1), b"", b"", b"", b""])
+    assert read_stream(stream(nothing, rows)).values() == [[[b"", None, b""], [[], [], []]]]
+
+
+FSL = Table("FixedSizeList", listSize=2)
+A, B, C = (field(name, INT32) for name in "abc")
+ENTRIES = field("entries", STRUCT, field("key", INT32, nullable=False), field("value", INT32), nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "children"),
+    [
+        (LIST, []), (LIST, [A, B]), (LARGE_LIST, []), (LIST_VIEW, []), (LIST_VIEW, [A, B]),
+        (Table("LargeListView"), []), (FSL, []), (FSL, [A, B]),
+        (MAP, []), (MAP, [A]), (MAP, [ENTRIES, A]), (MAP, [field("e", STRUCT, A)]),
+        (MAP, [field("e", STRUCT, A, B, C)]),
+        (MAP, [field("entries", STRUCT)]), (REE, []), (REE, [A]), (REE, [A, B, C]),
+    ],
+)  # fmt: skip
+def test_034_number_of_children(kind, children):
+    refuse_type(kind, *children, words="child|map|entries")
+
+
+@pytest.mark.parametrize("ends", [INT8, int_(16, False), int_(64, False), UTF8, DOUBLE, NULL])
+def test_034_run_ends_are_signed_16_32_64(ends):
+    refuse_type(REE, field("run_ends", ends, nullable=False), field("values", UTF8), words="run")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        INT32,
+        DOUBLE,
+        UTF8,
+        BINARY,
+        UTF8_VIEW,
+        BOOL,
+        NULL,
+        Table("Date"),
+        Table("FixedSizeBinary", byteWidth=4),
+    ],
+)
+def test_034_children_on_a_primitive(kind):
+    refuse_type(kind, A, words="child")
+
+
+def test_035_map_names_are_kept_and_compare_equal():
+    odd = field("pairs", STRUCT, field("k", UTF8, nullable=False), field("v", INT32), nullable=False)
+    usual = field(
+        "entries", STRUCT, field("key", UTF8, nullable=False), field("value", INT32), nullable=False
+    )
+    kind = type_of(Table("Map", keysSorted=True), odd)
+    assert (kind.entries.name, kind.key_field.name, kind.item_field.name) == ("pairs", "k", "v")
+    assert kind.keys_sorted is True
+    assert kind == type_of(Table("Map", keysSorted=True), usual)
+    assert kind != type_of(Table("Map", keysSorted=False), usual)
+
+
+def test_035_map_values():
+    odd = field("pairs", STRUCT, field("same", UTF8, nullable=False), field("same", INT32), nullable=False)
+    rows = batch(
+        2,
+        [(2, 0), (2, 0), (2, 0), (2, 1)],
+        [b"", i32(0, 2, 2), b"", b"", i32(0, 1, 2), b"ab", bits(1, 0), i32(5, 0)],
+    )
+    assert column(stream(schema(field("m", MAP, odd)), rows)) == [[("a", 5), ("b", None)], []]
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_036_union_type_ids(mode):
+    assert type_of(Table("Union", mode=mode), A, B, C).type_codes == (0, 1, 2)
+    assert type_of(Table("Union", mode=mode, typeIds=[127, 0, 5]), A, B, C).type_codes == (127, 0, 5)
+    assert type_of(Table("Union", mode=mode, typeIds=[])).type_codes == ()
+    for wrong in ([300], [-5], [128], [1, 1], [1, 2, 3], [1]):
+        children = [A] if wrong in ([300], [-5], [128]) else [A, B]
+        refuse_type(Table("Union", mode=mode, typeIds=wrong), *children, words="type")
+
+
+def test_036_unions_have_at_most_128_children():
+    assert len(type_of(Table("Union", mode=0), *[A] * 128).type_codes) == 128
+    refuse_type(Table("Union", mode=0), *[A] * 129, words="128|127|type")
+
+
+@pytest.mark.parametrize("zone", [None, ""])
+def test_037_without_timezone_is_naive(zone):
+    data = stream(
+        schema(field("t", Table("Timestamp", unit=0, timezone=zone))), batch(1, [(1, 0)], [b"", i64(86400)])
+    )
+    assert column(data) == [dt.datetime(1970, 1, 2)]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "+05:30", "-08:00"])
+def test_037_with_timezone_is_aware(zone):
+    data = stream(
+        schema(field("t", Table("Timestamp", unit=0, timezone=zone))), batch(1, [(1, 0)], [b"", i64(86400)])
+    )
+    assert read_stream(data).schema.field(0).type == types.Timestamp("s", zone)
+    (value,) = column(data)
+    assert value == dt.datetime(1970, 1, 2, tzinfo=dt.UTC)
+    assert value.utcoffset() == {"UTC": 0, "Europe/Paris": 1, "+05:30": 5.5, "-08:00": -8}[
+        zone
+    ] * dt.timedelta(hours=1)
+
+
+def test_037_unknown_timezone_still_gives_values():
+    data = stream(
+        schema(field("t", Table("Timestamp", unit=0, timezone="Nowhere/Land"))),
+        batch(1, [(1, 0)], [b"", i64(86400)]),
+    )
+    assert drive.survives(data) == len(drive.STREAM_DRIVERS)
+
+
+def test_038_dictionary_of_a_nested_type():
+    point = schema(field("p", STRUCT, field("x", INT32), field("y", UTF8), dictionary=encoding(3, INT8)))
+    words = dictionary(3, batch(2, [(2, 0)] * 3, [b"", b"", i32(1, 2), b"", i32(0, 1, 2), b"ab"]))
+    rows = batch(3, [(3, 1)], [bits(1, 0, 1), i8(1, 0, 0)])
+    assert column(stream(point, words, rows)) == [{"x": 2, "y": "b"}, None, {"x": 1, "y": "a"}]
+
+
+def test_038_dictionary_inside_a_dictionary():
+    inner = field("item", UTF8, dictionary=encoding(1, INT8))
+    data = stream(
+        schema(field("l", LIST, inner, dictionary=encoding(2, INT16))),
+        dictionary(1, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"])),
+        dictionary(2, batch(2, [(2, 0), (3, 0)], [b"", i32(0, 2, 3), b"", i8(1, 0, 1)])),
+        batch(3, [(3, 0)], [b"", i16(1, 0, 1)]),
+    )
+    assert column(data) == [["b"], ["b", "a"], ["b"]]
+
+
+def test_039_duplicate_names_at_every_level():
+    same = field("a", STRUCT, field("a", INT32), field("a", UTF8))
+    rows = batch(1, [(1, 0)] * 4, [b"", b"", i32(5), b"", i32(0, 1), b"z", b"", i32(6)])
+    reading = read_stream(stream(schema(same, field("a", INT32)), rows))
+    assert reading.schema.names == ["a", "a"]
+    assert reading.values() == [[[[("a", 5), ("a", "z")]], [6]]]
+    with pytest.raises(ipc.UsageError, match="a"):
+        reading.batches[0].column("a")
+    with pytest.raises(ipc.UsageError, match="a"):
+        reading.schema.field("a")
+
+
+def test_040_nulls_in_a_field_that_is_not_nullable():
+    required = schema(field("x", INT32, nullable=False))
+    data = stream(required, batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)]))
+    assert read_stream(data).schema.field(0).nullable is False
+    assert column(data) == [1, None]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        ((b"ARROW:extension:name", b"nobody.knows"), (b"ARROW:extension:metadata", b"\xff\x00binary")),
+        ((b"ARROW:extension:name", b"nobody.knows"),),
+        ((b"ARROW:extension:metadata", b"orphan"),),
+        (
+            (b"ARROW:extension:name", b"arrow.py_extension_type"),
+            (b"ARROW:extension:metadata", b"cos\nsystem\n(S'false'\ntR."),
+        ),
+    ],
+)
+def test_041_extensions_are_storage_and_metadata(pairs):
+    rows = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
+    reading = read_stream(stream(schema(field("x", INT32, metadata=pairs)), rows))
+    assert reading.schema.field(0).metadata == pairs
+    assert reading.schema.field(0).type == types.Int(32, True)
+    assert reading.values() == [[[1, 2, 3]]]
+
+
+def test_041_extension_wraps_the_dictionary():
+    pairs = ((b"ARROW:extension:name", b"a.b"),)
+    coded = schema(field("d", UTF8, dictionary=encoding(0, INT64, isOrdered=True), metadata=pairs))
+    data = stream(
+        coded, dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"])), batch(1, [(1, 0)], [b"", i64(0)])
+    )
+    found = read_stream(data).schema.field(0)
+    assert found.metadata == pairs
+    assert found.type == types.Dictionary(types.Int(64, True), types.Utf8(), True)
+    assert column(data) == ["a"]
+
+
+def test_types_errors_show_the_path_of_a_nested_field():
+    deep = field("outer", LIST, field("item", STRUCT, field("inner", int_(12))))
+    refuse_stream(stream(schema(deep)), FormatError, "outer", "inner", "12")

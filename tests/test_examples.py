@@ -1,0 +1,29 @@
+"""Every example in a docstring runs and shows what it says, in the compiled modules too."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import arrowipc
+
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+#: Parts that need a package beyond those that the tests install.
+NEEDS = {"arrowipc.dissociated.transports.ucx": "ucxx"}
+
+
+def modules() -> list[str]:
+    """Return the names of all modules; `__main__` would start the program."""
+    found = pkgutil.walk_packages(arrowipc.__path__, "arrowipc.")
+    return ["arrowipc"] + [each.name for each in found if not each.name.endswith("__main__")]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples(name: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    failed, _ = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
+    assert failed == 0, "the differences stand above"

@@ -1,0 +1,145 @@
+"""Arrow's golden files: both forms equal their JSON, equal pyarrow's reading, and equal each other."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from helpers import drive, golden
+from helpers.golden import NO_DATA
+
+import arrowipc as ipc
+
+CASES = golden.cases()
+each_case = pytest.mark.parametrize(
+    "case",
+    CASES or [pytest.param(None, marks=pytest.mark.skip(NO_DATA))],
+    ids=lambda c: c and f"{c.parent.name}/{c.name}",
+)
+
+# Value-domain rules that these official files break: they must read at "full" and be refused at "strict".
+BREAK_A_RULE = {
+    "0.14.1/generated_decimal": "values with more digits than the precision",
+    "0.14.1/generated_datetime": "date64 with a time part, times of more than a day",
+}
+
+
+def name_of(case: Path) -> str:
+    return f"{case.parent.name}/{case.name}"
+
+
+def test_every_golden_is_there(arrow_data):
+    found = {folder: [c for c in CASES if c.parent.name == folder] for folder in golden.FOLDERS}
+    assert {folder: len(cases) for folder, cases in found.items()} == golden.FOLDERS
+    for case in CASES:
+        data = golden.load(case)
+        assert data.stream.is_file(), case
+        assert data.file.is_file(), case
+
+
+@each_case
+def test_stream_equals_its_json(case):
+    data = golden.load(case)
+    with ipc.open_stream(data.stream) as reader:
+        golden.assert_matches(data.json, reader.schema, list(reader))
+
+
+@each_case
+def test_file_equals_its_json(case):
+    data = golden.load(case)
+    with ipc.open_file(data.file) as reader:
+        assert reader.count_rows() == sum(batch["count"] for batch in data.json["batches"])
+        golden.assert_matches(
+            data.json, reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        )
+
+
+@each_case
+def test_pushed_in_random_chunks_equals_its_json(case):
+    data = golden.load(case)
+    reading = drive.pushed_in_bits(data.stream.read_bytes())
+    golden.assert_matches(data.json, reading.schema, reading.batches)
+
+
+@each_case
+@pytest.mark.parametrize("level", ["none", "strict"])
+def test_other_levels_give_the_same_values_or_name_the_rule(case, level):
+    data = golden.load(case)
+    try:
+        reading = drive.from_bytes(data.stream.read_bytes(), validate=level)
+        golden.assert_matches(data.json, reading.schema, reading.batches)
+    except ipc.FormatError:
+        assert level == "strict"
+
+
+@pytest.mark.skipif(not CASES, reason=NO_DATA)
+@pytest.mark.parametrize("name", BREAK_A_RULE)
+def test_strict_refuses_values_outside_their_domain(name):
+    (case,) = (c for c in CASES if name_of(c) == name)
+    with pytest.raises(ipc.FormatError):
+        drive.from_bytes(golden.load(case).stream.read_bytes(), validate="strict").values()
+
+
+def assert_equal_to_pyarrow(schema, batches, theirs: pa.Schema, expected: list[pa.RecordBatch]) -> None:
+    assert pa.schema(schema).equals(theirs, check_metadata=True)
+    assert len(batches) == len(expected)
+    for ours, other in zip(batches, expected, strict=True):
+        converted = pa.record_batch(ours)
+        converted.validate()
+        assert converted.equals(other, check_metadata=True)
+
+
+@each_case
+def test_stream_equals_pyarrow(case):
+    source = golden.load(case).stream.read_bytes()
+    with pa.ipc.open_stream(source) as theirs, ipc.open_stream(source) as ours:
+        assert_equal_to_pyarrow(ours.schema, list(ours), theirs.schema, list(theirs))
+
+
+@each_case
+def test_file_equals_pyarrow(case):
+    source = golden.load(case).file.read_bytes()
+    with pa.ipc.open_file(source) as theirs, ipc.open_file(source) as ours:
+        expected = [theirs.get_batch(i) for i in range(theirs.num_record_batches)]
+        assert ours.metadata == tuple((theirs.metadata or {}).items())
+        assert_equal_to_pyarrow(ours.schema, list(ours), theirs.schema, expected)
+
+
+@each_case
+def test_file_equals_stream_equals_pushed(case):
+    data = golden.load(case)
+    file, stream = drive.from_file(data.file.read_bytes()), drive.from_bytes(data.stream.read_bytes())
+    embedded = drive.from_bytes(data.file.read_bytes()[8:])
+    assert file.schema.equals(stream.schema, check_metadata=True)
+    assert repr(file.values()) == repr(stream.values()) == repr(embedded.values())
+    chance = random.Random(name_of(case))
+    for most in (1, 8, 123, 10_000):
+        pushed = drive.pushed(data.stream.read_bytes(), iter(lambda most=most: chance.randint(1, most), None))
+        assert repr(pushed.values()) == repr(stream.values())
+
+
+@each_case
+def test_everything_can_be_used(case):
+    for batch in drive.from_bytes(golden.load(case).stream.read_bytes()).batches:
+        drive.use(batch)
+
+
+@pytest.fixture(scope="module")
+def flights(arrow_data):
+    path = arrow_data.parents[1] / "real/flights-200k.arrow"
+    if not path.exists():
+        pytest.skip(f"no {path.name}: it is not part of arrow-testing")
+    return path
+
+
+def test_a_real_file_of_the_javascript_writer(flights):
+    with pa.ipc.open_file(flights) as theirs, ipc.open_file(flights) as ours:
+        expected = theirs.read_all()
+        assert ours.count_rows() == expected.num_rows == 231_083
+        assert pa.table(ours.read_all()).equals(expected)
+        for name in expected.schema.names:
+            assert [v for array in ours.read_all().column(name) for v in array.to_pylist()] == expected[
+                name
+            ].to_pylist()

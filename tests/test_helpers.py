@@ -1,0 +1,119 @@
+"""The tools of these tests, checked against pyarrow, which shares no code with them or with arrowipc."""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+import pytest
+from helpers import forge, golden, randoms
+from helpers.forge import (
+    INT8,
+    INT32,
+    STRUCT,
+    UTF8,
+    batch,
+    bits,
+    dictionary,
+    encoding,
+    field,
+    i8,
+    i32,
+    message,
+    schema,
+    stream,
+)
+from helpers.golden import NO_DATA
+from hypothesis import given
+
+ROOT = schema(field("x", INT32, metadata=[("a", "b")]), field("s", UTF8), metadata=[("k", "v")])
+ROWS = batch(3, [(3, 1), (3, 0)], [bits(1, 0, 1), i32(1, 2, 3), b"", i32(0, 1, 2, 3), b"abc"])
+VALUES = [{"x": 1, "s": "a"}, {"x": None, "s": "b"}, {"x": 3, "s": "c"}]
+
+
+@pytest.mark.parametrize("version", [forge.V4, forge.V5])
+@pytest.mark.parametrize("prefix", ["modern", "legacy"])
+def test_forged_streams_are_read_by_pyarrow(prefix, version):
+    table = pa.ipc.open_stream(stream(ROOT, ROWS, ROWS, prefix=prefix, version=version)).read_all()
+    assert table.to_pylist() == VALUES * 2
+    assert table.schema.metadata == {b"k": b"v"}
+
+
+def test_forged_files_are_read_by_pyarrow():
+    reader = pa.ipc.open_file(forge.file(ROOT, ROWS, ROWS, metadata=[("file", "z")]))
+    assert reader.read_all().to_pylist() == VALUES * 2
+    assert reader.metadata == {b"file": b"z"}
+
+
+def test_forged_dictionaries_are_read_by_pyarrow():
+    words = batch(2, [(2, 0)], [b"", i32(0, 1, 3), b"abb"])
+    data = stream(
+        schema(field("d", UTF8, dictionary=encoding(5, INT8))),
+        dictionary(5, words),
+        batch(3, [(3, 0)], [b"", i8(1, 0, 1)]),
+    )
+    assert pa.ipc.open_stream(data).read_all().to_pydict() == {"d": ["bb", "a", "bb"]}
+
+
+def test_forged_buffers():
+    text = pa.array(["short", "longer than twelve bytes"], pa.string_view())
+    views = text.buffers()[1].to_pybytes()[:32]
+    assert forge.view(b"short") + forge.view(b"longer than twelve bytes", 0, 0) == views
+    assert bits(1, 0, 1, 1, 0, 0, 0, 0, 1) == bytes([0b1101, 1])
+
+
+def test_messages_know_their_lengths():
+    whole = message(ROWS)
+    size = struct.unpack_from("<i", whole, 4)[0]
+    assert (whole.meta_length, whole.body_length) == (8 + size, len(ROWS.body))
+    assert len(whole) == whole.meta_length + whole.body_length
+    assert forge.split(stream(ROOT, ROWS)) == [message(ROOT), message(ROWS)]
+
+
+def test_paths_find_every_kind_of_word():
+    whole = message(ROWS, metadata=[("key", "value")])
+    assert forge.read(whole, "version") == forge.V5
+    assert forge.read(whole, "header_type") == 3
+    assert forge.read(whole, "header.nodes[0].null_count") == 1
+    assert forge.read(whole, "header.buffers.#") == 5
+    assert forge.read(whole, "header.buffers[4].length") == 3
+    assert forge.read(whole, "custom_metadata[0].value.#") == 5
+    changed = forge.patch(whole, "header.nodes[1].length", -7)
+    assert forge.read(changed, "header.nodes[1].length") == -7
+    assert sum(a != b for a, b in zip(whole, changed, strict=True)) == 8
+    with pytest.raises(LookupError):
+        forge.read(whole, "header.compression")
+
+
+def test_shared_tables_are_written_once():
+    inner = field("x", INT32)
+    for _ in range(50):
+        inner = field("s", STRUCT, inner, inner)
+    assert len(message(schema(inner))) < 10_000
+
+
+@pytest.mark.skipif(not golden.cases(), reason=NO_DATA)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nested", "recursive_nested", "primitive", "dictionary", "nested_dictionary", "union", "map"),
+        *("decimal", "binary_view", "list_view", "run_end_encoded"),
+    ],
+)
+def test_expected_values_are_those_of_pyarrow(name):
+    (case,) = (c for c in golden.cases() if (c.parent.name, c.name) == ("cpp-21.0.0", f"generated_{name}"))
+    data = golden.load(case)
+    for theirs, columns in zip(
+        pa.ipc.open_stream(data.stream.read_bytes()), golden.batches(data.json), strict=True
+    ):
+        for number, expected in enumerate(columns):
+            golden.assert_same(expected, theirs.column(number).to_pylist(), f"column {number}")
+
+
+@given(randoms.batches())
+def test_random_batches_are_valid(parts):
+    for part in parts:
+        part.validate(full=True)
+    assert pa.ipc.open_stream(randoms.written(parts)).read_all().num_rows == sum(
+        part.num_rows for part in parts
+    )

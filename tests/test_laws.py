@@ -1,0 +1,314 @@
+"""Laws that hold for any input: splits, truncations, mutations, and the agreement of all readers."""
+
+from __future__ import annotations
+
+import random
+import resource
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pyarrow as pa
+import pytest
+from helpers import drive, forge, randoms
+from helpers.drive import LEVELS
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import TruncatedError
+from arrowipc.events import BatchRead, EndOfStream, SchemaRead
+
+GIB = 1 << 30
+
+
+@contextmanager
+def bounded_memory(extra: int = GIB) -> Iterator[None]:
+    """Allocating more than `extra` is a MemoryError, not the end of the machine; sanitizers need it all."""
+    with open("/proc/self/maps") as maps:
+        if "libasan" in maps.read():
+            yield
+            return
+    with open("/proc/self/statm") as sizes:
+        now = int(sizes.read().split()[0]) * resource.getpagesize()
+    old = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + extra, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, old)
+
+
+def summary(events: list) -> list[str]:
+    """Events as text, so that two runs can be compared."""
+    shown = []
+    for event in events:
+        match event:
+            case BatchRead():
+                shown.append(
+                    repr([column.to_pylist() for column in event.batch.columns])
+                    + str(event.batch.custom_metadata)
+                )
+            case SchemaRead():
+                shown.append(str(event.schema) + str(event.schema.metadata))
+            case _:
+                shown.append(repr(event))
+    return shown
+
+
+@given(randoms.batches())
+def test_reading_gives_what_pyarrow_wrote(parts):
+    for file in (False, True):
+        data = randoms.written(parts, file=file)
+        reading = (drive.read_file if file else drive.read_stream)(data)
+        assert [pa.record_batch(batch).num_rows for batch in reading.batches] == [
+            part.num_rows for part in parts
+        ]
+        for ours, theirs in zip(reading.batches, parts, strict=True):
+            converted = pa.record_batch(ours)
+            converted.validate(full=True)
+            assert converted.equals(theirs, check_metadata=True)
+
+
+@given(randoms.batches(), st.sampled_from(["lz4", "zstd"]))
+def test_compressed_reading_gives_what_pyarrow_wrote(parts, codec):
+    reading = drive.read_stream(randoms.written(parts, compression=codec))
+    for ours, theirs in zip(reading.batches, parts, strict=True):
+        assert pa.record_batch(ours).equals(theirs)
+
+
+@given(randoms.batches(most_rows=6))
+def test_everything_valid_can_be_used_at_every_level(parts):
+    data = randoms.written(parts)
+    for level in LEVELS:
+        for batch in drive.from_bytes(data, validate=level).batches:
+            drive.use(batch)
+
+
+@given(randoms.batches(), st.data())
+def test_slices_are_slices_of_the_values(parts, data):
+    for batch in drive.from_bytes(randoms.written(parts)).batches:
+        offset = data.draw(st.integers(0, batch.num_rows))
+        length = data.draw(st.integers(0, batch.num_rows - offset))
+        part = batch.slice(offset, length)
+        assert part.num_rows == length
+        for whole, cut in zip(batch.columns, part.columns, strict=True):
+            values = whole.to_pylist()[offset : offset + length]
+            assert repr(cut.to_pylist()) == repr(values)
+            assert repr([cut[i] for i in range(length)]) == repr(values)
+        drive.export_to_pyarrow(part)
+
+
+@given(randoms.batches(), st.integers(0, 2**32), st.sampled_from([1, 2, 8, 123, 1000]))
+def test_every_split_gives_the_same_events(parts, seed, most):
+    chance = random.Random(seed)
+    data = randoms.written(parts)
+    whole = summary(drive.events(data))
+    assert summary(drive.events(data, iter(lambda: chance.randint(1, most), None))) == whole
+
+
+@given(randoms.batches(most_rows=5), st.integers(0, 2**32))
+def test_filling_the_decoders_memory_gives_the_same_events(parts, seed):
+    chance = random.Random(seed)
+    data = randoms.written(parts)
+    decoder, seen, at = ipc.StreamDecoder(), [], 0
+    while at < len(data):
+        target = decoder.get_buffer()
+        size = min(chance.randint(1, len(target)), len(data) - at)
+        target[:size] = data[at : at + size]
+        del target
+        decoder.buffer_updated(size)
+        seen += decoder
+        at += size
+    decoder.finish()
+    assert summary([*seen, *decoder]) == summary(drive.events(data))
+
+
+@given(randoms.batches(most_columns=2, most_rows=4))
+def test_bytes_needed_never_asks_for_too_much(parts):
+    data = randoms.written(parts)
+    decoder, seen, at = ipc.StreamDecoder(), [], 0
+    while at < len(data):
+        need = decoder.bytes_needed
+        assert 0 < need <= len(data) - at
+        decoder.feed(data[at : at + need])
+        at += need
+        seen += decoder
+    assert isinstance(seen[-1], EndOfStream)
+    assert decoder.bytes_consumed == len(data)
+
+
+def boundaries(data: bytes) -> set[int]:
+    """The lengths at which a stream may end: after each message and after the marker."""
+    ends = {0}
+    for part in forge.split(data):
+        ends.add(max(ends) + len(part))
+    return ends | {len(data)}
+
+
+@given(randoms.batches(most_columns=2, most_rows=3))
+def test_every_truncation_is_a_boundary_or_truncated(parts):
+    data = randoms.written(parts)
+    clean = boundaries(data) - {0}
+    for end in range(1, len(data)):
+        for driver in (drive.from_bytes, drive.pushed):
+            if end in clean:
+                driver(data[:end])
+            else:
+                with pytest.raises(TruncatedError):
+                    driver(data[:end])
+
+
+@given(randoms.batches(most_columns=2, most_rows=3))
+def test_every_truncation_of_a_file_is_refused(parts):
+    data = randoms.written(parts, file=True)
+    for end in range(0, len(data), 3):
+        with pytest.raises(ipc.FormatError):
+            drive.from_file(data[:end])
+
+
+@given(randoms.batches(), st.integers(0, 2**32))
+def test_file_stream_and_push_agree(parts, seed):
+    chance = random.Random(seed)
+    data = randoms.written(parts, file=True)
+    file, stream = drive.from_file(data), drive.from_bytes(data[8:])
+    pushed = drive.pushed(data[8:], iter(lambda: chance.randint(1, 99), None))
+    assert file.schema.equals(stream.schema, check_metadata=True)
+    assert file.schema.equals(pushed.schema, check_metadata=True)
+    assert repr(file.values()) == repr(stream.values()) == repr(pushed.values())
+
+
+NUMBERS = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    8,
+    -8,
+    255,
+    2**15,
+    2**31 - 1,
+    -(2**31),
+    2**31,
+    2**32 - 1,
+    2**40,
+    2**61,
+    2**62,
+    2**63 - 1,
+    -(2**63),
+]
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    """Flips bytes anywhere, or overwrites whole words: lengths, offsets and counts."""
+    changed = bytearray(data)
+    for _ in range(chance.choice([1, 1, 1, 2, 5])):
+        at = chance.randrange(len(changed))
+        match chance.randrange(5):
+            case 0:
+                changed[at] = chance.randrange(256)
+            case 1:
+                changed[at] ^= 1 << chance.randrange(8)
+            case 2:
+                at = min(at & ~3, len(changed) - 4)
+                word = (
+                    chance.choice(NUMBERS)
+                    if chance.random() < 0.7
+                    else struct.unpack_from("<i", changed, at)[0] + chance.randint(-9, 9)
+                )
+                struct.pack_into("<I", changed, at, word & 0xFFFFFFFF)
+            case 3:
+                at = min(at & ~7, len(changed) - 8)
+                struct.pack_into("<Q", changed, at, chance.choice(NUMBERS) & (2**64 - 1))
+            case 4:
+                other = chance.randrange(len(changed))
+                changed[at : at + 8] = changed[other : other + 8][: len(changed) - at]
+    return bytes(changed)
+
+
+def outcome(driver: drive.Driver, data: bytes, **options) -> str:
+    """Values as text, or the word `refused`; anything else passes through and fails the test."""
+    try:
+        reading = driver(data, **options)
+        for batch in reading.batches:
+            drive.use(batch, export=options["validate"] != "none")
+        return repr(
+            [[c.to_pylist() for c in b.slice(0, min(b.num_rows, 1000)).columns] for b in reading.batches]
+        )
+    except ipc.ArrowIpcError:
+        return "refused"
+    except MemoryError:
+        return "refused"
+
+
+@given(randoms.batches(most_rows=5), st.integers(0, 2**32), st.sampled_from(LEVELS))
+def test_mutated_streams_give_values_or_an_error(parts, seed, level):
+    chance = random.Random(seed)
+    data = randoms.written(parts)
+    with bounded_memory():
+        for _ in range(10):
+            broken = mutate(data, chance)
+            results = {
+                outcome(driver, broken, validate=level) for driver in (drive.from_bytes, drive.pushed_in_bits)
+            }
+            assert len(results) == 1
+
+
+@given(randoms.batches(most_rows=5), st.integers(0, 2**32), st.sampled_from(LEVELS))
+def test_mutated_compressed_streams_give_values_or_an_error(parts, seed, level):
+    chance = random.Random(seed)
+    data = randoms.written(parts, compression=chance.choice(["lz4", "zstd"]))
+    with bounded_memory():
+        for _ in range(5):
+            outcome(drive.from_bytes, mutate(data, chance), validate=level)
+
+
+@given(randoms.batches(most_rows=5), st.integers(0, 2**32), st.sampled_from(LEVELS))
+def test_mutated_files_give_values_or_an_error(parts, seed, level):
+    chance = random.Random(seed)
+    data = randoms.written(parts, file=True)
+    with bounded_memory():
+        for _ in range(10):
+            broken = mutate(data, chance)
+            results = {outcome(driver, broken, validate=level) for driver in drive.FILE_DRIVERS}
+            assert len(results) == 1
+
+
+@given(randoms.batches(most_rows=4), st.integers(0, 2**32))
+def test_mutated_metadata_alone(parts, seed):
+    """All damage inside one message's metadata, where the structure is."""
+    chance = random.Random(seed)
+    messages = forge.split(randoms.written(parts))
+    with bounded_memory():
+        for _ in range(10):
+            number = chance.randrange(len(messages))
+            size = 8 + struct.unpack_from("<i", messages[number], 4)[0]
+            head = mutate(messages[number][8:size], chance)
+            broken = [
+                *messages[:number],
+                messages[number][:8] + head + messages[number][size:],
+                *messages[number + 1 :],
+            ]
+            for level in LEVELS:
+                outcome(drive.from_bytes, b"".join(broken), validate=level)
+
+
+@given(randoms.batches(most_rows=4, most_columns=3), st.integers(0, 2**32))
+def test_messages_in_any_order(parts, seed):
+    chance = random.Random(seed)
+    messages = forge.split(randoms.written(parts))
+    shuffled = [chance.choice(messages) for _ in range(len(messages) + 1)]
+    for level in LEVELS:
+        outcome(drive.from_bytes, b"".join(shuffled), validate=level)
+        outcome(drive.from_bytes, b"".join([messages[0], *shuffled]), validate=level)
+
+
+@given(st.binary(max_size=200), st.sampled_from(LEVELS))
+def test_any_bytes(data, level):
+    for opener in (ipc.open_stream, ipc.open_file, ipc.open):
+        with suppress(ipc.ArrowIpcError):
+            list(opener(data, validate=level))
+    with suppress(ipc.ArrowIpcError):
+        list(ipc.MessageReader(data))
