@@ -174,26 +174,14 @@ cdef class RecordBatch(Columns):
         FormatError
             If values are broken; readers find that out earlier unless told ``validate="none"``.
         """
-        cdef list names = plan_schema(self.plan).names
-        if len(set(names)) < len(names):
-            raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
-        return dict(zip(names, column_values(self, quota(max_values))))
+        return batches_to_pydict([self], plan_schema(self.plan), max_values)
 
     def to_pylist(self, *, max_values=MAX_VALUES):
         """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
 
         Parameters and errors are those of :meth:`to_pydict`.
         """
-        cdef Quota q = quota(max_values)
-        cdef list names, columns
-        q.take(self.d.length)
-        names = plan_schema(self.plan).names
-        columns = column_values(self, q)
-        if not columns:
-            return [{} for _ in range(self.d.length)]
-        if len(set(names)) < len(names):
-            return [list(zip(names, row)) for row in zip(*columns)]
-        return [dict(zip(names, row)) for row in zip(*columns)]
+        return batches_to_pylist([self], plan_schema(self.plan), max_values)
 
     def equals(self, other, check_metadata=False, nan_equal=False):
         """Whether `other` has an equal schema and equal values.
@@ -314,14 +302,43 @@ cdef Array column_at(RecordBatch batch, int64_t i):
     return make_array(batch, f, batch.d.nodes[f].offset, batch.d.nodes[f].length)
 
 
-cdef list column_values(RecordBatch batch, Quota q):
-    """One list of Python values per column."""
-    cdef list out = []
+def batches_to_pydict(batches, schema, max_values):
+    """Columns of batches that have `schema`, as a dict of lists of Python values."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
+    return dict(zip(names, column_values(batches, len(names), quota(max_values))))
+
+
+def batches_to_pylist(batches, schema, max_values):
+    """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
+    cdef Quota q = quota(max_values)
+    rows = sum([len(batch) for batch in batches])
+    q.take(rows)
+    names = schema.names
+    columns = column_values(batches, len(names), q)
+    if not columns:
+        return [{} for _ in range(rows)]
+    make_row = dict if len(set(names)) == len(names) else list
+    return [make_row(zip(names, row)) for row in zip(*columns)]
+
+
+cdef list column_values(object batches, int32_t n_columns, Quota q):
+    """One list of Python values per column, those of all batches together."""
+    cdef list out = [[] for _ in range(n_columns)], values
+    cdef RecordBatch batch
     cdef int32_t i, f
-    check_native(batch, "conversion to Python values")
-    for i in range(batch.d.plan.n_columns):
-        f = batch.d.plan.columns[i]
-        out.append(read_values(q, batch, f, batch.d.nodes[f].offset, batch.d.length))
+    for batch in batches:
+        if batch is None or batch.d.plan.n_columns != n_columns:
+            raise UsageError(f"expected batches of {n_columns} columns")
+        check_native(batch, "conversion to Python values")
+        for i in range(n_columns):
+            f = batch.d.plan.columns[i]
+            values = read_values(q, batch, f, batch.d.nodes[f].offset, batch.d.length)
+            if out[i]:
+                out[i] += values
+            else:
+                out[i] = values
     return out
 
 

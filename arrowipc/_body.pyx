@@ -6,6 +6,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from arrowipc._blocks cimport Block
 from arrowipc._bytes cimport (
     bitmap_bytes, bswap16, bswap32, bswap64, load_i32, load_i64, load_u16, load_u32, loose_u16, loose_u32,
     loose_u64, mul_overflows, round_up,
@@ -176,8 +177,11 @@ cdef const char* check_zstd(const uint8_t* frame, int64_t size, int64_t claim) n
     return NULL
 
 
-cdef int enter(Extent* extent, Job* job, int codec, int64_t known, Ledger* sums) noexcept nogil:
-    """Read one prefix: a raw or empty buffer is settled here, a compressed one becomes `job`."""
+cdef int enter(Extent* extent, Job* job, int codec, int64_t known, int64_t most, Ledger* sums) noexcept nogil:
+    """Read one prefix: a raw or empty buffer is settled here, a compressed one becomes `job`.
+
+    `known` is the size that the field's length asks for (-1: depends on values), `most` the batch's limit.
+    """
     job.stored = extent.size
     job.claim = 0
     if extent.size < PREFIX:
@@ -209,7 +213,7 @@ cdef int enter(Extent* extent, Job* job, int codec, int64_t known, Ledger* sums)
         sums.why = check_zstd(job.frame, job.stored, job.claim)
     if sums.why != NULL:
         return REFUSED_FRAME
-    if job.claim > INT64_MAX - 64 - sums.reserved:
+    if job.claim > most - sums.claimed or job.claim > INT64_MAX - 128 - sums.reserved:
         return REFUSED_TOTAL
     sums.claimed += job.claim
     sums.reserved += round_up(job.claim, 64)
@@ -240,9 +244,8 @@ cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limit
             jobs[sums.jobs].buffer = k
             jobs[sums.jobs].extent = extent
             refusal = enter(&d.extents[extent], &jobs[sums.jobs], codec,
-                            known_size(plan, d.nodes[f].length, k) if k < plan.n_buffers else -1, sums)
-            if refusal == 0 and sums.claimed > limits.decompressed_bytes:
-                refusal = REFUSED_TOTAL
+                            known_size(plan, d.nodes[f].length, k) if k < plan.n_buffers else -1,
+                            limits.decompressed_bytes, sums)
             if refusal:
                 return refusal
     if not mul_overflows(sums.stored, limits.decompressed_ratio, &allowed):
@@ -431,7 +434,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     """Replace each stored buffer by its content: new memory, or a slice of the body where it was stored raw."""
     cdef Work work = Work(columns.d.n_extents + 1)
     cdef Ledger sums
-    cdef Memory memory
+    cdef Block memory
     cdef Job* job
     cdef int64_t i, used = 0
     cdef int refusal = enter_all(&columns.d, codec, work.queue.jobs, limits, &sums)
@@ -443,8 +446,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     work.queue.n_jobs = work.queue.failed = sums.jobs
     work.claimed = sums.claimed
     # One more line: an empty buffer at the end gets an address inside the block too.
-    memory = Memory(sums.reserved + 64)
-    memory.size = sums.reserved
+    memory = Block(sums.reserved + 64)
     for i in range(sums.jobs):
         job = &work.queue.jobs[i]
         job.target = memory.data + used
@@ -612,7 +614,7 @@ cdef int rewrite(Columns columns, bint swap) except -1:
     cdef ColumnsData* d = &columns.d
     cdef const FieldPlan* plan
     cdef Extent* extent
-    cdef Memory memory
+    cdef Block memory
     cdef uint8_t* target
     cdef int64_t total = 0
     cdef int32_t f, k
@@ -625,8 +627,7 @@ cdef int rewrite(Columns columns, bint swap) except -1:
                 total += round_up(extent.size, 64)
     if total == 0:
         return 0
-    memory = Memory(total)
-    memory.size = total
+    memory = Block(total)
     target = memory.data
     with nogil:
         for f in range(d.plan.n_fields):

@@ -305,7 +305,8 @@ cdef int fill_range(Cursor* cursor, Plan plan, Columns columns, int32_t first, i
         part.end = base + field.end
         array.length = d.nodes[i].length if d != NULL else 0
         array.null_count = d.nodes[i].null_count if d != NULL else 0
-        array.offset = d.nodes[i].offset if d != NULL else 0
+        # pyarrow asks for views up to the offset, and takes the buffers of an array of length 0 for empty.
+        array.offset = d.nodes[i].offset if array.length else 0
         array.n_children = field.n_children
         array.children = <ArrowArray**> cursor.pointers
         array.dictionary = NULL
@@ -400,7 +401,7 @@ cdef int fill_array(Array array, ArrowArray* out) except -1:
     cdef const FieldPlan* field = &array.columns.plan.d.fields[array.index]
     fill_column(array.columns, array.index, out)
     out.length = array.length
-    out.offset = array.offset
+    out.offset = array.offset if array.length else 0
     if field.layout == LAYOUT_NULL:
         out.null_count = array.length
     elif out.null_count != 0:

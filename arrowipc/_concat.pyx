@@ -31,7 +31,7 @@ from arrowipc._fault cimport (
     FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc._grow cimport (
-    GrowingMemory, copy_in, extends, pool_borrow, pool_find, pool_place, reserve,
+    GrowingMemory, begins_with, copy_in, extends, pool_borrow, pool_find, pool_place, reserve,
 )
 
 from arrowipc.errors import UnsupportedError, UsageError
@@ -716,7 +716,8 @@ cdef class Growing(GrowingMemory):
     cdef int match(self, Plan plan) except -1:
         """Whether pieces of another plan fit."""
         if plan is not self.plan and not same_shape(self.p, &plan.d):
-            raise UsageError("the columns to append have another type than the columns so far")
+            raise UsageError("the columns to append have another type than the columns so far, or share their "
+                             "dictionaries differently")
         self.matched = plan
         return 0
 
@@ -772,40 +773,26 @@ cdef class Growing(GrowingMemory):
 # -- concatenation --------------------------------------------------------------------------------------------
 
 
-cdef bint same_bytes(Columns a, Columns b):
-    """Whether two columns hold the same bytes: equal dictionaries that came twice."""
-    cdef int32_t i
-    if (a.d.length != b.d.length or a.d.n_extents != b.d.n_extents or not same_shape(a.d.plan, b.d.plan)
-            or memcmp(a.d.nodes, b.d.nodes, a.d.plan.n_fields * sizeof(Node)) != 0):
-        return False
-    for i in range(a.d.plan.n_views):
-        if a.d.views[i].count != b.d.views[i].count:
-            return False
-    for i in range(a.d.n_extents):
-        if a.d.extents[i].size != b.d.extents[i].size:
-            return False
-    for i in range(a.d.n_extents):
-        if (a.d.extents[i].size and a.d.extents[i].data != b.d.extents[i].data
-                and memcmp(a.d.extents[i].data, b.d.extents[i].data, a.d.extents[i].size) != 0):
-            return False
-    return all(x is y or (x is not None and y is not None and same_bytes(x, y))
-               for x, y in zip(a.dictionaries, b.dictionaries))
+cdef inline bint continues(Columns longer, Columns shorter):
+    return (extends(longer, shorter)
+            or (same_shape(&longer.plan.d, &shorter.plan.d) and begins_with(longer, shorter)))
 
 
 cdef tuple join_dictionaries(list versions):
     """One dictionary for columns that came with these (None: with none): it, and the shift of each one's indices."""
     cdef list distinct = [], places = [], starts = [0]
+    cdef dict known = {}
     cdef Columns last = None, out
     for version in versions:
-        # One after the other: nearly always a column has one dictionary, or one that grows.
-        if version is None:
-            pass
-        elif last is None or not (extends(last, version) or extends(version, last) or same_bytes(last, version)):
-            distinct.append(version)
-            last = version
-        elif last.d.length < (<Columns> version).d.length:
-            last = distinct[len(distinct) - 1] = version
-        places.append(max(len(distinct) - 1, 0))
+        # Nearly always a column has one dictionary, or one that grows: a look at the last one is enough.
+        if version is not None and id(version) not in known:
+            if last is None or not (continues(last, version) or continues(version, last)):
+                distinct.append(version)
+                last = version
+            elif last.d.length < (<Columns> version).d.length:
+                last = distinct[len(distinct) - 1] = version
+            known[id(version)] = len(distinct) - 1
+        places.append(0 if version is None else known[id(version)])
     if len(distinct) < 2:
         return last, [0] * len(versions)
     for dictionary in distinct:
@@ -818,12 +805,14 @@ cdef tuple join_dictionaries(list versions):
 cdef int concat_into(Columns out, tuple pieces) except -1:
     """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
     cdef Growing growing = Growing((<Columns> pieces[0]).plan)
-    cdef int64_t n = len(growing.dictionaries), k
+    cdef int64_t n = len(growing.dictionaries), rows = 0, k
     cdef int64_t* shifts = NULL
     cdef Columns piece
     cdef Fault fault
     cdef int found
     cdef list dictionaries = [], moves = []
+    for one in pieces:
+        rows += (<Columns> one).d.length
     for k in range(n):
         dictionary, shift = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
         dictionaries.append(dictionary)
@@ -839,6 +828,7 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
             for k in range(n):
                 shifts[k] = moves[k][i]
             owner = piece.owner
+            growing.ahead = <double> rows / max(growing.length + piece.d.length, 1)
             # `growing` is nobody else's, and batches do not change: others may run meanwhile.
             with nogil:
                 found = growing.append_data(&piece.d, shifts, <PyObject*> owner, &fault)
@@ -862,9 +852,9 @@ def concat_batches(batches):
     Returns
     -------
     RecordBatch
-        The rows of all batches, in order. A single batch is returned as it is; else fixed-size values, offsets
-        and text are copied once or, while blocks double, twice, and large data buffers of view columns are
-        shared. Dictionaries that differ are put one behind the other and are not freed of duplicates.
+        The rows of all batches, in order. A single batch is returned as it is; else everything is copied, except
+        large data buffers of view columns, which are shared. Dictionaries that differ, and do not continue each
+        other, are put one behind the other and are not freed of duplicates.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc, calloc
 from libc.string cimport memcpy, memset
 
@@ -439,68 +439,102 @@ cdef int check_counts(const PlanData* plan, const BatchHeader* header, int versi
     return 0
 
 
-cdef inline int place(const uint8_t* entry, const uint8_t* body, int64_t body_length, Extent* out, int64_t* total,
-                      int32_t field, int32_t buffer, Fault* fault) noexcept nogil:
-    """One Buffer struct -> one Extent inside the body."""
+cdef inline int64_t first_buffer(const FieldPlan* field, bint v4, const int64_t* prefix) noexcept nogil:
+    """Which Buffer of the message is the field's first."""
+    cdef int64_t first = field.source_buffer
+    if prefix != NULL:
+        first += prefix[field.views_before]
+    if v4:
+        # Metadata V4 gives each union a validity buffer, before its type codes.
+        first += field.unions_before + (field.codes >= 0)
+    return first
+
+
+cdef inline int64_t place(const uint8_t* entry, const uint8_t* body, int64_t body_length, Extent* out,
+                          int64_t* total) noexcept nogil:
+    """One Buffer struct -> one Extent; negative when it does not lie inside the body."""
     cdef int64_t offset = load_i64(entry + Buffer_offset), length = load_i64(entry + Buffer_length)
+    out.size = length
+    total[0] = <int64_t> (<uint64_t> total[0] + <uint64_t> length)
     if length == 0:
         # An empty buffer may say any offset (writers do); there is nothing to point at.
         out.data = NULL
-        out.size = 0
         return 0
-    if not inside(offset, length, body_length):
-        return fail(fault, FAULT_BUFFER_OUTSIDE, field, buffer, offset, length, body_length)
-    out.data = body + offset
-    out.size = length
-    total[0] += length
-    return 0
+    out.data = <const uint8_t*> (<uintptr_t> body + <uintptr_t> offset)
+    # `inside` without branches. Unsigned, because differences of hostile values overflow; where offset and
+    # length are not negative and offset <= body_length, none does, and elsewhere the result is negative anyway.
+    cdef uint64_t room = <uint64_t> body_length - <uint64_t> offset
+    return offset | length | <int64_t> room | <int64_t> (room - <uint64_t> length)
 
 
 cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
               const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Nodes and extents of every planned field; counts are proven already, so the indices stay inside."""
+    """Nodes and extents of every planned field; counts are proven already, so the indices stay inside.
+
+    The loop has no exits: violations gather in a sign bit, and `explain` names the first one afterwards.
+    """
     cdef const PlanData* plan = d.plan
     cdef const FieldPlan* field
     cdef const uint8_t* entry
     cdef Node* node
-    cdef int64_t first, total = 0
+    cdef Extent* extent
+    cdef int64_t length, nulls, wrong = 0, total = 0
     cdef int32_t i, k, next_variadic = plan.n_buffers
     for i in range(plan.n_fields):
         field = &plan.fields[i]
         node = &d.nodes[i]
         entry = header.nodes.data + <int64_t> field.source_node * FieldNode_SIZE
-        node.length = load_i64(entry + FieldNode_length)
-        node.null_count = load_i64(entry + FieldNode_null_count)
+        length = load_i64(entry + FieldNode_length)
+        nulls = load_i64(entry + FieldNode_null_count)
+        node.length = length
+        node.null_count = nulls
         node.offset = 0
-        if node.length < 0:
-            return fail_count(fault, FAULT_NODE, i, node.length)
-        if node.null_count < -1 or node.null_count > node.length:
-            return fail_count(fault, FAULT_NULL_COUNT, i, node.null_count, node.length)
-        first = field.source_buffer
-        if prefix != NULL:
-            first += prefix[field.views_before]
-        if v4:
-            # Metadata V4 gives each union a validity buffer, before its type codes.
-            first += field.unions_before + (field.codes >= 0)
-            if field.codes >= 0 and node.null_count > 0:
-                return fail_count(fault, FAULT_UNION_NULLS, i, node.null_count)
-        entry = header.buffers.data + first * Buffer_SIZE
+        # -1 nulls: not counted.
+        wrong |= length | (nulls + (nulls < 0)) | <int64_t> (<uint64_t> length - <uint64_t> nulls)
+        entry = header.buffers.data + first_buffer(field, v4, prefix) * Buffer_SIZE
+        extent = &d.extents[field.first_buffer]
         for k in range(field.n_buffers):
-            if place(entry, body, body_length, &d.extents[field.first_buffer + k], &total, i, k, fault) < 0:
-                return -1
+            wrong |= place(entry, body, body_length, extent, &total)
             entry += Buffer_SIZE
+            extent += 1
         if field.view >= 0:
             d.views[field.view].first = next_variadic
             d.views[field.view].count = <int32_t> (prefix[field.views_before + 1] - prefix[field.views_before])
             for k in range(d.views[field.view].count):
-                if place(entry, body, body_length, &d.extents[next_variadic], &total, i, field.n_buffers + k,
-                         fault) < 0:
-                    return -1
+                wrong |= place(entry, body, body_length, &d.extents[next_variadic], &total)
                 entry += Buffer_SIZE
                 next_variadic += 1
+        if v4 and field.codes >= 0 and nulls > 0:
+            return fail_count(fault, FAULT_UNION_NULLS, i, nulls)
+    if wrong < 0:
+        return explain(d, header, body_length, v4, prefix, fault)
     if total > body_length and total - body_length > limits.overlap_bytes:
         return fail_count(fault, FAULT_OVERLAP, -1, total, body_length)
     return 0
+
+
+cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_length, bint v4,
+                 const int64_t* prefix, Fault* fault) noexcept nogil:
+    """Name the first node or buffer that made `walk` fail."""
+    cdef const FieldPlan* field
+    cdef const uint8_t* entry
+    cdef int64_t offset, length
+    cdef int32_t i, k, count
+    for i in range(d.plan.n_fields):
+        field = &d.plan.fields[i]
+        if d.nodes[i].length < 0:
+            return fail_count(fault, FAULT_NODE, i, d.nodes[i].length)
+        if d.nodes[i].null_count < -1 or d.nodes[i].null_count > d.nodes[i].length:
+            return fail_count(fault, FAULT_NULL_COUNT, i, d.nodes[i].null_count, d.nodes[i].length)
+        count = field.n_buffers + (d.views[field.view].count if field.view >= 0 else 0)
+        entry = header.buffers.data + first_buffer(field, v4, prefix) * Buffer_SIZE
+        for k in range(count):
+            offset = load_i64(entry + Buffer_offset)
+            length = load_i64(entry + Buffer_length)
+            if length != 0 and not inside(offset, length, body_length):
+                return fail(fault, FAULT_BUFFER_OUTSIDE, i, k, offset, length, body_length)
+            entry += Buffer_SIZE
+    return fail_count(fault, FAULT_OVERLAP, -1, INT64_MAX, body_length)
 
 
 cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,

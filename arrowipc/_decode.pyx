@@ -3,7 +3,6 @@
 Every reader (stream, file, single messages) holds one `Decoder` and hands it what its framing found.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
@@ -46,7 +45,6 @@ cdef Decoder new_decoder(object columns, object validate, object limits, bint us
     decoder.level = LEVELS[validate]
     decoder.use_threads = use_threads
     decoder.keep_stored = not ensure_native_endian
-    decoder.entries = {}
     return decoder
 
 
@@ -84,11 +82,17 @@ cdef class Decoder:
     """Decodes the batches and keeps the dictionaries of one schema."""
 
     cdef int open(self, Plan whole) except -1:
-        if self.keep_stored:
+        if self.keep_stored and whole.d.stored_big:
+            # A plan of its own: the one at hand may serve other readers too.
+            whole = project(whole, range(whole.d.n_columns))
             set_keep_stored(whole)
         if self.level >= LEVEL_STRICT:
             check_features(plan_schema(whole))
         self.plan = project(whole, self.columns)
+        self.current = None
+        if not whole.dictionaries:
+            self.current = ()
+        self.entries = {}
         self.known = {}
         self.needed = {}
         collect(whole.dictionaries, self.known)
@@ -312,6 +316,5 @@ def schema_of(Message message, limits):
     cdef Decoder decoder = new_decoder(None, "full", limits, False, True)
     if message.envelope.kind != MessageHeader_Schema:
         raise UsageError(f"expected a Schema message, found a {message.kind}")
-    return plan_schema(read_plan(PyBytes_FromStringAndSize(<const char*> message.metadata_bytes,
-                                                           message.metadata_size),
-                                 message.envelope.header.pos, &decoder.limits))
+    return plan_schema(read_plan(message.metadata_bytes, message.metadata_size, message.envelope.header.pos,
+                                 &decoder.limits))

@@ -41,6 +41,7 @@ cdef class GrowingMemory:
     cdef const PlanData* p          # plan.d
     cdef tuple dictionaries         # as in Columns
     cdef readonly int64_t length    # rows
+    cdef double ahead               # rows expected in all per row so far, 0: not known
     cdef readonly int64_t moved     # bytes copied because blocks had to grow
     cdef void* block                # one allocation for everything down to `buffers`
     cdef Node* nodes                # the state that a failed append takes back: nodes, sizes, pools
@@ -70,6 +71,7 @@ cdef int pool_borrow(GrowingMemory g, int32_t view, const Extent* extent, PyObje
                      Fault* fault) noexcept with gil
 cdef int32_t pool_find(GrowingMemory g, int32_t view, const Extent* extent) noexcept nogil
 cdef bint extends(Columns longer, Columns shorter)
+cdef bint begins_with(Columns longer, Columns shorter)
 
 
 cdef inline int reserve(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept nogil:

@@ -11,10 +11,15 @@ last byte of a bitmap.
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
-from arrowipc._bits cimport SLACK
-from arrowipc._core cimport Columns, Extent, Memory, Node, Plan
+from arrowipc._bits cimport SLACK, load_int, ones
+from arrowipc._bytes cimport bitmap_bytes, count_bits
+from arrowipc._core cimport (
+    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
+    LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR64, LAYOUT_VIEW,
+    Columns, ColumnsData, Extent, FieldPlan, Memory, Node, Plan,
+)
 from arrowipc._fault cimport FAULT_MEMORY, Fault, fail
 
 from arrowipc.errors import UnsupportedError
@@ -28,10 +33,12 @@ cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noex
     """Give a buffer a block with room for `extra` more bytes; the old one stays with whoever points at it."""
     cdef Memory memory
     cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].capacity
-    if extra > INT64_MAX // 4 - used:
+    if extra > INT64_MAX // 16 - used:
         return fail(fault, FAULT_MEMORY)
-    # The first block is as large as its first piece: many columns never get a second one.
-    capacity = max(used + extra + SLACK, 2 * capacity)
+    extra += used + SLACK
+    # The first block is as large as its first piece: many columns never get a second one. Where more is known to
+    # come, as much room for it as the rows so far needed, within bounds: they may be the long ones.
+    capacity = max(extra, 2 * capacity, min(8 * extra, <int64_t> (g.ahead * 1.0625 * extra)))
     try:
         memory = Memory.__new__(Memory)
         memory.reserve(capacity)
@@ -235,4 +242,74 @@ cdef bint extends(Columns longer, Columns shorter):
         if longer.d.nodes[longer.plan.d.columns[i]].offset or shorter.d.nodes[longer.plan.d.columns[i]].offset:
             return False
     return all(b is None or (a is not None and extends(a, b))
+               for a, b in zip(longer.dictionaries, shorter.dictionaries))
+
+
+cdef inline bint same_start(const Extent* a, const Extent* b, int64_t size) noexcept nogil:
+    """Whether two buffers both have `size` bytes, and the same."""
+    return size <= a.size and size <= b.size and (size == 0 or a.data == b.data or memcmp(a.data, b.data, size) == 0)
+
+
+cdef bint same_first_bits(const Extent* a, const Extent* b, int64_t count) noexcept nogil:
+    """The same for `count` (> 0) bits; a bitmap that is absent has only ones."""
+    cdef int64_t whole = count >> 3
+    if a.data == NULL or b.data == NULL:
+        if a.data != NULL:
+            return bitmap_bytes(count) <= a.size and count_bits(a.data, 0, count) == count
+        return b.data == NULL or (bitmap_bytes(count) <= b.size and count_bits(b.data, 0, count) == count)
+    return (bitmap_bytes(count) <= a.size and bitmap_bytes(count) <= b.size and same_start(a, b, whole)
+            and (count & 7 == 0 or (a.data[whole] ^ b.data[whole]) & ones(count & 7) == 0))
+
+
+cdef bint field_begins(const ColumnsData* a, const ColumnsData* b, int32_t f) noexcept nogil:
+    """Whether the buffers of field f of `a` begin with those of `b`."""
+    cdef const FieldPlan* field = &a.plan.fields[f]
+    cdef const Extent* x = &a.extents[field.first_buffer]
+    cdef const Extent* y = &b.extents[field.first_buffer]
+    cdef int64_t n = b.nodes[f].length, end
+    cdef int layout = field.layout, width, k
+    if a.nodes[f].offset or b.nodes[f].offset or a.nodes[f].length < n:
+        return False
+    if n == 0 or layout == LAYOUT_NULL or layout == LAYOUT_RUN_END:
+        return True
+    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+        return same_start(x, y, n) and (layout == LAYOUT_SPARSE or same_start(x + 1, y + 1, 4 * n))
+    if not same_first_bits(x, y, n):
+        return False
+    if layout == LAYOUT_FIXED:
+        return same_start(x + 1, y + 1, n * field.width)
+    if layout == LAYOUT_BOOL:
+        return same_first_bits(x + 1, y + 1, n)
+    if layout == LAYOUT_VIEW:
+        for k in range(b.views[field.view].count):
+            y = &b.extents[b.views[field.view].first + k]
+            if (k >= a.views[field.view].count
+                    or not same_start(&a.extents[a.views[field.view].first + k], y, y.size)):
+                return False
+        return same_start(x + 1, &b.extents[field.first_buffer + 1], 16 * n)
+    if layout == LAYOUT_FIXED_LIST or layout == LAYOUT_STRUCT:
+        return True
+    width = 8 if layout in (LAYOUT_VAR64, LAYOUT_LIST64, LAYOUT_LIST_VIEW64) else 4
+    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
+        return same_start(x + 1, y + 1, n * width) and same_start(x + 2, y + 2, n * width)
+    if not same_start(x + 1, y + 1, (n + 1) * width):
+        return False
+    if layout == LAYOUT_LIST32 or layout == LAYOUT_LIST64:
+        return True
+    end = load_int(y[1].data, n, width)
+    return end >= 0 and same_start(x + 2, y + 2, end)
+
+
+cdef bint begins_with(Columns longer, Columns shorter):
+    """Whether the buffers of `longer` begin with those of `shorter`; both have the same shape.
+
+    Stricter than equal values: children may hold elements that nobody refers to, and views lie as they like.
+    """
+    cdef int32_t i
+    if longer.d.length < shorter.d.length:
+        return False
+    for i in range(longer.plan.d.n_fields):
+        if not field_begins(&longer.d, &shorter.d, i):
+            return False
+    return all(b is None or (a is not None and begins_with(a, b))
                for a, b in zip(longer.dictionaries, shorter.dictionaries))

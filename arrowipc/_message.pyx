@@ -51,7 +51,7 @@ cdef class Framer:
         Bounds on what the input may claim.
     """
 
-    def __cinit__(self, *args, **kwargs):
+    def __cinit__(self):
         self.state = STATE_PREFIX
         self.wanted = 4
 

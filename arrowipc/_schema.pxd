@@ -21,7 +21,7 @@ cdef class Footer:
     cdef readonly int32_t num_batches
 
 
-cdef Plan read_plan(bytes metadata, int64_t schema_table, const LimitsData* limits)
+cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits)
 cdef Plan project(Plan whole, object columns)
 cdef Plan python_plan(object schema, const LimitsData* limits)
 cdef object plan_schema(Plan plan)

@@ -532,10 +532,25 @@ cdef bint same_shape(Plan a, Plan b):
     return memcmp(a.d.codes, b.d.codes, 128 * a.d.n_unions) == 0
 
 
-cdef Plan read_plan(bytes metadata, int64_t schema_table, const LimitsData* limits):
-    """The plan of the Schema table at byte `schema_table` of `metadata`, which the plan keeps."""
+# The plan that was read last. A service, a Spark task or a Kafka consumer that opens many small streams meets the
+# same schema again and again, and comparing its bytes costs a hundredth of reading them.
+cdef Plan last_plan = None
+
+
+cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits):
+    """The plan of the Schema table at byte `schema_table` of a flatbuffer, which is copied."""
+    global last_plan
+    cdef Plan plan = last_plan
+    if (plan is None or plan.schema_table != schema_table or plan.max_depth != limits.depth
+            or len(plan.metadata) != size or memcmp(<const char*> plan.metadata, metadata, size) != 0):
+        plan = flatten(PyBytes_FromStringAndSize(<const char*> metadata, size), schema_table, limits.depth)
+        last_plan = plan
+    return plan
+
+
+cdef Plan flatten(bytes metadata, int64_t schema_table, int64_t max_depth):
     cdef SchemaReader reader = SchemaReader.__new__(SchemaReader)
-    cdef Builder builder = Builder()
+    cdef Builder builder = Builder.__new__(Builder)
     cdef Table schema
     cdef Fault fault
     cdef Plan plan
@@ -544,12 +559,10 @@ cdef Plan read_plan(bytes metadata, int64_t schema_table, const LimitsData* limi
     reader.base = metadata
     reader.size = len(metadata)
     reader.budget = reader.size >> 2
-    reader.max_depth = limits.depth
+    reader.max_depth = max_depth
     reader.values = {}
-    if fb_table_at(reader.base, reader.size, schema_table, &schema) < 0:
-        fail_in(&fault, FAULT_FLATBUFFER, "Schema table", 0, 0, schema_table)
-        raise_fault(&fault)
-    if fb_i16(&schema, Schema_endianness, 0, &endianness) < 0:
+    if (fb_table_at(reader.base, reader.size, schema_table, &schema) < 0
+            or fb_i16(&schema, Schema_endianness, 0, &endianness) < 0):
         fail_in(&fault, FAULT_FLATBUFFER, "Schema table", 0, 0, schema_table)
         raise_fault(&fault)
     if endianness < 0 or endianness > Endianness_MAX:
@@ -557,6 +570,7 @@ cdef Plan read_plan(bytes metadata, int64_t schema_table, const LimitsData* limi
         raise_fault(&fault)
     reader.columns(&schema, builder)
     plan = builder.finish(metadata, schema_table)
+    plan.max_depth = max_depth
     mark_order(plan, endianness == Endianness_Big)
     return plan
 
@@ -800,7 +814,7 @@ cdef Plan python_plan(object schema, const LimitsData* limits):
     metadata = message[8:8 + int.from_bytes(message[4:8], "little")]
     if open_message(metadata, len(metadata), &envelope, &fault) < 0:
         raise_fault(&fault)
-    plan = read_plan(metadata, envelope.header.pos, limits)
+    plan = flatten(metadata, envelope.header.pos, limits.depth)
     if type(schema).__module__.startswith("arrowipc."):
         plan.schema = schema
         object.__setattr__(schema, "_plan", plan)
@@ -861,7 +875,7 @@ cdef Footer read_footer(const uint8_t* data, int64_t size, int64_t end, const Li
     if found <= 0:
         fail_in(&fault, FAULT_MISSING if found == 0 else FAULT_FLATBUFFER, "Footer.schema", 0, 0, root.pos)
         raise_fault(&fault)
-    footer.plan = read_plan(PyBytes_FromStringAndSize(<const char*> data, size), schema.pos, limits)
+    footer.plan = read_plan(data, size, schema.pos, limits)
     footer.metadata = read_pairs(&root, Footer_custom_metadata)
     footer.dictionaries = read_blocks(&dictionaries, end, "dictionary")
     footer.num_dictionaries = <int32_t> dictionaries.count

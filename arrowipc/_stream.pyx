@@ -3,8 +3,6 @@
 Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio all turn this one machine.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
-
 from arrowipc._array cimport RecordBatch
 from arrowipc._core cimport Plan, limits_data
 from arrowipc._decode cimport Decoder, new_decoder
@@ -64,7 +62,7 @@ cdef class StreamDecoder(Framer):
     ['SchemaRead', 'BatchRead', 'EndOfStream']
     """
 
-    def __init__(self, *, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
+    def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
         limits_data(limits, &self.limits)
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
 
@@ -73,8 +71,7 @@ cdef class StreamDecoder(Framer):
         cdef Plan plan
         if self.envelope.body_length:
             raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
-        plan = read_plan(PyBytes_FromStringAndSize(<const char*> self.metadata, self.metadata_size),
-                         self.envelope.header.pos, &self.limits)
+        plan = read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits)
         self.decoder.open(plan)
         self.opened = True
         return 0

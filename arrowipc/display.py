@@ -182,13 +182,13 @@ def _pair_lines(pairs: Iterable[tuple[bytes, bytes]] | None, title: str, indent:
 
 def batch_html(batch: Any) -> str:
     """Return a table with the names and types of the first columns, and the first rows."""
-    shape = f"{_counted(batch.num_rows, 'row')} &times; {_counted(len(batch.schema), 'column')}"
+    shape = f"{_counted(batch.num_rows, 'row')} x {_counted(len(batch.schema), 'column')}"
     return _frame(f"RecordBatch: {shape}", _data_table(batch.schema, batch, batch.num_rows))
 
 
 def table_html(table: Any) -> str:
     """Return a table with the names and types of the first columns, and rows of the first filled batch."""
-    shape = f"{_counted(table.num_rows, 'row')} &times; {_counted(len(table.schema), 'column')}"
+    shape = f"{_counted(table.num_rows, 'row')} x {_counted(len(table.schema), 'column')}"
     caption = f"Table: {shape} in {_counted(len(table.batches), 'batch', 'batches')}"
     return _frame(caption, _data_table(table.schema, _first_filled(table), table.num_rows))
 
@@ -321,7 +321,7 @@ def _has_metadata(field: Field, levels: int) -> bool:
 
 
 def _key_text(key: bytes) -> str:
-    return shorten(printable(key[:PAIR_WIDTH].decode("utf-8", "backslashreplace")), PAIR_WIDTH)
+    return shorten(printable(key[: PAIR_WIDTH + 1].decode("utf-8", "backslashreplace")), PAIR_WIDTH)
 
 
 def _pair_text(value: bytes) -> str:

@@ -209,7 +209,7 @@ def _sequence(item: Callable[[int, int], str], count: int, total: int, width: in
     for k in range(count):
         # Unless this is the last item, the mark that something is missing must still fit behind it.
         room = width - used - (len(CUT) + 2 if k + 1 < total else 0)
-        if k and room < len(CUT) + 2:
+        if k and room < 1:
             break
         # An item that is cut tells little: each may be as long as it likes, and stays out if it is too long.
         piece = item(k, max(room, 1) if total == 1 else ITEM_WIDTH if k else min(max(room, 1), ITEM_WIDTH))

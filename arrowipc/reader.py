@@ -187,8 +187,7 @@ class RecordBatchStreamReader(_Reader):
     def __init__(self, source: Any, *, columns: Columns = None, validate: Validate = "full",
                  limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
                  memory_map: bool = True) -> None:
-        self._decoder = StreamDecoder(columns=columns, validate=validate, limits=limits, use_threads=use_threads,
-                                      ensure_native_endian=ensure_native_endian)
+        self._decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
         self._file: Any
         if type(source) is bytes:
             buffer, self._file, self._owned = source, None, False
@@ -246,7 +245,8 @@ class RecordBatchStreamReader(_Reader):
         TruncatedError, FormatError, LimitError, UnsupportedError
             The bytes cannot be decoded; the reader cannot go on after that.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         while True:
             batch = self._decoder.next_batch()
             if batch is not None:

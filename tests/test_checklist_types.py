@@ -206,8 +206,9 @@ def test_036_union_type_ids(mode):
 
 
 def test_036_unions_have_at_most_128_children():
-    assert len(type_of(Table("Union", mode=0), *[A] * 128).type_codes) == 128
-    refuse_type(Table("Union", mode=0), *[A] * 129, words="128|127|type")
+    children = [field(f"child {i}", INT32) for i in range(129)]
+    assert type_of(Table("Union", mode=0), *children[:128]).type_codes == tuple(range(128))
+    refuse_type(Table("Union", mode=0), *children, words="128|127|type")
 
 
 @pytest.mark.parametrize("zone", [None, ""])

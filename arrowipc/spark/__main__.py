@@ -163,7 +163,7 @@ def _lay_down(
         directory = options.output / "input"
     else:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=options.output)))
-    with watch.step("lay down the flights (pyarrow)") as timed:
+    with watch.step("lay down with pyarrow") as timed:
         inputs = lay_down(load_flights(options.rows), directory)
         timed.rows = inputs.rows
     return flights_sources(inputs)

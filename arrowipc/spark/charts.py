@@ -153,7 +153,9 @@ def heatmap(data: Heatmap, label: str, width: float = 960) -> str:
             )
             if value is not None:
                 where = x_of(column) + cell_width / 2
-                parts.append(_text(round(where, 1), y_of(row) + 17, _short(value), "middle", f"{step}t"))
+                # Tenths matter where the whole scale is a few units wide, and only blur the picture elsewhere.
+                shown = _short(round(value) if reach >= 10 else value)
+                parts.append(_text(round(where, 1), y_of(row) + 17, shown, "middle", f"{step}t"))
             parts.append("</g>")
     bottom = y_of(len(data.rows) - 1) + cell_height if data.rows else top
     parts += _scale(data, reach, left, bottom + 16)
@@ -230,7 +232,7 @@ def lines(
     points = [point for line in series.values() for point in line]
     if not points:
         return _svg(width, 40, label, [_text(0, 20, "no data", classes="soft")])
-    left, right, top, bottom = 60, 130, 30, 46
+    left, right, top, bottom = 60, 30 + 7.8 * max(map(len, series)), 30, 46
     low, high = min(x for x, _ in points), max(x for x, _ in points)
     ceiling = nice_ceiling(max(y for _, y in points))
 
@@ -257,7 +259,7 @@ def lines(
             note = escape(f"{name}, {x_format.format(x)}: {y_format.format(y)}")
             spot = 'cx="{:.1f}" cy="{:.1f}"'.format(*place(x, y))
             parts.append(f'<g><title>{note}</title><circle class="f{index}" {spot} r="3.5"/></g>')
-        parts.append(_text(place(*line[-1])[0] + 12, round(end + 4, 1), name, classes=f"f{index} strong"))
+        parts.append(_text(width - right + 14, round(end + 4, 1), name, classes=f"f{index} strong"))
     return _svg(width, height, label, parts)
 
 

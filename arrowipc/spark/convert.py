@@ -113,7 +113,7 @@ class BatchConverter:
             index = find_name(field.name, names, label)
             convert = _converter(source[index].type, field.dataType, options, field.name)
             self._columns.append((index, convert if field.nullable else _not_null(convert, field.name)))
-        storage = Schema([_storage_field(field) for field in source])
+        storage = Schema([_storage_field(field) for field in source], source.metadata, source.endianness)
         self._storage = None if storage.equals(source, check_metadata=True) else storage
 
     def __call__(self, batch: Any) -> pa.RecordBatch:

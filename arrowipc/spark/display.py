@@ -64,10 +64,10 @@ class Bar(pipeline.Progress):
 
 def show(console: Console, result: pipeline.Result, report: Path) -> None:
     """Print the steps, whether the sources agree, and where the results are."""
-    table = Table(title=result.title, title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("step")
-    for name in ("seconds", "rows", "rows/s", "Arrow IPC", "per second"):
-        table.add_column(name, justify="right")
+    table = Table(title=result.title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("step", no_wrap=True)
+    for name in ("seconds", "rows", "rows/s", "read", "per second"):
+        table.add_column(name, justify="right", no_wrap=True)
     for step in result.steps:
         table.add_row(
             step.name,

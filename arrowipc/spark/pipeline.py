@@ -2,6 +2,7 @@
 
 import os
 import platform
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.ipc
 
 from arrowipc.errors import UsageError
 from arrowipc.spark.compare import Comparison, compare_rows, quote
@@ -244,7 +248,6 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
     UsageError
         If a column named in the job does not exist.
     """
-    register(spark)
     result.by, result.value = job.by, job.value
     frames: dict[str, DataFrame] = {}
     for source in job.sources:
@@ -267,7 +270,7 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
         timed.rows = result.rows
     result.written.append(rows_path)
     written = spark.read.parquet(str(rows_path))
-    with watch.step("aggregate" + (f" by {' and '.join(job.by)}" if job.by else " the columns")) as timed:
+    with watch.step(f"aggregate by {', '.join(job.by)}" if job.by else "count nulls") as timed:
         timed.rows = result.rows
         result.columns = _profile(written)
         if job.by:
@@ -283,9 +286,14 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
 
 
 def warm_up(spark: "SparkSession") -> None:
-    """Start the Python workers, so that no step is charged for it."""
+    """Start the Python workers and the planner of data sources, so that no step is charged for it."""
     cores = spark.sparkContext.defaultParallelism
     spark.range(0, cores, 1, cores).mapInArrow(_same, "id bigint").collect()
+    batch = pa.record_batch({"id": [1]})
+    with tempfile.NamedTemporaryFile(suffix=".arrows") as file:
+        with pa.ipc.new_stream(file.name, batch.schema) as writer:
+            writer.write_batch(batch)
+        load(spark, Source("", file.name)).collect()
 
 
 def _same(batches: Iterator[Any]) -> Iterator[Any]:
@@ -295,6 +303,7 @@ def _same(batches: Iterator[Any]) -> Iterator[Any]:
 def load(spark: "SparkSession", source: Source) -> "DataFrame":
     """The rows of a source."""
     if source.column is None:
+        register(spark)
         return spark.read.format("arrowipc").load(source.path)
     return decode_payloads(spark.read.parquet(source.path), source.column)
 
@@ -366,7 +375,6 @@ def _profile(frame: "DataFrame") -> list[tuple[str, str, int]]:
 
 def describe_machine(spark: "SparkSession", master: str) -> dict[str, str]:
     """Versions and hardware, for the report."""
-    import pyarrow
     import pyspark
 
     import arrowipc
@@ -375,7 +383,7 @@ def describe_machine(spark: "SparkSession", master: str) -> dict[str, str]:
     return {
         "arrowipc": arrowipc.__version__,
         "Spark": pyspark.__version__,
-        "pyarrow": pyarrow.__version__,
+        "pyarrow": pa.__version__,
         "Python": platform.python_version(),
         "Java": str(java),
         "master": master,

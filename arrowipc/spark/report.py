@@ -52,6 +52,7 @@ def write_report(result: Result, path: Path) -> None:
         _tiles(result),
         _group_chart(result),
         _hour_chart(result),
+        _throughput(result.steps),
         _steps(result.steps),
         _columns(result),
         _footer(result),
@@ -85,8 +86,8 @@ def _verdict(result: Result) -> str:
     sources = escape(_list(found.names))
     if found.agree:
         return (
-            f"<p>The same rows were read from {sources}. "
-            f'<strong class="good">They agree row for row</strong>, {found.counts[0]:,} rows on all columns.</p>'
+            f'<p>What was read from {sources} <strong class="good">agrees row for row</strong>: '
+            f"{found.counts[0]:,} rows, all {len(result.columns)} columns.</p>"
         )
     lines_ = "".join(
         f"<li>{escape(', '.join(f'{k}={v}' for k, v in row.items()))}: found "
@@ -104,7 +105,7 @@ def _tiles(result: Result) -> str:
     if result.rows:
         tiles.append((f"{result.rows:,}", "rows"))
     tiles += [
-        (f"{step.rows_per_second:,.0f}", f"rows per second: {step.name}")
+        (f"{step.rows_per_second:,.0f}", f"rows/s, {step.name}")
         for step in result.steps
         if step.size is not None and step.rows_per_second and step.name.startswith(("decode", "read"))
     ][:3]
@@ -200,13 +201,14 @@ def _group_map(result: Result, value: str, flights: bool, title: str) -> str:
 def _full_name(key: Any, names: Mapping[str, str]) -> str:
     name = names.get(str(key), "")
     for tail in (" Inc.", " Co.", " Corporation", " Airlines", " Airways", " Air Lines"):
-        name = name.removesuffix(tail)
+        shorter = name.removesuffix(tail)
+        name = shorter if len(shorter) > 2 else name  # US Airways
     return f"{name} ({key})" if name else str(key)
 
 
 def _hour_chart(result: Result) -> str:
     if not result.hours:
-        return _throughput(result.steps)
+        return ""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in result.hours:
         if row["rows"] >= FEW:
@@ -228,9 +230,10 @@ def _hour_chart(result: Result) -> str:
 
 def _throughput(steps: Sequence[Step]) -> str:
     rows = [(step.name, step.rows_per_second or 0.0, f"{step.rows_per_second:,.0f}") for step in steps if step.rows]
-    return (
-        f"<h2>Throughput of the steps, in rows per second</h2><figure>{bars(rows, 'Rows per second by step')}</figure>"
-    )
+    if not rows:
+        return ""
+    chart = bars(rows, "Rows per second by step")
+    return f"<h2>Rows per second, by step</h2><figure>{chart}</figure>"
 
 
 def _steps(steps: Sequence[Step]) -> str:

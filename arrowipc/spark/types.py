@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pyarrow as pa
 from pyspark.sql import types as st
 
+import arrowipc
 from arrowipc import types as at
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
@@ -123,9 +124,8 @@ def as_schema(schema: Any) -> Schema:
     """Our Schema of anything that speaks the Arrow C schema interface."""
     if isinstance(schema, Schema):
         return schema
-    from arrowipc.schema import schema as make_schema
-
-    return make_schema(schema)
+    # By way of its Schema message: what pyarrow writes, our decoder reads.
+    return arrowipc.read_schema(memoryview(pa.schema(schema).serialize()))
 
 
 def check_unique(names: Iterable[str], what: str) -> None:

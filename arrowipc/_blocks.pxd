@@ -1,0 +1,12 @@
+# Large memory for bodies, kept for the next batch when it is let go.
+from libc.stdint cimport int64_t, uint8_t
+
+# 64-byte aligned memory of at least `size` bytes; `capacity` receives its true size. Needs the GIL, as does giving back.
+cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL
+cdef void give_block(uint8_t* data, int64_t capacity) noexcept
+
+
+cdef class Block:
+    """Memory from `take_block`, given back with the object."""
+    cdef uint8_t* data
+    cdef int64_t capacity

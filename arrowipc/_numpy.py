@@ -1,0 +1,228 @@
+"""Arrays as NumPy arrays: views where the buffers already are one, converted copies otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arrowipc._datatypes import (
+    Bool,
+    DataType,
+    Date,
+    Decimal,
+    Dictionary,
+    Duration,
+    FixedSizeBinary,
+    FixedSizeList,
+    FloatingPoint,
+    Int,
+    Interval,
+    RunEndEncoded,
+    Time,
+    Timestamp,
+)
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    import numpy.typing as npt
+
+    from arrowipc._array import Array
+
+    Values: TypeAlias = npt.NDArray[Any]
+
+__all__ = ["as_array", "to_numpy"]
+
+_INTERVALS = {
+    "year_month": np.dtype("<i4"),
+    "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),
+    "month_day_nano": np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]),
+}
+_FLOATS = {"half": "<f2", "single": "<f4", "double": "<f8"}
+
+
+def to_numpy(array: Array, copy: bool) -> Values:
+    """See :meth:`arrowipc.Array.to_numpy`."""
+    return _copied(array) if copy else _viewed(array)
+
+
+def as_array(array: Array, dtype: npt.DTypeLike, copy: bool | None) -> Values:
+    """What ``__array__`` returns: a view where it shows the values as they are, else a copy unless that is forbidden."""
+    if copy is False:
+        try:
+            values = _viewed(array)
+        except UsageError as error:
+            raise ValueError(str(error)) from error     # NumPy's protocol asks for a ValueError
+        if dtype is not None and values.dtype != dtype:
+            raise ValueError(f"conversion of {array.type} to {np.dtype(dtype)} needs a copy")
+        return values
+    values = _viewed(array) if not copy and _shows(array) else _copied(array)
+    return values if dtype is None else values.astype(dtype, copy=False)
+
+
+def _stored_dtype(kind: DataType) -> np.dtype[Any] | None:
+    """The dtype of values as the buffer holds them; None for what is no array of fixed-width values."""
+    match kind:
+        case Int():
+            return np.dtype(f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}")
+        case FloatingPoint():
+            return np.dtype(_FLOATS[kind.precision])
+        case Timestamp() | Date(unit="ms"):
+            return np.dtype(f"<M8[{kind.unit}]")
+        case Duration():
+            return np.dtype(f"<m8[{kind.unit}]")
+        case Time():
+            return np.dtype(f"<i{kind.bit_width // 8}")
+        case Interval():
+            return _INTERVALS[kind.unit]
+        case Decimal():
+            return np.dtype(f"V{kind.bit_width // 8}")
+        case FixedSizeBinary():
+            return np.dtype(f"V{kind.byte_width}")
+    return None
+
+
+# -- views ----------------------------------------------------------------------------------------------------
+
+
+def _viewed(array: Array) -> Values:
+    kind = array.type
+    if array.null_count:
+        raise UsageError(
+            f"an array of {kind} with {array.null_count:,} nulls is no NumPy array as it is stored: use copy=True"
+        )
+    if isinstance(kind, FixedSizeList):
+        return _rows(_viewed(array.children[0]), len(array), kind.list_size)
+    dtype = _stored_dtype(kind)
+    if dtype is None:
+        raise UsageError(f"an array of {kind} is no NumPy array as it is stored: use copy=True")
+    return _stored(array, dtype)
+
+
+def _stored(array: Array, dtype: np.dtype[Any]) -> Values:
+    """The values buffer, read-only; the memory behind it lives as long as the result."""
+    if len(array) == 0 or dtype.itemsize == 0:
+        values = np.zeros(len(array), dtype)
+        values.flags.writeable = False
+        return values
+    buffer = array.buffers()[1]
+    assert buffer is not None
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def _rows(values: Values, length: int, size: int) -> Values:
+    return values.reshape(length, size, *values.shape[1:])
+
+
+def _shows(array: Array) -> bool:
+    """Whether a view shows the values, and not only the bytes that stand for them."""
+    kind = array.type
+    if array.null_count:
+        return False
+    if isinstance(kind, FixedSizeList):
+        return _shows(array.children[0])
+    dtype = _stored_dtype(kind)
+    return dtype is not None and not isinstance(kind, (Decimal, FixedSizeBinary))
+
+
+# -- copies ---------------------------------------------------------------------------------------------------
+
+
+def _copied(array: Array) -> Values:
+    kind = array.type
+    if not _has_dtype(kind):
+        return _objects(array)
+    if isinstance(kind, Dictionary):
+        return _decoded(array, kind)
+    if isinstance(kind, RunEndEncoded):
+        return _repeated(array)
+    if isinstance(kind, FixedSizeList):
+        if array.null_count:
+            return _objects(array)
+        return _rows(_copied(array.children[0]), len(array), kind.list_size)
+    valid = _valid(array)
+    if isinstance(kind, Bool):
+        return _masked(array, _bits(array, 1), valid)
+    if isinstance(kind, Date) and kind.unit == "day":
+        return _masked(array, _stored(array, np.dtype("<i4")).astype("<i8").view("<M8[D]"), valid)
+    dtype = _stored_dtype(kind)
+    assert dtype is not None
+    return _masked(array, _stored(array, dtype).copy(), valid)
+
+
+def _has_dtype(kind: DataType) -> bool:
+    """Whether values of a type have a dtype of their own; otherwise they become objects."""
+    if isinstance(kind, (FixedSizeList, Dictionary, RunEndEncoded)):
+        return _has_dtype(kind.value_type)
+    return isinstance(kind, (Int, FloatingPoint, Bool, Date, Time, Timestamp, Duration, Interval))
+
+
+def _objects(array: Array) -> Values:
+    # Not np.array(...), which would make lists of equal length the rows of a matrix.
+    return np.fromiter(array.to_pylist(), dtype=object, count=len(array))
+
+
+def _bits(array: Array, buffer: int) -> npt.NDArray[np.bool_]:
+    """The bits of a bitmap that belong to the array, as bool."""
+    if len(array) == 0:
+        return np.zeros(0, np.bool_)
+    stored = array.buffers()[buffer]
+    assert stored is not None
+    first = array.offset // 8
+    whole = np.frombuffer(stored, np.uint8)[first : (array.offset + len(array) + 7) // 8]
+    start = array.offset - 8 * first
+    return np.unpackbits(whole, bitorder="little")[start : start + len(array)].astype(np.bool_)
+
+
+def _valid(array: Array) -> npt.NDArray[np.bool_] | None:
+    """Which elements are not null; None when all are."""
+    valid = _bits(array, 0) if array.null_count else None
+    return None if valid is None or valid.all() else valid
+
+
+def _masked(array: Array, values: Values, valid: npt.NDArray[np.bool_] | None) -> Values:
+    """`values`, which are our own, with what their dtype has for null."""
+    if valid is None:
+        return values
+    if values.ndim > 1 or values.dtype.kind in "bV":
+        return _objects(array)
+    if values.dtype.kind in "iu":
+        values = values.astype(np.float64)
+    # Casting None gives NaN and NaT, and stays None among objects.
+    values[~valid] = None
+    return values
+
+
+def _decoded(array: Array, kind: Dictionary) -> Values:
+    """Dictionary-encoded values."""
+    dictionary, valid = array.dictionary, _valid(array)
+    dtype = _stored_dtype(kind.index_type)
+    assert dtype is not None
+    indices = _stored(array, dtype)
+    if dictionary is None:
+        return _objects(array)      # nothing but nulls, or an error that says which row has a value
+    if valid is not None:
+        indices = np.where(valid, indices, dtype.type(0))
+    values = _copied(dictionary)
+    if len(dictionary) == 0 and (valid is None or not valid.any()):
+        return _masked(array, np.zeros((len(array), *values.shape[1:]), values.dtype), valid)
+    if indices.size and (indices.min() < 0 or indices.max() >= len(dictionary)):
+        return _objects(array)      # raises, and names the row
+    return _masked(array, values[indices], valid)
+
+
+def _repeated(array: Array) -> Values:
+    """Run-end encoded values."""
+    run_ends, values = array.children
+    dtype = _stored_dtype(run_ends.type)
+    assert dtype is not None
+    start, stop = array.offset, array.offset + len(array)
+    ends = _stored(run_ends, dtype)
+    first = int(np.searchsorted(ends, start, side="right"))
+    past = int(np.searchsorted(ends, stop, side="left")) + 1 if len(array) else first
+    edges = np.concatenate([[start], ends[first:past].astype(np.int64)])
+    if edges[-1] < stop or (np.diff(edges) <= 0).any():
+        return _objects(array)      # raises, and names the run
+    counts = np.diff(np.minimum(edges, stop))
+    return np.repeat(_copied(values.slice(first, len(counts))), counts, axis=0)

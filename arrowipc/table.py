@@ -1,0 +1,221 @@
+"""Tables: record batches of one schema, one below the other."""
+
+from __future__ import annotations
+
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from arrowipc._array import Array, RecordBatch
+    from arrowipc.schema import Schema
+
+__all__ = ["Table"]
+
+
+class Table:
+    """A schema and the batches that have it; what ``read_all()`` returns.
+
+    Parameters
+    ----------
+    schema : Schema
+    batches : iterable of RecordBatch
+        Any number of them, also none.
+
+    Raises
+    ------
+    UsageError
+        If the schema of a batch differs from `schema`. Metadata may differ.
+
+    Notes
+    -----
+    ``len(table)`` is the number of rows. ``==`` compares schemas and values, wherever batches begin.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> made = pa.record_batch({"x": [1, 2]})
+    >>> reader = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize(), made.slice(1).serialize()]))
+    >>> table = reader.read_all()
+    >>> table.num_rows, len(table.batches)
+    (3, 2)
+    >>> table.to_pydict()
+    {'x': [1, 2, 2]}
+    """
+
+    __slots__ = ("batches", "schema")
+    __hash__ = None  # type: ignore[assignment]
+
+    schema: Schema
+    batches: list[RecordBatch]
+
+    def __init__(self, schema: Schema, batches: Iterable[RecordBatch] = ()) -> None:
+        self.schema = schema
+        self.batches = list(batches)
+        for position, batch in enumerate(self.batches):
+            if batch.schema is not schema and not schema.equals(batch.schema):
+                raise UsageError(f"Table: batch {position} {_difference(schema, batch.schema)}")
+
+    @classmethod
+    def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
+        """Make a table of `batches`; without `schema`, of that of the first one.
+
+        Raises
+        ------
+        UsageError
+            If there is neither a batch nor a schema, or schemas differ.
+        """
+        batches = list(batches)
+        if schema is None:
+            if not batches:
+                raise UsageError("Table.from_batches: without batches a schema is needed")
+            schema = batches[0].schema
+        return cls(schema, batches)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all batches."""
+        return sum([batch.num_rows for batch in self.batches])
+
+    @property
+    def num_columns(self) -> int:
+        """Number of columns."""
+        return len(self.schema)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers of all batches; what batches share counts for each."""
+        return sum([batch.nbytes for batch in self.batches])
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return self.schema.names
+
+    def column(self, i: int | str) -> list[Array]:
+        """Return one column, as one array per batch; `i` is an index or a name.
+
+        Raises
+        ------
+        IndexError, KeyError, UsageError
+            If there is no such column, or several have that name; as for :meth:`arrowipc.RecordBatch.column`.
+        """
+        self.schema.field(i)
+        return [batch.column(i) for batch in self.batches]
+
+    def __getitem__(self, i: int | str) -> list[Array]:
+        return self.column(i)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def to_batches(self) -> list[RecordBatch]:
+        """Return the batches, in order."""
+        return list(self.batches)
+
+    def combine(self) -> RecordBatch:
+        """Return one batch of all rows; what several batches hold is copied.
+
+        Raises
+        ------
+        UsageError
+            If there is no batch.
+        """
+        from arrowipc._concat import concat_batches
+
+        if not self.batches:
+            raise UsageError("combine: the table has no batches")
+        return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
+
+    def to_pydict(self, *, max_values: int = 2**27) -> dict[str, list[Any]]:
+        """Return the columns as a dict of lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
+        from arrowipc._array import batches_to_pydict
+
+        return batches_to_pydict(self.batches, self.schema, max_values)
+
+    def to_pylist(self, *, max_values: int = 2**27) -> list[Any]:
+        """Return the rows; see :meth:`arrowipc.RecordBatch.to_pylist`."""
+        from arrowipc._array import batches_to_pylist
+
+        return batches_to_pylist(self.batches, self.schema, max_values)
+
+    def equals(self, other: object, check_metadata: bool = False, nan_equal: bool = False) -> bool:
+        """Whether `other` has an equal schema and equal rows, however they are spread over batches.
+
+        Parameters
+        ----------
+        other : object
+        check_metadata : bool, default False
+            Compare all metadata of the schemas too.
+        nan_equal : bool, default False
+            Whether NaN equals NaN.
+
+        Raises
+        ------
+        FormatError
+            If values are broken.
+        """
+        if self is other and nan_equal:
+            return True
+        if not isinstance(other, Table) or not self.schema.equals(other.schema, check_metadata):
+            return False
+        if self.num_rows != other.num_rows:
+            return False
+        mine, theirs = _filled(self), _filled(other)
+        while mine:
+            rows = min(mine[-1].num_rows, theirs[-1].num_rows)
+            if not _take(mine, rows).equals(_take(theirs, rows), nan_equal=nan_equal):
+                return False
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Table):
+            return NotImplemented
+        return self.equals(other)
+
+    def __repr__(self) -> str:
+        from arrowipc.display import table_text
+
+        return table_text(self)
+
+    def _repr_html_(self) -> str:
+        from arrowipc.display import table_html
+
+        return table_html(self)
+
+    def __arrow_c_schema__(self) -> object:
+        """Export the schema as an ``arrow_schema`` PyCapsule."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""
+        from arrowipc._capsule import export_stream
+
+        return export_stream(self.schema, iter(self.batches), requested_schema)
+
+
+def _filled(table: Table) -> list[RecordBatch]:
+    """The batches that have rows, last one first."""
+    return [batch for batch in reversed(table.batches) if batch.num_rows]
+
+
+def _take(waiting: list[RecordBatch], rows: int) -> RecordBatch:
+    """Take the next `rows` rows, which the last batch of `waiting` has."""
+    batch = waiting.pop()
+    if batch.num_rows == rows:
+        return batch
+    waiting.append(batch.slice(rows))
+    return batch.slice(0, rows)
+
+
+def _difference(expected: Schema, found: Schema) -> str:
+    """Say how `found` differs from `expected`, as the end of a sentence."""
+    if len(expected) != len(found):
+        return f"has {len(found)} columns, expected {len(expected)}"
+    for position, (mine, theirs) in enumerate(zip(expected, found, strict=True)):
+        if mine != theirs:
+            return f"has {theirs} in column {position}, expected {mine}"
+    return f"is {found.endianness}-endian, expected {expected.endianness}-endian"

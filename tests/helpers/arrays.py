@@ -1,0 +1,157 @@
+"""pyarrow data read back as ours, and one array of every type there is."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+import arrowipc as ipc
+
+
+def written(*batches: pa.RecordBatch) -> bytes:
+    """A stream of the batches, which share a schema."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def read_batch(batch: pa.RecordBatch, **options: Any) -> ipc.RecordBatch:
+    """The batch, read by us."""
+    (found,) = ipc.open_stream(written(batch), **options)
+    return found
+
+
+def read_array(array: pa.Array, **options: Any) -> ipc.Array:
+    """The array, read by us as the column ``x``."""
+    return read_batch(pa.record_batch([array], names=["x"]), **options).column(0)
+
+
+def _unions() -> dict[str, pa.Array]:
+    ints, words = pa.array([1, 2, 3, None, 5]), pa.array(["a", "b", None, "d", "e"])
+    codes = pa.array([4, 7, 4, 4, 7], pa.int8())
+    return {
+        "sparse_union": pa.UnionArray.from_sparse(codes, [ints, words], ["i", "w"], [4, 7]),
+        "dense_union": pa.UnionArray.from_dense(
+            codes, pa.array([0, 1, 1, 3, 0], pa.int32()), [ints, words], ["i", "w"], [4, 7]
+        ),
+    }
+
+
+def _run_ends() -> dict[str, pa.Array]:
+    return {
+        f"run_end_{ends}": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 7], ends), pa.array(["a", None, "c"]))
+        for ends in (pa.int16(), pa.int32(), pa.int64())
+    }
+
+
+def _dictionaries() -> dict[str, pa.Array]:
+    words = pa.array(["x", None, "y", "a longer word", "x"])
+    lists = pa.array([[1, 2], None, [3]])
+    return {
+        "dictionary": words.dictionary_encode(),
+        "dictionary_uint64": pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 2], pa.uint64()), words),
+        "dictionary_ints": pa.array([5, None, 7, 5]).dictionary_encode(),
+        "dictionary_nulls": pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), words),
+        "dictionary_large": pa.DictionaryArray.from_arrays(
+            pa.array([999, 0, None, 999, 3]), pa.array([f"word {i}" for i in range(1000)])
+        ),
+        "dictionary_lists": pa.DictionaryArray.from_arrays(pa.array([0, 2, 1, None, 0], pa.int8()), lists),
+    }
+
+
+def _views() -> dict[str, pa.Array]:
+    words = ["short", "a text that is longer than twelve bytes", None, "", "exactly 12 b", "thirteen byte"]
+    return {
+        "string_view": pa.array(words, pa.string_view()),
+        "binary_view": pa.array([w and w.encode() for w in words], pa.binary_view()),
+        "list_view": pa.ListViewArray.from_arrays(
+            pa.array([3, 0, 1, 0], pa.int32()),
+            pa.array([2, 2, 0, 5], pa.int32()),
+            pa.array([1, 2, None, 4, 5]),
+            mask=pa.array([False, False, False, True]),
+        ),
+        "large_list_view": pa.LargeListViewArray.from_arrays(
+            pa.array([0, 0, 2, 1], pa.int64()), pa.array([2, 5, 3, 1], pa.int64()), pa.array(["a", "b", None, "d", "e"])
+        ),
+    }
+
+
+def _temporal() -> dict[str, pa.Array]:
+    moments = [dt.datetime(1969, 12, 31, 23, 59, 59), None, dt.datetime(2024, 2, 29, 1, 2, 3), dt.datetime(1, 1, 1)]
+    found = {
+        "date32": pa.array([dt.date(1, 1, 1), None, dt.date(1969, 12, 31), dt.date(9999, 12, 31)], pa.date32()),
+        "date64": pa.array([dt.date(1, 1, 1), None, dt.date(2024, 2, 29), dt.date(9999, 12, 31)], pa.date64()),
+        "time32[s]": pa.array([dt.time(0), None, dt.time(23, 59, 59)], pa.time32("s")),
+        "time32[ms]": pa.array([dt.time(0), None, dt.time(23, 59, 59, 999000)], pa.time32("ms")),
+        "time64[us]": pa.array([dt.time(0), None, dt.time(1, 2, 3, 4)], pa.time64("us")),
+    }
+    for unit in ("s", "ms", "us"):
+        found[f"timestamp[{unit}]"] = pa.array(moments, pa.timestamp(unit))
+        for zone in ("UTC", "Europe/Berlin", "+05:30", "-11:15"):
+            found[f"timestamp[{unit}, {zone}]"] = pa.array(moments[:3], pa.timestamp(unit, zone))
+        spans = [dt.timedelta(days=-3, seconds=5), None, dt.timedelta(0), dt.timedelta(days=40000, seconds=86399)]
+        found[f"duration[{unit}]"] = pa.array(spans, pa.duration(unit))
+    return found
+
+
+def _decimals() -> dict[str, pa.Array]:
+    found = {}
+    for bits, digits in ((32, 9), (64, 18), (128, 38), (256, 76)):
+        kind = getattr(pa, f"decimal{bits}")
+        most = Decimal("9" * (digits - 2) + ".99")
+        found[f"decimal{bits}"] = pa.array([most, -most, None, Decimal("0.00"), Decimal("-0.01")], kind(digits, 2))
+        found[f"decimal{bits}_tens"] = pa.array([Decimal("1E+3"), Decimal("-9E+3"), None], kind(digits, -3))
+    return found
+
+
+def _nested() -> dict[str, pa.Array]:
+    lists = [[1, 2], None, [], [3, None]]
+    rows = [{"a": 1, "b": ["x"]}, None, {"a": None, "b": None}, {"a": 4, "b": []}]
+    pairs = [[("k", 1), ("l", None)], None, [], [("m", 3)]]
+    return {
+        "list": pa.array(lists, pa.list_(pa.int16())),
+        "large_list": pa.array(lists, pa.large_list(pa.float64())),
+        "list_of_lists": pa.array([[[1], None], None, [], [[2, 3], []]], pa.list_(pa.list_(pa.int8()))),
+        "list_under_nulls": pa.ListArray.from_arrays(
+            pa.array([0, 2, 4, 5], pa.int32()), pa.array([1, 2, 3, 4, 5]), mask=pa.array([False, True, False])
+        ),
+        "fixed_size_list": pa.array([[1, 2], None, [None, 4]], pa.list_(pa.int32(), 2)),
+        "fixed_size_list_0": pa.array([[], None, []], pa.list_(pa.int32(), 0)),
+        "struct": pa.array(rows, pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))])),
+        "struct_of_nothing": pa.array([{}, None, {}], pa.struct([])),
+        "map": pa.array(pairs, pa.map_(pa.string(), pa.int32())),
+    }
+
+
+def _flat() -> dict[str, pa.Array]:
+    found: dict[str, pa.Array] = {"null": pa.nulls(4), "bool": pa.array([True, None, False] * 9)}
+    for bits in (8, 16, 32, 64):
+        found[f"int{bits}"] = pa.array([-(2 ** (bits - 1)), None, 0, 2 ** (bits - 1) - 1], f"int{bits}")
+        found[f"uint{bits}"] = pa.array([0, None, 1, 2**bits - 1], f"uint{bits}")
+    for kind in (pa.float16(), pa.float32(), pa.float64()):
+        found[str(kind)] = pa.array([0.0, None, -1.5, float("inf"), 2.0**-14], kind)
+    for kind in (pa.string(), pa.large_string()):
+        found[str(kind)] = pa.array(["", None, "abc", "grün €𝄞"], kind)
+    for kind in (pa.binary(), pa.large_binary()):
+        found[str(kind)] = pa.array([b"", None, b"\0\xff"], kind)
+    found["fixed_size_binary"] = pa.array([b"abc", None, b"\0\1\2"], pa.binary(3))
+    found["fixed_size_binary_0"] = pa.array([b"", None], pa.binary(0))
+    return found
+
+
+#: Name -> an array with nulls of that type, whose ``to_pylist()`` is what ours must be.
+CASES: dict[str, pa.Array] = {
+    **_flat(),
+    **_temporal(),
+    **_decimals(),
+    **_nested(),
+    **_views(),
+    **_unions(),
+    **_run_ends(),
+    **_dictionaries(),
+}

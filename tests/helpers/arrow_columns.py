@@ -1,0 +1,243 @@
+"""One column of every Arrow type that Spark can hold in some form, with the Spark type and the values expected."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+
+class Column(NamedTuple):
+    """A column of three rows, the second of them null where the type allows it.
+
+    `spark` is Spark's name for the type expected; `values` are what pyarrow says of the converted column.
+    """
+
+    array: pa.Array
+    spark: str
+    values: list[Any]
+
+
+UTC = dt.UTC
+
+
+def _utc(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=UTC)
+
+
+def _runs(values: pa.Array) -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), values)
+
+
+def _sparse() -> pa.Array:
+    # Slot 1 of the first member holds a value that no row selects and that Spark could not hold.
+    members = [pa.array([1000, 1, 3000], pa.timestamp("ns")), pa.array(["x", "b", "y"], pa.string_view())]
+    return pa.UnionArray.from_sparse(pa.array([0, 1, 0], pa.int8()), members, ["at", "what"], [0, 1])
+
+
+def _dense() -> pa.Array:
+    members = [pa.array([1, 2], pa.uint8()), pa.array(["a"]).dictionary_encode()]
+    codes, offsets = pa.array([5, 7, 5], pa.int8()), pa.array([0, 0, 1], pa.int32())
+    return pa.UnionArray.from_dense(codes, offsets, members, ["x", "x"], [5, 7])
+
+
+NANOSECONDS = pa.array([1_000, None, -1_000], pa.timestamp("ns"))
+MOMENTS = [dt.datetime(1970, 1, 1, 0, 0, 0, 1), None, dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)]
+INSTANTS = [moment and moment.replace(tzinfo=UTC) for moment in MOMENTS]
+SMALL = pa.array([Decimal("0.00123"), None, Decimal("0.00001")], pa.decimal128(5, 5))
+WORDS = pa.array(["a", None, "long enough to leave the view"])
+BYTES = pa.array([b"a", None, b"long enough to leave the view"])
+CHOICES = pa.array(["red", None, "green"]).dictionary_encode()
+PAIRS = pa.array([[("k", 1)], None, [("m", None), ("n", 3)]], pa.map_(pa.large_string(), pa.uint32()))
+RECORDS = pa.array(
+    [{"a": 1, "b": "x"}, None, {"a": 3, "b": None}], pa.struct({"a": pa.uint8(), "b": pa.large_string()})
+)
+
+COLUMNS: dict[str, Column] = {
+    "null": Column(pa.nulls(3), "void", [None] * 3),
+    "bool": Column(pa.array([True, None, False]), "boolean", [True, None, False]),
+    "int8": Column(pa.array([-128, None, 127], pa.int8()), "tinyint", [-128, None, 127]),
+    "int16": Column(pa.array([-1, None, 1], pa.int16()), "smallint", [-1, None, 1]),
+    "int32": Column(pa.array([-1, None, 1], pa.int32()), "int", [-1, None, 1]),
+    "int64": Column(pa.array([-(2**63), None, 1], pa.int64()), "bigint", [-(2**63), None, 1]),
+    "uint8": Column(pa.array([255, None, 0], pa.uint8()), "smallint", [255, None, 0]),
+    "uint16": Column(pa.array([65535, None, 0], pa.uint16()), "int", [65535, None, 0]),
+    "uint32": Column(pa.array([2**32 - 1, None, 0], pa.uint32()), "bigint", [2**32 - 1, None, 0]),
+    "uint64": Column(
+        pa.array([2**64 - 1, None, 0], pa.uint64()), "decimal(20,0)", [Decimal(2**64 - 1), None, Decimal(0)]
+    ),
+    "half": Column(pa.array([np.float16(1.5), None, np.float16(-2)], pa.float16()), "float", [1.5, None, -2.0]),
+    "float": Column(pa.array([1.5, None, -2.0], pa.float32()), "float", [1.5, None, -2.0]),
+    "double": Column(pa.array([1.5, None, -2.0]), "double", [1.5, None, -2.0]),
+    "string": Column(WORDS, "string", WORDS.to_pylist()),
+    "large_string": Column(WORDS.cast(pa.large_string()), "string", WORDS.to_pylist()),
+    "string_view": Column(WORDS.cast(pa.string_view()), "string", WORDS.to_pylist()),
+    "binary": Column(BYTES, "binary", BYTES.to_pylist()),
+    "large_binary": Column(BYTES.cast(pa.large_binary()), "binary", BYTES.to_pylist()),
+    "binary_view": Column(BYTES.cast(pa.binary_view()), "binary", BYTES.to_pylist()),
+    "fixed_binary": Column(pa.array([b"ab", None, b"cd"], pa.binary(2)), "binary", [b"ab", None, b"cd"]),
+    "date32": Column(
+        pa.array([1, None, -1], pa.date32()), "date", [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31)]
+    ),
+    "date64": Column(
+        pa.array([86_400_000, None, -86_400_000], pa.date64()),
+        "date",
+        [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31)],
+    ),
+    "time_s": Column(pa.array([1, None, 2], pa.time32("s")), "time(6)", [dt.time(0, 0, 1), None, dt.time(0, 0, 2)]),
+    "time_ms": Column(
+        pa.array([1, None, 2], pa.time32("ms")), "time(6)", [dt.time(0, 0, 0, 1000), None, dt.time(0, 0, 0, 2000)]
+    ),
+    "time_us": Column(
+        pa.array([1, None, 2], pa.time64("us")), "time(6)", [dt.time(0, 0, 0, 1), None, dt.time(0, 0, 0, 2)]
+    ),
+    "time_ns": Column(
+        pa.array([1000, None, 2000], pa.time64("ns")), "time(6)", [dt.time(0, 0, 0, 1), None, dt.time(0, 0, 0, 2)]
+    ),
+    "timestamp_s": Column(
+        pa.array([1, None, -1], pa.timestamp("s")),
+        "timestamp_ntz",
+        [dt.datetime(1970, 1, 1, 0, 0, 1), None, dt.datetime(1969, 12, 31, 23, 59, 59)],
+    ),
+    "timestamp_ms_paris": Column(
+        pa.array([1, None, -1], pa.timestamp("ms", "Europe/Paris")),
+        "timestamp",
+        [_utc(1970, 1, 1, 0, 0, 0, 1000), None, _utc(1969, 12, 31, 23, 59, 59, 999_000)],
+    ),
+    "timestamp_us": Column(NANOSECONDS.cast(pa.timestamp("us")), "timestamp_ntz", MOMENTS),
+    "timestamp_us_offset": Column(NANOSECONDS.cast(pa.timestamp("us", "+05:30")), "timestamp", INSTANTS),
+    "timestamp_ns": Column(NANOSECONDS, "timestamp_ntz", MOMENTS),
+    "timestamp_ns_utc": Column(NANOSECONDS.cast(pa.timestamp("ns", "UTC")), "timestamp", INSTANTS),
+    "duration_s": Column(
+        pa.array([1, None, 2], pa.duration("s")),
+        "interval day to second",
+        [dt.timedelta(seconds=1), None, dt.timedelta(seconds=2)],
+    ),
+    "duration_ns": Column(
+        pa.array([1000, None, -1000], pa.duration("ns")),
+        "interval day to second",
+        [dt.timedelta(microseconds=1), None, dt.timedelta(microseconds=-1)],
+    ),
+    "month_day_nano": Column(
+        pa.array([(1, 2, 3), None, (4, 5, -6)], pa.month_day_nano_interval()),
+        "struct<months:int,days:int,nanoseconds:bigint>",
+        [{"months": 1, "days": 2, "nanoseconds": 3}, None, {"months": 4, "days": 5, "nanoseconds": -6}],
+    ),
+    "decimal32": Column(
+        pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal32(5, 2)),
+        "decimal(5,2)",
+        [Decimal("1.25"), None, Decimal("-1.25")],
+    ),
+    "decimal64": Column(
+        pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal64(15, 2)),
+        "decimal(15,2)",
+        [Decimal("1.25"), None, Decimal("-1.25")],
+    ),
+    "decimal128": Column(
+        pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal128(38, 2)),
+        "decimal(38,2)",
+        [Decimal("1.25"), None, Decimal("-1.25")],
+    ),
+    "decimal256": Column(
+        pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal256(38, 2)),
+        "decimal(38,2)",
+        [Decimal("1.25"), None, Decimal("-1.25")],
+    ),
+    "decimal_of_hundreds": Column(
+        pa.array([Decimal("1200"), None, Decimal("-100")], pa.decimal128(5, -2)),
+        "decimal(7,0)",
+        [Decimal("1200"), None, Decimal("-100")],
+    ),
+    "decimal_below_one": Column(SMALL.view(pa.decimal128(3, 5)), "decimal(5,5)", SMALL.to_pylist()),
+    "dictionary": Column(CHOICES, "string", ["red", None, "green"]),
+    "dictionary_of_ints": Column(
+        pa.array([100, None, 200], pa.uint8()).dictionary_encode().cast(pa.dictionary(pa.uint16(), pa.uint8())),
+        "smallint",
+        [100, None, 200],
+    ),
+    "dictionary_with_null_word": Column(
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.array(["a", None])),
+        "string",
+        ["a", None, "a"],
+    ),
+    "dictionary_of_views": Column(
+        pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int8()), pa.array(["a", "b"], pa.string_view())),
+        "string",
+        ["a", None, "b"],
+    ),
+    "run_end": Column(_runs(WORDS.cast(pa.string_view())), "string", WORDS.to_pylist()),
+    "run_end_of_choices": Column(_runs(CHOICES), "string", ["red", None, "green"]),
+    "list": Column(pa.array([[1, None], None, []], pa.list_(pa.uint8())), "array<smallint>", [[1, None], None, []]),
+    "large_list": Column(
+        pa.array([[1], None, [2, 3]], pa.large_list(pa.uint16())), "array<int>", [[1], None, [2, 3]]
+    ),
+    "fixed_list": Column(
+        pa.array([[1, 2], None, [3, 4]], pa.list_(pa.uint8(), 2)), "array<smallint>", [[1, 2], None, [3, 4]]
+    ),
+    "list_view": Column(pa.array([[1], None, [2, 3]], pa.list_view(pa.uint16())), "array<int>", [[1], None, [2, 3]]),
+    "large_list_view": Column(
+        pa.array([[1], None, [2, 3]], pa.large_list_view(pa.int8())), "array<tinyint>", [[1], None, [2, 3]]
+    ),
+    "overlapping_list_view": Column(
+        pa.ListViewArray.from_arrays([1, 0, 0], [2, 0, 3], pa.array([1, 2, 3], pa.uint8())),
+        "array<smallint>",
+        [[2, 3], [], [1, 2, 3]],
+    ),
+    "list_of_dictionary": Column(
+        pa.array([["a"], None, ["b", None]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        "array<string>",
+        [["a"], None, ["b", None]],
+    ),
+    "struct": Column(RECORDS, "struct<a:smallint,b:string>", RECORDS.to_pylist()),
+    "list_of_struct": Column(
+        pa.array([[{"a": 1, "b": "x"}, None], None, []], pa.list_(RECORDS.type)),
+        "array<struct<a:smallint,b:string>>",
+        [[{"a": 1, "b": "x"}, None], None, []],
+    ),
+    "map": Column(PAIRS, "map<string,bigint>", PAIRS.to_pylist()),
+    "sparse_union": Column(
+        _sparse(),
+        "struct<at:timestamp_ntz,what:string>",
+        [
+            {"at": dt.datetime(1970, 1, 1, 0, 0, 0, 1), "what": None},
+            {"at": None, "what": "b"},
+            {"at": dt.datetime(1970, 1, 1, 0, 0, 0, 3), "what": None},
+        ],
+    ),
+    "dense_union": Column(
+        _dense(),
+        "struct<x_5:smallint,x_7:string>",
+        [{"x_5": 1, "x_7": None}, {"x_5": None, "x_7": "a"}, {"x_5": 2, "x_7": None}],
+    ),
+}
+
+
+def everything() -> pa.RecordBatch:
+    """Return a batch of all columns."""
+    return pa.record_batch({name: column.array for name, column in COLUMNS.items()})
+
+
+def expected() -> list[dict[str, Any]]:
+    """Return its rows as pyarrow shows them after the conversion."""
+    return [{name: column.values[row] for name, column in COLUMNS.items()} for row in range(3)]
+
+
+def stream(*batches: pa.RecordBatch, **options: Any) -> bytes:
+    """Return an IPC stream of the batches, written by pyarrow."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def file(*batches: pa.RecordBatch, **options: Any) -> bytes:
+    """Return an IPC file of the batches, written by pyarrow."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()

@@ -1,0 +1,409 @@
+"""Python values of arrays: the same as pyarrow's where both mean the same, and no value from broken contents."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import zoneinfo
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from helpers.arrays import CASES, read_array, read_batch
+from helpers.forge import (
+    BINARY,
+    INT8,
+    INT32,
+    LARGE_UTF8,
+    LIST,
+    LIST_VIEW,
+    NULL,
+    REE,
+    STRUCT,
+    UTF8,
+    UTF8_VIEW,
+    Table,
+    batch,
+    bits,
+    dictionary,
+    encoding,
+    field,
+    i8,
+    i32,
+    i64,
+    schema,
+    stream,
+    view,
+)
+
+import arrowipc as ipc
+from arrowipc import FormatError, LimitError, UsageError
+from arrowipc.types import DayTime, MonthDayNano
+
+ITEM = field("item", INT32)
+RUNS = field("run_ends", INT32, nullable=False)
+SPARSE, DENSE = Table("Union", mode=0, typeIds=[3, 9]), Table("Union", mode=1, typeIds=[3, 9])
+
+
+def unchecked(data: bytes, index: int = 0) -> ipc.Array:
+    """The last batch's column of a stream whose contents nobody has looked at."""
+    *_, last = ipc.open_stream(data, validate="none")
+    return last.column(index)
+
+
+def of(kind: Table, *children: Table, **options: object) -> Table:
+    return schema(field("x", kind, *children, **options))
+
+
+# -- sound data -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_pyarrow(name):
+    expected = CASES[name].to_pylist()
+    found = read_array(CASES[name])
+    assert found.to_pylist() == expected
+    assert list(map(type, found.to_pylist())) == list(map(type, expected))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_slice_has_the_values_of_its_rows(name):
+    expected = CASES[name].to_pylist()
+    batch_ = read_batch(pa.record_batch([CASES[name]], names=["x"]))
+    array, length = batch_.column(0), len(expected)
+    for start in range(length + 1):
+        for stop in range(start, length + 1):
+            assert array.slice(start, stop - start).to_pylist() == expected[start:stop]
+            assert batch_.slice(start, stop - start).column(0).to_pylist() == expected[start:stop]
+    assert [array[i] for i in range(-length, length)] == expected * 2
+    assert list(array) == expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_inside_lists_and_structs(name):
+    inner = CASES[name]
+    count = len(inner)
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, count], pa.int32()), inner)
+    assert read_array(lists).slice(1).to_pylist() == lists.slice(1).to_pylist()
+    structs = pa.StructArray.from_arrays([inner, inner], ["a", "b"])
+    assert read_array(structs).slice(1).to_pylist() == structs.slice(1).to_pylist()
+
+
+def test_long_columns_cross_every_word():
+    count = 3000
+    values = [None if i % 7 == 0 else i for i in range(count)]
+    array = read_array(pa.array(values))
+    assert array.to_pylist() == values
+    assert list(array.slice(5, 2100)) == values[5:2105]
+    assert array.slice(63, 130).null_count == sum(v is None for v in values[63:193])
+
+
+def test_special_floats():
+    for kind in (pa.float16(), pa.float32(), pa.float64()):
+        found = read_array(pa.array([math.nan, -0.0, -math.inf, 1 / 3], kind)).to_pylist()
+        expected = pa.array([math.nan, -0.0, -math.inf, 1 / 3], kind).to_pylist()
+        assert math.isnan(found[0])
+        assert math.copysign(1, found[1]) == -1
+        assert found[2:] == expected[2:]
+
+
+def test_nanoseconds_stay_numbers():
+    for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.duration("ns"), pa.time64("ns")):
+        assert read_array(pa.array([0, None, 123], pa.int64()).cast(kind)).to_pylist() == [0, None, 123]
+
+
+def test_what_python_cannot_hold_stays_a_number():
+    huge = [2**62, -(2**62), None]
+    for kind in (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.duration("s")):
+        assert read_array(pa.array(huge, pa.int64()).view(kind)).to_pylist() == huge
+    assert read_array(pa.array([2**31 - 1, -(2**31)], pa.int32()).view(pa.date32())).to_pylist() == [2**31 - 1, -(2**31)]
+    late = pa.array([86400, -1, 86399], pa.int32()).view(pa.time32("s"))
+    assert read_array(late).to_pylist() == [86400, -1, dt.time(23, 59, 59)]
+
+
+def test_the_first_and_the_last_moment():
+    for unit, ticks in (("s", 1), ("ms", 1000), ("us", 10**6)):
+        first, last = -62135596800 * ticks, 253402300800 * ticks - 1
+        found = read_array(pa.array([first - 1, first, last, last + 1]).view(pa.timestamp(unit))).to_pylist()
+        assert found[0] == first - 1
+        assert found[1] == dt.datetime.min
+        assert found[2].replace(microsecond=0) == dt.datetime(9999, 12, 31, 23, 59, 59)
+        assert found[3] == last + 1
+        # In this zone the first moment would lie in the year 0.
+        assert read_array(pa.array([first]).view(pa.timestamp(unit, "America/New_York"))).to_pylist() == [first]
+    assert read_array(pa.array([-719163, -719162, 2932896, 2932897], pa.int32()).view(pa.date32())).to_pylist() == [
+        -719163,
+        dt.date.min,
+        dt.date.max,
+        2932897,
+    ]
+    days = 999999999 * 86400
+    found = read_array(pa.array([-days - 1, -days, days + 86399, days + 86400]).view(pa.duration("s"))).to_pylist()
+    assert found == [-days - 1, dt.timedelta.min, dt.timedelta(days=999999999, seconds=86399), days + 86400]
+
+
+def test_date64_with_a_time_of_day():
+    data = stream(of(Table("Date", unit=1)), batch(2, [(2, 0)], [b"", i64(86_400_000, -1)]))
+    ((found,),) = [b.columns for b in ipc.open_stream(data)]
+    assert found.to_pylist() == [dt.date(1970, 1, 2), dt.datetime(1969, 12, 31, 23, 59, 59, 999000)]
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [
+        ("UTC", dt.UTC),
+        ("Z", dt.UTC),
+        ("+00:30", dt.timezone(dt.timedelta(minutes=30))),
+        ("-0830", dt.timezone(-dt.timedelta(hours=8, minutes=30))),
+        ("Asia/Kathmandu", zoneinfo.ZoneInfo("Asia/Kathmandu")),
+        ("+24:00", dt.UTC),
+        ("Mars/Olympus", dt.UTC),
+        ("America", dt.UTC),
+        ("../../etc/passwd", dt.UTC),
+        ("/etc/passwd", dt.UTC),
+        ("a\0b", dt.UTC),
+        ("x" * 1000, dt.UTC),
+        ("Grün", dt.UTC),
+    ],
+)
+def test_timezones(zone, expected):
+    data = stream(of(Table("Timestamp", unit=0, timezone=zone)), batch(1, [(1, 0)], [b"", i64(1_700_000_000)]))
+    ((found,),) = [b.columns for b in ipc.open_stream(data)]
+    (moment,) = found.to_pylist()
+    assert moment == dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
+    assert moment.tzinfo == expected
+
+
+def test_both_sides_of_a_clock_change():
+    zone = "Europe/Berlin"
+    array = pa.array([1698537600, 1698540000, 1698541200, 1698544800]).view(pa.timestamp("s", zone))
+    assert [(v.hour, v.fold) for v in read_array(array).to_pylist()] == [(2, 0), (2, 0), (2, 1), (3, 0)]
+
+
+def test_intervals():
+    kind = Table("Interval", unit=0)
+    assert unchecked(stream(of(kind), batch(2, [(2, 1)], [bits(1, 0), i32(-14, 0)]))).to_pylist() == [-14, None]
+    kind = Table("Interval", unit=1)
+    assert unchecked(stream(of(kind), batch(1, [(1, 0)], [b"", i32(-1, 500)]))).to_pylist() == [DayTime(-1, 500)]
+    found = read_array(pa.array([(1, -2, 3), None], pa.month_day_nano_interval())).to_pylist()
+    assert found == [MonthDayNano(1, -2, 3), None]
+    assert found[0].nanoseconds == 3
+
+
+@pytest.mark.parametrize("scale", [0, 1, -1, 76, 1000, 2**31 - 1, -(2**31)])
+def test_decimals_are_exact_at_any_scale(scale):
+    kind = Table("Decimal", precision=76, scale=scale, bitWidth=256)
+    numbers = [10**76 - 1, -(10**76) + 1, 0, 7, 2**255 - 1, -(2**255)]
+    body = b"".join(n.to_bytes(32, "little", signed=True) for n in numbers)
+    array = unchecked(stream(of(kind), batch(len(numbers), [(len(numbers), 0)], [b"", body])))
+    assert [(v.as_tuple().exponent, int("".join(map(str, v.as_tuple().digits)))) for v in array.to_pylist()] == [
+        (-scale, abs(n)) for n in numbers
+    ]
+    assert [v.is_signed() for v in array.to_pylist()] == [n < 0 for n in numbers]
+
+
+def test_decimals_do_not_depend_on_the_context():
+    import decimal
+
+    array = read_array(pa.array([Decimal("12345678901234567890.12")], pa.decimal128(38, 2)))
+    with decimal.localcontext() as context:
+        context.prec = 3
+        context.traps[decimal.Inexact] = True
+        assert array.to_pylist() == [Decimal("12345678901234567890.12")]
+
+
+def test_structs_whose_names_repeat_keep_every_value():
+    inner = pa.StructArray.from_arrays([pa.array([1, 2]), pa.array(["a", "b"])], ["n", "n"])
+    assert read_array(inner).to_pylist() == [[("n", 1), ("n", "a")], [("n", 2), ("n", "b")]]
+    found = read_batch(pa.record_batch([pa.array([1]), pa.array([2])], names=["n", "n"]))
+    assert found.to_pylist() == [[("n", 1), ("n", 2)]]
+    with pytest.raises(UsageError, match="twice"):
+        found.to_pydict()
+
+
+def test_a_dictionary_is_read_only_where_it_is_used():
+    # Word 1 is not UTF-8, and no row asks for it.
+    root = of(UTF8, dictionary=encoding(0))
+    words = dictionary(0, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), b"a\xffc"]))
+    rows = batch(2, [(2, 0)], [b"", i32(2, 0)])
+    array = unchecked(stream(root, words, rows))
+    with pytest.raises(FormatError, match="UTF-8"):
+        array.to_pylist()
+    assert array[0] == "c"
+    assert array[1] == "a"
+
+
+def test_rows_share_what_is_encoded_once():
+    for array in (pa.array(["a long enough word"] * 3).dictionary_encode(), CASES["run_end_int32"].slice(3)):
+        first, second, *_ = read_array(array).to_pylist()
+        assert first is second
+
+
+# -- what may grow beyond the input ---------------------------------------------------------------------------
+
+
+def test_values_are_counted_before_they_are_made():
+    array = read_array(pa.array([[1, 2], [3]]))
+    assert array.to_pylist(max_values=5) == [[1, 2], [3]]
+    with pytest.raises(LimitError, match="4 Python values.*max_values"):
+        array.to_pylist(max_values=4)
+    found = read_batch(pa.record_batch({"a": [1, 2], "b": [3, 4]}))
+    assert found.to_pydict(max_values=4) == {"a": [1, 2], "b": [3, 4]}
+    with pytest.raises(LimitError):
+        found.to_pydict(max_values=3)
+    with pytest.raises(LimitError):
+        found.to_pylist(max_values=5)
+
+
+def huge_inputs() -> dict[str, bytes]:
+    """Few bytes that stand for more values than any memory holds."""
+    many = 2**31 - 1
+    item = field("item", NULL)
+    shared = b"".join([view(b"x" * 13, length=10**6, prefix=b"    ")] * 50_000)
+    return {
+        "nulls": stream(of(NULL), batch(many, [(many, many)], [])),
+        "structs": stream(of(STRUCT), batch(many, [(many, 0)], [b""])),
+        "one list": stream(of(LIST, item), batch(1, [(1, 0), (many, many)], [b"", i32(0, many)])),
+        "a wide list": stream(
+            of(Table("FixedSizeList", listSize=many), item), batch(1, [(1, 0), (2**40, 2**40)], [b""])
+        ),
+        "list views": stream(
+            of(LIST_VIEW, item), batch(10**4, [(10**4, 0), (10**6, 10**6)], [b"", bytes(40_000), i32(10**6) * 10**4])
+        ),
+        "text views": stream(
+            of(UTF8_VIEW), batch(50_000, [(50_000, 0)], [b"", shared, b" " * 10**6], variadic=[1])
+        ),
+        "union of one text": stream(
+            of(DENSE, field("a", UTF8), ITEM),
+            batch(10**5, [(10**5, 0), (1, 0), (0, 0)], [b"\3" * 10**5, bytes(4 * 10**5), b"", i32(0, 10**6), b" " * 10**6, b"", b""]),
+        ),
+        "one run": stream(
+            of(REE, RUNS, field("values", NULL)), batch(many, [(many, 0), (1, 0), (1, 1)], [b"", i32(many)])
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", huge_inputs())
+def test_small_input_cannot_ask_for_all_memory(name):
+    (found,) = ipc.open_stream(huge_inputs()[name])
+    array = found.column(0)
+    for values in (found.to_pylist, found.to_pydict, array.to_pylist, lambda: array.to_numpy(copy=True)):
+        with pytest.raises(LimitError):
+            values()
+    assert array.slice(0, 0).to_pylist() == []
+    assert repr(found)
+    assert repr(array)
+
+
+def test_sharing_does_not_multiply_comparisons():
+    item = field("item", INT8)
+    count, size = 10**5, 10**6
+    lists = batch(count, [(count, 0), (size, 0)], [b"", bytes(4 * count), i32(size) * count, b"", bytes(size)])
+    (found,) = ipc.open_stream(stream(of(LIST_VIEW, item), lists), validate="none")
+    with pytest.raises(LimitError, match="slices"):
+        found.equals(found.slice(0))
+
+
+# -- broken contents, which only validate="none" lets through ------------------------------------------------------
+
+WORDS = of(UTF8, dictionary=encoding(0))
+THREE_WORDS = dictionary(0, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), b"abc"]))
+
+
+def two_members(codes: bytes, offsets: bytes) -> Table:
+    return batch(2, [(2, 0), (1, 0), (1, 0)], [codes, offsets, b"", i32(7), b"", i32(8)])
+
+
+BROKEN = {
+    "text not UTF-8": stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(0, 1, 3), b"a\xc3\x28"])),
+    "text of surrogates": stream(of(UTF8), batch(1, [(1, 0)], [b"", i32(0, 3), b"\xed\xa0\x80"])),
+    "offset negative": stream(of(BINARY), batch(2, [(2, 0)], [b"", i32(-1, 1, 3), b"abc"])),
+    "offset falls": stream(of(BINARY), batch(2, [(2, 0)], [b"", i32(0, 2, 1), b"abc"])),
+    "offset falls under a null": stream(of(BINARY), batch(2, [(2, 1)], [bits(1, 0), i32(0, 2, 1), b"abc"])),
+    "offset beyond": stream(of(BINARY), batch(2, [(2, 0)], [b"", i32(0, 2, 4), b"abc"])),
+    "offset without data": stream(of(BINARY), batch(1, [(1, 0)], [b"", i32(0, 1), b""])),
+    "large offset beyond": stream(of(LARGE_UTF8), batch(1, [(1, 0)], [b"", i64(0, 2**62), b"abc"])),
+    "view negative": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", i32(-1, 0, 0, 0)], variadic=[0])),
+    "view of no buffer": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20)], variadic=[0])),
+    "view of buffer 1": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 1), bytes(20)], variadic=[1])),
+    "view of buffer -1": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, -1), bytes(20)], variadic=[1])),
+    "view beyond": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 0, 1), bytes(20)], variadic=[1])),
+    "view before": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 0, -1), bytes(20)], variadic=[1])),
+    "list beyond": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(0, 3), b"", i32(1, 2)])),
+    "list falls": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(2, 1), b"", i32(1, 2)])),
+    "list negative": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(-1, 1), b"", i32(1, 2)])),
+    "list view beyond": stream(of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(2), b"", i32(1, 2)])),
+    "list view negative": stream(
+        of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(-1), i32(2), b"", i32(1, 2)])
+    ),
+    "list view of negative size": stream(
+        of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(-1), b"", i32(1, 2)])
+    ),
+    "type code unknown": stream(of(DENSE, ITEM, ITEM), two_members(i8(3, 4), i32(0, 0))),
+    "type code negative": stream(of(DENSE, ITEM, ITEM), two_members(i8(-1, 3), i32(0, 0))),
+    "union offset beyond": stream(of(DENSE, ITEM, ITEM), two_members(i8(3, 9), i32(0, 1))),
+    "union offset negative": stream(of(DENSE, ITEM, ITEM), two_members(i8(3, 9), i32(-1, 0))),
+    "run end zero": stream(of(REE, RUNS, ITEM), batch(2, [(2, 0), (2, 0), (2, 0)], [b"", i32(0, 2), b"", i32(7, 8)])),
+    "run ends fall": stream(
+        of(REE, RUNS, ITEM), batch(4, [(4, 0), (3, 0), (3, 0)], [b"", i32(2, 1, 4), b"", i32(7, 8, 9)])
+    ),
+    "runs too short": stream(of(REE, RUNS, ITEM), batch(4, [(4, 0), (1, 0), (1, 0)], [b"", i32(3), b"", i32(7)])),
+    "no runs": stream(of(REE, RUNS, ITEM), batch(4, [(4, 0), (0, 0), (0, 0)], [b"", b"", b"", b""])),
+    "index beyond": stream(WORDS, THREE_WORDS, batch(2, [(2, 0)], [b"", i32(0, 3)])),
+    "index negative": stream(WORDS, THREE_WORDS, batch(2, [(2, 0)], [b"", i32(0, -1)])),
+    "index above 2^63": stream(
+        of(UTF8, dictionary=encoding(0, Table("Int", bitWidth=64, is_signed=False))),
+        THREE_WORDS,
+        batch(1, [(1, 0)], [b"", i64(-1)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_contents_give_no_value(name):
+    array = unchecked(BROKEN[name])
+    with pytest.raises(FormatError, match="'x"):
+        array.to_pylist()
+    with pytest.raises(FormatError):
+        list(array)
+    with pytest.raises(FormatError):
+        array.to_numpy(copy=True)
+    if "UTF-8" not in name and "surrogates" not in name and "under a null" not in name:
+        with pytest.raises(FormatError):
+            array.equals(unchecked(BROKEN[name]))
+    assert repr(array)
+
+
+def test_what_lies_under_a_null_is_never_read():
+    views = view(b"x" * 20, 5) + view(b"ok")
+    array = unchecked(stream(of(UTF8_VIEW), batch(2, [(2, 1)], [bits(0, 1), views], variadic=[0])))
+    assert array.to_pylist() == [None, "ok"]
+    lists = batch(2, [(2, 1), (1, 0)], [bits(0, 1), i32(99, 0), i32(99, 1), b"", i32(5)])
+    assert unchecked(stream(of(LIST_VIEW, ITEM), lists)).to_pylist() == [None, [5]]
+    array = unchecked(stream(WORDS, THREE_WORDS, batch(2, [(2, 1)], [bits(0, 1), i32(99, 2)])))
+    assert array.to_pylist() == [None, "c"]
+    assert array == array.slice(0)
+
+
+def test_big_endian_as_stored_gives_buffers_only():
+    kind = schema(field("x", INT32), endianness=1)
+    data = stream(kind, batch(1, [(1, 0)], [b"", b"\0\0\0\7"]))
+    (swapped,) = ipc.open_stream(data)
+    assert swapped.column(0).to_pylist() == [7]
+    (stored,) = ipc.open_stream(data, ensure_native_endian=False)
+    array = stored.column(0)
+    for use in (
+        array.to_pylist,
+        array.to_numpy,
+        lambda: array.to_numpy(copy=True),
+        lambda: array[0],
+        lambda: array == array,
+        lambda: stored == stored,
+        stored.to_pydict,
+        stored.to_pylist,
+    ):
+        with pytest.raises(UsageError, match="ensure_native_endian"):
+            use()
+    assert bytes(array.buffers()[1][:4]) == b"\0\0\0\7"
+    assert repr(stored)
+    assert repr(array)
