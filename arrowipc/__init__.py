@@ -16,7 +16,11 @@ Examples
 """
 
 from importlib import import_module
-from typing import Any
+
+# Not typing.TYPE_CHECKING: importing typing takes longer than the rest of `import arrowipc`.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 
@@ -47,13 +51,13 @@ _HOMES = {
     "Table": "arrowipc.table",
     "concat_batches": "arrowipc._concat",
     "Schema": "arrowipc.schema",
-    **dict.fromkeys(("DataType", "Field", "field", "schema"), "arrowipc.types"),
+    **dict.fromkeys(("DataType", "Field"), "arrowipc.types"),
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'arrowipc' has no attribute {name!r}")

@@ -16,7 +16,7 @@ from arrowipc._core cimport (
 )
 from arrowipc._element cimport validity
 from arrowipc._schema cimport plan_field, plan_schema
-from arrowipc._values cimport MAX_VALUES, Quota, check_native, dictionary_of, quota, read_values, values
+from arrowipc._values cimport MAX_VALUES, Quota, check_native, count_bytes, dictionary_of, quota, read_values, values
 
 from arrowipc.errors import UsageError
 
@@ -342,16 +342,6 @@ cdef list column_values(object batches, int32_t n_columns, Quota q):
     return out
 
 
-cdef object count_bytes(Columns columns):
-    cdef int64_t i, total = 0
-    for i in range(columns.d.n_extents):
-        total += columns.d.extents[i].size
-    for dictionary in columns.dictionaries or ():
-        if dictionary is not None:
-            total += count_bytes(dictionary)
-    return total
-
-
 cdef tuple clip(object offset, object length, int64_t available):
     """(start, count) of the elements that a slice asks for and that exist."""
     start = offset.__index__()
@@ -564,8 +554,8 @@ cdef class Array:
         Parameters
         ----------
         max_values : int, default 2**27
-            The most Python objects to make, with 64 bytes of text counting as one: small input can claim to be
-            billions of nulls.
+            The most Python objects to make: small input can claim to be billions of nulls. It also bounds how much
+            text may be made of bytes that several rows share.
 
         Returns
         -------

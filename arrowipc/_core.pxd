@@ -80,6 +80,7 @@ cdef struct PlanData:
     int32_t source_views
     int32_t source_unions
     int32_t alignment       # most that any buffer of the plan needs, 1..8
+    bint whole              # nothing is projected away: fields and buffers lie as in the message
     bint stored_big         # bodies arrive in big-endian
     bint keep_stored        # ... and are left so (ensure_native_endian=False)
 

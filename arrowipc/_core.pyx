@@ -450,40 +450,46 @@ cdef inline int64_t first_buffer(const FieldPlan* field, bint v4, const int64_t*
     return first
 
 
-cdef inline int64_t place(const uint8_t* entry, const uint8_t* body, int64_t body_length, Extent* out,
-                          int64_t* total) noexcept nogil:
-    """One Buffer struct -> one Extent; negative when it does not lie inside the body."""
-    cdef int64_t offset = load_i64(entry + Buffer_offset), length = load_i64(entry + Buffer_length)
-    out.size = length
-    total[0] = <int64_t> (<uint64_t> total[0] + <uint64_t> length)
-    if length == 0:
+cdef inline int64_t place(const uint8_t* entry, int64_t count, const uint8_t* body, int64_t body_length,
+                          Extent* out, int64_t* total) noexcept nogil:
+    """A run of Buffer structs -> Extents; negative when one does not lie inside the body."""
+    cdef int64_t offset, length, wrong = 0
+    cdef uint64_t room, all_bytes = 0
+    cdef const Extent* end = out + count
+    while out != end:
+        offset = load_i64(entry + Buffer_offset)
+        length = load_i64(entry + Buffer_length)
+        entry += Buffer_SIZE
+        all_bytes += <uint64_t> length
+        # `inside` without branches. Unsigned, because differences of hostile values overflow; where offset and
+        # length are not negative and offset <= body_length, none does, and elsewhere the result is negative anyway.
+        room = <uint64_t> body_length - <uint64_t> offset
         # An empty buffer may say any offset (writers do); there is nothing to point at.
-        out.data = NULL
-        return 0
-    out.data = <const uint8_t*> (<uintptr_t> body + <uintptr_t> offset)
-    # `inside` without branches. Unsigned, because differences of hostile values overflow; where offset and
-    # length are not negative and offset <= body_length, none does, and elsewhere the result is negative anyway.
-    cdef uint64_t room = <uint64_t> body_length - <uint64_t> offset
-    return offset | length | <int64_t> room | <int64_t> (room - <uint64_t> length)
+        if length != 0:
+            wrong |= offset | length | <int64_t> room | <int64_t> (room - <uint64_t> length)
+        out.data = <const uint8_t*> (<uintptr_t> body + <uintptr_t> offset) if length != 0 else NULL
+        out.size = length
+        out += 1
+    total[0] = <int64_t> (<uint64_t> total[0] + all_bytes)
+    return wrong
 
 
 cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
               const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
     """Nodes and extents of every planned field; counts are proven already, so the indices stay inside.
 
-    The loop has no exits: violations gather in a sign bit, and `explain` names the first one afterwards.
+    The loops have no exits: violations gather in a sign bit, and `explain` names the first one afterwards.
     """
     cdef const PlanData* plan = d.plan
-    cdef const FieldPlan* field
+    cdef const FieldPlan* field = plan.fields
+    cdef const FieldPlan* end = field + plan.n_fields
+    cdef const uint8_t* nodes = header.nodes.data
     cdef const uint8_t* entry
-    cdef Node* node
-    cdef Extent* extent
+    cdef Node* node = d.nodes
     cdef int64_t length, nulls, wrong = 0, total = 0
-    cdef int32_t i, k, next_variadic = plan.n_buffers
-    for i in range(plan.n_fields):
-        field = &plan.fields[i]
-        node = &d.nodes[i]
-        entry = header.nodes.data + <int64_t> field.source_node * FieldNode_SIZE
+    cdef int32_t next_variadic = plan.n_buffers, count
+    while field != end:
+        entry = nodes + <int64_t> field.source_node * FieldNode_SIZE
         length = load_i64(entry + FieldNode_length)
         nulls = load_i64(entry + FieldNode_null_count)
         node.length = length
@@ -491,23 +497,26 @@ cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, in
         node.offset = 0
         # -1 nulls: not counted.
         wrong |= length | (nulls + (nulls < 0)) | <int64_t> (<uint64_t> length - <uint64_t> nulls)
-        entry = header.buffers.data + first_buffer(field, v4, prefix) * Buffer_SIZE
-        extent = &d.extents[field.first_buffer]
-        for k in range(field.n_buffers):
-            wrong |= place(entry, body, body_length, extent, &total)
-            entry += Buffer_SIZE
-            extent += 1
-        if field.view >= 0:
-            d.views[field.view].first = next_variadic
-            d.views[field.view].count = <int32_t> (prefix[field.views_before + 1] - prefix[field.views_before])
-            for k in range(d.views[field.view].count):
-                wrong |= place(entry, body, body_length, &d.extents[next_variadic], &total)
-                entry += Buffer_SIZE
-                next_variadic += 1
-        if v4 and field.codes >= 0 and nulls > 0:
-            return fail_count(fault, FAULT_UNION_NULLS, i, nulls)
-    if wrong < 0:
-        return explain(d, header, body_length, v4, prefix, fault)
+        field += 1
+        node += 1
+    if plan.whole and prefix == NULL and not (v4 and plan.source_unions):
+        # All buffers of the message, in its order.
+        wrong |= place(header.buffers.data, plan.n_buffers, body, body_length, d.extents, &total)
+    else:
+        field = plan.fields
+        while field != end:
+            entry = header.buffers.data + first_buffer(field, v4, prefix) * Buffer_SIZE
+            wrong |= place(entry, field.n_buffers, body, body_length, d.extents + field.first_buffer, &total)
+            if field.view >= 0:
+                count = <int32_t> (prefix[field.views_before + 1] - prefix[field.views_before])
+                d.views[field.view].first = next_variadic
+                d.views[field.view].count = count
+                wrong |= place(entry + field.n_buffers * Buffer_SIZE, count, body, body_length,
+                               d.extents + next_variadic, &total)
+                next_variadic += count
+            field += 1
+    if (wrong < 0 or (v4 and plan.n_unions)) and explain(d, header, body_length, v4, prefix, fault) < 0:
+        return -1
     if total > body_length and total - body_length > limits.overlap_bytes:
         return fail_count(fault, FAULT_OVERLAP, -1, total, body_length)
     return 0
@@ -515,7 +524,7 @@ cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, in
 
 cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_length, bint v4,
                  const int64_t* prefix, Fault* fault) noexcept nogil:
-    """Name the first node or buffer that made `walk` fail."""
+    """Look at every node and buffer again and name the first that is wrong; 0 when none is."""
     cdef const FieldPlan* field
     cdef const uint8_t* entry
     cdef int64_t offset, length
@@ -526,6 +535,8 @@ cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_l
             return fail_count(fault, FAULT_NODE, i, d.nodes[i].length)
         if d.nodes[i].null_count < -1 or d.nodes[i].null_count > d.nodes[i].length:
             return fail_count(fault, FAULT_NULL_COUNT, i, d.nodes[i].null_count, d.nodes[i].length)
+        if v4 and field.codes >= 0 and d.nodes[i].null_count > 0:
+            return fail_count(fault, FAULT_UNION_NULLS, i, d.nodes[i].null_count)
         count = field.n_buffers + (d.views[field.view].count if field.view >= 0 else 0)
         entry = header.buffers.data + first_buffer(field, v4, prefix) * Buffer_SIZE
         for k in range(count):
@@ -534,7 +545,7 @@ cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_l
             if length != 0 and not inside(offset, length, body_length):
                 return fail(fault, FAULT_BUFFER_OUTSIDE, i, k, offset, length, body_length)
             entry += Buffer_SIZE
-    return fail_count(fault, FAULT_OVERLAP, -1, INT64_MAX, body_length)
+    return 0
 
 
 cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,

@@ -85,7 +85,9 @@ class DataType(Immutable):
         """Whether `other` is the same type; with `check_metadata`, down to every name and metadata pair."""
         if self is other:
             return True
-        return isinstance(other, DataType) and self._key(check_metadata) == other._key(check_metadata)
+        if not isinstance(other, DataType) or type(self) is not type(other):
+            return False
+        return self._key(check_metadata) == other._key(check_metadata)
 
     def __arrow_c_schema__(self) -> object:
         """Export as an ``arrow_schema`` PyCapsule."""
@@ -168,7 +170,11 @@ class Field(Immutable):
         """Whether name, type and nullability are equal; with `check_metadata`, all metadata and names too."""
         if self is other:
             return True
-        return isinstance(other, Field) and self._key(check_metadata) == other._key(check_metadata)
+        if not isinstance(other, Field) or self.name != other.name or self.nullable != other.nullable:
+            return False
+        if check_metadata and self.metadata != other.metadata:
+            return False
+        return self.type.equals(other.type, check_metadata)
 
     def __arrow_c_schema__(self) -> object:
         """Export as an ``arrow_schema`` PyCapsule."""

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, TypeAlias
 
-    #: format, name, encoded metadata (empty: none), flags, number of children, has a dictionary, index of the next
-    #: node that is not below this one.
+    #: format, name, encoded metadata (empty: none), flags, number of children, whether it has a dictionary,
+    #: index of the next node that is not below this one.
     Node: TypeAlias = tuple[bytes, bytes, bytes, int, int, bool, int]
 
 FLAG_DICTIONARY_ORDERED = 1
 FLAG_NULLABLE = 2
 FLAG_MAP_KEYS_SORTED = 4
 
-#: Structs of one export. A schema of 16 MiB holds fewer fields; types that share children could ask for 2**64.
+#: Structs of one export. A schema of 16 MiB holds fewer; types that share children could ask for 2**64.
 MAX_STRUCTS = 1 << 22
 
 INT32_MAX = 2**31 - 1
@@ -89,8 +89,8 @@ def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
     if isinstance(described, Schema):
         if described.endianness != "little":
             raise UsageError(
-                "the data was kept in big-endian byte order (ensure_native_endian=False), and the Arrow C data "
-                "interface has native byte order only: read it with ensure_native_endian=True"
+                "the data was kept in big-endian byte order (ensure_native_endian=False), and the Arrow C "
+                "data interface has native byte order only: read it with ensure_native_endian=True"
             )
         metadata = encoded_metadata(described.metadata)
         nodes.append((b"+s", b"", metadata, 0, len(described.fields), False, 0))
@@ -136,8 +136,8 @@ def _c_string(text: str, what: str, path: str) -> bytes:
     """Return UTF-8 that holds no NUL: C strings end there."""
     if "\0" in text:
         raise UnsupportedError(
-            f"column {path!r}: {what} {text!r} contains a NUL character, which IPC allows and the Arrow C data "
-            "interface cannot carry; leave the column out, or rename it before it is handed over"
+            f"column {path!r}: {what} {text!r} contains a NUL character, which IPC allows and the Arrow C "
+            "data interface cannot carry; leave the column out, or rename it before it is handed over"
         )
     return text.encode()
 
@@ -151,7 +151,7 @@ def encoded_metadata(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     for text in texts:
         if len(text) > INT32_MAX:
             raise UnsupportedError(
-                f"metadata of {len(text):,} bytes: the Arrow C data interface holds at most 2**31 - 1 per string"
+                f"metadata of {len(text):,} bytes: the Arrow C data interface holds 2**31 - 1 per string"
             )
         parts += (len(text).to_bytes(4, sys.byteorder), text)
     return b"".join(parts)

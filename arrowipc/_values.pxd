@@ -11,16 +11,21 @@ cdef enum:
 
 @cython.final
 cdef class Quota:
-    """How many Python objects one call may still make, and how deep it is."""
+    """How many Python objects and bytes of text one call may still make, and how deep it is."""
     cdef int64_t limit
     cdef int64_t left
+    cdef int64_t bytes_left
+    cdef list counted           # Columns whose own bytes are in bytes_left
     cdef int depth
+    cdef int check(self, int64_t count) except -1
     cdef int take(self, int64_t count) except -1
+    cdef int take_bytes(self, Columns columns, int64_t size) except -1
     cdef int enter(self) except -1
 
 
 cdef Quota quota(int64_t max_values)
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count)
+cdef int64_t count_bytes(Columns columns) except -1
 cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=*)
 cdef int check_native(Columns columns, object action) except -1
 cdef Columns dictionary_of(Columns columns, int32_t field)

@@ -11,7 +11,7 @@ from cpython.long cimport PyLong_FromLongLong, PyLong_FromUnsignedLongLong
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from arrowipc._bytes cimport get_bit, load_i32, load_i64, unlikely
@@ -39,21 +39,39 @@ cdef extern from "Python.h":
 cdef enum:
     # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
     MAX_NESTING = 256
-    # Rows of views and of dense unions may share their bytes, so text and binary count by their size too.
-    BYTES_PER_VALUE = 64
+    # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions may share
+    # bytes, and then this many more for each value that may be made: 1 GiB by default.
+    BYTES_PER_VALUE = 8
 
 
 # -- how much ---------------------------------------------------------------------------------------------------
 
 
 cdef class Quota:
-    """How many Python objects one call may still make, and how deep it is."""
+    """How many Python objects and bytes of text one call may still make, and how deep it is."""
+
+    cdef int check(self, int64_t count) except -1:
+        if count > self.left:
+            raise LimitError(f"this would make more than {self.limit:,} Python values; take a slice, or raise max_values")
+        return 0
 
     cdef int take(self, int64_t count) except -1:
-        if count > self.left:
-            raise LimitError(f"this would make more than {self.limit:,} Python values ({BYTES_PER_VALUE} bytes of text "
-                             "count as one); take a slice, or raise max_values")
+        self.check(count)
         self.left -= count
+        return 0
+
+    cdef int take_bytes(self, Columns columns, int64_t size) except -1:
+        if size > self.bytes_left:
+            for known in self.counted:
+                if known is columns:
+                    break
+            else:
+                self.counted.append(columns)
+                self.bytes_left += count_bytes(columns)
+            if size > self.bytes_left:
+                raise LimitError(f"rows that share their text would make {size - self.bytes_left:,} bytes more of it than "
+                                 f"max_values = {self.limit:,} allows; take a slice, or raise max_values")
+        self.bytes_left -= size
         return 0
 
     cdef int enter(self) except -1:
@@ -65,8 +83,23 @@ cdef class Quota:
 
 cdef Quota quota(int64_t max_values):
     cdef Quota q = Quota.__new__(Quota)
+    if max_values < 0 or max_values > INT64_MAX // BYTES_PER_VALUE:
+        raise UsageError(f"max_values must be 0 to 2**60 - 1, found {max_values}")
     q.limit = q.left = max_values
+    q.bytes_left = max_values * BYTES_PER_VALUE
+    q.counted = []
     return q
+
+
+cdef int64_t count_bytes(Columns columns) except -1:
+    """Bytes of all buffers, those of dictionaries included."""
+    cdef int64_t i, total = 0
+    for i in range(columns.d.n_extents):
+        total += columns.d.extents[i].size
+    for dictionary in columns.dictionaries or ():
+        if dictionary is not None:
+            total += count_bytes(dictionary)
+    return total
 
 
 cdef int check_native(Columns columns, object action) except -1:
@@ -105,7 +138,7 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
         elif f.type == Type_FloatingPoint:
             out = floats(&columns.d, field, at, count)
         else:
-            q.take(count * (f.width // BYTES_PER_VALUE))
+            q.take_bytes(columns, count * f.width)
             out = converted(columns, field, at, count)
     elif layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
         out = words(q, columns, field, at, count)
@@ -392,20 +425,27 @@ cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
     cdef const uint8_t* valid = validity(d, field)
     cdef const uint8_t* p = NULL
     cdef bint text = f.flags & FIELD_UTF8 != 0, view = f.layout == LAYOUT_VIEW
-    cdef list out = PyList_New(count)
-    cdef int64_t i = 0, size = 0
+    cdef int64_t i = 0, size = 0, total = 0
     cdef Fault fault
+    cdef list out
+    for i in range(count):
+        # A view under a null is never looked at; an offset there delimits its neighbours.
+        if view and valid != NULL and not get_bit(valid, at + i):
+            continue
+        if word_span(d, field, at + i, &p, &size, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        total += size
+        if total > q.bytes_left:
+            q.take_bytes(columns, total)
+            total = 0
+    q.take_bytes(columns, total)
+    out = PyList_New(count)
     try:
         for i in range(count):
             if valid != NULL and not get_bit(valid, at + i):
-                # What a null stands over is never looked at, but its offsets delimit its neighbours.
-                if not view and word_span(d, field, at + i, &p, &size, &fault) < 0:
-                    raise_fault(&fault, columns.plan)
                 put(out, i, None)
                 continue
-            if word_span(d, field, at + i, &p, &size, &fault) < 0:
-                raise_fault(&fault, columns.plan)
-            q.take(size // BYTES_PER_VALUE)
+            word_span(d, field, at + i, &p, &size, &fault)
             if text:
                 put(out, i, PyUnicode_DecodeUTF8(<const char*> p, size, NULL))
             else:
@@ -421,13 +461,22 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
     cdef const ColumnsData* d = &columns.d
     cdef const uint8_t* valid = validity(d, field)
     cdef list out = []
-    cdef int64_t i, start = 0, size = 0, first = 0, end = 0, done = 0
+    cdef int64_t i, start = 0, size = 0, first = 0, end = 0, done = 0, total = 0
     cdef Fault fault
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             continue
         if span(d, field, at + i, &start, &size, &fault) < 0:
             raise_fault(&fault, columns.plan)
+        total += size
+        if total > q.left:
+            break
+    # All of them, before the first is made.
+    q.check(total)
+    for i in range(count):
+        if valid != NULL and not get_bit(valid, at + i):
+            continue
+        span(d, field, at + i, &start, &size, &fault)
         if size == 0 or start == end:
             end += size
             continue

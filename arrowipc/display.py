@@ -72,7 +72,7 @@ STYLE = (
     "border-bottom:1px solid rgba(128,128,128,.25);background:transparent;color:inherit}"
     ".arrowipc th{font-weight:600;border-bottom:0;padding-bottom:0}"
     ".arrowipc thead tr:last-child>*{border-bottom:2px solid rgba(128,128,128,.5)}"
-    ".arrowipc td.t{font-family:monospace;font-size:.85em;opacity:.65}"
+    ".arrowipc td.t{font-family:monospace;font-size:.85em;opacity:.65;padding:.2em .82em}"
     ".arrowipc .n{text-align:right}"
     ".arrowipc .i{opacity:.45}"
     ".arrowipc .z{opacity:.45;font-style:italic}"

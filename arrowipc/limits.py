@@ -1,6 +1,10 @@
 """The bounds on what untrusted bytes may ask for, all in one place, each with its reason."""
 
-from typing import Any
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["Limits"]
 

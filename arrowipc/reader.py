@@ -184,7 +184,7 @@ class RecordBatchStreamReader(_Reader):
     aligned memory of their own, when the source is a file object) and keep it alive.
     """
 
-    def __init__(self, source: Any, *, columns: Columns = None, validate: Validate = "full",
+    def __init__(self, source: Any, columns: Columns = None, validate: Validate = "full",
                  limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
                  memory_map: bool = True) -> None:
         self._decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
@@ -283,7 +283,7 @@ class RecordBatchFileReader(_Reader):
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for.
     """
 
-    def __init__(self, source: Any, *, columns: Columns = None, validate: Validate = "full",
+    def __init__(self, source: Any, columns: Columns = None, validate: Validate = "full",
                  limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
                  memory_map: bool = True) -> None:
         buffer, self._file, self._owned = _resolve(source, memory_map)
@@ -524,10 +524,7 @@ def open_stream(source: Any, *, columns: Columns = None, validate: Validate = "f
     OSError
         The source cannot be read.
     """
-    return RecordBatchStreamReader(
-        source, columns=columns, validate=validate, limits=limits, use_threads=use_threads,
-        ensure_native_endian=ensure_native_endian, memory_map=memory_map,
-    )
+    return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
 
 def open_file(source: Any, *, columns: Columns = None, validate: Validate = "full", limits: Limits | None = None,
@@ -541,10 +538,7 @@ def open_file(source: Any, *, columns: Columns = None, validate: Validate = "ful
     -------
     RecordBatchFileReader
     """
-    return RecordBatchFileReader(
-        source, columns=columns, validate=validate, limits=limits, use_threads=use_threads,
-        ensure_native_endian=ensure_native_endian, memory_map=memory_map,
-    )
+    return RecordBatchFileReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
 
 def open(source: Any, *, columns: Columns = None, validate: Validate = "full", limits: Limits | None = None,

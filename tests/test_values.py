@@ -343,7 +343,9 @@ BROKEN = {
     "type code negative": stream(of(DENSE, ITEM, ITEM), two_members(i8(-1, 3), i32(0, 0))),
     "union offset beyond": stream(of(DENSE, ITEM, ITEM), two_members(i8(3, 9), i32(0, 1))),
     "union offset negative": stream(of(DENSE, ITEM, ITEM), two_members(i8(3, 9), i32(-1, 0))),
-    "run end zero": stream(of(REE, RUNS, ITEM), batch(2, [(2, 0), (2, 0), (2, 0)], [b"", i32(0, 2), b"", i32(7, 8)])),
+    "run end negative": stream(
+        of(REE, RUNS, ITEM), batch(2, [(2, 0), (2, 0), (2, 0)], [b"", i32(1, -2), b"", i32(7, 8)])
+    ),
     "run ends fall": stream(
         of(REE, RUNS, ITEM), batch(4, [(4, 0), (3, 0), (3, 0)], [b"", i32(2, 1, 4), b"", i32(7, 8, 9)])
     ),

@@ -310,9 +310,15 @@ def _number(array: Any, expected: pa.DataType, where: str) -> Any:
 
 def _floor_divide(array: Any, divisor: int) -> Any:
     """The 64-bit counts in ``array`` in a unit ``divisor`` times as long, rounded down; int64."""
-    counts = array.view(pa.int64())
-    values = np.frombuffer(counts.buffers()[1] or b"", np.int64, len(counts) + counts.offset)[counts.offset :]
-    return pa.array(values // divisor, pa.int64(), mask=_mask(counts, as_numpy=True))
+    values = _plain(array.buffers()[1], np.int64, array)
+    return pa.array(values // divisor, pa.int64(), mask=_mask(array, as_numpy=True))
+
+
+def _plain(buffer: Any, dtype: Any, array: Any) -> np.ndarray[Any, Any]:
+    """The fixed-width values of ``array`` in one of its buffers."""
+    if not len(array):
+        return np.empty(0, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + array.offset)[array.offset :]
 
 
 def _microseconds(expected: pa.DataType, truncate: bool, where: str) -> Convert:
@@ -333,9 +339,7 @@ def _microseconds(expected: pa.DataType, truncate: bool, where: str) -> Convert:
 
 
 def _unpack_interval(array: Any, layout: np.dtype[Any], expected: pa.DataType) -> Any:
-    if not len(array):
-        return pa.array([], expected)
-    values = np.frombuffer(array.buffers()[1], layout, len(array) + array.offset)[array.offset :]
+    values = _plain(array.buffers()[1], layout, array)
     children = [pa.array(np.ascontiguousarray(values[name])) for name in layout.names or ()]
     return pa.StructArray.from_arrays(children, fields=list(expected), mask=_mask(array))
 
@@ -462,8 +466,10 @@ def _union(source: at.Union, target: st.StructType, options: TypeOptions, path: 
         plan.append((index, source.type_codes[index], child))
 
     def convert(array: Any) -> Any:
-        codes = array.type_codes.to_numpy()
-        rows = array.offsets.to_numpy() if source.mode == "dense" else np.arange(len(array), dtype=np.int32)
+        # pyarrow's type_codes and offsets start at the whole array's first row, not at the slice's.
+        buffers = array.buffers()
+        codes = _plain(buffers[1], np.int8, array)
+        rows = _plain(buffers[2], np.int32, array) if source.mode == "dense" else np.arange(len(array), dtype=np.int32)
         children = [
             _take_converted(array.field(index), pa.array(rows, mask=codes != code), child)
             for index, code, child in plan

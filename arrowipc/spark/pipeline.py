@@ -248,6 +248,7 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
     UsageError
         If a column named in the job does not exist.
     """
+    register(spark)
     result.by, result.value = job.by, job.value
     frames: dict[str, DataFrame] = {}
     for source in job.sources:
@@ -287,6 +288,7 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
 
 def warm_up(spark: "SparkSession") -> None:
     """Start the Python workers and the planner of data sources, so that no step is charged for it."""
+    register(spark)
     cores = spark.sparkContext.defaultParallelism
     spark.range(0, cores, 1, cores).mapInArrow(_same, "id bigint").collect()
     batch = pa.record_batch({"id": [1]})
@@ -303,7 +305,6 @@ def _same(batches: Iterator[Any]) -> Iterator[Any]:
 def load(spark: "SparkSession", source: Source) -> "DataFrame":
     """The rows of a source."""
     if source.column is None:
-        register(spark)
         return spark.read.format("arrowipc").load(source.path)
     return decode_payloads(spark.read.parquet(source.path), source.column)
 

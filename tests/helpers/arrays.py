@@ -44,7 +44,9 @@ def _unions() -> dict[str, pa.Array]:
 
 def _run_ends() -> dict[str, pa.Array]:
     return {
-        f"run_end_{ends}": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 7], ends), pa.array(["a", None, "c"]))
+        f"run_end_{ends}": pa.RunEndEncodedArray.from_arrays(
+            pa.array([2, 3, 7], ends), pa.array(["a", None, "c"])
+        )
         for ends in (pa.int16(), pa.int32(), pa.int64())
     }
 
@@ -76,16 +78,27 @@ def _views() -> dict[str, pa.Array]:
             mask=pa.array([False, False, False, True]),
         ),
         "large_list_view": pa.LargeListViewArray.from_arrays(
-            pa.array([0, 0, 2, 1], pa.int64()), pa.array([2, 5, 3, 1], pa.int64()), pa.array(["a", "b", None, "d", "e"])
+            pa.array([0, 0, 2, 1], pa.int64()),
+            pa.array([2, 5, 3, 1], pa.int64()),
+            pa.array(["a", "b", None, "d", "e"]),
         ),
     }
 
 
 def _temporal() -> dict[str, pa.Array]:
-    moments = [dt.datetime(1969, 12, 31, 23, 59, 59), None, dt.datetime(2024, 2, 29, 1, 2, 3), dt.datetime(1, 1, 1)]
+    moments = [
+        dt.datetime(1969, 12, 31, 23, 59, 59),
+        None,
+        dt.datetime(2024, 2, 29, 1, 2, 3),
+        dt.datetime(1, 1, 1),
+    ]
     found = {
-        "date32": pa.array([dt.date(1, 1, 1), None, dt.date(1969, 12, 31), dt.date(9999, 12, 31)], pa.date32()),
-        "date64": pa.array([dt.date(1, 1, 1), None, dt.date(2024, 2, 29), dt.date(9999, 12, 31)], pa.date64()),
+        "date32": pa.array(
+            [dt.date(1, 1, 1), None, dt.date(1969, 12, 31), dt.date(9999, 12, 31)], pa.date32()
+        ),
+        "date64": pa.array(
+            [dt.date(1, 1, 1), None, dt.date(2024, 2, 29), dt.date(9999, 12, 31)], pa.date64()
+        ),
         "time32[s]": pa.array([dt.time(0), None, dt.time(23, 59, 59)], pa.time32("s")),
         "time32[ms]": pa.array([dt.time(0), None, dt.time(23, 59, 59, 999000)], pa.time32("ms")),
         "time64[us]": pa.array([dt.time(0), None, dt.time(1, 2, 3, 4)], pa.time64("us")),
@@ -94,7 +107,12 @@ def _temporal() -> dict[str, pa.Array]:
         found[f"timestamp[{unit}]"] = pa.array(moments, pa.timestamp(unit))
         for zone in ("UTC", "Europe/Berlin", "+05:30", "-11:15"):
             found[f"timestamp[{unit}, {zone}]"] = pa.array(moments[:3], pa.timestamp(unit, zone))
-        spans = [dt.timedelta(days=-3, seconds=5), None, dt.timedelta(0), dt.timedelta(days=40000, seconds=86399)]
+        spans = [
+            dt.timedelta(days=-3, seconds=5),
+            None,
+            dt.timedelta(0),
+            dt.timedelta(days=40000, seconds=86399),
+        ]
         found[f"duration[{unit}]"] = pa.array(spans, pa.duration(unit))
     return found
 
@@ -104,7 +122,9 @@ def _decimals() -> dict[str, pa.Array]:
     for bits, digits in ((32, 9), (64, 18), (128, 38), (256, 76)):
         kind = getattr(pa, f"decimal{bits}")
         most = Decimal("9" * (digits - 2) + ".99")
-        found[f"decimal{bits}"] = pa.array([most, -most, None, Decimal("0.00"), Decimal("-0.01")], kind(digits, 2))
+        found[f"decimal{bits}"] = pa.array(
+            [most, most.copy_negate(), None, Decimal("0.00"), Decimal("-0.01")], kind(digits, 2)
+        )
         found[f"decimal{bits}_tens"] = pa.array([Decimal("1E+3"), Decimal("-9E+3"), None], kind(digits, -3))
     return found
 

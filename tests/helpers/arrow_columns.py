@@ -69,7 +69,9 @@ COLUMNS: dict[str, Column] = {
     "uint64": Column(
         pa.array([2**64 - 1, None, 0], pa.uint64()), "decimal(20,0)", [Decimal(2**64 - 1), None, Decimal(0)]
     ),
-    "half": Column(pa.array([np.float16(1.5), None, np.float16(-2)], pa.float16()), "float", [1.5, None, -2.0]),
+    "half": Column(
+        pa.array([np.float16(1.5), None, np.float16(-2)], pa.float16()), "float", [1.5, None, -2.0]
+    ),
     "float": Column(pa.array([1.5, None, -2.0], pa.float32()), "float", [1.5, None, -2.0]),
     "double": Column(pa.array([1.5, None, -2.0]), "double", [1.5, None, -2.0]),
     "string": Column(WORDS, "string", WORDS.to_pylist()),
@@ -87,15 +89,21 @@ COLUMNS: dict[str, Column] = {
         "date",
         [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31)],
     ),
-    "time_s": Column(pa.array([1, None, 2], pa.time32("s")), "time(6)", [dt.time(0, 0, 1), None, dt.time(0, 0, 2)]),
+    "time_s": Column(
+        pa.array([1, None, 2], pa.time32("s")), "time(6)", [dt.time(0, 0, 1), None, dt.time(0, 0, 2)]
+    ),
     "time_ms": Column(
-        pa.array([1, None, 2], pa.time32("ms")), "time(6)", [dt.time(0, 0, 0, 1000), None, dt.time(0, 0, 0, 2000)]
+        pa.array([1, None, 2], pa.time32("ms")),
+        "time(6)",
+        [dt.time(0, 0, 0, 1000), None, dt.time(0, 0, 0, 2000)],
     ),
     "time_us": Column(
         pa.array([1, None, 2], pa.time64("us")), "time(6)", [dt.time(0, 0, 0, 1), None, dt.time(0, 0, 0, 2)]
     ),
     "time_ns": Column(
-        pa.array([1000, None, 2000], pa.time64("ns")), "time(6)", [dt.time(0, 0, 0, 1), None, dt.time(0, 0, 0, 2)]
+        pa.array([1000, None, 2000], pa.time64("ns")),
+        "time(6)",
+        [dt.time(0, 0, 0, 1), None, dt.time(0, 0, 0, 2)],
     ),
     "timestamp_s": Column(
         pa.array([1, None, -1], pa.timestamp("s")),
@@ -154,7 +162,9 @@ COLUMNS: dict[str, Column] = {
     "decimal_below_one": Column(SMALL.view(pa.decimal128(3, 5)), "decimal(5,5)", SMALL.to_pylist()),
     "dictionary": Column(CHOICES, "string", ["red", None, "green"]),
     "dictionary_of_ints": Column(
-        pa.array([100, None, 200], pa.uint8()).dictionary_encode().cast(pa.dictionary(pa.uint16(), pa.uint8())),
+        pa.array([100, None, 200], pa.uint8())
+        .dictionary_encode()
+        .cast(pa.dictionary(pa.uint16(), pa.uint8())),
         "smallint",
         [100, None, 200],
     ),
@@ -164,20 +174,26 @@ COLUMNS: dict[str, Column] = {
         ["a", None, "a"],
     ),
     "dictionary_of_views": Column(
-        pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int8()), pa.array(["a", "b"], pa.string_view())),
+        pa.DictionaryArray.from_arrays(
+            pa.array([0, None, 1], pa.int8()), pa.array(["a", "b"], pa.string_view())
+        ),
         "string",
         ["a", None, "b"],
     ),
     "run_end": Column(_runs(WORDS.cast(pa.string_view())), "string", WORDS.to_pylist()),
     "run_end_of_choices": Column(_runs(CHOICES), "string", ["red", None, "green"]),
-    "list": Column(pa.array([[1, None], None, []], pa.list_(pa.uint8())), "array<smallint>", [[1, None], None, []]),
+    "list": Column(
+        pa.array([[1, None], None, []], pa.list_(pa.uint8())), "array<smallint>", [[1, None], None, []]
+    ),
     "large_list": Column(
         pa.array([[1], None, [2, 3]], pa.large_list(pa.uint16())), "array<int>", [[1], None, [2, 3]]
     ),
     "fixed_list": Column(
         pa.array([[1, 2], None, [3, 4]], pa.list_(pa.uint8(), 2)), "array<smallint>", [[1, 2], None, [3, 4]]
     ),
-    "list_view": Column(pa.array([[1], None, [2, 3]], pa.list_view(pa.uint16())), "array<int>", [[1], None, [2, 3]]),
+    "list_view": Column(
+        pa.array([[1], None, [2, 3]], pa.list_view(pa.uint16())), "array<int>", [[1], None, [2, 3]]
+    ),
     "large_list_view": Column(
         pa.array([[1], None, [2, 3]], pa.large_list_view(pa.int8())), "array<tinyint>", [[1], None, [2, 3]]
     ),

@@ -1,0 +1,20 @@
+"""Growing columns and concatenated batches; see ``_concat.pyx``."""
+
+from collections.abc import Iterable
+from typing import Any, final
+
+from arrowipc._array import RecordBatch
+from arrowipc._grow import GrowingMemory
+
+@final
+class Growing(GrowingMemory):
+    # A Plan has no type outside the compiled modules; people start with `like`.
+    def __new__(cls, plan: Any) -> Growing: ...
+    @staticmethod
+    def like(batch: RecordBatch) -> Growing: ...
+    def append_batch(self, batch: RecordBatch) -> None: ...
+    def batch(self) -> RecordBatch: ...
+    @property
+    def nbytes(self) -> int: ...
+
+def concat_batches(batches: Iterable[RecordBatch]) -> RecordBatch: ...

@@ -1,0 +1,38 @@
+"""The Spark session that the tests of arrowipc.spark share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arrowipc.spark.java import NO_JAVA, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Let Spark and pandas warn: the settings that make warnings errors are meant for our own."""
+    for item in items:
+        if HERE in Path(item.path).parents:
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores; its log goes to a file."""
+    if find_java() is None:
+        pytest.skip(NO_JAVA)
+    from arrowipc.spark.session import start_session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with start_session("local[2]", tmp_path_factory.mktemp("log") / "spark.log") as session:
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+        yield session

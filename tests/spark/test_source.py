@@ -1,0 +1,293 @@
+"""Reading files and streams with spark.read.format("arrowipc"): types, paths, projection, partitions, errors."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from helpers.arrow_columns import COLUMNS, everything, expected, file, stream
+
+from arrowipc.errors import UsageError
+from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
+from arrowipc.spark.files import find_files
+from arrowipc.spark.source import Slice, cut, pack
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def read(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
+    return spark.read.format("arrowipc").options(**options).load(str(path) if isinstance(path, Path) else path)
+
+
+def numbers(start: int, stop: int) -> pa.RecordBatch:
+    return pa.record_batch({"id": pa.array(range(start, stop)), "tag": pa.array([f"t{i % 3}" for i in range(start, stop)])})
+
+
+def failure(frame_maker: Any) -> str:
+    """Return what Spark says when the read fails, on load or on collect."""
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as caught:
+        frame_maker().collect()
+    return str(caught.value)
+
+
+# Types.
+
+
+@pytest.mark.parametrize(("encode", "name"), [(file, "all.arrow"), (stream, "all.arrows")])
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_every_type(spark: SparkSession, tmp_path: Path, encode: Any, name: str, compression: str | None) -> None:
+    (tmp_path / name).write_bytes(encode(everything(), everything().slice(1), compression=compression))
+    frame = read(spark, tmp_path)
+    assert frame.schema == to_spark_schema(everything().schema)
+    assert [kind for _, kind in frame.dtypes] == [column.spark for column in COLUMNS.values()]
+    rows = [row.asDict(recursive=True) for row in frame.collect()]
+    wanted = expected() + expected()[1:]
+    for found, row in zip(rows, wanted, strict=True):
+        for column, value in row.items():
+            assert found[column] == _as_python(value, COLUMNS[column]), column
+
+
+def _as_python(value: Any, column: Any) -> Any:
+    """Return a value of `expected` as Spark's rows hold it."""
+    if column.spark.startswith("map") and value is not None:
+        return dict(value)
+    if column.spark == "timestamp" and value is not None:
+        return value.astimezone().replace(tzinfo=None)
+    return value
+
+
+def test_half_and_large_unsigned_survive_arithmetic(spark: SparkSession, tmp_path: Path) -> None:
+    batch = pa.record_batch({"u": pa.array([2**64 - 1, 1], pa.uint64())})
+    (tmp_path / "u.arrow").write_bytes(file(batch))
+    assert read(spark, tmp_path).selectExpr("sum(u)").collect()[0][0] == Decimal(2**64)
+
+
+def test_options_for_types(spark: SparkSession, tmp_path: Path) -> None:
+    batch = pa.record_batch({"at": pa.array([1_999], pa.timestamp("ns")), "id": [1]})
+    (tmp_path / "t.arrow").write_bytes(file(batch))
+    message = failure(lambda: read(spark, tmp_path))
+    assert "t.arrow" in message
+    assert "column 'at'" in message
+    assert 'nanoseconds="truncate"' in message
+    assert read(spark, tmp_path, nanoseconds="long").collect() == [(1_999, 1)]
+    long = pa.record_batch({"d": pa.array([Decimal("1.5")], pa.decimal256(50, 1)), "id": [1]})
+    (tmp_path / "t.arrow").write_bytes(file(long))
+    assert 'unsupported="drop"' in failure(lambda: read(spark, tmp_path))
+    assert read(spark, tmp_path, unsupported="drop").collect() == [(1,)]
+    assert read(spark, tmp_path, unsupported="string").collect() == [("1.5", 1)]
+
+
+# Paths.
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A directory with two files and a stream in three levels, and things that are not data."""
+    (tmp_path / "year=2023" / "deep").mkdir(parents=True)
+    (tmp_path / "_temporary").mkdir()
+    (tmp_path / "a.arrow").write_bytes(file(numbers(0, 10)))
+    (tmp_path / "year=2023" / "b.arrow").write_bytes(file(numbers(10, 20)))
+    (tmp_path / "year=2023" / "deep" / "c.arrows").write_bytes(stream(numbers(20, 30)))
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    (tmp_path / ".a.arrow.crc").write_bytes(b"crc")
+    (tmp_path / "_temporary" / "d.arrow").write_bytes(b"half")
+    return tmp_path
+
+
+def ids(frame: DataFrame) -> list[int]:
+    return sorted(row["id"] for row in frame.select("id").collect())
+
+
+def test_directories(spark: SparkSession, tree: Path) -> None:
+    assert ids(read(spark, tree)) == list(range(30))
+    assert ids(read(spark, tree, pathGlobFilter="*.arrow")) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "stop"),
+    [("*.arrow", 10), ("**/*.arrow", 20), ("**/*", 30), ("{a,x}.arrow", 10), ("{a.arrow,year=*/b.arrow}", 20)],
+)
+def test_patterns(tree: Path, pattern: str, stop: int) -> None:
+    found = find_files({"path": str(tree / pattern)})
+    assert len(found) * 10 == stop
+    assert len(set(found)) == len(found)
+
+
+def test_lists_and_urls(spark: SparkSession, tree: Path) -> None:
+    paths = [str(tree / "a.arrow"), f"file://{tree}/year%3D2023/b.arrow"]
+    assert ids(read(spark, paths)) == list(range(20))
+    assert ids(spark.read.format("arrowipc").load(paths=json.dumps(paths))) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({}, ["needs a path"]),
+        ({"path": "/no/such/place"}, ["/no/such/place: no such file"]),
+        ({"path": "s3://bucket/x.arrow"}, ["s3://bucket/x.arrow", "binaryFile", "decode_payloads"]),
+        ({"paths": "a,b"}, ["paths", "JSON"]),
+    ],
+)
+def test_paths_that_are_none(options: dict[str, str], parts: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_files(options)
+    assert all(part in str(caught.value) for part in parts)
+
+
+# Projection.
+
+
+def test_columns(spark: SparkSession, tmp_path: Path) -> None:
+    batch = pa.record_batch({"a": [1], "b.c": [2], "s": [{"x": 1, "y": 2}], "tag": ["t"]})
+    (tmp_path / "x.arrow").write_bytes(file(batch))
+    assert read(spark, tmp_path, columns="tag, a").collect() == [("t", 1)]
+    assert read(spark, tmp_path, columns='["b.c", "tag"]').columns == ["b.c", "tag"]
+    assert read(spark, tmp_path, columns="tag,s.y").collect() == [("t", (2,))]
+    message = failure(lambda: read(spark, tmp_path, columns="tag,nix"))
+    assert "nix" in message
+    assert "x.arrow" in message
+
+
+def test_schema_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
+    batch = pa.record_batch({"a": pa.array([1], pa.uint8()), "s": [{"x": 1, "y": 2}], "tag": ["t"]})
+    (tmp_path / "x.arrows").write_bytes(stream(batch))
+    frame = spark.read.format("arrowipc").schema("TAG string, s struct<y int>, a bigint not null").load(str(tmp_path))
+    assert frame.collect() == [("t", (2,), 1)]
+    message = failure(lambda: spark.read.format("arrowipc").schema("nix int").load(str(tmp_path)))
+    assert "no column 'nix'" in message
+    assert "x.arrows" in message
+    message = failure(lambda: spark.read.format("arrowipc").schema("tag int").load(str(tmp_path)))
+    assert "column 'tag'" in message
+
+
+def test_files_of_different_schemas(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "1.arrow").write_bytes(file(pa.record_batch({"id": [1], "tag": ["a"]})))
+    (tmp_path / "2.arrow").write_bytes(file(pa.record_batch({"tag": ["b"], "more": [0], "id": pa.array([2], pa.int8())})))
+    assert sorted(read(spark, tmp_path).collect()) == [(1, "a"), (2, "b")]
+    (tmp_path / "3.arrow").write_bytes(file(pa.record_batch({"id": [3]})))
+    message = failure(lambda: read(spark, tmp_path))
+    assert "3.arrow" in message
+    assert "'tag'" in message
+
+
+# Partitions.
+
+
+def test_files_are_split_at_batches(spark: SparkSession, tmp_path: Path) -> None:
+    batches = [numbers(start, start + 100) for start in range(0, 1000, 100)]
+    (tmp_path / "x.arrow").write_bytes(file(*batches))
+    (tmp_path / "y.arrows").write_bytes(stream(numbers(1000, 1100), numbers(1100, 1200)))
+    frame = read(spark, tmp_path, batchesPerPartition=3)
+    assert frame.rdd.getNumPartitions() == 5
+    assert ids(frame) == list(range(1200))
+    frame = read(spark, tmp_path / "x.arrow", partitionBytes=6000)
+    assert 3 <= frame.rdd.getNumPartitions() <= 10
+    assert ids(frame) == list(range(1000))
+    assert read(spark, tmp_path).rdd.getNumPartitions() == 1
+
+
+def test_dictionary_deltas_across_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(6)]
+    batches = [
+        pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([number, 0]), pa.array(words[: number + 1]))})
+        for number in range(6)
+    ]
+    data = file(*batches, emit_dictionary_deltas=True)
+    assert pa.ipc.open_file(data).schema == batches[0].schema
+    (tmp_path / "x.arrow").write_bytes(data)
+    frame = read(spark, tmp_path, batchesPerPartition=1)
+    assert frame.rdd.getNumPartitions() == 6
+    assert sorted(row["word"] for row in frame.collect()) == sorted(words + ["w0"] * 6)
+
+
+def test_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(_empty(pa.ipc.new_file))
+    assert read(spark, tmp_path).collect() == []
+    (tmp_path / "y.arrows").write_bytes(_empty(pa.ipc.new_stream))
+    assert read(spark, tmp_path).count() == 0
+    (tmp_path / "z.arrow").write_bytes(file(numbers(0, 0), numbers(0, 1)))
+    assert read(spark, tmp_path).collect() == [(0, "t0")]
+
+
+def _empty(make: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    make(sink, numbers(0, 0).schema).close()
+    return sink.getvalue().to_pybytes()
+
+
+def test_large_batches_come_in_parts(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 10_000)))
+    sizes = (
+        read(spark, tmp_path, rowsPerBatch=3000)
+        .mapInArrow(lambda batches: (pa.record_batch({"n": [batch.num_rows]}) for batch in batches), "n bigint")
+        .collect()
+    )
+    assert sum(row["n"] for row in sizes) == 10_000
+    assert ids(read(spark, tmp_path, rowsPerBatch=3000)) == list(range(10_000))
+
+
+def test_limit_stops_early(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(*[numbers(0, 100)] * 50))
+    assert len(read(spark, tmp_path).limit(3).collect()) == 3
+
+
+def test_planning() -> None:
+    assert list(cut("f", [5, 5, 5, 5], 10, None)) == [(Slice("f", 0, 2), 10), (Slice("f", 2, 4), 10)]
+    assert list(cut("f", [50, 5, 5], 10, None)) == [(Slice("f", 0, 1), 50), (Slice("f", 1, 3), 10)]
+    assert list(cut("f", [1, 1, 1], 10, 2)) == [(Slice("f", 0, 2), 2), (Slice("f", 2, 3), 1)]
+    assert list(cut("f", [], 10, None)) == []
+    pieces = [(Slice(str(number)), 1 << 20) for number in range(10)]
+    assert [len(group) for group in pack(pieces, 4 << 20)] == [3, 3, 3, 1]
+    assert [len(group) for group in pack(pieces, 1)] == [1] * 10
+
+
+# How Spark finds the data source, and what it says.
+
+
+def test_spark_finds_it_without_help(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
+    session = spark.newSession()
+    assert ids(session.read.format("arrowipc").load(str(tmp_path))) == list(range(5))
+
+
+def test_views(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
+    spark.sql(f"CREATE TEMPORARY VIEW numbers USING arrowipc OPTIONS (path '{tmp_path}', columns 'id')")
+    assert spark.sql("SELECT sum(id) FROM numbers").collect()[0][0] == 10
+
+
+def test_options_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
+    assert "did you mean 'columns'" in failure(lambda: read(spark, tmp_path, column="id"))
+    assert "batchesPerPartition: expected a whole number" in failure(lambda: read(spark, tmp_path, batchesPerPartition="x"))
+    for options in ({"format": "feather"}, {"validate": "yes"}, {"columns": "[1]"}, {"columns": "a,,b"}):
+        with pytest.raises(UsageError, match=next(iter(options))):
+            ArrowIpcDataSource({"path": str(tmp_path), **options}).schema()
+
+
+def test_broken_files_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    good = file(numbers(0, 1000))
+    (tmp_path / "1-good.arrow").write_bytes(good)
+    for name, data in (("2-torn.arrow", good[:-3000]), ("2-text.arrow", b"hello, world"), ("2-torn.arrows", stream(numbers(0, 1000))[:-3000])):
+        path = tmp_path / name
+        path.write_bytes(data)
+        message = failure(lambda: read(spark, tmp_path))
+        assert name in message
+        assert "arrowipc.errors" in message
+        path.unlink()
+    (tmp_path / "1-good.arrow").write_bytes(stream(numbers(0, 10)))
+    assert "1-good.arrow" in failure(lambda: read(spark, tmp_path, format="file"))

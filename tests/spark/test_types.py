@@ -1,0 +1,315 @@
+"""Every Arrow type becomes the Spark type that the documentation promises, value for value, nested and sliced too."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import forge
+from helpers.arrow_columns import COLUMNS, everything, expected, stream
+from pyspark.sql import types as st
+
+import arrowipc
+from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.spark import TypeOptions, convert, to_spark_batch, to_spark_schema
+from arrowipc.spark.types import arrow_schema_of
+
+pytestmark = pytest.mark.spark
+
+
+def ours(batch: pa.RecordBatch) -> arrowipc.RecordBatch:
+    """Return the batch as our reader delivers it."""
+    with arrowipc.open_stream(stream(batch)) as reader:
+        return reader.read_next_batch()
+
+
+def one(array: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch({"x": array})
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_one_column(name: str) -> None:
+    column = COLUMNS[name]
+    for batch in (one(column.array), ours(one(column.array))):
+        assert to_spark_schema(batch.schema).simpleString() == f"struct<x:{column.spark}>"
+        converted = to_spark_batch(batch)
+        converted.validate(full=True)
+        assert converted["x"].to_pylist() == column.values
+
+
+def test_what_spark_compares_schemas_with() -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_spark_schema(everything().schema)
+    assert to_arrow_schema(schema, timezone="UTC").equals(to_spark_batch(everything()).schema)
+    assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema_of(schema))
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 0), (0, 2), (1, 2), (1, 1), (2, 1)])
+def test_slices(offset: int, length: int) -> None:
+    converted = to_spark_batch(everything().slice(offset, length))
+    converted.validate(full=True)
+    assert converted.to_pylist() == expected()[offset : offset + length]
+
+
+def _in_list(array: pa.Array, kind: str) -> pa.Array:
+    offsets = pa.array([0, 1, 1, 3], pa.int64() if kind.startswith("large") else pa.int32())
+    if kind == "fixed_list":
+        return pa.FixedSizeListArray.from_arrays(array, 1)
+    return (pa.LargeListArray if kind == "large_list" else pa.ListArray).from_arrays(offsets, array)
+
+
+@pytest.mark.parametrize("kind", ["list", "large_list", "fixed_list"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_inside_a_list(name: str, kind: str) -> None:
+    column = COLUMNS[name]
+    nested = _in_list(column.array, kind)
+    a, b, c = column.values
+    rows: list[Any] = [[a], [b], [c]] if kind == "fixed_list" else [[a], [], [b, c]]
+    assert to_spark_schema(one(nested).schema).simpleString() == f"struct<x:array<{column.spark}>>"
+    assert to_spark_batch(one(nested))["x"].to_pylist() == rows
+    assert to_spark_batch(one(nested).slice(1))["x"].to_pylist() == rows[1:]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_inside_a_struct_and_a_map(name: str) -> None:
+    column = COLUMNS[name]
+    struct = pa.StructArray.from_arrays([column.array], ["f"], mask=pa.array([False, False, True]))
+    converted = to_spark_batch(one(struct))
+    converted.validate(full=True)
+    assert converted["x"].to_pylist() == [{"f": column.values[0]}, {"f": column.values[1]}, None]
+    assert to_spark_batch(one(struct.slice(1)))["x"].to_pylist() == [{"f": column.values[1]}, None]
+    keys = pa.array([1, 2, 3], pa.uint8())
+    mapping = pa.MapArray.from_arrays(pa.array([0, 1, 3], pa.int32()), keys, column.array)
+    a, b, c = column.values
+    converted = to_spark_batch(one(mapping))
+    converted.validate(full=True)
+    assert converted["x"].to_pylist() == [[(1, a)], [(2, b), (3, c)]]
+    assert to_spark_batch(one(mapping.slice(1)))["x"].to_pylist() == [[(2, b), (3, c)]]
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if not name.startswith(("null", "dictionary", "run_end"))])
+def test_inside_a_dictionary_and_runs(name: str) -> None:
+    column = COLUMNS[name]
+    a, b, c = column.values
+    words = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 2, 1], pa.uint8()), column.array)
+    assert to_spark_batch(one(words))["x"].to_pylist() == [c, a, None, c, b]
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 5], pa.int64()), column.array)
+    assert to_spark_batch(one(runs))["x"].to_pylist() == [a, a, b, c, c]
+    assert to_spark_batch(one(runs).slice(1, 3))["x"].to_pylist() == [a, b, c]
+
+
+def _intervals() -> arrowipc.RecordBatch:
+    """Return a batch of the two intervals that pyarrow has no class for, on their own and in a list."""
+    months, days = (forge.Table("Interval", unit=unit) for unit in (0, 1))
+    schema = forge.schema(
+        forge.field("months", months),
+        forge.field("days", days),
+        forge.field("lists", forge.LIST, forge.field("item", months)),
+    )
+    batch = forge.batch(
+        2,
+        [(2, 1), (2, 1), (2, 0), (3, 0)],
+        [
+            *(forge.bits(1, 0), forge.i32(14, 0)),
+            *(forge.bits(0, 1), forge.i32(0, 0, 3, -5)),
+            *(b"", forge.i32(0, 1, 3), b"", forge.i32(1, 2, -3)),
+        ],
+    )
+    with arrowipc.open_stream(forge.stream(schema, batch)) as reader:
+        return reader.read_next_batch()
+
+
+def test_intervals_that_pyarrow_cannot_name() -> None:
+    batch = _intervals()
+    schema = to_spark_schema(batch.schema)
+    assert schema.simpleString() == "struct<months:int,days:struct<days:int,milliseconds:int>,lists:array<int>>"
+    converted = to_spark_batch(batch)
+    converted.validate(full=True)
+    assert converted.to_pydict() == {
+        "months": [14, None],
+        "days": [None, {"days": 3, "milliseconds": -5}],
+        "lists": [[1], [2, -3]],
+    }
+
+
+def test_extension_types_become_their_storage() -> None:
+    import uuid
+
+    ids = pa.array([uuid.UUID(int=1).bytes, None], pa.uuid())
+    assert to_spark_batch(ours(one(ids)))["x"].to_pylist() == [uuid.UUID(int=1).bytes, None]
+
+
+# Values that Spark cannot hold.
+
+
+@pytest.mark.parametrize("type_", [pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.duration("ns"), pa.time64("ns")])
+def test_nanoseconds(type_: pa.DataType) -> None:
+    batch = one(pa.array([1_000, None, 1_999], pa.int64()).cast(type_))
+    with pytest.raises(UnsupportedError) as caught:
+        to_spark_batch(batch)
+    for part in ("'x'", str(type_), "1999", 'nanoseconds="truncate"', 'nanoseconds="long"'):
+        assert part in str(caught.value)
+    truncated = to_spark_batch(batch, options={"nanoseconds": "truncate"})["x"]
+    scale = 1000 if pa.types.is_time(type_) else 1
+    assert truncated.cast(pa.int64()).to_pylist() == [scale, None, scale]
+    counted = to_spark_batch(batch, options={"nanoseconds": "long"})
+    assert counted["x"].type == pa.int64()
+    assert counted["x"].to_pylist() == [1_000, None, 1_999]
+
+
+def test_truncation_rounds_down_before_1970_too() -> None:
+    batch = one(pa.array([-1], pa.timestamp("ns")))
+    assert to_spark_batch(batch, options={"nanoseconds": "truncate"})["x"].cast(pa.int64()).to_pylist() == [-1]
+
+
+def test_timestamps_beyond_microseconds() -> None:
+    with pytest.raises(UnsupportedError, match=r"'x' \(timestamp\[s\]\).*bounds"):
+        to_spark_batch(one(pa.array([2**60], pa.timestamp("s"))))
+
+
+def test_long_decimals() -> None:
+    batch = pa.record_batch({"id": [1], "amount": pa.array([Decimal("1.5")], pa.decimal256(50, 2))})
+    with pytest.raises(UnsupportedError) as caught:
+        to_spark_schema(batch.schema)
+    for part in ("'amount'", "decimal256(50, 2)", "38", 'unsupported="string"', 'unsupported="drop"'):
+        assert part in str(caught.value)
+    assert to_spark_batch(batch, options={"unsupported": "string"}).to_pylist() == [{"id": 1, "amount": "1.50"}]
+    assert to_spark_batch(batch, options={"unsupported": "drop"}).to_pylist() == [{"id": 1}]
+
+
+def test_errors_name_the_nested_column() -> None:
+    deep = pa.list_(pa.struct([pa.field("at", pa.decimal256(60, 0))]))
+    with pytest.raises(UnsupportedError, match=r"'x\.element\.at'"):
+        to_spark_schema(pa.schema({"x": deep}))
+
+
+@pytest.mark.parametrize("options", [{"nanoseconds": "round"}, {"unsupported": "ignore"}])
+def test_unknown_options(options: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="expected one of"):
+        TypeOptions.of(options)
+
+
+def test_repeated_names() -> None:
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    with pytest.raises(UsageError, match="'x' twice"):
+        to_spark_schema(twice.schema)
+    inner = pa.struct([pa.field("y", pa.int8()), pa.field("y", pa.int8())])
+    with pytest.raises(UsageError, match="column 'x' holds the name 'y' twice"):
+        to_spark_schema(pa.schema({"x": inner}))
+
+
+# Schemas of the user's.
+
+
+def _wanted(ddl: str) -> st.StructType:
+    return st.StructType.fromDDL(ddl)
+
+
+needs_session = pytest.mark.usefixtures("spark")  # only Spark's Java side can parse DDL
+
+
+@needs_session
+def test_columns_are_found_by_name() -> None:
+    batch = pa.record_batch({"a": [1], "B": ["x"], "c": [2.0]})
+    assert to_spark_batch(batch, _wanted("c double, b string")).to_pylist() == [{"c": 2.0, "b": "x"}]
+    with pytest.raises(UsageError, match=r"no column 'd'; its columns are 'a', 'B', 'c'"):
+        to_spark_batch(batch, _wanted("d int"))
+
+
+@needs_session
+def test_fields_of_structs_are_found_by_name() -> None:
+    batch = one(COLUMNS["list_of_struct"].array)
+    converted = to_spark_batch(batch, _wanted("x array<struct<b:string>>"))
+    assert converted["x"].to_pylist() == [[{"b": "x"}, None], None, []]
+    with pytest.raises(UsageError, match=r"struct column 'x\.element' has no column 'c'"):
+        to_spark_batch(batch, _wanted("x array<struct<c:string>>"))
+
+
+@needs_session
+@pytest.mark.parametrize(
+    ("array", "type_", "value"),
+    [
+        (pa.array([200], pa.uint8()), "bigint", 200),
+        (pa.array([7], pa.int64()), "int", 7),
+        (pa.array([7], pa.uint64()), "bigint", 7),
+        (pa.array([7], pa.int32()), "double", 7.0),
+        (pa.array([7], pa.int64()), "decimal(10,2)", Decimal("7.00")),
+        (pa.array([1.5], pa.float32()), "double", 1.5),
+        (pa.array([Decimal("1.50")]), "decimal(20,4)", Decimal("1.5000")),
+        (pa.array([Decimal("1.50")]), "string", "1.50"),
+        (pa.array([1_999], pa.timestamp("ns")), "bigint", 1_999),
+    ],
+)
+def test_numbers_change_their_type_where_every_value_fits(array: pa.Array, type_: str, value: Any) -> None:
+    assert to_spark_batch(one(array), _wanted(f"x {type_}"))["x"].to_pylist() == [value]
+
+
+@needs_session
+@pytest.mark.parametrize(
+    ("array", "type_"),
+    [
+        (pa.array([2**40]), "int"),
+        (pa.array([2**64 - 1], pa.uint64()), "bigint"),
+        (pa.array([2**60 + 1]), "double"),
+        (pa.array([12345]), "decimal(4,0)"),
+        (pa.array([Decimal("1.55")]), "decimal(3,1)"),
+    ],
+)
+def test_numbers_that_do_not_fit(array: pa.Array, type_: str) -> None:
+    with pytest.raises(UnsupportedError, match="column 'x'"):
+        to_spark_batch(one(array), _wanted(f"x {type_}"))
+
+
+@needs_session
+@pytest.mark.parametrize(
+    ("array", "type_"), [(pa.array(["1"]), "int"), (pa.array([0.1]), "float"), (pa.array([1]), "string")]
+)
+def test_other_changes_are_left_to_spark(array: pa.Array, type_: str) -> None:
+    with pytest.raises(UsageError, match="cast in Spark"):
+        to_spark_batch(one(array), _wanted(f"x {type_}"))
+
+
+@needs_session
+def test_types_that_arrow_data_cannot_become() -> None:
+    with pytest.raises(UsageError, match="interval year to month"):
+        to_spark_batch(one(pa.array([1])), _wanted("x interval year to month"))
+
+
+def test_promises_of_no_nulls() -> None:
+    wanted = st.StructType().add("x", st.LongType(), False)
+    assert not to_spark_batch(one(pa.array([1])), wanted).schema.field("x").nullable
+    with pytest.raises(UsageError, match="'x' holds 1 nulls"):
+        to_spark_batch(one(pa.array([None], pa.int64())), wanted)
+    nested = st.StructType().add("x", st.StructType().add("f", st.LongType(), False))
+    hidden = pa.StructArray.from_arrays([pa.array([None, 1])], ["f"], mask=pa.array([True, False]))
+    assert to_spark_batch(one(hidden), nested)["x"].to_pylist() == [None, {"f": 1}]
+    with pytest.raises(UsageError, match=r"'x\.f' holds nulls"):
+        to_spark_batch(one(pa.array([{"f": None}], pa.struct({"f": pa.int64()}))), nested)
+
+
+# Batches that are too large.
+
+
+def test_decoded_columns_that_outgrow_32_bit_offsets_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "MAX_OFFSET", 25)
+    batch = one(pa.array(["0123456789"] * 8).dictionary_encode())
+    schema = to_spark_schema(batch.schema)
+    source = arrowipc.read_schema(stream(batch))
+    converter = convert.BatchConverter(source, schema, TypeOptions(), "t.arrow")
+    parts = list(converter.split(converter.hand_over(batch), 100))
+    assert [part.num_rows for part in parts] == [2, 2, 2, 2]
+    monkeypatch.setattr(convert, "MAX_OFFSET", 5)
+    with pytest.raises(UnsupportedError, match="2 GiB"):
+        list(converter.split(converter.hand_over(batch), 100))
+
+
+def test_batches_are_split_by_rows_and_bytes() -> None:
+    batch = one(pa.array(range(1000)))
+    converter = convert.BatchConverter(arrowipc.read_schema(stream(batch)), to_spark_schema(batch.schema), TypeOptions())
+    assert [part.num_rows for part in converter.split(batch, 400)] == [400, 400, 200]
+    assert [part.num_rows for part in converter.split(batch, 400, 2000)] == [250] * 4
+    joined = pa.concat_batches(list(converter.split(batch, 7)))
+    assert joined["x"].to_pylist() == list(range(1000))
