@@ -20,12 +20,17 @@ MODULES = (
     "_core",
     "_message",
     "_schema",
-    "_array",
     "_values",
+    "_compare",
+    "_array",
+    "_blocks",
     "_body",
     "_validate",
+    "_grow",
     "_concat",
+    "_decode",
     "_stream",
+    "_file",
     "_capsule",
 )
 

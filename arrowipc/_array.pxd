@@ -15,7 +15,7 @@ cdef class RecordBatch(Columns):
 cdef class Array:
     cdef Columns columns
     cdef int32_t index                  # FieldPlan in columns.plan
-    cdef readonly int64_t offset        # element 0 in the field's buffers, with node.offset and every parent's slice in it
+    cdef readonly int64_t offset        # of element 0 in the field's buffers; every parent's slice is in it
     cdef readonly int64_t length
     cdef int64_t _null_count            # -1: not counted yet
     cdef object _field                  # arrowipc.Field, made when asked for

@@ -1,7 +1,8 @@
 """Record batches and arrays: what a reader hands out, as thin views of the columns that it read.
 
-A batch is its table of nodes and buffers; a column becomes an object when somebody asks for it. Element 0 of an array
-lies at the physical position `offset` of its buffers, so slices share everything with what they were cut from.
+A batch is its table of nodes and buffers; a column becomes an object when somebody asks for it. Element 0 of an
+array lies at the physical position `offset` of its buffers, so slices share everything with what they
+were cut from.
 """
 
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
@@ -16,7 +17,9 @@ from arrowipc._core cimport (
 )
 from arrowipc._element cimport validity
 from arrowipc._schema cimport plan_field, plan_schema
-from arrowipc._values cimport MAX_VALUES, Quota, check_native, count_bytes, dictionary_of, quota, read_values, values
+from arrowipc._values cimport (
+    MAX_VALUES, Quota, check_native, count_bytes, dictionary_of, quota, read_values, values,
+)
 
 from arrowipc.errors import UsageError
 
@@ -31,14 +34,14 @@ cdef Plan NO_COLUMNS = Plan.__new__(Plan)
 NO_COLUMNS.allocate(0, 0, 0)
 
 
-# -- batches ------------------------------------------------------------------------------------------------------
+# -- batches -------------------------------------------------------------------------------------------------
 
 
 cdef class RecordBatch(Columns):
     """Rows of several columns, in the memory that they were read into.
 
-    Readers make batches; ``RecordBatch()`` is one without columns. A batch keeps the bytes it points at alive,
-    and nothing is copied until values are asked for.
+    Readers make batches; ``RecordBatch()`` is one without columns. A batch keeps the bytes it points at
+    alive, and nothing is copied until values are asked for.
 
     Attributes
     ----------
@@ -47,8 +50,8 @@ cdef class RecordBatch(Columns):
 
     Notes
     -----
-    ``len(batch)`` is the number of rows. ``batch["x"]`` and ``batch[0]`` are columns. ``==`` compares schemas and
-    values, see :meth:`equals`. Batches are not hashable.
+    ``len(batch)`` is the number of rows. ``batch["x"]`` and ``batch[0]`` are columns. ``==`` compares schemas
+    and values, see :meth:`equals`. Batches are not hashable.
 
     Examples
     --------
@@ -86,7 +89,7 @@ cdef class RecordBatch(Columns):
 
     @property
     def nbytes(self):
-        """Bytes of all buffers, those of dictionaries included; a slice counts the buffers it was cut from."""
+        """Bytes of all buffers, also those of dictionaries; a slice counts the buffers it was cut from."""
         return count_bytes(self)
 
     @property
@@ -210,15 +213,15 @@ cdef class RecordBatch(Columns):
         batch = other
         if self.d.length != batch.d.length or self.d.plan.n_columns != batch.d.plan.n_columns:
             return False
-        if self.plan is not batch.plan and not plan_schema(self.plan).equals(plan_schema(batch.plan), check_metadata):
+        if self.plan is not batch.plan and not self.schema.equals(batch.schema, check_metadata):
             return False
         check_native(self, "comparison")
         check_native(batch, "comparison")
         for i in range(self.d.plan.n_columns):
             f = self.d.plan.columns[i]
             g = batch.d.plan.columns[i]
-            if not same_values(self, f, self.d.nodes[f].offset, batch, g, batch.d.nodes[g].offset, self.d.length,
-                               nan_equal):
+            if not same_values(self, f, self.d.nodes[f].offset, batch, g, batch.d.nodes[g].offset,
+                               self.d.length, nan_equal):
                 return False
         return True
 
@@ -250,7 +253,7 @@ cdef class RecordBatch(Columns):
         return export_batch(self, requested_schema)
 
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
-        """Export as a struct array on the CPU: an ``arrow_schema`` and an ``arrow_device_array`` PyCapsule."""
+        """Export as a struct array on the CPU: ``arrow_schema`` and ``arrow_device_array`` PyCapsules."""
         from arrowipc._capsule import export_device_array
 
         return export_device_array(self, requested_schema, **kwargs)
@@ -263,7 +266,7 @@ cdef class RecordBatch(Columns):
 
 
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
-    """Rows [offset, offset + length) of a batch, which are known to exist: another table over the same buffers."""
+    """Rows [offset, offset + length) of a batch, which exist: another table over the same buffers."""
     cdef RecordBatch part = RecordBatch.__new__(RecordBatch)
     cdef int32_t i, f
     cdef Node* node
@@ -352,7 +355,7 @@ cdef tuple clip(object offset, object length, int64_t available):
     return start, min(count, available - start)
 
 
-# -- arrays -------------------------------------------------------------------------------------------------------
+# -- arrays --------------------------------------------------------------------------------------------------
 
 
 cdef class Array:
@@ -406,15 +409,15 @@ cdef class Array:
 
     @property
     def null_count(self):
-        """Number of nulls in the validity bitmap; unions and run-end encoded arrays have none of their own."""
+        """Number of nulls in the validity bitmap; unions and run-end encodings have none of their own."""
         return count_nulls(self)
 
     @property
     def children(self):
         """Arrays of the children, as a list.
 
-        Those of structs, sparse unions and fixed-size lists are cut to this array's rows. Those of other lists,
-        dense unions and run-end encoded arrays are whole, and offsets or run ends point into them.
+        Those of structs, sparse unions and fixed-size lists are cut to this array's rows. Those of other
+        lists, dense unions and run-end encoded arrays are whole, and offsets or run ends point into them.
         """
         cdef const FieldPlan* f = &self.columns.d.plan.fields[self.index]
         cdef list out = []
@@ -452,9 +455,9 @@ cdef class Array:
     def buffers(self):
         """Return the buffers in the order of the format, as read-only memoryviews of bytes.
 
-        They are those of the whole column: element i of this array lies at `offset` + i. View types have their
-        variadic data buffers at the end; children and dictionaries have buffers of their own. The views keep the
-        memory alive.
+        They are those of the whole column: element i of this array lies at `offset` + i. View types have
+        their variadic data buffers at the end; children and dictionaries have buffers of their own. The
+        memoryviews keep the memory alive.
 
         Returns
         -------
@@ -463,7 +466,7 @@ cdef class Array:
         """
         cdef const FieldPlan* f = &self.columns.d.plan.fields[self.index]
         cdef const Extent* extents = &self.columns.d.extents[f.first_buffer]
-        cdef const ViewRange* range_
+        cdef const Extent* variadic
         cdef list out = []
         cdef int32_t i
         for i in range(f.n_buffers):
@@ -472,9 +475,9 @@ cdef class Array:
             else:
                 out.append(window(extents[i].data, extents[i].size, self.columns))
         if f.view >= 0:
-            range_ = &self.columns.d.views[f.view]
-            for i in range(range_.first, range_.first + range_.count):
-                out.append(window(self.columns.d.extents[i].data, self.columns.d.extents[i].size, self.columns))
+            variadic = &self.columns.d.extents[self.columns.d.views[f.view].first]
+            for i in range(self.columns.d.views[f.view].count):
+                out.append(window(variadic[i].data, variadic[i].size, self.columns))
         return out
 
     def slice(self, offset=0, length=None):
@@ -515,8 +518,8 @@ cdef class Array:
     def is_valid(self):
         """Return whether each element is not null, as a list of bool.
 
-        As for :attr:`null_count`, the validity bitmap decides: nulls that dictionaries, children of unions and values
-        of runs hold do not count.
+        As for :attr:`null_count`, the validity bitmap decides: nulls that dictionaries, children of unions and
+        values of runs hold do not count.
 
         Raises
         ------
@@ -533,14 +536,14 @@ cdef class Array:
     def to_pylist(self, *, max_values=MAX_VALUES):
         """Return the elements as Python values.
 
-        ======================================  =================================================================
+        ======================================  ============================================================
         type                                    value
-        ======================================  =================================================================
+        ======================================  ============================================================
         integers, floats, bool, text, binary    int, float, bool, str, bytes
         decimals                                decimal.Decimal, exact
         dates                                   datetime.date; datetime.datetime for a date64 inside a day
         times in s, ms, us                      datetime.time
-        timestamps in s, ms, us                 datetime.datetime; with a timezone aware, in UTC if it is unknown
+        timestamps in s, ms, us                 datetime.datetime; aware if there is a timezone (UTC if unknown)
         durations in s, ms, us                  datetime.timedelta
         anything in ns or beyond these classes  int, as stored
         intervals                               int months, DayTime, MonthDayNano (named tuples)
@@ -549,13 +552,13 @@ cdef class Array:
         structs                                 dict; list of (name, value) tuples where names repeat
         unions                                  the value of the child
         dictionary and run-end encodings        the decoded values; rows may share one object
-        ======================================  =================================================================
+        ======================================  ============================================================
 
         Parameters
         ----------
         max_values : int, default 2**27
-            The most Python objects to make: small input can claim to be billions of nulls. It also bounds how much
-            text may be made of bytes that several rows share.
+            The most Python objects to make: small input can claim to be billions of nulls. It also bounds how
+            much text may be made of bytes that several rows share.
 
         Returns
         -------
@@ -580,18 +583,18 @@ cdef class Array:
         Parameters
         ----------
         copy : bool, default False
-            False: a read-only view of the buffers, which stay alive with it. That works for numbers other than
-            booleans, for dates in ms, times, timestamps, durations, intervals, decimals and binary of fixed size
-            (both as raw bytes, dtype ``V``), and fixed-size lists of these (shape (length, size)), all without
-            nulls. True: always a new array. Nulls become NaN or NaT, integers with nulls float64; text, binary,
+            False: a read-only view of the buffers, which stay alive with it. That works for numbers other
+            than booleans, for dates in ms, times, timestamps, durations, intervals, decimals and binary of
+            fixed size (both as raw bytes, dtype ``V``), and fixed-size lists of these, all without nulls.
+            True: always a new array. Nulls become NaN or NaT, integers with nulls float64; text, binary,
             decimals and nested values become objects as in :meth:`to_pylist`, encoded values are decoded.
 
         Returns
         -------
         numpy.ndarray
-            Of shape (length,), or (length, size) for fixed-size lists. Timestamps and dates are datetime64 (in
-            UTC when there is a timezone), durations timedelta64, times of day the stored integers, intervals of
-            days or nanoseconds structured.
+            Of shape (length,), or (length, size) for fixed-size lists. Timestamps and dates are datetime64
+            (in UTC when there is a timezone), durations timedelta64, times of day the stored integers,
+            intervals of days or nanoseconds structured.
 
         Raises
         ------
@@ -623,7 +626,7 @@ cdef class Array:
     def equals(self, other, nan_equal=False):
         """Whether `other` has the same type, nulls in the same places and equal values elsewhere.
 
-        A dictionary-encoded array never equals a plain one; two equal each other when their decoded values do.
+        A dictionary-encoded array never equals a plain one; two are equal when their decoded values are.
 
         Parameters
         ----------
@@ -648,8 +651,9 @@ cdef class Array:
         array = other
         if self.length != array.length:
             return False
-        if (self.columns.plan is not array.columns.plan or self.index != array.index) and self.type != array.type:
-            return False
+        if self.columns.plan is not array.columns.plan or self.index != array.index:
+            if self.type != array.type:
+                return False
         check_native(self.columns, "comparison")
         check_native(array.columns, "comparison")
         return same_values(self.columns, self.index, self.offset, array.columns, array.index, array.offset,

@@ -21,7 +21,8 @@ cdef inline void store_bits(uint8_t* out, int64_t at, uint64_t word) noexcept no
     (<loose_u64*> out)[0] = (out[0] & ones(shift)) | word << shift
 
 
-cdef inline void append_bits(uint8_t* out, int64_t at, const uint8_t* bits, int64_t start, int64_t count) noexcept nogil:
+cdef inline void append_bits(uint8_t* out, int64_t at, const uint8_t* bits, int64_t start,
+                             int64_t count) noexcept nogil:
     """Put bits[start : start + count] at bit `at`."""
     cdef int64_t take, whole
     cdef uint64_t word

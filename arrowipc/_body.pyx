@@ -20,13 +20,10 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError
 cdef extern from * nogil:
     int64_t fetch_add "__sync_fetch_and_add"(int64_t* counter, int64_t step) noexcept
 
-ctypedef size_t (*lz4_create_t)(void** context, unsigned int version) noexcept nogil
-ctypedef void (*lz4_reset_t)(void* context) noexcept nogil
-ctypedef size_t (*lz4_decode_t)(void* context, void* target, size_t* room, const void* frame, size_t* stored,
-                                const unsigned int* options) noexcept nogil
-ctypedef void* (*zstd_create_t)() noexcept nogil
-ctypedef size_t (*zstd_decode_t)(void* context, void* target, size_t room, const void* frame,
-                                 size_t stored) noexcept nogil
+ctypedef size_t (*create_t)(void** context, unsigned int version) noexcept nogil
+ctypedef void (*reset_t)(void* context) noexcept nogil
+ctypedef size_t (*decode_t)(void* context, void* target, size_t* room, const void* frame, size_t* stored,
+                           const unsigned int* options) noexcept nogil
 ctypedef size_t (*free_t)(void* context) noexcept nogil
 ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
 ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
@@ -36,6 +33,9 @@ cdef enum:
     LZ4_EXPANSION = 255             # a byte of an LZ4 block yields at most this many
     SPARE = 1 << 16                 # bytes that a buffer may always be larger than its length asks for
     LZ4_VERSION = 100               # LZ4F_VERSION
+    ZSTD_RAW = 0                    # types of ZSTD blocks
+    ZSTD_RUN = 1
+    ZSTD_BLOCK = 1 << 17            # most that a compressed block holds
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
     WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
     IDLE_CONTEXTS = 16
@@ -78,7 +78,7 @@ cdef enum Refusal:
     REFUSED_KNOWN           # the length of the field asks for much less
     REFUSED_TOTAL           # Limits.decompressed_bytes
     REFUSED_RATIO           # Limits.decompressed_ratio and _slack
-    REFUSED_FRAME           # not a frame of the codec, or one that needs what we do not have
+    REFUSED_FRAME           # the frame itself speaks against it
 
 
 cdef struct Ledger:
@@ -133,47 +133,94 @@ cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) no
     return NULL
 
 
-cdef const char* check_zstd(const uint8_t* frame, int64_t size, int64_t claim) noexcept nogil:
-    """The same for the first ZSTD frame; more may follow, so it may hold less than the claim."""
+cdef struct ZstdFrame:
+    int64_t size            # bytes of the frame
+    int64_t content         # bytes that it states, -1: it does not
+    int64_t most            # bytes that its blocks can hold
+
+
+cdef const char* measure_zstd(const uint8_t* frame, int64_t size, ZstdFrame* out) noexcept nogil:
+    """Walk the headers of the frame's blocks (RFC 8878, 3.1.1); what is broken about them, else NULL."""
     cdef uint8_t flags
-    cdef int64_t at = 5, content, window
+    cdef int64_t at = 5
+    cdef uint32_t block
     cdef int id_bytes, content_bytes
-    while size >= 8 and load_u32(frame) >> 4 == SKIPPABLE_MAGIC >> 4:
-        at = 8 + <int64_t> load_u32(frame + 4)
-        if at > size:
-            return "a skippable ZSTD frame is cut short"
-        frame += at
-        size -= at
-        at = 5
-    if size < 6 or load_u32(frame) != ZSTD_MAGIC:
-        return "not a ZSTD frame"
+    if size < 6:
+        return "the ZSTD frame is cut short"
     flags = frame[4]
     id_bytes = (1 << (flags & 3)) >> 1                                      # 0, 1, 2, 4
     content_bytes = 1 << (flags >> 6) if flags >> 6 else flags >> 5 & 1     # 0 or 1, 2, 4, 8
     if not flags & 0x20:
-        # RFC 8878, 3.1.1.1.2: three bits of mantissa in eighths.
-        window = <int64_t> 1 << (10 + (frame[5] >> 3))
-        if window + (window >> 3) * (frame[5] & 7) > ZSTD_WINDOW:
+        # Three bits of mantissa, in eighths of a power of two.
+        if (<int64_t> 8 + (frame[5] & 7)) << (7 + (frame[5] >> 3)) > ZSTD_WINDOW:
             return "the ZSTD frame asks for a window of more than 128 MiB"
         at += 1
-    if size < at + id_bytes + content_bytes:
+    if size - at < id_bytes + content_bytes:
         return "the ZSTD frame is cut short"
     while id_bytes:
         if frame[at]:
             return "the ZSTD frame needs a dictionary"
         at += 1
         id_bytes -= 1
-    if content_bytes:
-        if content_bytes == 1:
-            content = frame[at]
-        elif content_bytes == 2:
-            content = load_u16(frame + at) + 256
-        elif content_bytes == 4:
-            content = load_u32(frame + at)
+    out.content = -1
+    if content_bytes == 1:
+        out.content = frame[at]
+    elif content_bytes == 2:
+        out.content = load_u16(frame + at) + 256
+    elif content_bytes == 4:
+        out.content = load_u32(frame + at)
+    elif content_bytes == 8:
+        out.content = load_i64(frame + at) & INT64_MAX
+    at += content_bytes
+    out.most = 0
+    block = 0
+    while not block & 1:
+        if size - at < 3:
+            return "the ZSTD frame is cut short"
+        block = load_u16(frame + at) | <uint32_t> frame[at + 2] << 16
+        at += 3
+        if (block >> 1) & 3 == ZSTD_RUN:
+            at += 1
+            out.most += block >> 3
         else:
-            content = load_i64(frame + at)
-        if content < 0 or content > claim:
-            return "the ZSTD frame states a larger size"
+            at += block >> 3
+            out.most += block >> 3 if (block >> 1) & 3 == ZSTD_RAW else ZSTD_BLOCK
+    if flags & 4:
+        at += 4     # the checksum of the content
+    out.size = at
+    if at > size:
+        return "the ZSTD frame is cut short"
+    return NULL
+
+
+cdef const char* check_zstd(const uint8_t* data, int64_t size, int64_t claim) noexcept nogil:
+    """The same for ZSTD frames, of which there may be several, one after the other to the very end."""
+    cdef ZstdFrame frame
+    cdef const char* why
+    cdef int64_t least = 0, most = 0
+    if size == 0:
+        return "no ZSTD frame"
+    while size:
+        if size < 8:
+            return "bytes follow the ZSTD frame" if most else "not a ZSTD frame"
+        if load_u32(data) >> 4 == SKIPPABLE_MAGIC >> 4:
+            frame.size = 8 + <int64_t> load_u32(data + 4)
+            if frame.size > size:
+                return "a skippable ZSTD frame is cut short"
+        elif load_u32(data) != ZSTD_MAGIC:
+            return "bytes follow the ZSTD frame" if most else "not a ZSTD frame"
+        else:
+            why = measure_zstd(data, size, &frame)
+            if why != NULL:
+                return why
+            if frame.content > claim - least:
+                return "the ZSTD frame states a larger size"
+            least += frame.content if frame.content > 0 else 0
+            most += frame.most if frame.content < 0 else frame.content
+        data += frame.size
+        size -= frame.size
+    if most < claim:
+        return "the ZSTD frame holds less"
     return NULL
 
 
@@ -258,53 +305,49 @@ cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limit
 
 
 cdef struct Functions:
-    # What a codec library exports; `decode` is NULL where it exports nothing.
-    int codec
-    void* create
+    # liblz4's frame decoder as the lz4 package exports it; all NULL where there is no such thing.
+    create_t create
     free_t free
-    lz4_reset_t reset
-    void* decode
+    reset_t reset
+    decode_t decode
     is_error_t is_error
     error_name_t error_name
-
-
-cdef class Library:
-    """A codec library: C functions where it exports them, else the callable that codec.py wraps around it."""
-    cdef Functions c
-    cdef object call        # call(frame, target) -> None, raises; used when `c.decode` is NULL
-    cdef list idle          # Contexts that nobody uses
-
-    def __cinit__(self, int codec, addresses, call):
-        memset(&self.c, 0, sizeof(Functions))
-        self.c.codec = codec
-        self.call = call
-        self.idle = []
-        if addresses is not None:
-            self.c.create = address(addresses[0])
-            self.c.free = <free_t> address(addresses[1])
-            self.c.reset = <lz4_reset_t> address(addresses[2])
-            self.c.decode = address(addresses[3])
-            self.c.is_error = <is_error_t> address(addresses[4])
-            self.c.error_name = <error_name_t> address(addresses[5])
 
 
 cdef inline void* address(object number):
     return <void*> <uintptr_t> number
 
 
+cdef class Library:
+    """How a codec is decoded: by C functions, or by the callable that codec.py wraps around its package."""
+    cdef int codec
+    cdef Functions c
+    cdef object call        # call(frame, target) -> None, raises; used when `c.decode` is NULL
+    cdef list idle          # Contexts that nobody uses
+
+    def __cinit__(self, int codec, addresses, call):
+        memset(&self.c, 0, sizeof(Functions))
+        self.codec = codec
+        self.call = call
+        self.idle = []
+        if addresses is not None:
+            self.c.create = <create_t> address(addresses[0])
+            self.c.free = <free_t> address(addresses[1])
+            self.c.reset = <reset_t> address(addresses[2])
+            self.c.decode = <decode_t> address(addresses[3])
+            self.c.is_error = <is_error_t> address(addresses[4])
+            self.c.error_name = <error_name_t> address(addresses[5])
+
+
 cdef class Context:
-    """A codec's working memory, used by one thread at a time."""
+    """The C decoder's working memory, used by one thread at a time."""
     cdef void* state
     cdef Library library
 
     def __cinit__(self, Library library):
         self.library = library
-        if library.c.codec == CompressionType_LZ4_FRAME:
-            (<lz4_create_t> library.c.create)(&self.state, LZ4_VERSION)
-        else:
-            self.state = (<zstd_create_t> library.c.create)()
-        if self.state == NULL:
-            raise MemoryError("no memory for a decompression context")
+        if library.c.is_error(library.c.create(&self.state, LZ4_VERSION)) or self.state == NULL:
+            raise MemoryError("no memory to decompress LZ4")
 
     def __dealloc__(self):
         if self.state != NULL:
@@ -316,7 +359,7 @@ cdef void decode_lz4(const Functions* library, void* state, Job* job) noexcept n
     cdef unsigned int[4] options = [1, 0, 0, 0]
     cdef size_t room = job.claim, taken = job.stored
     library.reset(state)
-    job.code = (<lz4_decode_t> library.decode)(state, job.target, &room, job.frame, &taken, options)
+    job.code = library.decode(state, job.target, &room, job.frame, &taken, options)
     job.made = room
     if library.is_error(job.code):
         job.outcome = BROKEN
@@ -325,16 +368,6 @@ cdef void decode_lz4(const Functions* library, void* state, Job* job) noexcept n
     elif <int64_t> taken != job.stored:
         job.outcome = TRAILING
     else:
-        job.outcome = DONE if job.made == job.claim else OTHER_SIZE
-
-
-cdef void decode_zstd(const Functions* library, void* state, Job* job) noexcept nogil:
-    job.code = (<zstd_decode_t> library.decode)(state, job.target, job.claim, job.frame, job.stored)
-    job.made = 0
-    if library.is_error(job.code):
-        job.outcome = BROKEN
-    else:
-        job.made = job.code
         job.outcome = DONE if job.made == job.claim else OTHER_SIZE
 
 
@@ -348,10 +381,7 @@ cdef struct Queue:
 cdef void run_native(const Functions* library, void* state, Queue* queue) noexcept nogil:
     cdef int64_t i = fetch_add(&queue.taken, 1)
     while i < queue.n_jobs and queue.failed == queue.n_jobs:
-        if library.codec == CompressionType_LZ4_FRAME:
-            decode_lz4(library, state, &queue.jobs[i])
-        else:
-            decode_zstd(library, state, &queue.jobs[i])
+        decode_lz4(library, state, &queue.jobs[i])
         if queue.jobs[i].outcome != DONE:
             queue.failed = i
         i = fetch_add(&queue.taken, 1)
@@ -421,7 +451,8 @@ cdef Library library_for(int codec):
     if libraries[codec] is None:
         from arrowipc import codec as codecs
 
-        libraries[codec] = Library(codec, codecs.exported(codec), codecs.decoder(codec))
+        addresses = codecs.lz4_functions() if codec == CompressionType_LZ4_FRAME else None
+        libraries[codec] = Library(codec, addresses, codecs.decoder(codec))
     return libraries[codec]
 
 
@@ -488,26 +519,31 @@ cdef str place_name(Columns columns, const Job* job):
 cdef object refuse(Columns columns, int codec, int refusal, const Job* job, const Ledger* sums,
                    const LimitsData* limits):
     """The exception for a claim that was not believed."""
-    cdef str place = place_name(columns, job)
-    cdef str claim = f"claims {job.claim:,} bytes in {job.stored:,} bytes of {codec_name(codec)}"
+    cdef str place, claim, name = codec_name(codec)
+    cdef int64_t length
+    if refusal == REFUSED_RATIO:
+        return LimitError(
+            f"the batch claims {sums.claimed:,} bytes in {sums.stored:,} bytes of {name}: more than "
+            f"Limits.decompressed_ratio = {limits.decompressed_ratio:,} times as many and "
+            f"Limits.decompressed_slack = {limits.decompressed_slack:,}"
+        )
+    place = place_name(columns, job)
+    claim = f"{place}: claims {job.claim:,} bytes in {job.stored:,} bytes of {name}"
     if refusal == REFUSED_SHORT:
         return FormatError(f"{place}: {job.stored} bytes are too few for the 8-byte uncompressed length that "
                            "a compressed buffer begins with")
     if refusal == REFUSED_NEGATIVE:
         return FormatError(f"{place}: the uncompressed length is {job.claim}: expected -1 (stored raw) or more")
     if refusal == REFUSED_EXPANSION:
-        return FormatError(f"{place}: {claim}, which cannot hold more than {LZ4_EXPANSION} times its size")
+        return FormatError(f"{claim}, which cannot hold more than {LZ4_EXPANSION} times its size")
     if refusal == REFUSED_KNOWN:
-        return LimitError(f"{place}: {claim}, and the {columns.d.nodes[job.field].length:,} elements need "
-                          f"{known_size(&columns.plan.d.fields[job.field], columns.d.nodes[job.field].length, job.buffer):,}")
+        length = columns.d.nodes[job.field].length
+        needed = known_size(&columns.plan.d.fields[job.field], length, job.buffer)
+        return LimitError(f"{claim}; its {length:,} elements need {needed:,}")
     if refusal == REFUSED_FRAME:
-        return FormatError(f"{place}: {claim}: {sums.why.decode()}")
-    if refusal == REFUSED_TOTAL:
-        return LimitError(f"{place}: {claim}; with it the batch needs more than Limits.decompressed_bytes = "
-                          f"{limits.decompressed_bytes:,}")
-    return LimitError(f"the batch claims {sums.claimed:,} bytes in {sums.stored:,} bytes of {codec_name(codec)}: more "
-                      f"than Limits.decompressed_ratio = {limits.decompressed_ratio:,} times as many and "
-                      f"Limits.decompressed_slack = {limits.decompressed_slack:,}")
+        return FormatError(f"{claim}: {sums.why.decode()}")
+    return LimitError(f"{claim}; with it the batch needs more than Limits.decompressed_bytes = "
+                      f"{limits.decompressed_bytes:,}")
 
 
 cdef object broken(Columns columns, Work work):
@@ -524,7 +560,7 @@ cdef object broken(Columns columns, Work work):
         why = f"the frame does not end where it should, after {job.made:,} bytes"
     else:
         why = f"it holds {job.made:,} bytes"
-    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {codec_name(work.library.c.codec)} do not "
+    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {codec_name(work.library.codec)} do not "
                         f"decompress to the claimed {job.claim:,} bytes: {why}")
     error.__cause__ = work.error
     return error

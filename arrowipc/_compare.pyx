@@ -8,9 +8,8 @@ from libc.string cimport memcmp, memcpy
 
 from arrowipc._bytes cimport get_bit
 from arrowipc._core cimport (
-    Columns, ColumnsData, FieldPlan, raise_fault, FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED,
-    LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32,
-    LAYOUT_VAR64, LAYOUT_VIEW,
+    Columns, FieldPlan, raise_fault, FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
+    LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
 )
 from arrowipc._element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc._fault cimport Fault, fail, FAULT_NO_DICTIONARY
@@ -25,16 +24,9 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_NESTING = 256
 
-# Elements of lists, and words of 8 bytes of text. Views, unions and dictionaries may share what they point at: a million
-# views of a million elements are few bytes and 2**40 comparisons.
+# Elements of lists, and words of 8 bytes of text. Views, unions and dictionaries may share what they point at:
+# a million views of a million elements are few bytes and 2**40 comparisons.
 cdef int64_t MAX_ELEMENTS = 2**33
-
-
-cdef struct Side:
-    # One of the two columns at one field: `at` is the physical position of the first element.
-    const ColumnsData* d
-    int32_t field
-    int64_t at
 
 
 cdef class Comparison:
@@ -53,7 +45,7 @@ cdef class Comparison:
 
 cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j, int64_t count,
                      bint nan_equal) except -1:
-    """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of field g of `b`; types are equal."""
+    """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of g of `b`; types are equal."""
     cdef Comparison q = Comparison.__new__(Comparison)
     q.nan_equal = nan_equal
     q.left = MAX_ELEMENTS
@@ -71,9 +63,14 @@ cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t 
         return True
     if q.depth >= MAX_NESTING:
         raise LimitError(f"values are nested deeper than {MAX_NESTING} levels")
-    if not same_nulls(valid, i, other, j, count):
-        return False
     q.depth += 1
+    if a.d.plan.fields[f].flags & FIELD_ENCODED:
+        equal = same_decoded(q, a, f, i, b, g, j, count)
+        q.depth -= 1
+        return equal
+    if not same_nulls(valid, i, other, j, count):
+        q.depth -= 1
+        return False
     if valid == NULL:
         # No bitmap at all, or one on the other side that says the same.
         equal = same_valid(q, a, f, i, b, g, j, count)
@@ -112,8 +109,6 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     cdef int64_t k
     cdef int layout = field.layout
     if layout == LAYOUT_FIXED:
-        if field.flags & FIELD_ENCODED:
-            return same_decoded(q, a, f, i, b, g, j, count)
         p = a.d.extents[field.first_buffer + 1].data + i * field.width
         r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data + j * field.width
         if field.type == Type_FloatingPoint:
@@ -132,7 +127,8 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         child = f + 1
         other = g + 1
         while child < field.end:
-            if not same(q, a, child, a.d.nodes[child].offset + i, b, other, b.d.nodes[other].offset + j, count):
+            if not same(q, a, child, a.d.nodes[child].offset + i,
+                        b, other, b.d.nodes[other].offset + j, count):
                 return False
             child = a.d.plan.fields[child].end
             other = b.d.plan.fields[other].end
@@ -144,7 +140,8 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     return same_lists(q, a, f, i, b, g, j, count)
 
 
-cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t count, bint nan_equal) except -1:
+cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t count,
+                     bint nan_equal) except -1:
     """As numbers: -0.0 equals 0.0; NaN equals NaN when asked for."""
     cdef double x, y
     cdef float single
@@ -200,15 +197,16 @@ cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         if size == 0:
             continue
         if together and (start != first + together or other != second + together):
-            if not same(q, a, child, a.d.nodes[child].offset + first, b, twin, b.d.nodes[twin].offset + second,
-                        together):
+            if not same(q, a, child, a.d.nodes[child].offset + first,
+                        b, twin, b.d.nodes[twin].offset + second, together):
                 return False
             together = 0
         if together == 0:
             first = start
             second = other
         together += size
-    return same(q, a, child, a.d.nodes[child].offset + first, b, twin, b.d.nodes[twin].offset + second, together)
+    return same(q, a, child, a.d.nodes[child].offset + first,
+                b, twin, b.d.nodes[twin].offset + second, together)
 
 
 cdef int same_members(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
@@ -261,36 +259,50 @@ cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int
 
 cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                       int64_t count) except -1:
-    """Dictionary-encoded values, each pair of indices compared once."""
+    """Dictionary-encoded values, each pair of indices compared once; the index may be null, or the word."""
     cdef Columns words = dictionary_of(a, f), others = dictionary_of(b, g)
-    cdef int64_t index = 0, other = 0, k, size = 0, length = 0
-    cdef int32_t child = 0, twin = 0
+    cdef int64_t index = 0, other = 0, k, first, second
+    cdef int32_t child = 0 if words is None else words.d.plan.columns[0]
+    cdef int32_t twin = 0 if others is None else others.d.plan.columns[0]
     cdef bint identical = False
-    cdef Fault fault
     cdef dict seen = {}
-    for columns, field, dictionary in ((a, f, words), (b, g, others)):
-        if dictionary is None:
-            fail(&fault, FAULT_NO_DICTIONARY, field, 1, 0, dictionary_id(columns, field))
-            raise_fault(&fault, (<Columns> columns).plan)
-    size = words.d.length
-    length = others.d.length
-    child = words.d.plan.columns[0]
-    twin = others.d.plan.columns[0]
-    if size == length and size <= count:
+    if words is not None and others is not None and words.d.length == others.d.length <= count:
         # Mostly the two dictionaries are the same; then equal indices need no second look.
-        identical = same(q, words, child, words.d.nodes[child].offset, others, twin, others.d.nodes[twin].offset, size)
+        identical = same(q, words, child, words.d.nodes[child].offset,
+                         others, twin, others.d.nodes[twin].offset, words.d.length)
     for k in range(count):
-        if index_at(&a.d, f, i + k, size, &index, &fault) < 0:
-            raise_fault(&fault, a.plan)
-        if index_at(&b.d, g, j + k, length, &other, &fault) < 0:
-            raise_fault(&fault, b.plan)
+        index = word_at(a, f, i + k, words, child)
+        other = word_at(b, g, j + k, others, twin)
+        if index < 0 or other < 0:
+            if index != other:
+                return False
+            continue
         if identical and index == other:
             continue
         pair = (index, other)
         equal = seen.get(pair)
         if equal is None:
-            equal = seen[pair] = same(q, words, child, words.d.nodes[child].offset + index,
-                                      others, twin, others.d.nodes[twin].offset + other, 1)
+            first = words.d.nodes[child].offset + index
+            second = others.d.nodes[twin].offset + other
+            equal = seen[pair] = same(q, words, child, first, others, twin, second, 1)
         if not equal:
             return False
     return True
+
+
+cdef int64_t word_at(Columns columns, int32_t f, int64_t at, Columns words, int32_t child) except -2:
+    """Index of the word of element `at`; -1 for null."""
+    cdef const uint8_t* valid = validity(&columns.d, f)
+    cdef int64_t index = 0
+    cdef Fault fault
+    if valid != NULL and not get_bit(valid, at):
+        return -1
+    if words is None:
+        fail(&fault, FAULT_NO_DICTIONARY, f, 1, at, dictionary_id(columns, f))
+        raise_fault(&fault, columns.plan)
+    if index_at(&columns.d, f, at, words.d.length, &index, &fault) < 0:
+        raise_fault(&fault, columns.plan)
+    if words.d.plan.fields[child].layout == LAYOUT_NULL:
+        return -1
+    valid = validity(&words.d, child)
+    return -1 if valid != NULL and not get_bit(valid, words.d.nodes[child].offset + index) else index

@@ -1,10 +1,10 @@
-"""Appending: how the elements of every layout join those before them; growing columns and concatenated batches.
+"""Appending: how the elements of every layout join those before them, in growing columns and whole batches.
 
 Dictionary deltas, `concat_batches` and payload columns all go through `Growing.append_data`, which walks the
 flat plan once: each field takes a span of the piece's elements and hands spans to its children.
 
-An append writes only behind the bytes that a snapshot can see, with one exception: the last byte of a bitmap, in
-which the bits behind the snapshot's length change. No reader gives those bits a meaning (Columnar format,
+An append writes only behind the bytes that a snapshot can see, with one exception: the last byte of a bitmap,
+in which the bits behind the snapshot's length change. No reader gives those bits a meaning (Columnar format,
 "Validity bitmaps"), and the bits before them are stored again with the values that they have.
 """
 
@@ -40,7 +40,7 @@ from arrowipc.errors import UnsupportedError, UsageError
 cdef int64_t KEEP_BYTES = 1 << 18
 
 
-# -- checks shared by the layouts -----------------------------------------------------------------------------
+# -- checks shared by the layouts ----------------------------------------------------------------------------
 
 
 cdef inline int need(const Job* job, int32_t f, int32_t which, int64_t elements, int64_t width,
@@ -63,7 +63,8 @@ cdef inline int set_span(Growing g, const Job* job, int32_t f, int64_t first, in
     return 0
 
 
-cdef inline int set_children(Growing g, const Job* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
+cdef inline int set_children(Growing g, const Job* job, int32_t f, int64_t first,
+                             int64_t count) noexcept nogil:
     """The same for every child of field f."""
     cdef int32_t child = f + 1, end = g.p.fields[f].end
     while child < end:
@@ -73,7 +74,8 @@ cdef inline int set_children(Growing g, const Job* job, int32_t f, int64_t first
     return 0
 
 
-cdef inline int full(const Job* job, int32_t f, int64_t found, int64_t expected, const char* what) noexcept nogil:
+cdef inline int full(const Job* job, int32_t f, int64_t found, int64_t expected,
+                     const char* what) noexcept nogil:
     return fail(job.fault, FAULT_FULL, f, -1, -1, found, expected, what)
 
 
@@ -82,7 +84,7 @@ cdef inline const uint8_t* validity_of(const Job* job, int32_t f, int32_t buffer
     return job.piece.extents[buffer].data if job.piece.nodes[f].null_count != 0 else NULL
 
 
-# -- the layouts ----------------------------------------------------------------------------------------------
+# -- the layouts ---------------------------------------------------------------------------------------------
 
 
 cdef int append_validity(Growing g, const Job* job, int32_t f) noexcept nogil:
@@ -190,7 +192,7 @@ cdef int append_offsets(Growing g, const Job* job, int32_t f, int32_t width, int
     if fresh:
         memset(g.blocks[buffer].data, 0, width)
         g.sizes[buffer] = width
-    # What lies between the two ends is not looked at: a wild offset stays wild. Unsigned, so that it may wrap.
+    # What lies between the two ends is not looked at: a wild offset stays wild. Unsigned, as it may wrap.
     shift = base - first
     if width == 4:
         from32 = <const loose_i32*> offsets + start + 1
@@ -389,7 +391,7 @@ cdef int append_runs(Growing g, const Job* job, int32_t f) noexcept nogil:
     return set_span(g, job, g.p.fields[f + 1].end, first, last - first + 1)
 
 
-# -- views ----------------------------------------------------------------------------------------------------
+# -- views ---------------------------------------------------------------------------------------------------
 
 
 cdef int append_views(Growing g, const Job* job, int32_t f) noexcept nogil:
@@ -518,7 +520,7 @@ cdef int copy_views(Growing g, const Job* job, int32_t f, const uint8_t* views,
     return 0
 
 
-# -- the walk -------------------------------------------------------------------------------------------------
+# -- the walk ------------------------------------------------------------------------------------------------
 
 
 cdef int append_layout(Growing g, const Job* job, int32_t f) noexcept nogil:
@@ -590,7 +592,7 @@ cdef int append_fields(Growing g, const Job* job) noexcept nogil:
     return 0
 
 
-# -- plans ----------------------------------------------------------------------------------------------------
+# -- plans ---------------------------------------------------------------------------------------------------
 
 
 cdef bint same_shape(const PlanData* a, const PlanData* b) noexcept nogil:
@@ -639,11 +641,12 @@ cdef int raise_append_fault(const Fault* fault, Plan plan, object where=None) ex
     text = f"the {fault.what.decode()} would reach {fault.found:,}, and its type counts to {fault.expected:,}"
     if path:
         text = f"column {'.'.join(reversed(path))!r}: " + text
-    raise UnsupportedError(f"{text if where is None else f'{where}: {text}'}; keep the rows in several batches, "
-                           "or use a wider type")
+    if where is not None:
+        text = f"{where}: {text}"
+    raise UnsupportedError(f"{text}; keep the rows in several batches, or use a wider type")
 
 
-# -- growing columns ------------------------------------------------------------------------------------------
+# -- growing columns -----------------------------------------------------------------------------------------
 
 
 @cython.final
@@ -667,8 +670,8 @@ cdef class Growing(GrowingMemory):
 
     def __cinit__(self, Plan plan not None):
         if plan.d.stored_big and plan.d.keep_stored and needs_native_order(&plan.d):
-            raise UnsupportedError("columns left in big-endian order cannot be appended to each other; read them "
-                                   "with ensure_native_endian=True")
+            raise UnsupportedError("columns left in big-endian order cannot be appended to each other; read "
+                                   "them with ensure_native_endian=True")
         self.matched = plan
         self.spans = <Span*> calloc(plan.d.n_fields + 1, sizeof(Span))
         if self.spans == NULL:
@@ -716,13 +719,13 @@ cdef class Growing(GrowingMemory):
     cdef int match(self, Plan plan) except -1:
         """Whether pieces of another plan fit."""
         if plan is not self.plan and not same_shape(self.p, &plan.d):
-            raise UsageError("the columns to append have another type than the columns so far, or share their "
-                             "dictionaries differently")
+            raise UsageError("the columns to append have another type than the columns so far, or share "
+                             "their dictionaries differently")
         self.matched = plan
         return 0
 
     cdef int adopt(self, tuple dictionaries) except -1:
-        """Go on with the dictionaries of a piece, where they have arrived and are not older ones of the same."""
+        """Go on with the dictionaries of a piece, except those that have not arrived or are older ones."""
         cdef list adopted = list(self.dictionaries)
         for i, dictionary in enumerate(dictionaries):
             if dictionary is not None and (adopted[i] is None or not extends(adopted[i], dictionary)):
@@ -770,16 +773,15 @@ cdef class Growing(GrowingMemory):
         return out
 
 
-# -- concatenation --------------------------------------------------------------------------------------------
+# -- concatenation -------------------------------------------------------------------------------------------
 
 
-cdef inline bint continues(Columns longer, Columns shorter):
-    return (extends(longer, shorter)
-            or (same_shape(&longer.plan.d, &shorter.plan.d) and begins_with(longer, shorter)))
+cdef inline bint continues(Columns a, Columns b):
+    return extends(a, b) or (same_shape(&a.plan.d, &b.plan.d) and begins_with(a, b))
 
 
 cdef tuple join_dictionaries(list versions):
-    """One dictionary for columns that came with these (None: with none): it, and the shift of each one's indices."""
+    """One dictionary for columns that came with these (None: with none), and the shifts of their indices."""
     cdef list distinct = [], places = [], starts = [0]
     cdef dict known = {}
     cdef Columns last = None, out
@@ -852,9 +854,9 @@ def concat_batches(batches):
     Returns
     -------
     RecordBatch
-        The rows of all batches, in order. A single batch is returned as it is; else everything is copied, except
-        large data buffers of view columns, which are shared. Dictionaries that differ, and do not continue each
-        other, are put one behind the other and are not freed of duplicates.
+        The rows of all batches, in order. A single batch is returned as it is; else everything is copied,
+        except large data buffers of view columns, which are shared. Dictionaries that differ, and do not
+        continue each other, are put one behind the other and are not freed of duplicates.
 
     Raises
     ------
@@ -867,17 +869,26 @@ def concat_batches(batches):
 
     Examples
     --------
-    >>> import arrowipc
-    >>> whole = arrowipc.concat_batches(arrowipc.open_stream("x.arrows"))  # doctest: +SKIP
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
+    ...     for value in (1, 2, 3):
+    ...         writer.write_batch(pa.record_batch({"x": [value]}))
+    >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
+    {'x': [1, 2, 3]}
     """
     cdef tuple pieces = tuple(batches)
+    cdef Plan plan = None
     cdef RecordBatch out
     if not pieces:
         raise UsageError("concat_batches: expected one batch at least, found none")
     for i, batch in enumerate(pieces):
         if not isinstance(batch, RecordBatch):
-            raise UsageError(f"concat_batches: expected RecordBatch objects, item {i} is a {type(batch).__name__}")
-        if (<Columns> batch).plan is not (<Columns> pieces[0]).plan and not pieces[0].schema.equals(batch.schema):
+            raise UsageError(f"concat_batches: expected RecordBatch, item {i} is a {type(batch).__name__}")
+        if i == 0:
+            plan = (<Columns> batch).plan
+        elif (<Columns> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
             raise UsageError(f"concat_batches: batch {i} has another schema than batch 0\n"
                              f"batch 0: {pieces[0].schema}\nbatch {i}: {batch.schema}")
     if len(pieces) == 1:

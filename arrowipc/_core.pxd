@@ -191,6 +191,7 @@ cdef int open_batch(const Table* table, BatchHeader* out, Fault* fault) noexcept
 cdef tuple read_pairs(const Table* table, int32_t slot)
 cdef object window(const uint8_t* data, int64_t size, object owner)
 cdef str field_name(Plan plan, int32_t field)
+cdef str field_path(Plan plan, int32_t field)
 
 cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
                 int version, const LimitsData* limits) except -1

@@ -153,7 +153,7 @@ cdef dict WORDS = {
     FAULT_FLATBUFFER: (FormatError, "the {what} at byte {at} does not lie inside the metadata: the FlatBuffers "
                                     "data is broken"),
     FAULT_MISSING: (FormatError, "the metadata lacks the required {what}"),
-    FAULT_VERSION: (FormatError, "metadata version {found} is not supported: expected V4 (3) or V5 (4)"),
+    FAULT_VERSION: (FormatError, "metadata version V{found} (stored as {at}) is not supported: expected V4 or V5"),
     FAULT_HEADER_TYPE: (FormatError, "unknown message header type {found}: expected 1..5"),
     FAULT_BODY_LENGTH: (FormatError, "bodyLength is {found}: expected 0 or more"),
     FAULT_TABLES: (LimitError, "the schema describes more than {expected} fields and tables, more than its "
@@ -182,11 +182,9 @@ cdef dict WORDS = {
                                           "has no counterpart in V5; write it again with Arrow 1.0 or later"),
     FAULT_RUN_END_NULLS: (FormatError, "{column}claims {found} nulls; run-end encoded arrays and their run ends "
                                        "have none of their own"),
-    FAULT_MISALIGNED: (FormatError, "{column}{buffer}: offset {at} is not a multiple of 8"),
-    FAULT_SHARED: (FormatError, "two buffers share bytes of the body: one ends at {found}, the next begins at "
-                                "{at}"),
-    FAULT_EMPTY_OUTSIDE: (FormatError, "{column}{buffer}: empty, and its offset {at} lies outside the "
-                                       "{expected}-byte body"),
+    FAULT_MISALIGNED: (FormatError, "its offset {found} is not a multiple of 8"),
+    FAULT_SHARED: (FormatError, "it begins at {found} and shares bytes with a buffer that ends at {expected}"),
+    FAULT_EMPTY_OUTSIDE: (FormatError, "it is empty, and its offset {found} lies outside the {expected}-byte body"),
     FAULT_OFFSET: (FormatError, "{column}{buffer}: offset {at} is {found}{expectation}"),
     FAULT_VIEW: (FormatError, "{column}{buffer}: view {at} has a {what} of {found}{expectation}"),
     FAULT_VIEW_PREFIX: (FormatError, "{column}{buffer}: view {at} has a {what} that differs from its data"),
@@ -280,7 +278,7 @@ cdef int open_message(const uint8_t* metadata, int64_t size, Envelope* out, Faul
             or fb_i64(&out.root, Message_bodyLength, 0, &out.body_length) < 0):
         return fail_in(fault, FAULT_FLATBUFFER, "Message table", 0, 0, out.root.pos)
     if out.version < MetadataVersion_V4 or out.version > MetadataVersion_V5:
-        return fail_count(fault, FAULT_VERSION, -1, out.version)
+        return fail(fault, FAULT_VERSION, -1, -1, out.version, out.version + 1, 0, NULL)
     if out.kind < MessageHeader_Schema or out.kind > MessageHeader_SparseTensor:
         return fail_count(fault, FAULT_HEADER_TYPE, -1, out.kind)
     if out.body_length < 0:
@@ -310,7 +308,8 @@ cdef int open_batch(const Table* table, BatchHeader* out, Fault* fault) noexcept
             return fail_in(fault, FAULT_FLATBUFFER, "BodyCompression table", 0, 0, table.pos)
         if method != BodyCompressionMethod_BUFFER:
             return fail_in(fault, FAULT_COMPRESSION, "method", method)
-        if out.codec > CompressionType_MAX:
+        out.codec = <int8_t> out.codec
+        if out.codec < 0 or out.codec > CompressionType_MAX:
             return fail_in(fault, FAULT_COMPRESSION, "codec", out.codec)
     return 0
 

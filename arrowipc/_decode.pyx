@@ -12,8 +12,8 @@ from arrowipc._body cimport normalise
 from arrowipc._bytes cimport inside, load_i64
 from arrowipc._concat cimport Growing
 from arrowipc._core cimport (
-    FIELD_ENCODED, LEVEL_FULL, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Columns, DictionaryPlan, Envelope, Plan,
-    limits_data, locate, open_batch, raise_fault, read_pairs,
+    FIELD_ENCODED, LEVEL_FULL, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Columns, DictionaryPlan, Envelope, FieldPlan,
+    Plan, field_path, limits_data, locate, open_batch, raise_fault, read_pairs,
 )
 from arrowipc._fault cimport (
     FAULT_EMPTY_OUTSIDE, FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MISALIGNED, FAULT_MISSING, FAULT_NO_DICTIONARY,
@@ -108,9 +108,9 @@ cdef class Decoder:
             raise_fault(&fault)
         if message.version == MetadataVersion_V4 and fb_field(&message.root, Message_custom_metadata, 4):
             header.codec = experimental_codec(message, header.codec)
-        if self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0:
-            raise_fault(&fault)
         locate(out, plan, &header, body, message.body_length, message.version, &self.limits)
+        if self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0:
+            raise_fault(&fault, None, place_of(plan, &header, message.version, fault.at))
         out.owner = body_owner
         normalise(out, header.codec, &self.limits, self.use_threads)
         out.dictionaries = dictionaries
@@ -262,35 +262,65 @@ cdef int experimental_codec(const Envelope* message, int codec) except -2:
     return codec
 
 
+cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ordinal):
+    """Whose Buffer number `ordinal` of a message is, for messages."""
+    cdef const FieldPlan* field
+    cdef int64_t first
+    cdef int32_t i
+    prefix = [0]
+    for i in range(header.variadic.count):
+        prefix.append(prefix[i] + load_i64(header.variadic.data + 8 * i))
+    for i in range(plan.d.n_fields):
+        field = &plan.d.fields[i]
+        first = field.source_buffer + <int64_t> prefix[field.views_before]
+        if version == MetadataVersion_V4:
+            first += field.unions_before + (field.codes >= 0)
+        if first <= ordinal < first + field.n_buffers:
+            return f"column {field_path(plan, i)!r}: buffer {ordinal - first}"
+    return f"Buffer {ordinal} of the message"
+
+
+cdef struct Numbered:
+    # A Buffer struct and its place in the message.
+    int64_t offset
+    int64_t length
+    int64_t ordinal
+
+
 cdef int by_offset(const void* a, const void* b) noexcept nogil:
-    cdef int64_t x = load_i64(<const uint8_t*> a), y = load_i64(<const uint8_t*> b)
+    cdef int64_t x = (<const Numbered*> a).offset, y = (<const Numbered*> b).offset
     return (x > y) - (x < y)
 
 
 cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) except -2:
-    """Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes."""
-    cdef int64_t i, offset, length, end = 0
-    cdef int64_t size = header.buffers.count * Buffer_SIZE
-    cdef uint8_t* sorted_buffers = <uint8_t*> malloc(size + 1)
-    if sorted_buffers == NULL:
+    """Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
+
+    `fault.at` is the Buffer's place in the message.
+    """
+    cdef int64_t i, count = header.buffers.count, end = 0
+    cdef Numbered* buffers = <Numbered*> malloc(count * sizeof(Numbered) + 1)
+    cdef Numbered* b
+    if buffers == NULL:
         raise MemoryError()
     try:
-        memcpy(sorted_buffers, header.buffers.data, size)
-        qsort(sorted_buffers, header.buffers.count, Buffer_SIZE, by_offset)
-        for i in range(header.buffers.count):
-            offset = load_i64(sorted_buffers + Buffer_SIZE * i + Buffer_offset)
-            length = load_i64(sorted_buffers + Buffer_SIZE * i + Buffer_length)
-            if length == 0 and not inside(offset, length, body_length):
-                return fail(fault, FAULT_EMPTY_OUTSIDE, -1, -1, offset, 0, body_length, NULL)
-            if offset & 7:
-                return fail(fault, FAULT_MISALIGNED, -1, -1, offset, 0, 0, NULL)
-            if length:
-                if offset < end:
-                    return fail(fault, FAULT_SHARED, -1, -1, offset, end, 0, NULL)
-                if length > 0:
-                    end = offset + min(length, INT64_MAX - offset)
+        for i in range(count):
+            b = &buffers[i]
+            b.offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
+            b.length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+            b.ordinal = i
+        qsort(buffers, count, sizeof(Numbered), by_offset)
+        for i in range(count):
+            b = &buffers[i]
+            if not inside(b.offset, b.length, body_length):
+                return fail(fault, FAULT_EMPTY_OUTSIDE, -1, -1, b.ordinal, b.offset, body_length, NULL)
+            if b.offset & 7:
+                return fail(fault, FAULT_MISALIGNED, -1, -1, b.ordinal, b.offset, 0, NULL)
+            if b.length:
+                if b.offset < end:
+                    return fail(fault, FAULT_SHARED, -1, -1, b.ordinal, b.offset, end, NULL)
+                end = b.offset + b.length
     finally:
-        free(sorted_buffers)
+        free(buffers)
     return 0
 
 

@@ -1,17 +1,17 @@
-# Where one element of a column lies: each offset, view, index, type code and run end is checked as it is read.
+# Where one element of a column lies: offsets, views, indices, type codes and run ends, checked as they are read.
 #
-# Positions (`at`) are physical: node.offset and the offsets of parents are in them, and they are inside the node,
-# which `check_sizes` has measured; so the words read here exist, and what they say is the only thing in doubt.
+# Positions (`at`) are physical: node.offset and the offsets of parents are in them, and they are inside the
+# node, which `check_sizes` has measured; so the words read here exist, and only what they say is in doubt.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from arrowipc._bytes cimport get_bit, inside, load_i32, load_i64, load_u16, load_u32
 from arrowipc._core cimport (
-    ColumnsData, Extent, FieldPlan, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64,
-    LAYOUT_LIST_VIEW32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64,
+    ColumnsData, Extent, FieldPlan, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
+    LAYOUT_LIST_VIEW32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_LIST64,
 )
 from arrowipc._fault cimport (
-    Fault, fail, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET,
-    FAULT_VIEW,
+    Fault, fail, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_RUN_END, FAULT_TYPE_CODE,
+    FAULT_UNION_OFFSET, FAULT_VIEW,
 )
 
 
@@ -130,7 +130,10 @@ cdef inline int index_at(const ColumnsData* d, int32_t f, int64_t at, int64_t co
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* p = d.extents[field.first_buffer + 1].data + at * field.width
     # An unsigned index above 2^63 turns negative here, and is refused with the others.
-    index[0] = load_signed(p, field.width) if field.flags & FIELD_SIGNED else <int64_t> load_unsigned(p, field.width)
+    if field.flags & FIELD_SIGNED:
+        index[0] = load_signed(p, field.width)
+    else:
+        index[0] = <int64_t> load_unsigned(p, field.width)
     if index[0] < 0 or index[0] >= count:
         return fail(fault, FAULT_INDEX, f, 1, at, index[0], count)
     return 0
@@ -161,7 +164,8 @@ cdef inline int member_at(const ColumnsData* d, int32_t f, int64_t at, int32_t* 
 cdef inline int64_t run_end(const ColumnsData* d, int32_t f, int64_t run) noexcept nogil:
     """Where run `run` of the run-end encoded field `f` stops, in logical positions."""
     cdef const FieldPlan* ends = &d.plan.fields[f + 1]
-    return load_signed(d.extents[ends.first_buffer + 1].data + (d.nodes[f + 1].offset + run) * ends.width, ends.width)
+    cdef const uint8_t* p = d.extents[ends.first_buffer + 1].data
+    return load_signed(p + (d.nodes[f + 1].offset + run) * ends.width, ends.width)
 
 
 cdef inline int64_t find_run(const ColumnsData* d, int32_t f, int64_t at) noexcept nogil:

@@ -2,6 +2,8 @@
 #
 # A reader does not verify a whole buffer and then trust it; each access checks the one thing it needs, so a
 # field that nobody asks for costs nothing and a shared sub-table cannot be visited more often than asked.
+# Offsets and tables must lie at multiples of 4; of 8-byte words that is not asked, because writers exist whose
+# footers have them at odd multiples of 4, and every load here takes any address.
 # Results: 1 present, 0 absent (use the default), -1 broken.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
@@ -54,7 +56,7 @@ cdef inline int64_t fb_field(const Table* t, int32_t slot, int32_t width) noexce
     offset = load_u16(t.base + t.vtable + slot)
     if offset == 0:
         return 0
-    if offset < 4 or offset > t.inline_bytes - width or (t.pos + offset) & (width - 1):
+    if offset < 4 or offset > t.inline_bytes - width or (t.pos + offset) & (min(width, 4) - 1):
         return -1
     return t.pos + offset
 
@@ -97,7 +99,7 @@ cdef inline int fb_table(const Table* t, int32_t slot, Table* out) noexcept nogi
 
 
 cdef inline int fb_vector(const Table* t, int32_t slot, int32_t element, Vector* out) noexcept nogil:
-    """A vector of `element`-byte scalars or structs; elements of 8 bytes and more lie at multiples of 8."""
+    """A vector of `element`-byte scalars or structs."""
     cdef int64_t pos = fb_field(t, slot, 4), count
     out.data = NULL
     out.count = 0
@@ -109,7 +111,7 @@ cdef inline int fb_vector(const Table* t, int32_t slot, int32_t element, Vector*
     count = load_u32(t.base + pos)
     if count > (t.size - pos - 4) // element:
         return -1
-    if count and ((element >= 8 and (pos + 4) & 7) or (element == 4 and pos & 3)):
+    if pos & 3:
         return -1
     out.data = t.base + pos + 4
     out.count = count

@@ -30,7 +30,7 @@ cdef struct Buffers:
 
 cdef class SnapshotOwner:
     """What keeps the memory of snapshots alive."""
-    cdef object origin      # the same for all snapshots of one GrowingMemory: each is a prefix of the later ones
+    cdef object origin      # shared by all snapshots of one GrowingMemory: each is a prefix of the later ones
     cdef tuple memories
     cdef tuple kept
 
@@ -92,7 +92,7 @@ cdef inline int copy_in(GrowingMemory g, int32_t buffer, const uint8_t* data, in
 
 
 cdef inline uint8_t* pool_place(GrowingMemory g, int32_t view, int64_t size, Fault* fault) noexcept nogil:
-    """Room for `size` (> 0) bytes of view data; NULL when there is none. They lie at pool.open_bytes - size."""
+    """Room for `size` (> 0) bytes of view data, at pool.open_bytes - size; NULL when there is none."""
     cdef Pool* pool = &g.pools[view]
     if pool.open < 0 or size > pool.open_capacity - pool.open_bytes:
         if pool_grow(g, view, size, fault) < 0:

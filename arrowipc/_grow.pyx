@@ -1,11 +1,11 @@
 """The memory of growing columns: blocks that double, data buffers of views, and snapshots that share them.
 
-A block that is full is never moved: a larger one takes a copy and the old one stays with the snapshots that point
-at it, so all copying together stays linear. Data buffers of views are not even copied: a view may point into any
-of many buffers, so the full one is closed and the next one opened, twice as large.
+A block that is full is never moved: a larger one takes a copy and the old one stays with the snapshots that
+point at it, so all copying together stays linear. Data buffers of views are not even copied: a view may point
+into any of many buffers, so the full one is closed and the next one opened, twice as large.
 
-Nothing here writes to bytes that a snapshot can see; `_concat`, which fills the blocks, says what it does to the
-last byte of a bitmap.
+Nothing here writes to bytes that a snapshot can see; `_concat`, which fills the blocks, says what it does to
+the last byte of a bitmap.
 """
 
 from cpython.ref cimport PyObject
@@ -16,9 +16,9 @@ from libc.string cimport memcmp, memcpy
 from arrowipc._bits cimport SLACK, load_int, ones
 from arrowipc._bytes cimport bitmap_bytes, count_bits
 from arrowipc._core cimport (
-    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
-    LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR64, LAYOUT_VIEW,
-    Columns, ColumnsData, Extent, FieldPlan, Memory, Node, Plan,
+    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64,
+    LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
+    LAYOUT_VAR64, LAYOUT_VIEW, Columns, ColumnsData, Extent, FieldPlan, Memory, Node, Plan,
 )
 from arrowipc._fault cimport FAULT_MEMORY, Fault, fail
 
@@ -49,11 +49,11 @@ cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noex
     cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].capacity, least = used + extra + SLACK
     if extra > INT64_MAX // 16 - used:
         return fail(fault, FAULT_MEMORY)
-    # The first block is as large as its first piece: many columns never get a second one. Room that nobody touches
-    # has no pages behind it, so that larger blocks may grow in larger steps, with less to copy.
+    # The first block is as large as its first piece: many columns never get a second one. Room that nobody
+    # touches has no pages behind it, so that larger blocks may grow in larger steps, with less to copy.
     capacity = max(least, capacity * (4 if STEEP_FROM <= capacity < STEEP_TO else 2))
-    # Where more is known to come, as much room for it as the rows so far needed; within bounds, because they may be
-    # the long ones.
+    # Where more is known to come, as much room for it as the rows so far needed; within bounds, because they
+    # may be the long ones.
     capacity = max(capacity, min(8 * least, <int64_t> (g.ahead * 1.0625 * least)))
     try:
         memory = new_memory(capacity, least)
@@ -69,7 +69,8 @@ cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noex
     return 0
 
 
-cdef int pool_entry(GrowingMemory g, int32_t view, const uint8_t* data, int64_t size, Fault* fault) noexcept nogil:
+cdef int pool_entry(GrowingMemory g, int32_t view, const uint8_t* data, int64_t size,
+                    Fault* fault) noexcept nogil:
     """One more data buffer of a view field."""
     cdef Buffers* buffers = &g.buffers[view]
     cdef void* moved
@@ -131,7 +132,7 @@ cdef int pool_borrow(GrowingMemory g, int32_t view, const Extent* extent, PyObje
 cdef int32_t pool_find(GrowingMemory g, int32_t view, const Extent* extent) noexcept nogil:
     """Index of a data buffer that an earlier slice of the same columns brought, -1: none.
 
-    Slices bring the same buffers in the same order, so a few places behind the last find are enough to look at.
+    Slices bring the same buffers in the same order: a few places behind the last find are enough to look at.
     """
     cdef Pool* pool = &g.pools[view]
     cdef Extent* known
@@ -154,11 +155,12 @@ cdef class GrowingMemory:
 
     def __cinit__(self, Plan plan not None):
         cdef int64_t fields = plan.d.n_fields, buffers = plan.d.n_buffers, views = plan.d.n_views, i
+        cdef int64_t arrays = buffers * <int64_t> sizeof(Block) + views * <int64_t> sizeof(Buffers)
         cdef uint8_t* block
         self.plan = plan
         self.p = &plan.d
         self.state_bytes = fields * <int64_t> sizeof(Node) + buffers * 8 + views * <int64_t> sizeof(Pool)
-        block = <uint8_t*> calloc(1, 2 * self.state_bytes + buffers * sizeof(Block) + views * sizeof(Buffers) + 1)
+        block = <uint8_t*> calloc(1, 2 * self.state_bytes + arrays + 1)
         if block == NULL:
             raise MemoryError(f"cannot allocate growing columns of {fields:,} fields")
         self.block = block
@@ -216,7 +218,7 @@ cdef class GrowingMemory:
         for i in range(self.p.n_views):
             variadic += self.pools[i].count
         if variadic > INT32_MAX - self.p.n_buffers:
-            raise UnsupportedError(f"the view columns have {variadic:,} data buffers, more than a batch can hold")
+            raise UnsupportedError(f"the view columns have {variadic:,} data buffers, more than fit a batch")
         out.allocate(self.plan, variadic)
         memcpy(out.d.nodes, self.nodes, self.p.n_fields * sizeof(Node))
         for i in range(self.p.n_buffers):
@@ -243,8 +245,8 @@ cdef class GrowingMemory:
 
 
 cdef bint extends(Columns longer, Columns shorter):
-    """Whether `shorter` is known to be a prefix of `longer`: the same columns, or an older snapshot of them."""
-    cdef int32_t i
+    """Whether `shorter` is known to begin `longer`: the same columns, or an older snapshot of them."""
+    cdef int32_t i, column
     if longer is shorter:
         return True
     if (type(longer.owner) is not SnapshotOwner or type(shorter.owner) is not SnapshotOwner
@@ -253,7 +255,8 @@ cdef bint extends(Columns longer, Columns shorter):
         return False
     for i in range(longer.plan.d.n_columns):
         # Slices share their owner too.
-        if longer.d.nodes[longer.plan.d.columns[i]].offset or shorter.d.nodes[longer.plan.d.columns[i]].offset:
+        column = longer.plan.d.columns[i]
+        if longer.d.nodes[column].offset or shorter.d.nodes[column].offset:
             return False
     return all(b is None or (a is not None and extends(a, b))
                for a, b in zip(longer.dictionaries, shorter.dictionaries))
@@ -261,7 +264,8 @@ cdef bint extends(Columns longer, Columns shorter):
 
 cdef inline bint same_start(const Extent* a, const Extent* b, int64_t size) noexcept nogil:
     """Whether two buffers both have `size` bytes, and the same."""
-    return size <= a.size and size <= b.size and (size == 0 or a.data == b.data or memcmp(a.data, b.data, size) == 0)
+    return (size <= a.size and size <= b.size
+            and (size == 0 or a.data == b.data or memcmp(a.data, b.data, size) == 0))
 
 
 cdef bint same_first_bits(const Extent* a, const Extent* b, int64_t count) noexcept nogil:

@@ -23,6 +23,8 @@ cdef class Framer:
     cdef object failure             # the error that poisoned this framer
     cdef readonly int64_t bytes_consumed
     cdef readonly int64_t num_messages
+    cdef int64_t number             # of the message at hand, from 1
+    cdef bint kind_known            # `envelope` is that message's
     cdef readonly object end_marker
     cdef Envelope envelope
     cdef const uint8_t* metadata

@@ -138,6 +138,8 @@ cdef class Framer:
         """
         self.check_usable()
         self.last = True
+        if self.partial is not None and self.partial.size == 0:
+            self.partial = None     # memory that was lent and not filled
         if self._unread() == 0 and self.state != STATE_END and (self.state != STATE_PREFIX
                                                                 or self.partial is not None):
             try:
@@ -161,9 +163,9 @@ cdef class Framer:
 
     cdef int poison(self, object error) except -1:
         """Remember `error`, say in it which message it concerns, and let go of the input."""
-        if isinstance(error, ArrowIpcError):
-            kind = f" ({kind_name(self.envelope.kind)})" if self.body_owner is not None else ""
-            error.args = (f"message {self.num_messages}{kind}: {error}",)
+        if isinstance(error, ArrowIpcError) and self.number:
+            kind = f" ({kind_name(self.envelope.kind)})" if self.kind_known else ""
+            error.args = (f"message {self.number}{kind}: {error}",)
         self.failure = f"an error ended it: {error}"
         return self._forget()
 
@@ -261,7 +263,8 @@ cdef class Framer:
         cdef Fault fault
         cdef int found
         if self.state <= STATE_SIZE:
-            self.body_owner = None
+            self.number = self.num_messages + 1
+            self.kind_known = False
             found = self.read_prefix()
             if found != FRAME_MESSAGE:
                 return found
@@ -273,6 +276,7 @@ cdef class Framer:
             self.metadata_owner = self.piece_owner
             if open_message(self.metadata, self.metadata_size, &self.envelope, &fault) < 0:
                 raise_fault(&fault)
+            self.kind_known = True
             self.state = STATE_BODY
             self.wanted = self.envelope.body_length
         if self.state == STATE_BODY:

@@ -48,12 +48,12 @@ def to_numpy(array: Array, copy: bool) -> Values:
 
 
 def as_array(array: Array, dtype: npt.DTypeLike, copy: bool | None) -> Values:
-    """What ``__array__`` returns: a view where it shows the values as they are, else a copy unless that is forbidden."""
+    """Return what ``__array__`` must: a view where that shows the values, else a copy unless it is forbidden."""
     if copy is False:
         try:
             values = _viewed(array)
         except UsageError as error:
-            raise ValueError(str(error)) from error     # NumPy's protocol asks for a ValueError
+            raise ValueError(str(error)) from error  # NumPy's protocol asks for a ValueError
         if dtype is not None and values.dtype != dtype:
             raise ValueError(f"conversion of {array.type} to {np.dtype(dtype)} needs a copy")
         return values
@@ -62,28 +62,27 @@ def as_array(array: Array, dtype: npt.DTypeLike, copy: bool | None) -> Values:
 
 
 def _stored_dtype(kind: DataType) -> np.dtype[Any] | None:
-    """The dtype of values as the buffer holds them; None for what is no array of fixed-width values."""
-    match kind:
-        case Int():
-            return np.dtype(f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}")
-        case FloatingPoint():
-            return np.dtype(_FLOATS[kind.precision])
-        case Timestamp() | Date(unit="ms"):
-            return np.dtype(f"<M8[{kind.unit}]")
-        case Duration():
-            return np.dtype(f"<m8[{kind.unit}]")
-        case Time():
-            return np.dtype(f"<i{kind.bit_width // 8}")
-        case Interval():
-            return _INTERVALS[kind.unit]
-        case Decimal():
-            return np.dtype(f"V{kind.bit_width // 8}")
-        case FixedSizeBinary():
-            return np.dtype(f"V{kind.byte_width}")
+    """Return the dtype of values as the buffer holds them; None for what has no fixed width."""
+    if isinstance(kind, Int):
+        return np.dtype(f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}")
+    if isinstance(kind, FloatingPoint):
+        return np.dtype(_FLOATS[kind.precision])
+    if isinstance(kind, Timestamp) or (isinstance(kind, Date) and kind.unit == "ms"):
+        return np.dtype(f"<M8[{kind.unit}]")
+    if isinstance(kind, Duration):
+        return np.dtype(f"<m8[{kind.unit}]")
+    if isinstance(kind, Time):
+        return np.dtype(f"<i{kind.bit_width // 8}")
+    if isinstance(kind, Interval):
+        return _INTERVALS[kind.unit]
+    if isinstance(kind, Decimal):
+        return np.dtype(f"V{kind.bit_width // 8}")
+    if isinstance(kind, FixedSizeBinary):
+        return np.dtype(f"V{kind.byte_width}")
     return None
 
 
-# -- views ----------------------------------------------------------------------------------------------------
+# Views.
 
 
 def _viewed(array: Array) -> Values:
@@ -101,7 +100,7 @@ def _viewed(array: Array) -> Values:
 
 
 def _stored(array: Array, dtype: np.dtype[Any]) -> Values:
-    """The values buffer, read-only; the memory behind it lives as long as the result."""
+    """Return the values buffer, read-only; the memory behind it lives as long as the result."""
     if len(array) == 0 or dtype.itemsize == 0:
         values = np.zeros(len(array), dtype)
         values.flags.writeable = False
@@ -126,7 +125,7 @@ def _shows(array: Array) -> bool:
     return dtype is not None and not isinstance(kind, (Decimal, FixedSizeBinary))
 
 
-# -- copies ---------------------------------------------------------------------------------------------------
+# Copies.
 
 
 def _copied(array: Array) -> Values:
@@ -164,7 +163,7 @@ def _objects(array: Array) -> Values:
 
 
 def _bits(array: Array, buffer: int) -> npt.NDArray[np.bool_]:
-    """The bits of a bitmap that belong to the array, as bool."""
+    """Return the bits of a bitmap that belong to the array, as bool."""
     if len(array) == 0:
         return np.zeros(0, np.bool_)
     stored = array.buffers()[buffer]
@@ -201,14 +200,14 @@ def _decoded(array: Array, kind: Dictionary) -> Values:
     assert dtype is not None
     indices = _stored(array, dtype)
     if dictionary is None:
-        return _objects(array)      # nothing but nulls, or an error that says which row has a value
+        return _objects(array)  # nothing but nulls, or an error that says which row has a value
     if valid is not None:
         indices = np.where(valid, indices, dtype.type(0))
     values = _copied(dictionary)
     if len(dictionary) == 0 and (valid is None or not valid.any()):
         return _masked(array, np.zeros((len(array), *values.shape[1:]), values.dtype), valid)
     if indices.size and (indices.min() < 0 or indices.max() >= len(dictionary)):
-        return _objects(array)      # raises, and names the row
+        return _objects(array)  # raises, and names the row
     return _masked(array, values[indices], valid)
 
 
@@ -223,6 +222,6 @@ def _repeated(array: Array) -> Values:
     past = int(np.searchsorted(ends, stop, side="left")) + 1 if len(array) else first
     edges = np.concatenate([[start], ends[first:past].astype(np.int64)])
     if edges[-1] < stop or (np.diff(edges) <= 0).any():
-        return _objects(array)      # raises, and names the run
+        return _objects(array)  # raises, and names the run
     counts = np.diff(np.minimum(edges, stop))
     return np.repeat(_copied(values.slice(first, len(counts))), counts, axis=0)

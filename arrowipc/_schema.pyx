@@ -25,7 +25,7 @@ from arrowipc._flatbuf cimport (
 from arrowipc._layout cimport *
 from arrowipc._utf8 cimport utf8_error
 
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 
 # -- the type of one field -------------------------------------------------------------------------------------
 
@@ -292,6 +292,14 @@ cdef class Builder:
         return plan
 
 
+cdef str text_of(const Table* field):
+    """The name of a Field table, for messages: cut short, and whatever its bytes are."""
+    cdef Vector name
+    if fb_string(field, Field_name, &name) <= 0:
+        return ""
+    return PyBytes_FromStringAndSize(<const char*> name.data, min(name.count, 200)).decode("utf-8", "replace")
+
+
 cdef class SchemaReader:
     # Turns Field tables into Builder entries; one object per Schema table.
     cdef bytes metadata
@@ -301,14 +309,18 @@ cdef class SchemaReader:
     cdef int64_t max_depth
     cdef dict values            # dictionary id -> DictionaryPlan, over all levels
 
-    cdef int fault(self, Fault* fault, const Table* field) except -1:
-        """Raise a fault that concerns the Field table `field`, naming it."""
-        cdef Vector name
-        where = None
-        if field != NULL and fb_string(field, Field_name, &name) > 0:
-            text = PyBytes_FromStringAndSize(<const char*> name.data, min(name.count, 200))
-            where = f"field {text.decode('utf-8', 'replace')!r}"
-        return raise_fault(fault, None, where)
+    cdef int fault(self, Fault* fault, const Table* field, Builder out, int32_t parent) except -1:
+        """Raise a fault that concerns the Field table `field` (NULL: the Schema), naming the path to it."""
+        cdef Table above
+        parts = []
+        if field != NULL:
+            parts.append(text_of(field))
+        while parent >= 0:
+            if fb_table_at(self.base, self.size, out.fields[parent].table, &above) > 0:
+                parts.append(text_of(&above))
+            parent = out.fields[parent].parent
+        parts.reverse()
+        return raise_fault(fault, None, f"field {'.'.join(parts)!r}" if parts else None)
 
     cdef int columns(self, const Table* schema, Builder out) except -1:
         cdef Vector fields
@@ -318,7 +330,7 @@ cdef class SchemaReader:
         cdef int found = fb_vector(schema, Schema_fields, 4, &fields)
         if found == 0:
             fail_in(&fault, FAULT_MISSING, "Schema.fields")
-            self.fault(&fault, NULL)
+            self.fault(&fault, NULL, out, -1)
         for i in range(fields.count):
             if found > 0:
                 found = fb_vector_table(schema, &fields, i, &field)
@@ -327,7 +339,7 @@ cdef class SchemaReader:
             self.field(&field, out, -1, 1, False)
         if found < 0:
             fail_in(&fault, FAULT_FLATBUFFER, "Schema.fields", 0, 0, schema.pos)
-            self.fault(&fault, NULL)
+            self.fault(&fault, NULL, out, -1)
         return 0
 
     cdef int field(self, const Table* table, Builder out, int32_t parent, int64_t depth, bint as_values) except -1:
@@ -342,20 +354,20 @@ cdef class SchemaReader:
         self.budget -= 2
         if self.budget < 0:
             fail_in(&fault, FAULT_TABLES, "Schema", self.size, self.size >> 2)
-            self.fault(&fault, NULL)
+            self.fault(&fault, NULL, out, parent)
         if depth > self.max_depth:
             fail_in(&fault, FAULT_DEPTH, "Field", depth, self.max_depth)
-            self.fault(&fault, NULL)
+            self.fault(&fault, NULL, out, parent)
         if self.open_field(table, &model, &type, &children, &fault) < 0:
-            self.fault(&fault, table)
+            self.fault(&fault, table, out, parent)
         encoded = 0 if as_values else fb_table(table, Field_dictionary, &encoding)
         if encoded < 0:
             fail_in(&fault, FAULT_FLATBUFFER, "Field.dictionary", 0, 0, table.pos)
-            self.fault(&fault, table)
+            self.fault(&fault, table, out, parent)
         if encoded:
             return self.encoded_field(table, &encoding, &model, out, parent, depth)
         if check_children(&model, children.count, &fault) < 0:
-            self.fault(&fault, table)
+            self.fault(&fault, table, out, parent)
         at = out.n_fields
         model.n_children = <int32_t> children.count
         model.source_node = at
@@ -364,15 +376,15 @@ cdef class SchemaReader:
         model.unions_before = out.n_unions
         f = out.add(&model, parent)
         if f.codes >= 0 and read_codes(&type, out.codes + 128 * f.codes, model.n_children, &fault) < 0:
-            self.fault(&fault, table)
+            self.fault(&fault, table, out, parent)
         for i in range(model.n_children):
             if fb_vector_table(table, &children, i, &type) < 0:
                 fail_in(&fault, FAULT_FLATBUFFER, "Field.children", 0, 0, table.pos)
-                self.fault(&fault, table)
+                self.fault(&fault, table, out, parent)
             self.field(&type, out, at, depth + 1, False)
         out.fields[at].end = out.n_fields
         if check_nested(out.fields, at, &fault) < 0:
-            self.fault(&fault, table)
+            self.fault(&fault, table, out, parent)
         return 0
 
     cdef int open_field(self, const Table* table, FieldPlan* model, Table* type, Vector* children,
@@ -417,14 +429,14 @@ cdef class SchemaReader:
                 or fb_u8(encoding, DictionaryEncoding_isOrdered, 0, &ordered) < 0
                 or fb_i16(encoding, DictionaryEncoding_dictionaryKind, 0, &kind) < 0):
             fail_in(&fault, FAULT_FLATBUFFER, "DictionaryEncoding table", 0, 0, encoding.pos)
-            self.fault(&fault, table)
+            self.fault(&fault, table, out, parent)
         if kind != DictionaryKind_DenseArray:
             fail_in(&fault, FAULT_ENUM, "dictionaryKind", kind)
-            self.fault(&fault, table)
+            self.fault(&fault, table, out, parent)
         indices.flags = model.flags & FIELD_NULLABLE | FIELD_ENCODED | (FIELD_ORDERED if ordered else 0)
         if found:
             if read_int(&type, &indices, &fault) < 0:
-                self.fault(&fault, table)
+                self.fault(&fault, table, out, parent)
         else:
             # Schema.fbs: without an indexType the indices are signed int32.
             indices.layout = LAYOUT_FIXED
@@ -866,19 +878,21 @@ cdef Footer read_footer(const uint8_t* data, int64_t size, int64_t end, const Li
     cdef Vector dictionaries, batches
     cdef Table root, schema
     cdef Fault fault
-    cdef int found = fb_root(data, size, &root)
-    if found > 0:
-        found = fb_i16(&root, Footer_version, 0, &footer.version)
-    if (found < 0 or fb_vector(&root, Footer_dictionaries, Block_SIZE, &dictionaries) < 0
+    if (fb_root(data, size, &root) < 0 or fb_i16(&root, Footer_version, 0, &footer.version) < 0
+            or fb_vector(&root, Footer_dictionaries, Block_SIZE, &dictionaries) < 0
             or fb_vector(&root, Footer_recordBatches, Block_SIZE, &batches) < 0):
         fail_in(&fault, FAULT_FLATBUFFER, "Footer table", 0, 0, 0)
         raise_fault(&fault)
-    found = fb_table(&root, Footer_schema, &schema)
+    cdef int found = fb_table(&root, Footer_schema, &schema)
     if found <= 0:
         fail_in(&fault, FAULT_MISSING if found == 0 else FAULT_FLATBUFFER, "Footer.schema", 0, 0, root.pos)
         raise_fault(&fault)
-    footer.plan = read_plan(data, size, schema.pos, limits)
-    footer.metadata = read_pairs(&root, Footer_custom_metadata)
+    try:
+        footer.plan = read_plan(data, size, schema.pos, limits)
+        footer.metadata = read_pairs(&root, Footer_custom_metadata)
+    except ArrowIpcError as error:
+        error.args = (f"footer: {error}",)
+        raise
     footer.dictionaries = read_blocks(&dictionaries, end, "dictionary")
     footer.num_dictionaries = <int32_t> dictionaries.count
     footer.batches = read_blocks(&batches, end, "record batch")

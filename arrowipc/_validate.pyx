@@ -208,26 +208,49 @@ cdef int check_variable(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
     return 0 if text == TEXT_ASCII else check_text(d, f, &span, text, fault)
 
 
-cdef inline uint8_t utf8_faults(const uint8_t* p, int64_t n) noexcept nogil:
-    """Not 0 when p[0..n) breaks UTF-8 in the light of the three bytes before it, which must be readable."""
-    # RFC 3629 as a function of four neighbours, so that 16 positions are decided at once: 5.4 GB/s for text of
-    # any script, where walking from character to character gives 0.8 to 1.0.
-    cdef uint8_t bad = 0, b, one, two, three
-    cdef int64_t i
-    for i in range(n):
-        b = p[i]
-        one = p[i - 1]
-        two = p[i - 2]
-        three = p[i - 3]
-        # Bit 7: a lead byte one, two or three places back wants a continuation here, or here is one unwanted.
-        bad |= ((one & (one << 1)) | (two & (two << 1) & (two << 2))
-                | (three & (three << 1) & (three << 2) & (three << 3))) ^ (b & ~(b << 1))
-        bad |= <uint8_t> -(b >= 0xF5) | <uint8_t> -((b & 0xFE) == 0xC0)
-        bad |= <uint8_t> -(one == 0xE0) & <uint8_t> -(b < 0xA0)      # overlong forms
-        bad |= <uint8_t> -(one == 0xF0) & <uint8_t> -(b < 0x90)
-        bad |= <uint8_t> -(one == 0xED) & <uint8_t> -(b >= 0xA0)     # surrogates
-        bad |= <uint8_t> -(one == 0xF4) & <uint8_t> -(b >= 0x90)     # above U+10FFFF
-    return bad & 0x80
+# RFC 3629 as a function of four neighbouring bytes, so that 16 or 32 positions are decided at once: 5.6 GB/s for
+# text of any script with the vectors that every x86-64 has, 10 GB/s with AVX2, where walking from character to
+# character gives 2.6. In C, because a function that Cython writes cannot be compiled for a second instruction set.
+cdef extern from * nogil:
+    """
+    #include <stdint.h>
+
+    #if defined(__GNUC__)
+    __attribute__((always_inline))
+    #endif
+    static inline uint8_t utf8_faults_loop(const uint8_t *p, int64_t n) {
+        uint8_t bad = 0;
+        for (int64_t i = 0; i < n; i++) {
+            uint8_t b = p[i], one = p[i - 1], two = p[i - 2], three = p[i - 3];
+            /* Bit 7: a lead byte one, two or three places back wants a continuation here, or here is one unwanted. */
+            uint8_t wanted = (one & (one << 1)) | (two & (two << 1) & (two << 2))
+                | (three & (three << 1) & (three << 2) & (three << 3));
+            bad |= wanted ^ (b & ~(b << 1));
+            bad |= (uint8_t) -(b >= 0xF5) | (uint8_t) -((b & 0xFE) == 0xC0);
+            bad |= (uint8_t) -(one == 0xE0) & (uint8_t) -(b < 0xA0);     /* overlong forms */
+            bad |= (uint8_t) -(one == 0xF0) & (uint8_t) -(b < 0x90);
+            bad |= (uint8_t) -(one == 0xED) & (uint8_t) -(b >= 0xA0);    /* surrogates */
+            bad |= (uint8_t) -(one == 0xF4) & (uint8_t) -(b >= 0x90);    /* above U+10FFFF */
+        }
+        return bad & 0x80;
+    }
+
+    #if defined(__GNUC__) && defined(__x86_64__)
+    __attribute__((target("avx2"))) static uint8_t utf8_faults_avx2(const uint8_t *p, int64_t n) {
+        return utf8_faults_loop(p, n);
+    }
+    #endif
+
+    static uint8_t utf8_faults(const uint8_t *p, int64_t n) {
+    #if defined(__GNUC__) && defined(__x86_64__)
+        if (__builtin_cpu_supports("avx2"))
+            return utf8_faults_avx2(p, n);
+    #endif
+        return utf8_faults_loop(p, n);
+    }
+    """
+    # Not 0 when p[0..n) breaks UTF-8 in the light of the three bytes before it, which must be readable.
+    uint8_t utf8_faults(const uint8_t* p, int64_t n) noexcept
 
 
 cdef enum Text:

@@ -1,7 +1,8 @@
 """Columns as Python values, one list per column; contents are checked while they are read.
 
-Nothing here trusts the validation level that a batch was read with: a broken offset, index, view, type code, run end
-or text raises a FormatError that names the column and the row. What may grow beyond the input is counted first.
+Nothing here trusts the validation level that a batch was read with: a broken offset, index, view, type code, run
+end or text raises a FormatError that names the column and the row. What may grow beyond the input is
+counted first.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -16,9 +17,9 @@ from libc.string cimport memcpy
 
 from arrowipc._bytes cimport get_bit, load_i32, load_i64, unlikely
 from arrowipc._core cimport (
-    Columns, ColumnsData, DictionaryPlan, FieldPlan, Plan, field_name, raise_fault, FIELD_ENCODED, FIELD_SIGNED,
-    FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
-    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
+    Columns, ColumnsData, DictionaryPlan, FieldPlan, field_name, raise_fault, FIELD_ENCODED, FIELD_SIGNED,
+    FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
+    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
 )
 from arrowipc._element cimport (
     find_run, index_at, load_signed, load_unsigned, member_at, next_run, span, validity, word_span,
@@ -26,8 +27,8 @@ from arrowipc._element cimport (
 from arrowipc._fault cimport Fault, fail, FAULT_NO_DICTIONARY, FAULT_UTF8
 from arrowipc._layout cimport (
     DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, Precision_DOUBLE, Precision_SINGLE,
-    TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal, Type_Duration, Type_FixedSizeBinary,
-    Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
+    TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal,
+    Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
 )
 from arrowipc._schema cimport plan_field
 
@@ -39,12 +40,15 @@ cdef extern from "Python.h":
 cdef enum:
     # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
     MAX_NESTING = 256
-    # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions may share
-    # bytes, and then this many more for each value that may be made: 1 GiB by default.
+    # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions may
+    # share bytes, and then this many more for each value that may be made: 1 GiB by default.
     BYTES_PER_VALUE = 8
 
+# What max_values may be: far beyond any memory, and far from overflowing when it is multiplied.
+cdef int64_t MOST_VALUES = 2**56
 
-# -- how much ---------------------------------------------------------------------------------------------------
+
+# -- how much ------------------------------------------------------------------------------------------------
 
 
 cdef class Quota:
@@ -52,7 +56,8 @@ cdef class Quota:
 
     cdef int check(self, int64_t count) except -1:
         if count > self.left:
-            raise LimitError(f"this would make more than {self.limit:,} Python values; take a slice, or raise max_values")
+            raise LimitError(f"this would make more than {self.limit:,} Python values; take a slice, or raise "
+                             "max_values")
         return 0
 
     cdef int take(self, int64_t count) except -1:
@@ -69,8 +74,8 @@ cdef class Quota:
                 self.counted.append(columns)
                 self.bytes_left += count_bytes(columns)
             if size > self.bytes_left:
-                raise LimitError(f"rows that share their text would make {size - self.bytes_left:,} bytes more of it than "
-                                 f"max_values = {self.limit:,} allows; take a slice, or raise max_values")
+                raise LimitError(f"rows that share their text would make {size - self.bytes_left:,} bytes more of "
+                                 f"it than max_values = {self.limit:,} allows; take a slice, or raise max_values")
         self.bytes_left -= size
         return 0
 
@@ -83,8 +88,8 @@ cdef class Quota:
 
 cdef Quota quota(int64_t max_values):
     cdef Quota q = Quota.__new__(Quota)
-    if max_values < 0 or max_values > INT64_MAX // BYTES_PER_VALUE:
-        raise UsageError(f"max_values must be 0 to 2**60 - 1, found {max_values}")
+    if max_values < 0 or max_values > MOST_VALUES:
+        raise UsageError(f"max_values must be 0 to 2**56, found {max_values}")
     q.limit = q.left = max_values
     q.bytes_left = max_values * BYTES_PER_VALUE
     q.counted = []
@@ -162,7 +167,7 @@ cdef inline void put(list out, int64_t i, object value) noexcept:
     PyList_SET_ITEM(out, i, value)
 
 
-# -- values of fixed width ----------------------------------------------------------------------------------------
+# -- values of fixed width -----------------------------------------------------------------------------------
 
 
 cdef list integers(const ColumnsData* d, int32_t field, int64_t at, int64_t count):
@@ -253,7 +258,7 @@ cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
     return out
 
 
-# -- decimals, dates and times ------------------------------------------------------------------------------------
+# -- decimals, dates and times -------------------------------------------------------------------------------
 
 cdef object decimal_type = None
 cdef object scaled = None           # Decimal.scaleb in a context that rounds nothing
@@ -415,7 +420,7 @@ cdef object duration(int64_t ticks, int32_t unit):
     return timedelta_new(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
 
 
-# -- text, binary and lists ---------------------------------------------------------------------------------------
+# -- text, binary and lists ----------------------------------------------------------------------------------
 
 
 cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
@@ -468,11 +473,10 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
             continue
         if span(d, field, at + i, &start, &size, &fault) < 0:
             raise_fault(&fault, columns.plan)
+        # All of them are counted before the first is made; sums of sizes may overflow.
+        if size > q.left - total:
+            q.check(INT64_MAX)
         total += size
-        if total > q.left:
-            break
-    # All of them, before the first is made.
-    q.check(total)
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             continue
@@ -523,7 +527,7 @@ cdef list entries(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
                     read_values(q, columns, item, d.nodes[item].offset + at, count)))
 
 
-# -- structs, unions, dictionaries, runs --------------------------------------------------------------------------
+# -- structs, unions, dictionaries, runs ---------------------------------------------------------------------
 
 
 cdef tuple child_names(Columns columns, int32_t field):
@@ -651,7 +655,8 @@ cdef list runs(Quota q, Columns columns, int32_t field, int64_t at, int64_t coun
     """Run-end encoded values: each run's value is made once and repeated."""
     cdef const ColumnsData* d = &columns.d
     cdef int32_t child = d.plan.fields[field + 1].end
-    cdef int64_t first = find_run(d, field, at), past = first, position = at, end = 0, stop = at + count, run, k = 0
+    cdef int64_t first = find_run(d, field, at), past = first, stop = at + count
+    cdef int64_t position = at, end = 0, run, k = 0
     cdef list out, flat
     cdef Fault fault
     while position < stop:

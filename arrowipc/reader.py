@@ -380,7 +380,10 @@ class RecordBatchFileReader(_Reader):
         return total
 
     def _index(self, i: int) -> int:
-        return i + self.num_record_batches if i < 0 else i
+        count = self.num_record_batches
+        if not -count <= i < count:
+            raise IndexError(f"record batch {i} is out of range: the file has {count}")
+        return i + count if i < 0 else i
 
     def _load_dictionaries(self) -> None:
         for i in range(self._decoder.num_dictionaries):

@@ -38,8 +38,8 @@ class Table:
     >>> import pyarrow as pa
     >>> import arrowipc as ipc
     >>> made = pa.record_batch({"x": [1, 2]})
-    >>> reader = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize(), made.slice(1).serialize()]))
-    >>> table = reader.read_all()
+    >>> parts = [made.schema.serialize(), made.serialize(), made.slice(1).serialize()]
+    >>> table = ipc.open_stream(b"".join(parts)).read_all()
     >>> table.num_rows, len(table.batches)
     (3, 2)
     >>> table.to_pydict()
@@ -131,7 +131,7 @@ class Table:
         return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
 
     def to_pydict(self, *, max_values: int = 2**27) -> dict[str, list[Any]]:
-        """Return the columns as a dict of lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
+        """Return the columns as lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
         from arrowipc._array import batches_to_pydict
 
         return batches_to_pydict(self.batches, self.schema, max_values)
@@ -198,7 +198,7 @@ class Table:
 
 
 def _filled(table: Table) -> list[RecordBatch]:
-    """The batches that have rows, last one first."""
+    """Return the batches that have rows, last one first."""
     return [batch for batch in reversed(table.batches) if batch.num_rows]
 
 

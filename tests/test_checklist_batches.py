@@ -364,9 +364,7 @@ EXTENTS = [
 
 @pytest.mark.parametrize("extent", EXTENTS, ids=str)
 def test_073_buffers_lie_inside_the_body(extent):
-    refuse_structure(
-        stream(ONE, message(batch(3, [(3, 0)], [b"", extent]), body=i32(1, 2, 3, 0))), "buffer"
-    )
+    refuse_structure(stream(ONE, message(batch(3, [(3, 0)], [b"", extent]), body=i32(1, 2, 3, 0))), "buffer")
     nulls = batch(3, [(3, 1)], [extent, (0, 12)])
     refuse_structure(stream(ONE, message(nulls, body=i32(1, 2, 3, 0))), "buffer")
 
@@ -733,7 +731,9 @@ def test_batches_value_domains_at_strict():
     refuse_stream(
         stream(time, batch(1, [(1, 0)], [b"", i32(86_400)])), FormatError, "time|day", validate="strict"
     )
-    refuse_stream(stream(time, batch(1, [(1, 0)], [b"", i32(-1)])), FormatError, "time|day", validate="strict")
+    refuse_stream(
+        stream(time, batch(1, [(1, 0)], [b"", i32(-1)])), FormatError, "time|day", validate="strict"
+    )
     small = of(Table("Decimal", precision=2, scale=0, bitWidth=32))
     refuse_stream(
         stream(small, batch(1, [(1, 0)], [b"", i32(100)])),

@@ -1,4 +1,4 @@
-"""Appending: batches put together hold their rows put together, snapshots never change, and the cost is linear."""
+"""Appending: batches put together hold all their rows, snapshots never change, and the cost is linear."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import arrowipc as ipc
 import pyarrow as pa
 import pytest
-from arrowipc import ArrowIpcError, UnsupportedError, UsageError
-from arrowipc._concat import Growing, concat_batches
 from helpers.forge import (
     BINARY,
     INT8,
@@ -41,6 +38,10 @@ from helpers.randoms import LEAVES, _nest, array_of, types, written
 from hypothesis import given
 from hypothesis import strategies as st
 
+import arrowipc as ipc
+from arrowipc import ArrowIpcError, UnsupportedError, UsageError
+from arrowipc._concat import Growing, concat_batches
+
 MOST = 2**31 - 1
 
 
@@ -54,7 +55,7 @@ def some_type(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
 
 
 def no_python_value(kind: pa.DataType) -> bool:
-    """Random dates and times lie outside what Python's can hold; a dict cannot hold two fields of one name."""
+    """Random dates lie outside what Python's can hold; a dict cannot hold two fields of one name."""
     names = [kind.field(i).name for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
     return pa.types.is_temporal(kind) or len(set(names)) < len(names)
 
@@ -99,11 +100,12 @@ def pieces(draw: Any, kinds: st.SearchStrategy[pa.DataType] = comparable, most: 
     cut = []
     for part in read(parts):
         start = chance.choice([0, 0, chance.randint(0, part.num_rows)])
-        cut.append(part.slice(start, chance.choice([part.num_rows - start, chance.randint(0, part.num_rows - start)])))
+        rest = part.num_rows - start
+        cut.append(part.slice(start, chance.choice([rest, chance.randint(0, rest)])))
     return cut
 
 
-# -- the law ---------------------------------------------------------------------------------------------------
+# -- the law -------------------------------------------------------------------------------------------------
 
 
 @given(pieces())
@@ -153,8 +155,8 @@ def test_bits_at_every_offset(start: int, length: int) -> None:
     chance = random.Random(start * 1000 + length)
     source = pa.array([chance.choice([True, False, None]) for _ in range(300)], pa.bool_())
     (part,) = read(one_column(source))
-    pieces = [part.slice(start, length), part.slice(start + 1, length), part.slice(0, start), part.slice(7, 200)]
-    assert rows([concat_batches(pieces)]) == rows(pieces)
+    cut = [part.slice(*span) for span in ((start, length), (start + 1, length), (0, start), (7, 200))]
+    assert rows([concat_batches(cut)]) == rows(cut)
 
 
 def test_validity_is_absent_until_the_first_null() -> None:
@@ -183,16 +185,17 @@ def test_only_referenced_elements_of_children_are_taken() -> None:
     assert whole.field(0).values.to_pylist() == [4, 1, 2, 3]
 
 
-# -- dictionaries ----------------------------------------------------------------------------------------------
+# -- dictionaries --------------------------------------------------------------------------------------------
 
 
 def letters(*words: str, of: str | None = None) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array([words.index(c) for c in of or words], pa.int8()), pa.array(words))
+    indices = pa.array([words.index(c) for c in of or words], pa.int8())
+    return pa.DictionaryArray.from_arrays(indices, pa.array(words))
 
 
 def test_different_dictionaries_follow_each_other() -> None:
-    whole = concat_batches(read(one_column(letters("a", "b", of="bab"), letters("c", "a", of="ac"), letters("a", "b"))))
-    column = pa.record_batch(whole).column(0)
+    parts = one_column(letters("a", "b", of="bab"), letters("c", "a", of="ac"), letters("a", "b"))
+    column = pa.record_batch(concat_batches(read(parts))).column(0)
     assert column.to_pylist() == ["b", "a", "b", "a", "c", "a", "b"]
     assert column.dictionary.to_pylist() == ["a", "b", "c", "a", "a", "b"]
 
@@ -205,7 +208,7 @@ def test_equal_dictionaries_are_one() -> None:
 
 
 def test_a_dictionary_that_grew_by_deltas_is_one() -> None:
-    parts = one_column(letters("a", "b"), letters("a", "b", "c", of="cb"), letters("a", "b", "c", "d", of="da"))
+    parts = one_column(letters(*"ab"), letters(*"abc", of="cb"), letters(*"abcd", of="da"))
     with ipc.open_stream(written(parts, emit_dictionary_deltas=True)) as reader:
         ours = list(reader)
     assert rows(ours) == rows(parts)
@@ -214,9 +217,31 @@ def test_a_dictionary_that_grew_by_deltas_is_one() -> None:
     assert column.dictionary.to_pylist() == ["a", "b", "c", "d"]
 
 
+def test_batches_that_take_turns_keep_two_dictionaries() -> None:
+    (first, second) = read(one_column(letters("a", "b"), letters("c", "d")))
+    column = pa.record_batch(concat_batches([first, second] * 10)).column(0)
+    assert column.to_pylist() == ["a", "b", "c", "d"] * 10
+    assert column.dictionary.to_pylist() == ["a", "b", "c", "d"]
+
+
+def test_dictionaries_below_dictionaries_follow_each_other_too() -> None:
+    def lists(*words: str) -> pa.Array:
+        values = pa.ListArray.from_arrays([0, 1, len(words)], letters(*words))
+        return pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), values)
+
+    parts = one_column(lists("a", "b", "c"), lists("d", "e"), lists("a", "b", "c"))
+    ours = [read([part])[0] for part in parts]
+    assert rows([concat_batches(ours)]) == rows(parts)
+    inner = pa.record_batch(concat_batches(ours)).column(0).dictionary.values.dictionary
+    assert inner.to_pylist() == ["a", "b", "c", "d", "e", "a", "b", "c"]
+
+
 def test_null_slots_may_hold_any_index() -> None:
     wild = pa.DictionaryArray.from_buffers(
-        pa.dictionary(pa.int8(), pa.string()), 3, [pa.py_buffer(bits(1, 0, 1)), pa.py_buffer(i8(0, 127, 1))], pa.array(["c", "d"])
+        pa.dictionary(pa.int8(), pa.string()),
+        3,
+        [pa.py_buffer(bits(1, 0, 1)), pa.py_buffer(i8(0, 127, 1))],
+        pa.array(["c", "d"]),
     )
     column = pa.record_batch(concat_batches(read(one_column(letters("a", "b"), wild)))).column(0)
     column.validate(full=True)
@@ -232,7 +257,7 @@ def test_all_null_columns_go_without_their_dictionary() -> None:
     assert concat_batches(parts[:1] * 2).num_rows == 4
 
 
-# -- what the types cannot hold --------------------------------------------------------------------------------
+# -- what the types cannot hold ------------------------------------------------------------------------------
 
 
 def nothing(count: int) -> pa.Array:
@@ -328,18 +353,31 @@ def test_other_types_and_other_things_are_refused() -> None:
     assert concat_batches([ints]) is ints
 
 
+def test_offsets_in_foreign_byte_order_are_refused() -> None:
+    def parts(kind: Table, *buffers: bytes) -> list[Any]:
+        data = stream(schema(field("x", kind), endianness=1), batch(1, [(1, 0)], [b"", *buffers]))
+        return list(ipc.open_stream(data, ensure_native_endian=False)) * 2
+
+    assert concat_batches(parts(INT16, b"\0\1")).num_rows == 2
+    with pytest.raises(UnsupportedError, match="ensure_native_endian=True"):
+        concat_batches(parts(UTF8, b"\0\0\0\0\0\0\0\1", b"a"))
+
+
 def test_batches_without_columns_have_rows() -> None:
     (part,) = ipc.open_stream(stream(schema(), batch(3, [], [])))
     assert concat_batches([part, part]).num_rows == 6
 
 
-# -- untrusted contents ----------------------------------------------------------------------------------------
+# -- untrusted contents --------------------------------------------------------------------------------------
 
 BROKEN = {
     "offsets that decrease": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(5, 3, 1), b"abcdef"])),
     "offsets past the data": ([field("x", BINARY)], batch(2, [(2, 0)], [b"", i32(0, 3, 7), b"abcdef"])),
     "negative offsets": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(-4, 0, 3), b"abcdef"])),
-    "lists past the child": ([field("x", LIST, field("i", INT8))], batch(1, [(1, 0), (2, 0)], [b"", i32(0, 3), b"", i8(1, 2)])),
+    "lists past the child": (
+        [field("x", LIST, field("i", INT8))],
+        batch(1, [(1, 0), (2, 0)], [b"", i32(0, 3), b"", i8(1, 2)]),
+    ),
     "list views past the child": (
         [field("x", LIST_VIEW, field("i", INT8))],
         batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(2), b"", i8(1, 2)]),
@@ -352,7 +390,10 @@ BROKEN = {
         [field("x", UTF8_VIEW)],
         batch(1, [(1, 0)], [b"", view(b"a" * 20, 0, 5), b"a" * 20], variadic=[1]),
     ),
-    "views of no buffer": ([field("x", UTF8_VIEW)], batch(1, [(1, 0)], [b"", view(b"a" * 20, 1), b"a" * 20], variadic=[1])),
+    "views of no buffer": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, 1), b"a" * 20], variadic=[1]),
+    ),
     "views of a negative length": (
         [field("x", UTF8_VIEW)],
         batch(1, [(1, 0)], [b"", view(b"a" * 20, length=-20), b"a" * 20], variadic=[1]),
@@ -425,7 +466,7 @@ def test_damaged_bodies_give_batches_or_an_error(kind: pa.DataType, seed: int, d
         pass
 
 
-# -- cost ------------------------------------------------------------------------------------------------------
+# -- cost ----------------------------------------------------------------------------------------------------
 
 WORDS = pa.array([f"word {i}" if i % 3 else f"a word of more than twelve bytes {i}" for i in range(10)])
 SMALL = [

@@ -90,10 +90,17 @@ def _expand(path: str, name_filter: str | None) -> Iterator[str]:
     else:
         for pattern in _braces(path):
             for match in glob.glob(pattern, recursive=True):
+                if any(_hidden(part) for part in match[len(_fixed(pattern)) :].split(os.sep)):
+                    continue
                 if os.path.isdir(match):
                     yield from _walk(match, name_filter)
-                elif not _hidden(match):
+                else:
                     yield match
+
+
+def _fixed(pattern: str) -> str:
+    """The directories at the beginning of a pattern that are spelt out."""
+    return os.path.dirname(pattern[: re.search(r"[*?\[]|$", pattern).start()])  # type: ignore[union-attr]
 
 
 def _walk(directory: str, name_filter: str | None) -> Iterator[str]:

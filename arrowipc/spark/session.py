@@ -21,7 +21,7 @@ GIB = 1 << 30
 
 @contextlib.contextmanager
 def start_session(master: str, log: Path) -> Iterator["SparkSession"]:
-    """Run Spark while the context lasts.
+    """Run Spark while the context lasts; a session that is active already is lent and left running.
 
     Parameters
     ----------
@@ -35,6 +35,12 @@ def start_session(master: str, log: Path) -> Iterator["SparkSession"]:
     UsageError
         If there is no Java that Spark can run on.
     """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
     java = find_java()
     if java is None:
         raise UsageError(NO_JAVA)
@@ -62,6 +68,8 @@ def _build(master: str) -> "SparkSession":
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "WARN")
+        # What everybody else reads; the default is a 96-bit type that Parquet has given up.
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     )
     if master.startswith("local"):
         # One machine: shuffles into a partition per core, and memory shared with the Python workers.

@@ -202,11 +202,12 @@ def use_array(array: Any) -> None:
         use_array(array.dictionary)
 
 
-# Where pyarrow's full validation asks for more than memory safety: value domains and padding, which our "full" leaves
-# to "strict"; rising dense union offsets; and empty slices of views, which it refuses even from itself.
+# Where pyarrow asks for more than memory safety: value domains and padding, which our "full" leaves to
+# "strict"; rising dense union offsets; what it knows about some extensions; empty slices of views, which it
+# refuses even from itself.
 _BEYOND_FULL = re.compile(
     r"precision|whole number of days|acceptable range|does not fit|null.count|padding bytes"
-    r"|non-monotonic offset|length: 0 and offset",
+    r"|non-monotonic offset|length: 0 and offset|storage type|serialized metadata",
     re.IGNORECASE,
 )
 

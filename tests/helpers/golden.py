@@ -379,8 +379,8 @@ def assert_matches(content: dict[str, Any], found_schema: Any, found_batches: li
 def assert_field(expected: Any, found: Any) -> None:
     """Field equality with metadata at every level.
 
-    Two liberties of the implementation that wrote the files are granted: extension metadata in an order of its own,
-    and, in streams, the standard names inside a map.
+    Two liberties of the implementation that wrote the files are granted: extension metadata in an order of
+    its own and, in streams, the standard names inside a map.
     """
     assert found.nullable == expected.nullable, f"expected {expected!r}, found {found!r}"
     assert found.type == expected.type, f"expected {expected!r}, found {found!r}"

@@ -22,8 +22,8 @@ def small(number: int, rows: int = 3) -> pa.RecordBatch:
     """Return a batch with dictionaries of its own."""
     return pa.record_batch(
         {
-            "id": pa.array(range(number * 100, number * 100 + rows)),
-            "word": pa.array([f"w{number}-{row % 2}" for row in range(rows)]).dictionary_encode(),
+            "id": pa.array(range(number * 100, number * 100 + rows), pa.int64()),
+            "word": pa.array([f"w{number}-{row % 2}" for row in range(rows)], pa.string()).dictionary_encode(),
             "size": pa.array([row or None for row in range(rows)], pa.uint16()),
         }
     )
@@ -33,7 +33,7 @@ SCHEMA = to_spark_schema(small(0).schema)
 
 
 def table(*payloads: bytes | None, type_: pa.DataType | None = None) -> pa.RecordBatch:
-    names = pa.array([f"host{row}" for row in range(len(payloads))])
+    names = pa.array([f"host{row}" for row in range(len(payloads))], pa.string())
     return pa.record_batch({"host": names, "payload": pa.array(payloads, type_ or pa.binary())})
 
 
@@ -74,12 +74,12 @@ def test_many_payloads_come_in_batches_of_the_size_wanted() -> None:
 
 def test_dictionaries_that_cannot_be_joined() -> None:
     narrow = pa.dictionary(pa.int8(), pa.string())
-    batches = [
-        pa.record_batch({"x": pa.array([f"{n}-{i}" for i in range(100)]).dictionary_encode().cast(narrow)}) for n in range(3)
-    ]
+    words = [pa.array([f"{number}-{word}" for word in range(100)]) for number in range(3)]
+    batches = [pa.record_batch({"x": array.dictionary_encode().cast(narrow)}) for array in words]
     assert rows(*decode(table(*map(stream, batches)), schema=to_spark_schema(batches[0].schema))) == rows(*batches)
     lists = [
-        pa.record_batch({"x": pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([[number]]))}) for number in range(3)
+        pa.record_batch({"x": pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([[number]]))})
+        for number in range(3)
     ]
     assert rows(*decode(table(*map(stream, lists)), schema=to_spark_schema(lists[0].schema))) == rows(*lists)
 

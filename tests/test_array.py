@@ -1,0 +1,399 @@
+"""Batches and arrays as objects: access, slices, children, buffers, equality, and what keeps what alive."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import struct
+
+import pyarrow as pa
+import pytest
+from helpers.arrays import CASES, read_array, read_batch, written
+from helpers.forge import (
+    INT32,
+    LIST,
+    UTF8,
+    batch,
+    dictionary,
+    encoding,
+    field,
+    i32,
+    schema,
+    stream,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError, UsageError
+
+SMALL = pa.record_batch({"a": [1, None, 3, 4], "b": ["w", "x", None, "z"]})
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_tells_its_shape():
+    found = read_batch(SMALL)
+    assert (found.num_rows, found.num_columns, len(found)) == (4, 2, 4)
+    assert found.schema.names == ["a", "b"]
+    assert found.schema is found.schema
+    assert [column.field.name for column in found.columns] == ["a", "b"]
+    assert found.nbytes == sum(len(b) for c in found.columns for b in c.buffers() if b is not None)
+    assert found.custom_metadata == ()
+    assert found.to_pydict() == SMALL.to_pydict()
+    assert found.to_pylist() == SMALL.to_pylist()
+
+
+def test_columns_by_index_and_name():
+    found = read_batch(SMALL)
+    for i in (0, -2, "a", True - 1):
+        assert found.column(i) == found[i] == found.columns[0]
+    for i in (2, -3, 10**30):
+        with pytest.raises((IndexError, OverflowError)):
+            found.column(i)
+    with pytest.raises(KeyError, match=r"'c'.*'a', 'b'"):
+        found.column("c")
+    with pytest.raises((TypeError, AttributeError)):
+        found.column(1.0)
+    twice = read_batch(pa.record_batch([[1], [2]], names=["n", "n"]))
+    with pytest.raises(UsageError, match="n"):
+        twice.column("n")
+    assert twice.column(1).to_pylist() == [2]
+
+
+def test_a_batch_without_columns():
+    for empty in (ipc.RecordBatch(), ipc.RecordBatch.__new__(ipc.RecordBatch)):
+        assert (empty.num_rows, empty.num_columns, empty.nbytes) == (0, 0, 0)
+        assert (empty.columns, empty.to_pylist(), empty.to_pydict()) == ([], [], {})
+        assert empty.slice(0) == empty
+        assert len(empty.schema) == 0
+        with pytest.raises(IndexError):
+            empty.column(0)
+        assert repr(empty)
+        with pytest.raises(UsageError):
+            ipc.Array(empty)
+    with pytest.raises(TypeError):
+        ipc.Array()
+    rows = stream(schema(), batch(3, [], []))
+    (found,) = ipc.open_stream(rows)
+    assert found.to_pylist() == [{}, {}, {}]
+    assert found.slice(1).num_rows == 2
+
+
+def test_an_array_made_by_hand_is_harmless():
+    assert ipc.Array(read_batch(SMALL)).to_pylist() == []
+
+
+def test_slices_of_batches():
+    found = read_batch(SMALL)
+    for start in range(6):
+        for length in (None, 0, 1, 3, 10**12):
+            part = found.slice(start, length)
+            expected = SMALL.slice(min(start, 4)) if length is None else SMALL.slice(min(start, 4), length)
+            assert part.to_pydict() == expected.to_pydict()
+            assert [c.null_count for c in part.columns] == [c.null_count for c in expected.columns]
+            assert part.slice(1).to_pydict() == expected.slice(min(1, len(expected))).to_pydict()
+            assert part.schema is found.schema
+            assert part == read_batch(expected)
+    for wrong in ((-1,), (0, -1)):
+        with pytest.raises(UsageError, match="negative"):
+            found.slice(*wrong)
+
+
+def test_a_slice_without_nulls_has_no_bitmap():
+    part = read_batch(SMALL).slice(2, 2)
+    assert part.column("a").buffers()[0] is None
+    assert part.column("b").buffers()[0] is not None
+
+
+def test_metadata_of_the_message_stays_with_slices():
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SMALL.schema) as writer:
+        writer.write_batch(SMALL, custom_metadata={"k": "v"})
+    (found,) = ipc.open_stream(sink.getvalue())
+    assert found.custom_metadata == found.slice(1).custom_metadata == ((b"k", b"v"),)
+
+
+# -- arrays --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_tell_what_pyarrow_tells(name):
+    expected = read_back(CASES[name])
+    found = read_array(CASES[name])
+    assert len(found) == found.length == len(expected)
+    assert str(found.type) == str(expected.type)
+    assert found.field.name == "x"
+    assert found.null_count == expected.null_count
+    assert found.slice(1).null_count == expected.slice(1).null_count
+    assert found.offset == 0
+    assert found.slice(1).offset == 1
+    assert len(found.buffers()) == own_buffers(expected)
+
+
+def read_back(array: pa.Array) -> pa.Array:
+    """The array after a round trip through pyarrow's own IPC."""
+    with pa.ipc.open_stream(written(pa.record_batch([array], names=["x"]))) as reader:
+        return reader.read_next_batch().column(0)
+
+
+def own_buffers(array: pa.Array) -> int:
+    """How many buffers the format gives the array itself: no bitmap for unions and run-end encodings."""
+    kind = array.type
+    if pa.types.is_null(kind) or pa.types.is_run_end_encoded(kind):
+        return 0
+    if pa.types.is_union(kind):
+        return 1 if kind.mode == "sparse" else 2
+    if pa.types.is_struct(kind) or pa.types.is_fixed_size_list(kind):
+        return 1
+    if kind in (pa.string_view(), pa.binary_view()):
+        return len(array.buffers())
+    views = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+    return 3 if views or kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()) else 2
+
+
+def test_indices_and_slices_of_arrays():
+    array = read_array(pa.array([1, None, 3, 4, 5]))
+    assert [array[i] for i in (0, 1, -1, -5)] == [1, None, 5, 1]
+    for i in (5, -6):
+        with pytest.raises(IndexError, match="5 elements"):
+            array[i]
+    expected = [1, None, 3, 4, 5]
+    for start in (None, 0, 2, -2, 9, -9):
+        for stop in (None, 0, 3, -1, 9, -9):
+            assert array[start:stop].to_pylist() == expected[start:stop]
+    with pytest.raises(UsageError, match="step"):
+        array[::2]
+    with pytest.raises(UsageError, match="negative"):
+        array.slice(-1)
+    assert array.slice(9).to_pylist() == []
+    assert array.is_valid() == [True, False, True, True, True]
+    assert array[1:3].is_valid() == [False, True]
+    assert read_array(pa.nulls(2)).is_valid() == [False, False]
+
+
+def test_children_follow_their_parents_slice():
+    structs = read_array(CASES["struct"])
+    assert structs[1:3].children[0].to_pylist() == CASES["struct"].field(0).to_pylist()[1:3]
+    lists = read_array(CASES["list"])
+    assert lists[2:].children[0].to_pylist() == lists.children[0].to_pylist() == [1, 2, 3, None]
+    fixed = read_array(CASES["fixed_size_list"])
+    assert fixed[2:].children[0].to_pylist() == [None, 4]
+    assert [len(c) for c in read_array(CASES["sparse_union"])[1:4].children] == [3, 3]
+    assert [len(c) for c in read_array(CASES["dense_union"])[1:4].children] == [5, 5]
+    runs = read_array(CASES["run_end_int32"])[3:]
+    assert runs.children[0].to_pylist() == [2, 3, 7]
+    assert runs.children[1].to_pylist() == ["a", None, "c"]
+    (entries,) = read_array(CASES["map"]).children
+    assert [c.to_pylist() for c in entries.children] == [["k", "l", "m"], [1, None, 3]]
+    nested = pa.StructArray.from_arrays([CASES["fixed_size_list"]], ["f"])
+    assert read_array(nested)[1:].children[0].children[0].to_pylist()[2:] == [None, 4]
+
+
+def test_dictionaries():
+    array = read_array(CASES["dictionary"])
+    assert array.dictionary.to_pylist() == ["x", "y", "a longer word"]
+    assert array.children == []
+    assert array[2:].dictionary == array.dictionary
+    assert read_array(CASES["int32"]).dictionary is None
+
+
+def test_buffers_hold_what_the_format_says():
+    array = read_array(pa.array([1, 2, None, 4], pa.int16()))
+    validity, data = array[1:].buffers()
+    assert validity[0] & 0b1111 == 0b1011
+    assert struct.unpack_from("<4h", data) == (1, 2, 0, 4)
+    assert data.readonly
+    with pytest.raises(TypeError):
+        data[0] = 1
+    assert read_array(pa.array(["ab"])).buffers()[0] is None
+    empty = read_array(pa.array([], pa.int8()))
+    assert [b and bytes(b) for b in empty.buffers()] == [None, memoryview(b"")]
+
+
+def test_what_points_into_memory_keeps_it():
+    from arrowipc import _core
+
+    gc.collect()
+    before = _core.live_objects()
+    found = read_batch(SMALL)
+    for each in (found, found.slice(1), found.column(1)[1:]):
+        words = (each if isinstance(each, ipc.Array) else each.column("b")).buffers()[2]
+        del each
+    del found
+    gc.collect()
+    assert bytes(words[:3]) == b"wxz"
+    assert _core.live_objects() != before
+    del words
+    gc.collect()
+    assert _core.live_objects() == before
+
+
+def test_objects_of_ours_are_not_copied_or_hashed():
+    found = read_batch(SMALL)
+    for each in (found, found.column(0)):
+        with pytest.raises(TypeError):
+            hash(each)
+        with pytest.raises(TypeError):
+            pickle.dumps(each)
+        with pytest.raises(TypeError):
+            copy.copy(each)
+
+
+# -- hand-over -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_capsules_hand_over_what_was_read(name):
+    expected = read_back(CASES[name])
+    found = read_array(CASES[name])
+    assert pa.array(found).to_pylist() == expected.to_pylist()
+    assert pa.array(found[1:3]).to_pylist() == expected[1:3].to_pylist()
+    whole = read_batch(pa.record_batch([CASES[name]], names=["x"]))
+    assert pa.record_batch(whole.slice(1)).column(0).to_pylist() == expected[1:].to_pylist()
+    assert pa.table(whole).column(0).to_pylist() == expected.to_pylist()
+    assert pa.RecordBatchReader.from_stream(whole).read_all().column(0).to_pylist() == expected.to_pylist()
+
+
+# -- equality ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_equal_themselves_and_nothing_shorter(name):
+    array, again = read_array(CASES[name]), read_array(CASES[name])
+    assert array == again
+    assert (array != again) is False
+    assert array[1:] == again.slice(1)
+    assert array != again[1:]
+    assert array.equals(again, nan_equal=True)
+    assert array != CASES[name]
+    assert not array.equals(None)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equality_agrees_with_the_values(name):
+    array, values = read_array(CASES[name]), CASES[name].to_pylist()
+    for i in range(len(values)):
+        for j in range(len(values)):
+            assert (array[i : i + 1] == array[j : j + 1]) == (values[i] == values[j]), (values[i], values[j])
+
+
+def test_equality_looks_at_types():
+    assert read_array(pa.array([1, 2], pa.int32())) != read_array(pa.array([1, 2], pa.int64()))
+    words = pa.array(["a", "b", "a"])
+    assert read_array(words) != read_array(words.dictionary_encode())
+    assert read_array(words) != read_array(words.cast(pa.large_string()))
+
+
+def test_nan_and_zero():
+    for kind in (pa.float16(), pa.float32(), pa.float64()):
+        nan, zero = pa.array([float("nan"), None], kind), pa.array([0.0], kind)
+        assert read_array(nan) != read_array(nan)
+        assert read_array(nan).equals(read_array(nan), nan_equal=True)
+        assert read_array(zero) == read_array(pa.array([-0.0], kind))
+        lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), nan)
+        assert read_array(lists) != read_array(lists)
+        assert read_array(lists).equals(read_array(lists), nan_equal=True)
+        coded = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), nan)
+        assert read_array(coded) != read_array(coded)
+        assert read_array(coded).equals(read_array(coded), nan_equal=True)
+    found = read_batch(pa.record_batch({"x": [float("nan")]}))
+    assert found != found
+    assert found.equals(found, nan_equal=True)
+
+
+def test_encodings_of_the_same_values_are_equal():
+    one = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), pa.array(["a", "b"]))
+    other = pa.DictionaryArray.from_arrays(pa.array([2, 1, None, 0], pa.int8()), pa.array(["a", "b", "a"]))
+    assert read_array(one) == read_array(other)
+    assert read_array(one)[:2] != read_array(other)[1:3]
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array([1, 2]))
+    more = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3, 4], pa.int32()), pa.array([1, 1, 2, 2]))
+    assert read_array(runs) == read_array(more)
+    assert read_array(runs)[1:3] == read_array(more)[1:3]
+    assert read_array(runs)[1:3] != read_array(more)[2:4]
+    straight = pa.ListViewArray.from_arrays(
+        pa.array([0, 2], pa.int32()), pa.array([2, 1], pa.int32()), pa.array([1, 2, 3])
+    )
+    turned = pa.ListViewArray.from_arrays(
+        pa.array([1, 0], pa.int32()), pa.array([2, 1], pa.int32()), pa.array([3, 1, 2])
+    )
+    assert read_array(straight) == read_array(turned)
+
+
+def test_nulls_of_words_are_nulls():
+    words = pa.array(["a", None])
+    array = read_array(pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), words))
+    assert array[1:2] == array[2:3]
+    assert array[0:1] != array[1:2]
+    lists = pa.ListArray.from_arrays(
+        pa.array([0, 1, 2, 3], pa.int32()), pa.DictionaryArray.from_arrays([0, 1, None], words)
+    )
+    assert read_array(lists)[1:2] == read_array(lists)[2:3]
+
+
+def test_what_lies_under_a_null_does_not_count():
+    one = stream(schema(field("x", INT32)), batch(2, [(2, 1)], [b"\1", i32(1, 2)]))
+    two = stream(schema(field("x", INT32)), batch(2, [(2, 1)], [b"\1", i32(1, 3)]))
+    (a,), (b,) = ipc.open_stream(one), ipc.open_stream(two)
+    assert a == b
+    full = stream(schema(field("x", INT32)), batch(2, [(2, 0)], [b"", i32(1, 3)]))
+    claimed = stream(schema(field("x", INT32)), batch(2, [(2, 1)], [b"\3", i32(1, 3)]))
+    (a,), (b,) = ipc.open_stream(full), ipc.open_stream(claimed)
+    assert a == b
+    assert b == a
+
+
+def test_batches_differ_by_schema_metadata_only_when_asked():
+    one, other = read_batch(SMALL), read_batch(SMALL.replace_schema_metadata({"k": "v"}))
+    assert one == other
+    assert not one.equals(other, check_metadata=True)
+    assert one != read_batch(SMALL.rename_columns(["a", "c"]))
+    assert one != read_batch(SMALL.slice(1))
+    assert one != SMALL
+    assert one != 7
+
+
+def test_broken_values_are_not_equal_to_anything():
+    words = schema(field("x", UTF8, dictionary=encoding(0)))
+    known = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"]))
+    (good,) = ipc.open_stream(stream(words, known, batch(1, [(1, 0)], [b"", i32(0)])))
+    (bad,) = ipc.open_stream(stream(words, known, batch(1, [(1, 0)], [b"", i32(1)])), validate="none")
+    for pair in ((good, bad), (bad, good)):
+        with pytest.raises(FormatError, match="dictionary"):
+            pair[0].equals(pair[1])
+
+
+def nested(depth: int) -> bytes:
+    item, buffers = field("x", INT32), [b"", i32(5)]
+    for _ in range(depth):
+        item = field("x", LIST, item)
+        buffers = [b"", i32(0, 1), *buffers]
+    return stream(schema(item), batch(1, [(1, 0)] * (depth + 1), buffers))
+
+
+def test_the_deepest_types():
+    (found,) = ipc.open_stream(nested(63))
+    (value,) = found.column(0).to_pylist()
+    for _ in range(63):
+        (value,) = value
+    assert value == 5
+    assert found == found.slice(0)
+    with pytest.raises(FormatError):
+        list(ipc.open_stream(nested(64)))
+
+
+numbers = st.lists(st.none() | st.integers(-5, 5), max_size=40)
+
+
+@given(numbers, numbers, st.integers(0, 20), st.integers(0, 20))
+def test_equality_is_equality_of_values(first, second, i, j):
+    for one, other in (
+        (pa.array(first, pa.int8()), pa.array(second, pa.int8())),
+        (pa.array([v if v is None else "x" * abs(v) for v in first], pa.string()),) * 2,
+        (pa.array([first], pa.list_(pa.int8())), pa.array([second], pa.list_(pa.int8()))),
+    ):
+        a, b = read_array(one)[i:], read_array(other)[j:]
+        assert (a == b) == (one.to_pylist()[i:] == other.to_pylist()[j:])

@@ -1,0 +1,228 @@
+"""Arrays as NumPy arrays: views where the buffers are one, the same values everywhere else."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers.arrays import CASES, read_array, read_batch
+from helpers.forge import Table as T
+from helpers.forge import batch, bits, field, i32, i64, schema, stream
+
+import arrowipc as ipc
+from arrowipc import UsageError
+
+NUMBERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+FLOATS = [pa.float16(), pa.float32(), pa.float64()]
+VIEWED = {
+    **{str(kind): (pa.array([1, 0, 3], kind), kind.to_pandas_dtype()) for kind in (*NUMBERS, *FLOATS)},
+    **{
+        f"timestamp {u}": (pa.array([1, -2, 3]).view(pa.timestamp(u)), f"<M8[{u}]")
+        for u in ("s", "ms", "us", "ns")
+    },
+    **{
+        f"duration {u}": (pa.array([1, -2, 3]).view(pa.duration(u)), f"<m8[{u}]")
+        for u in ("s", "ms", "us", "ns")
+    },
+    "timestamp with zone": (pa.array([1, -2, 3]).view(pa.timestamp("s", "Asia/Tokyo")), "<M8[s]"),
+    "date64": (pa.array([0, 86400000]).view(pa.date64()), "<M8[ms]"),
+    "time32": (pa.array([0, 5], pa.int32()).view(pa.time32("ms")), "<i4"),
+    "time64": (pa.array([0, 5]).view(pa.time64("ns")), "<i8"),
+    "month_day_nano": (
+        pa.array([(1, 2, 3), (-1, -2, -3)], pa.month_day_nano_interval()),
+        [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")],
+    ),
+    "decimal128": (pa.array([Decimal("1.5"), Decimal("-2.5")], pa.decimal128(5, 1)), "V16"),
+    "decimal64": (pa.array([Decimal("1.5")], pa.decimal64(5, 1)), "V8"),
+    "fixed_size_binary": (pa.array([b"abc", b"def"], pa.binary(3)), "V3"),
+    "fixed_size_binary of nothing": (pa.array([b"", b""], pa.binary(0)), "V0"),
+    "empty": (pa.array([], pa.int32()), "<i4"),
+}
+
+
+@pytest.mark.parametrize("name", VIEWED)
+def test_views(name):
+    array, dtype = VIEWED[name]
+    batch_ = read_batch(pa.record_batch([array], names=["x"]))
+    for found, expected in (
+        (batch_.column(0), array),
+        (batch_.column(0)[1:], array[1:]),
+        (batch_.slice(1).column(0), array[1:]),
+    ):
+        values = found.to_numpy()
+        assert values.dtype == np.dtype(dtype)
+        assert values.shape == (len(expected),)
+        assert not values.flags.writeable
+        width = values.dtype.itemsize
+        stored = b"" if not width else bytes(found.buffers()[1])
+        assert values.tobytes() == stored[found.offset * width : (found.offset + len(found)) * width]
+        copied = found.to_numpy(copy=True)
+        assert copied.flags.writeable
+        assert not np.shares_memory(values, copied)
+
+
+def test_views_share_the_memory_and_keep_it():
+    from arrowipc import _core
+
+    gc.collect()
+    before = _core.live_objects()
+    found = read_batch(pa.record_batch({"x": list(range(1000))}))
+    values = found.column(0)[10:].to_numpy()
+    assert np.shares_memory(values, np.frombuffer(found.column(0).buffers()[1], np.uint8))
+    del found
+    gc.collect()
+    assert values.sum() == sum(range(10, 1000))
+    assert _core.live_objects() != before
+    with pytest.raises(ValueError, match="read-only"):
+        values[0] = 1
+    del values
+    gc.collect()
+    assert _core.live_objects() == before
+
+
+def test_fixed_size_lists_are_matrices():
+    array = pa.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], pa.list_(pa.float32(), 3))
+    found = read_array(array)
+    assert found.to_numpy().tolist() == array.to_pylist()
+    assert found[1:].to_numpy().tolist() == array.to_pylist()[1:]
+    assert np.shares_memory(found.to_numpy(), np.frombuffer(found.children[0].buffers()[1], np.uint8))
+    deep = pa.array([[[1, 2], [3, 4]], [[5, 6], [7, 8]]], pa.list_(pa.list_(pa.int16(), 2), 2))
+    assert read_array(deep)[1:].to_numpy().tolist() == [[[5, 6], [7, 8]]]
+    assert read_array(pa.array([[], []], pa.list_(pa.int8(), 0))).to_numpy().shape == (2, 0)
+    assert read_array(pa.array([], pa.list_(pa.int8(), 4))).to_numpy().shape == (0, 4)
+    gaps = read_array(pa.array([[1, None], [3, 4]], pa.list_(pa.int8(), 2)))
+    with pytest.raises(UsageError, match="copy=True"):
+        gaps.to_numpy()
+    np.testing.assert_array_equal(gaps.to_numpy(copy=True), [[1, np.nan], [3, 4]])
+    rows = read_array(pa.array([[1, 2], None], pa.list_(pa.int8(), 2)))
+    assert rows.to_numpy(copy=True).tolist() == [[1, 2], None]
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"list_of_lists"}))
+def test_what_is_no_view_says_so(name):
+    with pytest.raises(UsageError, match="copy=True"):
+        read_array(CASES[name]).to_numpy()
+
+
+def as_values(values):
+    """What NumPy holds, with None for its nulls."""
+    return [None if v is None or v != v else v for v in values.tolist()]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_copies_have_the_values(name):
+    array = read_array(CASES[name])
+    for part in (array, array[1:], array[1:3], array[:0]):
+        found = part.to_numpy(copy=True)
+        assert found.flags.writeable
+        assert found.shape[0] == len(part)
+        if name.startswith(("timestamp", "date", "duration")):
+            kind = (
+                {"t": np.datetime64, "d": np.datetime64}[name[0]]
+                if "duration" not in name
+                else np.timedelta64
+            )
+            unit = np.datetime_data(found.dtype)[0]
+            plain = [
+                v.astimezone(dt.UTC).replace(tzinfo=None) if getattr(v, "tzinfo", None) else v for v in part
+            ]
+            np.testing.assert_array_equal(found, np.array([kind(v, unit) for v in plain], found.dtype))
+        elif name.startswith("time"):
+            expected = part.type.unit
+            assert expected in ("s", "ms", "us")
+            assert found.dtype == (np.float64 if part.null_count else array.slice(0, 1).to_numpy().dtype)
+        elif name == "fixed_size_list":
+            assert found.tolist() == part.to_pylist()
+        elif name in ("int64", "uint64") and part.null_count:
+            assert as_values(found) == [None if v is None else float(v) for v in part]
+        else:
+            assert as_values(found) == part.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "kind", [*NUMBERS, *FLOATS, pa.bool_(), pa.date32(), pa.date64(), pa.timestamp("us"), pa.string()]
+)
+@pytest.mark.parametrize("nulls", [False, True])
+def test_copies_have_the_dtype_that_pyarrow_gives(kind, nulls):
+    array = pa.array([1, 0, 1], pa.int64()).cast(pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+    if kind == pa.date64():
+        array = pa.array([0, 86400000, 0]).view(kind)
+    if nulls:
+        array = pa.concat_arrays([array, pa.nulls(1, kind)])
+    expected = array.to_numpy(zero_copy_only=False)
+    found = read_array(array).to_numpy(copy=True)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_encoded_values_are_decoded():
+    words = pa.array([5.0, None, 7.0])
+    array = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 1], pa.uint8()), words)
+    np.testing.assert_array_equal(read_array(array).to_numpy(copy=True), [7, 5, np.nan, np.nan])
+    moments = pa.array([0, None, 5]).view(pa.timestamp("s")).dictionary_encode()
+    np.testing.assert_array_equal(read_array(moments).to_numpy(copy=True), np.array([0, "NaT", 5], "M8[s]"))
+    none = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array([], pa.float32()))
+    assert np.isnan(read_array(none).to_numpy(copy=True)).all()
+    runs = pa.RunEndEncodedArray.from_arrays(
+        pa.array([2, 3, 7], pa.int16()), pa.array([1, None, 3], pa.int8())
+    )
+    expected = np.array([1, 1, np.nan, 3, 3, 3, 3])
+    array = read_array(runs)
+    for start in range(8):
+        for stop in range(start, 8):
+            np.testing.assert_array_equal(array[start:stop].to_numpy(copy=True), expected[start:stop])
+
+
+def test_intervals_with_nulls_are_objects():
+    kind = T("Interval", unit=1)
+    (found,) = ipc.open_stream(
+        stream(schema(field("x", kind)), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2, 0, 0)]))
+    )
+    assert found.column(0).to_numpy(copy=True).tolist() == [(1, 2), None]
+    assert found.column(0)[:1].to_numpy()["milliseconds"].tolist() == [2]
+    kind = T("Interval", unit=0)
+    (found,) = ipc.open_stream(stream(schema(field("x", kind)), batch(2, [(2, 0)], [b"", i32(1, 2)])))
+    assert found.column(0).to_numpy().dtype == np.int32
+
+
+def test_lists_of_equal_length_stay_objects():
+    found = read_array(pa.array([[1, 2], [3, 4]])).to_numpy(copy=True)
+    assert found.shape == (2,)
+    assert found.tolist() == [[1, 2], [3, 4]]
+
+
+def test_asarray():
+    numbers = read_array(pa.array([1, 2, 3]))
+    assert np.shares_memory(np.asarray(numbers), numbers.to_numpy())
+    assert np.asarray(numbers, dtype=np.float32).dtype == np.float32
+    assert np.array(numbers).flags.writeable
+    assert (numbers.to_numpy() + np.asarray(numbers)).tolist() == [2, 4, 6]
+    gaps = read_array(pa.array([1, None]))
+    np.testing.assert_array_equal(np.asarray(gaps), [1, np.nan])
+    assert np.asarray(read_array(pa.array(["a"]))).tolist() == ["a"]
+    assert np.asarray(read_array(pa.array([Decimal("1.5")]))).tolist() == [Decimal("1.5")]
+    assert np.asarray(read_array(pa.array([b"abc"], pa.binary(3)))).tolist() == [b"abc"]
+    assert np.asarray(read_array(pa.array([True, False, True]))[1:]).tolist() == [False, True]
+
+
+def test_asarray_that_may_not_copy():
+    numbers, gaps = read_array(pa.array([1, 2, 3])), read_array(pa.array([1, None]))
+    assert np.shares_memory(numbers.__array__(copy=False), numbers.to_numpy())
+    assert numbers.__array__(np.int64, copy=False).dtype == np.int64
+    assert numbers.__array__(copy=True).flags.writeable
+    with pytest.raises(ValueError, match="copy"):
+        gaps.__array__(copy=False)
+    with pytest.raises(ValueError, match="copy"):
+        numbers.__array__(np.int8, copy=False)
+
+
+def test_a_null_count_that_is_too_large():
+    data = stream(
+        schema(field("x", T("Int", bitWidth=64, is_signed=True))), batch(2, [(2, 1)], [bits(1, 1), i64(1, 2)])
+    )
+    (found,) = ipc.open_stream(data)
+    assert found.column(0).to_numpy(copy=True).tolist() == [1, 2]
