@@ -1,8 +1,7 @@
 """Record batches and arrays: what a reader hands out, as thin views of the columns that it read.
 
-A batch is its table of nodes and buffers; a column becomes an object when somebody asks for it. Element 0 of an
-array lies at the physical position `offset` of its buffers, so slices share everything with what they
-were cut from.
+A batch is its table of nodes and buffers; a column becomes an object when somebody asks for it. Element 0 of
+an array lies at the physical position `offset` of its buffers, so slices share all of them.
 """
 
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
@@ -399,7 +398,7 @@ cdef class Array:
     def field(self):
         """Name, type, nullability and metadata, an :class:`arrowipc.Field`."""
         if self._field is None:
-            self._field = plan_field(self.columns.plan, self.index)
+            self._field = field_of(self.columns.plan, self.index)
         return self._field
 
     @property
@@ -518,8 +517,8 @@ cdef class Array:
     def is_valid(self):
         """Return whether each element is not null, as a list of bool.
 
-        As for :attr:`null_count`, the validity bitmap decides: nulls that dictionaries, children of unions and
-        values of runs hold do not count.
+        As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
+        and in the values of runs do not count.
 
         Raises
         ------
@@ -543,7 +542,7 @@ cdef class Array:
         decimals                                decimal.Decimal, exact
         dates                                   datetime.date; datetime.datetime for a date64 inside a day
         times in s, ms, us                      datetime.time
-        timestamps in s, ms, us                 datetime.datetime; aware if there is a timezone (UTC if unknown)
+        timestamps in s, ms, us                 datetime.datetime; aware when in a zone (UTC for unknown ones)
         durations in s, ms, us                  datetime.timedelta
         anything in ns or beyond these classes  int, as stored
         intervals                               int months, DayTime, MonthDayNano (named tuples)
@@ -701,6 +700,22 @@ cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t le
     array.length = length
     array._null_count = -1
     return array
+
+
+cdef object field_of(Plan plan, int32_t field):
+    """The Field of a FieldPlan: for a column that of the schema, where somebody has asked for that already."""
+    cdef int32_t low = 0, high = plan.d.n_columns, middle
+    if plan.schema is None:
+        return plan_field(plan, field)
+    while low < high:
+        middle = (low + high) // 2
+        if plan.d.columns[middle] < field:
+            low = middle + 1
+        else:
+            high = middle
+    if low < plan.d.n_columns and plan.d.columns[low] == field:
+        return plan.schema.fields[low]
+    return plan_field(plan, field)
 
 
 cdef int64_t count_nulls(Array array) noexcept:

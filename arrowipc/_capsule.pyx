@@ -226,8 +226,8 @@ cdef struct Cursor:
     int64_t* sizes
 
 
-# The array block freed last. Blocks of ten columns are too large for malloc's fast lists, and a stream needs one
-# after the other: the spare saves 4 % of a hand-over to pyarrow.
+# The array block freed last. Blocks of ten columns are too large for the fast lists of malloc, and streams
+# need one after another: the spare saves 4 % of a hand-over to pyarrow.
 cdef void* spare = NULL
 
 

@@ -24,8 +24,8 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_NESTING = 256
 
-# Elements of lists, and words of 8 bytes of text. Views, unions and dictionaries may share what they point at:
-# a million views of a million elements are few bytes and 2**40 comparisons.
+# Elements of lists, and words of 8 bytes of text. Views, unions and dictionaries may share what they point
+# at: a million views of a million elements are few bytes and 2**40 comparisons.
 cdef int64_t MAX_ELEMENTS = 2**33
 
 
@@ -55,48 +55,83 @@ cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int6
 cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
               int64_t count) except -1:
     """Null slots agree, and every stretch between them."""
+    cdef const FieldPlan* field = &a.d.plan.fields[f]
     cdef const uint8_t* valid = validity(&a.d, f)
-    cdef const uint8_t* other = validity(&b.d, g)
-    cdef int64_t k = 0, start
     cdef int equal
-    if count == 0 or a.d.plan.fields[f].layout == LAYOUT_NULL:
+    if count == 0 or field.layout == LAYOUT_NULL:
         return True
     if q.depth >= MAX_NESTING:
         raise LimitError(f"values are nested deeper than {MAX_NESTING} levels")
     q.depth += 1
-    if a.d.plan.fields[f].flags & FIELD_ENCODED:
+    if field.flags & FIELD_ENCODED:
         equal = same_decoded(q, a, f, i, b, g, j, count)
-        q.depth -= 1
-        return equal
-    if not same_nulls(valid, i, other, j, count):
-        q.depth -= 1
-        return False
-    if valid == NULL:
+    elif not same_nulls(valid, i, validity(&b.d, g), j, count):
+        equal = False
+    elif valid == NULL:
         # No bitmap at all, or one on the other side that says the same.
         equal = same_valid(q, a, f, i, b, g, j, count)
-        q.depth -= 1
-        return equal
-    while k < count:
-        while k < count and not get_bit(valid, i + k):
-            k += 1
-        start = k
-        while k < count and get_bit(valid, i + k):
-            k += 1
-        if k > start and not same_valid(q, a, f, i + start, b, g, j + start, k - start):
-            q.depth -= 1
-            return False
+    else:
+        equal = same_between_nulls(q, a, f, i, b, g, j, count)
     q.depth -= 1
-    return True
+    return equal
 
 
-cdef bint same_nulls(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, int64_t count) noexcept:
-    cdef int64_t k
-    if a == NULL and b == NULL:
-        return True
-    for k in range(count):
-        if (a == NULL or get_bit(a, i + k)) != (b == NULL or get_bit(b, j + k)):
+cdef int same_between_nulls(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                            int64_t count) except -1:
+    """Elements whose bitmaps say the same: only what is valid counts."""
+    cdef const FieldPlan* field = &a.d.plan.fields[f]
+    cdef const uint8_t* valid = validity(&a.d, f)
+    cdef int64_t k = 0, start
+    if field.layout == LAYOUT_FIXED and field.type != Type_FloatingPoint:
+        # Mostly what lies under the nulls is equal too, and then they need not be found.
+        if same_valid(q, a, f, i, b, g, j, count):
+            return True
+    while k < count:
+        start = next_bit(valid, i + k, i + count, True) - i
+        k = next_bit(valid, i + start, i + count, False) - i
+        if k > start and not same_valid(q, a, f, i + start, b, g, j + start, k - start):
             return False
     return True
+
+
+cdef int64_t next_bit(const uint8_t* bits, int64_t i, int64_t end, bint wanted) noexcept nogil:
+    """Position of the first bit of bits[i : end] that is `wanted`; `end` if there is none."""
+    cdef uint8_t dull = 0 if wanted else 0xFF
+    while i < end:
+        if i & 7 == 0 and end - i >= 8 and bits[i >> 3] == dull:
+            i += 8
+        elif get_bit(bits, i) == wanted:
+            return i
+        else:
+            i += 1
+    return end
+
+
+cdef bint same_bits(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, int64_t count) noexcept nogil:
+    cdef int64_t k = 0, whole
+    if i & 7 == j & 7:
+        while k < count and (i + k) & 7:
+            if get_bit(a, i + k) != get_bit(b, j + k):
+                return False
+            k += 1
+        whole = (count - k) >> 3
+        if whole and memcmp(a + ((i + k) >> 3), b + ((j + k) >> 3), whole) != 0:
+            return False
+        k += 8 * whole
+    while k < count:
+        if get_bit(a, i + k) != get_bit(b, j + k):
+            return False
+        k += 1
+    return True
+
+
+cdef bint same_nulls(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, int64_t count) noexcept nogil:
+    """Whether two bitmaps, or their absence, say the same."""
+    if a == NULL:
+        return b == NULL or next_bit(b, j, j + count, False) == j + count
+    if b == NULL:
+        return next_bit(a, i, i + count, False) == i + count
+    return same_bits(a, i, b, j, count)
 
 
 cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
@@ -106,7 +141,6 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     cdef const uint8_t* p
     cdef const uint8_t* r
     cdef int32_t child, other
-    cdef int64_t k
     cdef int layout = field.layout
     if layout == LAYOUT_FIXED:
         p = a.d.extents[field.first_buffer + 1].data + i * field.width
@@ -117,10 +151,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     if layout == LAYOUT_BOOL:
         p = a.d.extents[field.first_buffer + 1].data
         r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data
-        for k in range(count):
-            if get_bit(p, i + k) != get_bit(r, j + k):
-                return False
-        return True
+        return same_bits(p, i, r, j, count)
     if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
         return same_words(q, a, f, i, b, g, j, count)
     if layout == LAYOUT_STRUCT:
@@ -165,19 +196,33 @@ cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t c
 
 cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                     int64_t count) except -1:
+    """Text and binary: all sizes, then all bytes at once, which lie together in the offset layouts."""
     cdef const uint8_t* p = NULL
     cdef const uint8_t* r = NULL
-    cdef int64_t size = 0, other = 0, k
+    cdef const uint8_t* first = NULL
+    cdef const uint8_t* second = NULL
+    cdef int64_t size = 0, other = 0, together = 0, k
     cdef Fault fault
     for k in range(count):
         if word_span(&a.d, f, i + k, &p, &size, &fault) < 0:
             raise_fault(&fault, a.plan)
         if word_span(&b.d, g, j + k, &r, &other, &fault) < 0:
             raise_fault(&fault, b.plan)
-        if size != other or (p != r and memcmp(p, r, size) != 0):
+        if size != other:
             return False
-        q.take(size >> 3)
-    return True
+        if size == 0:
+            continue
+        if together and (p != first + together or r != second + together):
+            q.take(together >> 3)
+            if memcmp(first, second, together) != 0:
+                return False
+            together = 0
+        if together == 0:
+            first = p
+            second = r
+        together += size
+    q.take(together >> 3)
+    return together == 0 or memcmp(first, second, together) == 0
 
 
 cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,

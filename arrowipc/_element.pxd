@@ -1,4 +1,4 @@
-# Where one element of a column lies: offsets, views, indices, type codes and run ends, checked as they are read.
+# Where one element of a column lies: offsets, views, indices, codes and run ends, checked as they are read.
 #
 # Positions (`at`) are physical: node.offset and the offsets of parents are in them, and they are inside the
 # node, which `check_sizes` has measured; so the words read here exist, and only what they say is in doubt.

@@ -4,16 +4,19 @@ Columnar format, "IPC File Format". A driver asks where a block lies, brings its
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
 
-from arrowipc._bytes cimport load_i32
+from arrowipc._bytes cimport load_i32, load_i64
 from arrowipc._core cimport (
-    BatchHeader, Columns, Envelope, Source, limits_data, locate, open_batch, open_message, raise_fault,
+    BatchHeader, Columns, Envelope, LimitsData, Source, limits_data, locate, open_batch, open_message, raise_fault,
+    read_pairs,
 )
 from arrowipc._decode cimport Decoder, new_decoder
-from arrowipc._fault cimport Fault
+from arrowipc._fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_in
+from arrowipc._flatbuf cimport Table, Vector, fb_i16, fb_root, fb_table, fb_vector
 from arrowipc._layout cimport *
 from arrowipc._message cimport STRANGERS, kind_name
-from arrowipc._schema cimport Block, Footer, plan_schema, read_footer
+from arrowipc._schema cimport plan_schema, read_plan
 
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 
@@ -52,6 +55,68 @@ def footer_range(bytes head, bytes tail, int64_t size):
     if not 0 < length <= size - 8 - TAIL_SIZE:
         raise FormatError(f"the footer size is {length}: expected 1..{size - 8 - TAIL_SIZE} in a file of {size} bytes")
     return size - TAIL_SIZE - length, length
+
+
+cdef class Footer:
+    """The footer of a file: the schema's plan, and where its messages lie."""
+
+    def __dealloc__(self):
+        free(self.dictionaries)
+        free(self.batches)
+
+
+cdef Block* read_blocks(const Vector* entries, int64_t end, str what) except? NULL:
+    """Copy a vector of Block structs; each lies inside the `end` bytes before the footer, in units of 8."""
+    cdef const uint8_t* entry = entries.data
+    cdef Block* blocks = <Block*> malloc(entries.count * sizeof(Block) + 1)
+    cdef Block* b
+    cdef int64_t i
+    if blocks == NULL:
+        raise MemoryError()
+    for i in range(entries.count):
+        b = &blocks[i]
+        b.offset = load_i64(entry + Block_offset)
+        b.metadata_length = load_i32(entry + Block_metaDataLength)
+        b.body_length = load_i64(entry + Block_bodyLength)
+        entry += Block_SIZE
+        if (b.offset < 8 or b.metadata_length <= 0 or b.body_length < 0 or b.offset > end
+                or b.metadata_length > end - b.offset or b.body_length > end - b.offset - b.metadata_length):
+            found = f"offset {b.offset}, metadata {b.metadata_length}, body {b.body_length}"
+            free(blocks)
+            raise FormatError(f"footer: {what} block {i} ({found}) does not lie in bytes 8..{end} of the file")
+        if (b.offset | b.metadata_length | b.body_length) & 7:
+            found = f"offset {b.offset}, metadata {b.metadata_length}, body {b.body_length}"
+            free(blocks)
+            raise FormatError(f"footer: {what} block {i} ({found}) is not made of multiples of 8")
+    return blocks
+
+
+cdef Footer read_footer(const uint8_t* data, int64_t size, int64_t end, const LimitsData* limits):
+    """Open the Footer table in `data`; `end` is where it begins in the file, and so where messages end."""
+    cdef Footer footer = Footer.__new__(Footer)
+    cdef Vector dictionaries, batches
+    cdef Table root, schema
+    cdef Fault fault
+    if (fb_root(data, size, &root) < 0 or fb_i16(&root, Footer_version, 0, &footer.version) < 0
+            or fb_vector(&root, Footer_dictionaries, Block_SIZE, &dictionaries) < 0
+            or fb_vector(&root, Footer_recordBatches, Block_SIZE, &batches) < 0):
+        fail_in(&fault, FAULT_FLATBUFFER, "Footer table", 0, 0, 0)
+        raise_fault(&fault)
+    cdef int found = fb_table(&root, Footer_schema, &schema)
+    if found <= 0:
+        fail_in(&fault, FAULT_MISSING if found == 0 else FAULT_FLATBUFFER, "Footer.schema", 0, 0, root.pos)
+        raise_fault(&fault)
+    try:
+        footer.plan = read_plan(data, size, schema.pos, limits)
+        footer.metadata = read_pairs(&root, Footer_custom_metadata)
+    except ArrowIpcError as error:
+        error.args = (f"footer: {error}",)
+        raise
+    footer.dictionaries = read_blocks(&dictionaries, end, "dictionary")
+    footer.num_dictionaries = <int32_t> dictionaries.count
+    footer.batches = read_blocks(&batches, end, "record batch")
+    footer.num_batches = <int32_t> batches.count
+    return footer
 
 
 cdef class FileDecoder:

@@ -47,8 +47,8 @@ def to_numpy(array: Array, copy: bool) -> Values:
     return _copied(array) if copy else _viewed(array)
 
 
-def as_array(array: Array, dtype: npt.DTypeLike, copy: bool | None) -> Values:
-    """Return what ``__array__`` must: a view where that shows the values, else a copy unless it is forbidden."""
+def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> Values:
+    """Return what ``__array__`` must: a view where that shows the values, else a copy if it is allowed."""
     if copy is False:
         try:
             values = _viewed(array)
@@ -88,14 +88,12 @@ def _stored_dtype(kind: DataType) -> np.dtype[Any] | None:
 def _viewed(array: Array) -> Values:
     kind = array.type
     if array.null_count:
-        raise UsageError(
-            f"an array of {kind} with {array.null_count:,} nulls is no NumPy array as it is stored: use copy=True"
-        )
+        raise UsageError(f"an array of {kind} with {array.null_count:,} nulls needs a copy: use copy=True")
     if isinstance(kind, FixedSizeList):
         return _rows(_viewed(array.children[0]), len(array), kind.list_size)
     dtype = _stored_dtype(kind)
     if dtype is None:
-        raise UsageError(f"an array of {kind} is no NumPy array as it is stored: use copy=True")
+        raise UsageError(f"an array of {kind} needs a copy: use copy=True")
     return _stored(array, dtype)
 
 

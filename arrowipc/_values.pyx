@@ -1,14 +1,14 @@
 """Columns as Python values, one list per column; contents are checked while they are read.
 
-Nothing here trusts the validation level that a batch was read with: a broken offset, index, view, type code, run
-end or text raises a FormatError that names the column and the row. What may grow beyond the input is
-counted first.
+Nothing here trusts the validation level that a batch was read with: a broken offset, index, view, type code,
+run end or text raises a FormatError that names the column and the row. What may grow beyond the input is
+counted before it is made.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.datetime cimport import_datetime, time_new, timedelta_new
 from cpython.list cimport PyList_GET_ITEM, PyList_GetSlice, PyList_New, PyList_SET_ITEM
-from cpython.long cimport PyLong_FromLongLong, PyLong_FromUnsignedLongLong
+from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsignedLongLong
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -40,8 +40,8 @@ cdef extern from "Python.h":
 cdef enum:
     # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
     MAX_NESTING = 256
-    # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions may
-    # share bytes, and then this many more for each value that may be made: 1 GiB by default.
+    # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions
+    # may share bytes, and then this many more for each value that may be made: 1 GiB by default.
     BYTES_PER_VALUE = 8
 
 # What max_values may be: far beyond any memory, and far from overflowing when it is multiplied.
@@ -56,8 +56,8 @@ cdef class Quota:
 
     cdef int check(self, int64_t count) except -1:
         if count > self.left:
-            raise LimitError(f"this would make more than {self.limit:,} Python values; take a slice, or raise "
-                             "max_values")
+            raise LimitError(f"this would make more than {self.limit:,} Python values; take a slice, or "
+                             "raise max_values")
         return 0
 
     cdef int take(self, int64_t count) except -1:
@@ -74,8 +74,8 @@ cdef class Quota:
                 self.counted.append(columns)
                 self.bytes_left += count_bytes(columns)
             if size > self.bytes_left:
-                raise LimitError(f"rows that share their text would make {size - self.bytes_left:,} bytes more of "
-                                 f"it than max_values = {self.limit:,} allows; take a slice, or raise max_values")
+                raise LimitError(f"rows that share their text would make {size - self.bytes_left:,} bytes "
+                                 f"more than max_values = {self.limit:,} allows; take a slice, or raise it")
         self.bytes_left -= size
         return 0
 
@@ -167,6 +167,11 @@ cdef inline void put(list out, int64_t i, object value) noexcept:
     PyList_SET_ITEM(out, i, value)
 
 
+cdef inline object signed_integer(int64_t value):
+    # CPython makes a long faster than a long long.
+    return PyLong_FromLong(<long> value) if sizeof(long) == 8 else PyLong_FromLongLong(value)
+
+
 # -- values of fixed width -----------------------------------------------------------------------------------
 
 
@@ -182,9 +187,11 @@ cdef list integers(const ColumnsData* d, int32_t field, int64_t at, int64_t coun
         if valid != NULL and not get_bit(valid, at + i):
             put(out, i, None)
         elif signed:
-            put(out, i, PyLong_FromLongLong(load_signed(p + i * width, width)))
+            put(out, i, signed_integer(load_signed(p + i * width, width)))
+        elif width == 8:
+            put(out, i, PyLong_FromUnsignedLongLong(load_unsigned(p + i * width, 8)))
         else:
-            put(out, i, PyLong_FromUnsignedLongLong(load_unsigned(p + i * width, width)))
+            put(out, i, signed_integer(load_unsigned(p + i * width, width)))
     return out
 
 
@@ -400,12 +407,13 @@ cdef object date(int64_t number, int32_t unit):
 
 
 cdef object time_of_day(int64_t ticks, int32_t unit):
-    cdef int64_t ticks_per_second = per_second(unit), seconds, rest
+    cdef int64_t ticks_per_second = per_second(unit), minutes, seconds, rest
     if unit == TimeUnit_NANOSECOND or ticks < 0 or ticks >= SECONDS_PER_DAY * ticks_per_second:
         return ticks
     seconds = ticks // ticks_per_second
     rest = (ticks - seconds * ticks_per_second) * (1000000 // ticks_per_second)
-    return time_new(<int> (seconds // 3600), <int> (seconds // 60 % 60), <int> (seconds % 60), <int> rest, None)
+    minutes = seconds // 60
+    return time_new(<int> (minutes // 60), <int> (minutes % 60), <int> (seconds % 60), <int> rest, None)
 
 
 cdef object duration(int64_t ticks, int32_t unit):
@@ -546,26 +554,28 @@ cdef list structs(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
     cdef const uint8_t* valid = validity(d, field)
     cdef tuple names = child_names(columns, field)
     cdef bint unique = len(set(names)) == len(names)
-    cdef list parts = [], out = [], part, pairs
+    cdef list parts = [], out, pairs
     cdef dict row
     cdef int32_t child = field + 1
     cdef int64_t i
+    cdef Py_ssize_t k, n_children = len(names)
     while child < d.plan.fields[field].end:
         parts.append(read_values(q, columns, child, d.nodes[child].offset + at, count))
         child = d.plan.fields[child].end
+    out = PyList_New(count)
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
-            out.append(None)
+            put(out, i, None)
         elif unique:
             row = {}
-            for name, part in zip(names, parts):
-                row[name] = <object> PyList_GET_ITEM(part, i)
-            out.append(row)
+            for k in range(n_children):
+                row[names[k]] = <object> PyList_GET_ITEM(<list> parts[k], i)
+            put(out, i, row)
         else:
             pairs = []
-            for name, part in zip(names, parts):
-                pairs.append((name, <object> PyList_GET_ITEM(part, i)))
-            out.append(pairs)
+            for k in range(n_children):
+                pairs.append((names[k], <object> PyList_GET_ITEM(<list> parts[k], i)))
+            put(out, i, pairs)
     return out
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from arrowipc._arguments import Immutable, check_choice, described, fill, metadata_pairs
 from arrowipc._datatypes import Field
 from arrowipc.errors import UsageError
-from arrowipc.types import schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from arrowipc._arguments import MetadataLike
     from arrowipc._datatypes import DataType
 
-__all__ = ["Field", "Schema", "schema"]
+__all__ = ["Field", "Schema"]
 
 
 class Schema(Immutable):

@@ -109,7 +109,7 @@ def test_metadata_says_what_we_need() -> None:
 
 def test_import_loads_no_dependency() -> None:
     loaded = python("import sys, arrowipc; print(*{name.partition('.')[0] for name in sys.modules})").split()
-    optional = {"pyarrow", "pandas", "polars", "pyspark", "zstandard", "cramjam", "fsspec", "rich"}
+    optional = {"pyarrow", "pandas", "polars", "pyspark", "zstandard", "lz4", "fsspec", "rich"}
     assert {"numpy", "flatbuffers"}.union(optional).isdisjoint(loaded)
 
 

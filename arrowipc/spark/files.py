@@ -22,10 +22,10 @@ def find_files(options: Mapping[str, str]) -> list[str]:
     Parameters
     ----------
     options : mapping
-        ``path``: one path; ``paths``: a JSON list of them, as Spark passes ``load([...])``. A path may be a file,
-        a directory (searched to any depth, without names that begin with ``_`` or ``.``) or a pattern with
-        ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. ``pathglobfilter``: a pattern for the names of the files in
-        directories.
+        ``path``: one path; ``paths``: a JSON list of them, as Spark passes ``load([...])``. A path may be a
+        file, a directory (searched to any depth, without names that begin with ``_`` or ``.``) or a pattern
+        with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. ``pathglobfilter``: a pattern for the names of
+        the files in directories.
 
     Returns
     -------
@@ -39,14 +39,18 @@ def find_files(options: Mapping[str, str]) -> list[str]:
     """
     paths = _paths(options)
     if not paths:
-        raise UsageError('arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")')
+        raise UsageError(
+            'arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")'
+        )
     name_filter = options.get("pathglobfilter")
     found: dict[str, None] = {}
     for path in paths:
         files = sorted(_expand(_local(path), name_filter))
         if not files:
             extra = f" whose name matches {name_filter!r}" if name_filter else ""
-            raise UsageError(f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)")
+            raise UsageError(
+                f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)"
+            )
         found.update(dict.fromkeys(files))
     return list(found)
 
@@ -76,7 +80,7 @@ def _local(path: str) -> str:
         return os.path.abspath(path)
     if scheme.group().lower() != "file:":
         raise UsageError(
-            f"{path}: arrowipc reads files of the local file system, of the driver and of every executor; for others "
+            f"{path}: arrowipc reads files that the driver and every executor see as local ones; for others "
             'use spark.read.format("binaryFile").load(...) and decode_payloads(df, "content")'
         )
     return os.path.abspath(unquote(urlsplit(path).path))

@@ -1,8 +1,8 @@
-"""Decodes a binary column whose every cell is a whole Arrow IPC stream or file, in Spark or in an iterator of batches."""
+"""Decodes a binary column whose every cell is a whole Arrow IPC stream or file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +44,8 @@ def decode_payloads(
     column : str
         Name of that column.
     schema : StructType, str or Arrow schema, optional
-        Columns wanted from the payloads, found by name; a text is DDL (``"id bigint, tag string"``). By default
-        the schema of the first payload, for which a small job runs at once.
+        Columns wanted from the payloads, found by name; a text is DDL (``"id bigint, tag string"``). By
+        default the schema of the first payload, for which a small job runs at once.
     columns : sequence of str, optional
         Instead of a schema, the names of the columns wanted (``a.b`` for a field of a struct).
     keep : sequence of str
@@ -84,7 +84,8 @@ def decode_payloads(
     for field in wanted.fields:
         if field.name.lower() in (name.lower() for name in keep):
             raise UsageError(
-                f"the payloads have a column {field.name!r} and so does keep=; rename the column of the data frame"
+                f"the payloads have a column {field.name!r} and so does keep=; "
+                "rename the column of the data frame"
             )
         result.add(field)
 
@@ -143,7 +144,9 @@ def decode_payload_batches(
     """
     if on_error not in ("raise", "skip"):
         raise UsageError(f"on_error: expected 'raise' or 'skip', found {on_error!r}")
-    decoder = _Decoder(column, schema, columns, list(keep), on_error == "skip", options or TypeOptions(), validate)
+    decoder = _Decoder(
+        column, schema, columns, list(keep), on_error == "skip", options or TypeOptions(), validate
+    )
     for batch in batches:
         yield from decoder.decode(batch, rows_per_batch)
 
@@ -157,7 +160,7 @@ def _wanted(
     if isinstance(schema, StructType):
         return schema
     if isinstance(schema, str):
-        return StructType.fromDDL(schema)
+        return cast("StructType", StructType.fromDDL(schema))
     if schema is not None:
         return to_spark_schema(schema, options)
     first = df.select(column).where(df[column].isNotNull()).head()

@@ -1,4 +1,4 @@
-"""The job's steps: decode payloads, read files and streams, compare them, aggregate, write Parquet; each one timed."""
+"""The job's steps, each one timed: decode payloads, read files, compare, write Parquet, aggregate."""
 
 import os
 import platform
@@ -105,8 +105,8 @@ class Job:
 class Result:
     """What came out: the steps, the comparison, the aggregates (lists of rows as dicts), and what ran it.
 
-    ``names`` has full names for the values of the first column of ``by``; ``columns`` has name, type and number
-    of nulls of each.
+    ``names`` has full names for the values of the first column of ``by``; ``columns`` has name, type and
+    number of nulls of each.
     """
 
     title: str = ""
@@ -220,7 +220,8 @@ class Stopwatch:
             running = [stage for stage in stages if stage is not None]
             if running:
                 self._progress.tasks(
-                    sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)
+                    sum(stage.numCompletedTasks for stage in running),
+                    sum(stage.numTasks for stage in running),
                 )
 
 
@@ -311,7 +312,7 @@ def load(spark: "SparkSession", source: Source) -> "DataFrame":
 
 def input_size(spark: "SparkSession", source: Source) -> int:
     """Bytes of Arrow IPC in a source: of the payloads (not of the Parquet around them), or of the files."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if source.column is None:
         return sum(os.path.getsize(path) for path in find_files({"path": source.path}))
@@ -322,7 +323,7 @@ def input_size(spark: "SparkSession", source: Source) -> int:
 def _drain(frame: "DataFrame") -> int:
     """Produce every row and every column, keep none, and count."""
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     count = Observation()
     frame.observe(count, F.count(F.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
@@ -338,7 +339,7 @@ def _check(frame: "DataFrame", job: Job) -> None:
 
 
 def _groups(frame: "DataFrame", job: Job) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     measures = [F.count(F.lit(1)).alias("rows")]
     if job.value:
@@ -354,7 +355,7 @@ def _groups(frame: "DataFrame", job: Job) -> "DataFrame":
 
 def _late_by_hour(frame: "DataFrame") -> "DataFrame":
     """Share of arrivals 15 minutes late or more, by airport and scheduled hour of departure."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     late = F.avg((F.col("arr_delay") >= 15).cast("double")).alias("share_late")
     return (
@@ -367,7 +368,7 @@ def _late_by_hour(frame: "DataFrame") -> "DataFrame":
 
 def _profile(frame: "DataFrame") -> list[tuple[str, str, int]]:
     """Name, type and number of nulls of each column."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     nulls = [F.count_if(F.col(quote(name)).isNull()) for name in frame.columns]
     row = frame.agg(*nulls).collect()[0]

@@ -22,10 +22,12 @@ _PAGE_STYLE = (
     "@media(prefers-color-scheme:dark){:root{--paper:#17181a;--ink:#e8e9ea;--soft:#a0a6ad;--line:#35383c;"
     "--empty:#1f2123;--card:#202225;--good:#4fcf9b;--bad:#ff8a80}}"
     "body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}"
-    "main{max-width:1000px;margin:0 auto;padding:32px 20px 48px}h1{font-size:28px;line-height:1.2;margin:0 0 6px}"
+    "main{max-width:1000px;margin:0 auto;padding:32px 20px 48px}"
+    "h1{font-size:28px;line-height:1.2;margin:0 0 6px}"
     "h2{font-size:19px;margin:44px 0 4px}p{margin:0 0 14px}.soft,figcaption,footer{color:var(--soft)}"
     "figure{margin:12px 0 0}figcaption{font-size:14px;margin-top:6px}"
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(165px,1fr));gap:12px;margin:22px 0 0;padding:0}"
+    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(165px,1fr));gap:12px;"
+    "margin:22px 0 0;padding:0}"
     ".tiles div{background:var(--card);border-radius:8px;padding:12px 16px}"
     ".tiles dd{margin:0;font-size:23px;font-weight:600;line-height:1.3}"
     ".tiles dt{color:var(--soft);font-size:13.5px}.good{color:var(--good)}.bad{color:var(--bad)}"
@@ -130,8 +132,8 @@ def _group_chart(result: Result) -> str:
     else:
         chart = _group_map(result, value, flights, title)
         note = (
-            "Carriers in the order of their year, the most delayed first. Early arrivals count as negative minutes; "
-            f"cancelled flights are left out, and so are months with fewer than {FEW} arrivals."
+            "Carriers in the order of their year, the most delayed first. Early arrivals count as negative "
+            f"minutes; cancelled flights are left out, and so are months with fewer than {FEW} arrivals."
             if flights
             else ""
         )
@@ -141,7 +143,9 @@ def _group_chart(result: Result) -> str:
 
 def _group_bars(groups: Sequence[Mapping[str, Any]], by: str, value: str) -> str:
     chosen = sorted(groups, key=lambda row: -row["rows"])[:MOST_ROWS]
-    shown = [(str(row[by]), max(0.0, float(row[value] or 0)), f"{float(row[value] or 0):,.4g}") for row in chosen]
+    shown = [
+        (str(row[by]), max(0.0, float(row[value] or 0)), f"{float(row[value] or 0):,.4g}") for row in chosen
+    ]
     return bars(shown, f"{value} by {by}")
 
 
@@ -166,7 +170,9 @@ def _group_map(result: Result, value: str, flights: bool, title: str) -> str:
         return total < few, -(average or 0.0)
 
     keys = sorted({row[first] for row in result.groups}, key=order if flights else str)[:MOST_ROWS]
-    columns = sorted({row[second] for row in result.groups}, key=lambda key: (key is None, str(type(key)), key))
+    columns = sorted(
+        {row[second] for row in result.groups}, key=lambda key: (key is None, str(type(key)), key)
+    )
     blocks: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for y, key in enumerate(keys):
         blocks |= {(y, x): [cells[key, c]] for x, c in enumerate(columns) if (key, c) in cells}
@@ -180,7 +186,9 @@ def _group_map(result: Result, value: str, flights: bool, title: str) -> str:
         average, total = mean(rows)
         if average is not None and total >= few:
             values[place] = average
-        notes[place] = f"{average:.1f} {unit}, {total:,} {'flights' if flights else 'rows'}" if average else "no data"
+        notes[place] = (
+            f"{average:.1f} {unit}, {total:,} {'flights' if flights else 'rows'}" if average else "no data"
+        )
     labels = [str(column) for column in columns]
     if flights:
         labels = [MONTHS[column - 1] for column in columns]
@@ -223,13 +231,17 @@ def _hour_chart(result: Result) -> str:
         y_format="{:.3g} %",
     )
     return (
-        f"<h2>{title}</h2><figure>{chart}<figcaption>Share of the flights that arrived. Hours with fewer than "
-        f"{FEW} flights at an airport are left out.</figcaption></figure>"
+        f"<h2>{title}</h2><figure>{chart}<figcaption>Share of the flights that arrived. Hours with fewer "
+        f"than {FEW} flights at an airport are left out.</figcaption></figure>"
     )
 
 
 def _throughput(steps: Sequence[Step]) -> str:
-    rows = [(step.name, step.rows_per_second or 0.0, f"{step.rows_per_second:,.0f}") for step in steps if step.rows]
+    rows = [
+        (step.name, step.rows_per_second or 0.0, f"{step.rows_per_second:,.0f}")
+        for step in steps
+        if step.rows
+    ]
     if not rows:
         return ""
     chart = bars(rows, "Rows per second by step")
@@ -242,10 +254,14 @@ def _steps(steps: Sequence[Step]) -> str:
         size = "" if step.size is None else size_text(step.size)
         speed = "" if step.bytes_per_second is None else f"{size_text(step.bytes_per_second)}/s"
         rows = "" if step.rows is None else f"{step.rows:,}"
-        cells = "".join(f'<td class="n">{escape(text)}</td>' for text in (f"{step.seconds:.2f}", rows, rate, size, speed))
+        cells = "".join(
+            f'<td class="n">{escape(text)}</td>' for text in (f"{step.seconds:.2f}", rows, rate, size, speed)
+        )
         return f"<tr><td>{escape(step.name)}</td>{cells}</tr>"
 
-    head = "".join(f'<th class="n">{name}</th>' for name in ("seconds", "rows", "rows/s", "Arrow IPC", "per second"))
+    head = "".join(
+        f'<th class="n">{name}</th>' for name in ("seconds", "rows", "rows/s", "Arrow IPC", "per second")
+    )
     return (
         '<h2>What it took</h2><div class="scroll"><table><thead><tr><th>step</th>'
         f"{head}</tr></thead><tbody>{''.join(map(row, steps))}</tbody></table></div>"
@@ -261,7 +277,8 @@ def _columns(result: Result) -> str:
     )
     return (
         f"<details><summary>The {len(result.columns)} columns as Spark sees them</summary>"
-        '<div class="scroll"><table><thead><tr><th>column</th><th>type</th><th class="n">nulls</th></tr></thead>'
+        '<div class="scroll"><table>'
+        '<thead><tr><th>column</th><th>type</th><th class="n">nulls</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div></details>"
     )
 

@@ -60,7 +60,7 @@ class ArrowIpcDataSource(DataSource):
     Options (names in any case)
     ---------------------------
     path, paths
-        Files, directories, patterns (``*``, ``**``, ``{a,b}``), or a JSON list of them; ``load(...)`` sets them.
+        Files, directories, patterns (``*``, ``**``, ``{a,b}``), or a JSON list; ``load(...)`` sets them.
     pathGlobFilter
         Pattern for the names of files in directories, such as ``*.arrow``.
     format
@@ -136,7 +136,9 @@ class ReadOptions:
 
     def open(self, path: str, columns: Iterable[int | str] | None = None) -> Any:
         """Open a file of either format; a reader of arrowipc."""
-        opener = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}[self.format]
+        opener = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}[
+            self.format
+        ]
         return opener(path, columns=None if columns is None else list(columns), validate=self.validate)
 
     def is_stream(self, path: str) -> bool:
@@ -170,7 +172,9 @@ def _columns(value: str | None) -> list[str] | None:
         except ValueError:
             names = [0]  # refused below
     if not all(isinstance(name, str) and name for name in names):
-        raise UsageError(f"option columns: expected names separated by commas or a JSON list of names, found {value!r}")
+        raise UsageError(
+            f"option columns: expected names separated by commas or a JSON list of names, found {value!r}"
+        )
     return names
 
 
@@ -219,7 +223,9 @@ class ArrowIpcReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one partition as batches that have exactly the schema."""
-        for piece in getattr(partition, "slices", ()):  # Spark makes a bare InputPartition where there is none
+        for piece in getattr(
+            partition, "slices", ()
+        ):  # Spark makes a bare InputPartition where there is none
             with naming(piece.path):
                 yield from self._read(piece)
 
@@ -246,7 +252,7 @@ class ArrowIpcReader(DataSourceReader):
         return None if len(wanted) == len(names) else wanted
 
 
-class naming:  # noqa: N801 - reads as a word: `with naming(path):`
+class naming:
     """Name the file in any arrowipc error that passes."""
 
     def __init__(self, path: str) -> None:
@@ -261,7 +267,7 @@ class naming:  # noqa: N801 - reads as a word: `with naming(path):`
 
 
 def cut(path: str, blocks: list[int], target: int, most: int | None) -> Iterator[tuple[Slice, int]]:
-    """Group consecutive blocks (their sizes in bytes) into slices of about ``target`` bytes and ``most`` blocks."""
+    """Group consecutive blocks (sizes in bytes) into slices of about ``target`` bytes or ``most`` blocks."""
     first = weight = 0
     for index, size in enumerate(blocks):
         full = index - first == most if most else weight + size > target

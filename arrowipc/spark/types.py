@@ -69,7 +69,7 @@ class TypeOptions:
 
     @classmethod
     def of(cls, options: "TypeOptions | Mapping[str, Any] | None") -> "TypeOptions":
-        """Take the options from a mapping (other keys are ignored), from None (the defaults) or as they are."""
+        """Take the options from a mapping (other keys are ignored), from None (defaults) or as they are."""
         if isinstance(options, cls):
             return options
         given = dict(options or {})  # type: ignore[arg-type]
@@ -104,7 +104,8 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
     --------
     >>> import pyarrow as pa
     >>> from arrowipc.spark import to_spark_schema
-    >>> to_spark_schema(pa.schema({"id": pa.uint32(), "tag": pa.dictionary(pa.int8(), pa.string())})).simpleString()
+    >>> schema = pa.schema({"id": pa.uint32(), "tag": pa.dictionary(pa.int8(), pa.string())})
+    >>> to_spark_schema(schema).simpleString()
     'struct<id:bigint,tag:string>'
     """
     options = TypeOptions.of(options)
@@ -157,7 +158,9 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
         case at.Map():
             key = spark_type(type_.key_field.type, options, f"{path}.key")
             if isinstance(key, st.MapType):
-                raise UnsupportedError(f"column {path!r}: Spark has no maps with keys of type {type_.key_field.type}")
+                raise UnsupportedError(
+                    f"column {path!r}: Spark has no maps with keys of type {type_.key_field.type}"
+                )
             return st.MapType(key, spark_type(type_.item_field.type, options, f"{path}.value"))
         case _:
             found = _leaf_type(type_, options)
@@ -167,7 +170,8 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
         return st.StringType()
     raise UnsupportedError(
         f"column {path!r} has the Arrow type {type_}, which Spark cannot hold{_why(type_)}; "
-        'option unsupported="string" reads it as text where that is possible, unsupported="drop" leaves the column out'
+        + ('option unsupported="string" reads it as text, ' if isinstance(type_, at.Decimal) else "option ")
+        + 'unsupported="drop" leaves the column out'
     )
 
 
@@ -179,7 +183,7 @@ def _struct(members: Iterable[tuple[str, Field]], options: TypeOptions, path: st
 
 
 def union_names(type_: at.Union) -> list[str]:
-    """Names of the struct fields that stand for the members of a union: theirs, made unique by the type code."""
+    """Names of the struct fields that stand for a union's members: theirs, made unique by the type code."""
     names = [field.name for field in type_.fields]
     return [
         name if name and names.count(name) == 1 else f"{name}_{code}"
@@ -203,7 +207,9 @@ def _leaf_type(type_: at.DataType, options: TypeOptions) -> st.DataType | None:
             return st.BinaryType()
         case at.Date():
             return st.DateType()
-        case at.Time() | at.Timestamp() | at.Duration() if type_.unit == "ns" and options.nanoseconds == "long":
+        case at.Time() | at.Timestamp() | at.Duration() if (
+            type_.unit == "ns" and options.nanoseconds == "long"
+        ):
             return st.LongType()
         case at.Time():
             return TIME_TYPE
@@ -219,7 +225,7 @@ def _leaf_type(type_: at.DataType, options: TypeOptions) -> st.DataType | None:
 
 
 def _decimal(type_: at.Decimal) -> st.DecimalType | None:
-    # Spark wants 0 <= scale <= precision <= 38; Arrow allows 12E+2 (scale -2) and 0.00012 (scale above precision).
+    # Spark wants 0 <= scale <= precision <= 38; Arrow allows 12E+2 (scale -2) and 0.0012 (scale 4, precision 2).
     scale = max(type_.scale, 0)
     precision = max(type_.precision + scale - type_.scale, scale)
     return st.DecimalType(precision, scale) if precision <= MAX_PRECISION else None
@@ -250,7 +256,7 @@ if hasattr(st, "TimeType"):
 
 
 def arrow_type_of(type_: st.DataType, path: str) -> pa.DataType:
-    """The Arrow type, exact down to nullability, that Spark expects for ``type_``; UsageError if it has none."""
+    """The Arrow type, exact down to nullability, that Spark expects for a Spark type."""
     if isinstance(type_, st.DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, st.ArrayType):

@@ -1,4 +1,4 @@
-"""One column of every Arrow type that Spark can hold in some form, with the Spark type and the values expected."""
+"""A column of every Arrow type that Spark can hold in some form, with the Spark type and values expected."""
 
 from __future__ import annotations
 

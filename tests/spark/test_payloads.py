@@ -23,7 +23,9 @@ def small(number: int, rows: int = 3) -> pa.RecordBatch:
     return pa.record_batch(
         {
             "id": pa.array(range(number * 100, number * 100 + rows), pa.int64()),
-            "word": pa.array([f"w{number}-{row % 2}" for row in range(rows)], pa.string()).dictionary_encode(),
+            "word": pa.array(
+                [f"w{number}-{row % 2}" for row in range(rows)], pa.string()
+            ).dictionary_encode(),
             "size": pa.array([row or None for row in range(rows)], pa.uint16()),
         }
     )
@@ -50,7 +52,9 @@ def decode(*batches: pa.RecordBatch, schema: Any = SCHEMA, **options: Any) -> li
 
 @pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary()])
 def test_streams_and_files_and_nulls(type_: pa.DataType) -> None:
-    column = table(stream(small(0), small(1, 0), small(2)), None, file(small(3)), stream(small(4, 0)), type_=type_)
+    column = table(
+        stream(small(0), small(1, 0), small(2)), None, file(small(3)), stream(small(4, 0)), type_=type_
+    )
     found = decode(column)
     assert len(found) == 1
     assert rows(*found) == rows(small(0), small(2), small(3))
@@ -76,7 +80,9 @@ def test_dictionaries_that_cannot_be_joined() -> None:
     narrow = pa.dictionary(pa.int8(), pa.string())
     words = [pa.array([f"{number}-{word}" for word in range(100)]) for number in range(3)]
     batches = [pa.record_batch({"x": array.dictionary_encode().cast(narrow)}) for array in words]
-    assert rows(*decode(table(*map(stream, batches)), schema=to_spark_schema(batches[0].schema))) == rows(*batches)
+    assert rows(*decode(table(*map(stream, batches)), schema=to_spark_schema(batches[0].schema))) == rows(
+        *batches
+    )
     lists = [
         pa.record_batch({"x": pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([[number]]))})
         for number in range(3)

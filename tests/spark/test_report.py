@@ -17,7 +17,13 @@ pytestmark = pytest.mark.spark
 
 
 def group(carrier: str, month: int, mean: float | None, count: int) -> dict[str, object]:
-    return {"carrier": carrier, "month": month, "mean_arr_delay": mean, "count_arr_delay": count, "rows": count + 1}
+    return {
+        "carrier": carrier,
+        "month": month,
+        "mean_arr_delay": mean,
+        "count_arr_delay": count,
+        "rows": count + 1,
+    }
 
 
 def flights() -> Result:
@@ -25,8 +31,17 @@ def flights() -> Result:
         title="1,000 <flights>",
         steps=[Step("start Spark", 2.0), Step("decode payloads", 0.5, 1000, 2_000_000)],
         comparison=Comparison(["payloads", "files"], [1000, 1000], 0, []),
-        groups=[group("AA", 1, 10.0, 100), group("AA", 2, 20.0, 300), group("UA", 1, -30.0, 100), group("ZZ", 2, 9.0, 3)],
-        hours=[{"origin": origin, "hour": hour, "share_late": hour / 50, "rows": 99} for origin in ("EWR", "JFK") for hour in (5, 6)],
+        groups=[
+            group("AA", 1, 10.0, 100),
+            group("AA", 2, 20.0, 300),
+            group("UA", 1, -30.0, 100),
+            group("ZZ", 2, 9.0, 3),
+        ],
+        hours=[
+            {"origin": origin, "hour": hour, "share_late": hour / 50, "rows": 99}
+            for origin in ("EWR", "JFK")
+            for hour in (5, 6)
+        ],
         columns=[("carrier", "string", 0)],
         by=("carrier", "month"),
         value="arr_delay",
@@ -106,7 +121,9 @@ def test_lines_stay_within_the_drawing() -> None:
     assert {"a", "b", "hour", "share"} <= set(texts(svg))
 
 
-@pytest.mark.parametrize(("value", "ceiling"), [(0, 1), (0.013, 0.02), (1, 1), (42, 50), (21, 25), (5000, 5000), (7, 10)])
+@pytest.mark.parametrize(
+    ("value", "ceiling"), [(0, 1), (0.013, 0.02), (1, 1), (42, 50), (21, 25), (5000, 5000), (7, 10)]
+)
 def test_round_numbers(value: float, ceiling: float) -> None:
     assert nice_ceiling(value) == pytest.approx(ceiling)
 

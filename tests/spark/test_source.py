@@ -1,4 +1,4 @@
-"""Reading files and streams with spark.read.format("arrowipc"): types, paths, projection, partitions, errors."""
+"""Reading with spark.read.format("arrowipc"): types, paths, projection, partitions, errors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ def _registered(spark: SparkSession) -> None:
 
 
 def read(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
-    return spark.read.format("arrowipc").options(**options).load(str(path) if isinstance(path, Path) else path)
+    return (
+        spark.read.format("arrowipc").options(**options).load(str(path) if isinstance(path, Path) else path)
+    )
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
     words = [f"t{number % 3}" for number in range(start, stop)]
-    return pa.record_batch({"id": pa.array(range(start, stop), pa.int64()), "tag": pa.array(words, pa.string())})
+    return pa.record_batch(
+        {"id": pa.array(range(start, stop), pa.int64()), "tag": pa.array(words, pa.string())}
+    )
 
 
 def failure(frame_maker: Any) -> str:
@@ -50,7 +54,9 @@ def failure(frame_maker: Any) -> str:
 
 @pytest.mark.parametrize(("encode", "name"), [(file, "all.arrow"), (stream, "all.arrows")])
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
-def test_every_type(spark: SparkSession, tmp_path: Path, encode: Any, name: str, compression: str | None) -> None:
+def test_every_type(
+    spark: SparkSession, tmp_path: Path, encode: Any, name: str, compression: str | None
+) -> None:
     (tmp_path / name).write_bytes(encode(everything(), everything().slice(1), compression=compression))
     frame = read(spark, tmp_path)
     assert frame.schema == to_spark_schema(everything().schema)
@@ -120,7 +126,13 @@ def test_directories(spark: SparkSession, tree: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "stop"),
-    [("*.arrow", 10), ("**/*.arrow", 20), ("**/*", 30), ("{a,x}.arrow", 10), ("{a.arrow,year=*/b.arrow}", 20)],
+    [
+        ("*.arrow", 10),
+        ("**/*.arrow", 20),
+        ("**/*", 30),
+        ("{a,x}.arrow", 10),
+        ("{a.arrow,year=*/b.arrow}", 20),
+    ],
 )
 def test_patterns(tree: Path, pattern: str, stop: int) -> None:
     found = find_files({"path": str(tree / pattern)})
@@ -166,7 +178,11 @@ def test_columns(spark: SparkSession, tmp_path: Path) -> None:
 def test_schema_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
     batch = pa.record_batch({"a": pa.array([1], pa.uint8()), "s": [{"x": 1, "y": 2}], "tag": ["t"]})
     (tmp_path / "x.arrows").write_bytes(stream(batch))
-    frame = spark.read.format("arrowipc").schema("TAG string, s struct<y int>, a bigint not null").load(str(tmp_path))
+    frame = (
+        spark.read.format("arrowipc")
+        .schema("TAG string, s struct<y int>, a bigint not null")
+        .load(str(tmp_path))
+    )
     assert frame.collect() == [("t", (2,), 1)]
     message = failure(lambda: spark.read.format("arrowipc").schema("nix int").load(str(tmp_path)))
     assert "no column 'nix'" in message
@@ -205,7 +221,9 @@ def test_files_are_split_at_batches(spark: SparkSession, tmp_path: Path) -> None
 def test_dictionary_deltas_across_partitions(spark: SparkSession, tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(6)]
     batches = [
-        pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([number, 0]), pa.array(words[: number + 1]))})
+        pa.record_batch(
+            {"word": pa.DictionaryArray.from_arrays(pa.array([number, 0]), pa.array(words[: number + 1]))}
+        )
         for number in range(6)
     ]
     data = file(*batches, emit_dictionary_deltas=True)
@@ -235,7 +253,9 @@ def test_large_batches_come_in_parts(spark: SparkSession, tmp_path: Path) -> Non
     (tmp_path / "x.arrow").write_bytes(file(numbers(0, 10_000)))
     sizes = (
         read(spark, tmp_path, rowsPerBatch=3000)
-        .mapInArrow(lambda batches: (pa.record_batch({"n": [batch.num_rows]}) for batch in batches), "n bigint")
+        .mapInArrow(
+            lambda batches: (pa.record_batch({"n": [batch.num_rows]}) for batch in batches), "n bigint"
+        )
         .collect()
     )
     assert sum(row["n"] for row in sizes) == 10_000

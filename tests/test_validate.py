@@ -1,0 +1,516 @@
+"""Laws of validation: "full" accepts exactly what a plain reading of the format accepts, and names the place."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from helpers.forge import (
+    BINARY,
+    INT16,
+    INT32,
+    INT64,
+    LARGE_LIST,
+    LARGE_UTF8,
+    LIST,
+    LIST_VIEW,
+    REE,
+    STRUCT,
+    UTF8,
+    UTF8_VIEW,
+    Table,
+    batch,
+    bits,
+    dictionary,
+    encoding,
+    field,
+    i8,
+    i16,
+    i32,
+    i64,
+    int_,
+    schema,
+    stream,
+    view,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError
+
+LARGE_BINARY, LARGE_LIST_VIEW = Table("LargeBinary"), Table("LargeListView")
+LENGTHS = st.integers(0, 70)  # past the longest vector, with every remainder
+
+
+def verdict(data: bytes, validate: str = "full", **options: Any) -> str | None:
+    """None when the stream reads, else what its refusal says."""
+    try:
+        with ipc.open_stream(data, validate=validate, **options) as reader:
+            list(reader)
+    except FormatError as error:
+        return str(error)
+    return None
+
+
+def holds(good: bool, data: bytes, where: str = "", **options: Any) -> None:
+    said = verdict(data, **options)
+    assert (said is None) == good, said
+    if not good:
+        assert re.search(where, said or ""), f"{where!r} not in {said!r}"
+
+
+def mutated(values: Sequence[int], changes: Sequence[tuple[int, int]]) -> list[int]:
+    """`values` with some places overwritten; a place beyond the end is reduced into it."""
+    out = list(values)
+    for place, value in changes:
+        if out:
+            out[place % len(out)] = value
+    return out
+
+
+def extremes(bits_: int) -> st.SearchStrategy[int]:
+    top = 1 << (bits_ - 1)
+    return st.one_of(st.integers(-3, 80), st.sampled_from([-top, top - 1, 1 - top, top // 2, -top // 2]))
+
+
+def changes(bits_: int) -> st.SearchStrategy[list[tuple[int, int]]]:
+    return st.lists(st.tuples(st.integers(0, 80), extremes(bits_)), max_size=2)
+
+
+# Offsets.
+
+
+def first_bad_offset(offsets: Sequence[int], limit: int) -> int | None:
+    previous = 0
+    for i, offset in enumerate(offsets):
+        if not previous <= offset <= limit:
+            return i
+        previous = offset
+    return None
+
+
+OFFSETS: dict[str, tuple[Callable[..., bytes], int, Callable[[bytes, int, int], bytes]]] = {}
+
+
+def _variable(kind: Table) -> Callable[[bytes, int, int], bytes]:
+    return lambda offsets, n, size: stream(
+        schema(field("s", kind)), batch(n, [(n, 0)], [b"", offsets, bytes(size)])
+    )
+
+
+def _list(kind: Table) -> Callable[[bytes, int, int], bytes]:
+    return lambda offsets, n, size: stream(
+        schema(field("s", kind, field("item", INT16))),
+        batch(n, [(n, 0), (size, 0)], [b"", offsets, b"", bytes(2 * size)]),
+    )
+
+
+OFFSETS = {
+    "binary": (i32, 32, _variable(BINARY)),
+    "utf8": (i32, 32, _variable(UTF8)),
+    "large binary": (i64, 64, _variable(LARGE_BINARY)),
+    "large utf8": (i64, 64, _variable(LARGE_UTF8)),
+    "list": (i32, 32, _list(LIST)),
+    "large list": (i64, 64, _list(LARGE_LIST)),
+}
+
+
+@pytest.mark.parametrize("kind", OFFSETS)
+@given(n=LENGTHS, step=st.integers(0, 2), start=st.integers(0, 3), data=st.data())
+def test_072_offsets_rise_inside_the_data(kind, n, step, start, data):
+    pack, width, make = OFFSETS[kind]
+    offsets = mutated([start + step * i for i in range(n + 1)], data.draw(changes(width)))
+    size = data.draw(st.sampled_from([start + step * n, start + step * n + 5]))
+    bad = first_bad_offset(offsets, size)
+    holds(bad is None, make(pack(*offsets), n, size), rf"offset {bad} is {offsets[bad or 0]}\b")
+
+
+@pytest.mark.parametrize("kind", OFFSETS)
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 16, 17, 33])
+def test_072_one_bad_offset_at_every_place(kind, n):
+    pack, width, make = OFFSETS[kind]
+    top = 1 << (width - 1)
+    for place in range(n + 1):
+        for value in (-1, -top, top - 1, 2 * n + 1):
+            offsets = [2 * i for i in range(n + 1)]
+            offsets[place] = value
+            bad = first_bad_offset(offsets, 2 * n)
+            holds(bad is None, make(pack(*offsets), n, 2 * n), rf"offset {bad} is")
+
+
+def test_072_an_empty_array_has_one_offset_in_range():
+    for kind, (pack, _, make) in OFFSETS.items():
+        holds(True, make(b"", 0, 4), kind)
+        holds(True, make(pack(4), 0, 4), kind)
+        for bad in (5, -1):
+            holds(False, make(pack(bad), 0, 4), "offset 0")
+
+
+# Text.
+
+
+def is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# Every class of byte that RFC 3629 tells apart, at both of its edges.
+EDGES = bytes.fromhex("00417f808f909fa0bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5ff")
+pieces = st.one_of(
+    st.binary(max_size=4),
+    st.lists(st.sampled_from(list(EDGES)), max_size=4).map(bytes),
+    st.text(max_size=6).map(str.encode),
+    st.sampled_from([b"", b"a" * 15, "é".encode(), "漢".encode(), "😀".encode(), b"\xc3", b"\xa9", b"\xed\xa0\x80"]),
+)
+
+
+def strings(kind: Table, values: Sequence[bytes | None], hidden: bytes = b"") -> bytes:
+    """A stream of one text column; `hidden` lies under each null."""
+    stored = [hidden if value is None else value for value in values]
+    ends = [0]
+    for value in stored:
+        ends.append(ends[-1] + len(value))
+    nulls = values.count(None)
+    valid = bits(*[value is not None for value in values]) if nulls else b""
+    offsets = (i32 if kind is UTF8 else i64)(*ends)
+    rows = batch(len(values), [(len(values), nulls)], [valid, offsets, b"".join(stored)])
+    return stream(schema(field("s", kind)), rows)
+
+
+@pytest.mark.parametrize("kind", [UTF8, LARGE_UTF8], ids=["utf8", "large utf8"])
+@given(values=st.lists(st.one_of(pieces, st.none()), max_size=20), hidden=st.sampled_from([b"", b"\xff", b"\xa9x"]))
+@example(values=["é".encode()[:1], "é".encode()[1:]], hidden=b"")
+@example(values=["é".encode()[:1], b"", "é".encode()[1:]], hidden=b"")
+@example(values=["漢".encode(), b"", b""], hidden=b"")
+@example(values=[b"a" * 1023, "é".encode(), b"b" * 1022, "漢".encode()[:2]], hidden=b"")
+@example(values=[b"a" * 1023 + "é".encode() + b"b" * 1023 + "😀".encode() + b"c"], hidden=b"")
+@example(values=[None, b"ok", None], hidden=b"\xff")
+def test_072_text_is_utf8_string_by_string(kind, values, hidden):
+    wrong = [i for i, value in enumerate(values) if value is not None and not is_text(value)]
+    holds(not wrong, strings(kind, values, hidden), f"value {wrong[0]} is not UTF-8" if wrong else "")
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 1021, 1022, 1023, 1024])
+def test_072_every_short_sequence_of_edges(before):
+    """All pairs, and all triples and quadruples behind a lead byte, at the borders of the blocks that are tested."""
+    pad = "é" * (before // 2) + "a" * (before % 2)
+    leads = [b for b in EDGES if b >= 0xE0]
+    sequences = [bytes((a, b)) for a in EDGES for b in EDGES]
+    sequences += [bytes((a, b, c)) for a in leads for b in EDGES for c in (0x41, 0x80, 0xBF, 0xC2)]
+    sequences += [bytes((a, b, c, 0xBF)) for a in leads for b in (0x80, 0x8F, 0x90, 0xBF) for c in (0x41, 0x80)]
+    for sequence in sequences:
+        holds(is_text(sequence), strings(UTF8, [pad.encode(), sequence]), "value 1 is not UTF-8")
+
+
+def test_072_binary_is_not_text():
+    holds(True, stream(schema(field("s", BINARY)), batch(1, [(1, 0)], [b"", i32(0, 2), b"\xff\xfe"])))
+
+
+# Views.
+
+
+def view_column(views: bytes, n: int, *buffers: bytes, kind: Table = UTF8_VIEW, nulls: Sequence[int] = ()) -> bytes:
+    valid = bits(*[i not in nulls for i in range(n)]) if nulls else b""
+    rows = batch(n, [(n, len(nulls))], [valid, views, *buffers], variadic=[len(buffers)])
+    return stream(schema(field("v", kind)), rows)
+
+
+TEXTS = ["plain text, long enough for a buffer", "漢字仮名交じり文 and then some", "é" * 30]
+
+
+@given(
+    cuts=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(0, 60)), max_size=12),
+    spoil=st.booleans(),
+)
+@example(cuts=[(1, 1, 20)], spoil=False)
+@example(cuts=[(1, 0, 19)], spoil=False)
+def test_080_view_text_is_utf8_view_by_view(cuts, spoil):
+    buffers = [text.encode() for text in TEXTS]
+    if spoil:
+        # A buffer may hold other things beside its texts.
+        buffers = [text + b"\xff" for text in buffers]
+    packed, wrong = b"", []
+    for i, (b, start, size) in enumerate(cuts):
+        start = min(start, len(buffers[b]))
+        value = buffers[b][start : start + size]
+        packed += view(value, b, start)
+        if not is_text(value):
+            wrong.append(i)
+    said = f"value {wrong[0]} is not UTF-8" if wrong else ""
+    holds(not wrong, view_column(packed, len(cuts), *buffers), said)
+    holds(True, view_column(packed, len(cuts), *buffers, kind=Table("BinaryView")))
+    holds(True, view_column(packed, len(cuts), *buffers, nulls=wrong))
+
+
+def raw_view(size: int, index: int, offset: int, prefix: bytes = b"0123") -> bytes:
+    return struct.pack("<i4sii", size, prefix, index, offset)
+
+
+LONG = b"0123456789" * 3
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (raw_view(-1, 0, 0), "length of -1"),
+        (raw_view(-(2**31), 0, 0), "length of -2147483648"),
+        (raw_view(13, 1, 0), "buffer index of 1"),
+        (raw_view(13, -1, 0), "buffer index of -1"),
+        (raw_view(13, 0, -1), "offset of -1"),
+        (raw_view(13, 0, 18, LONG[18:22]), "offset of 18"),
+        (raw_view(2**31 - 1, 0, 2**31 - 1), "offset of 2147483647"),
+        (raw_view(31, 0, 0), "offset of 0"),
+        (raw_view(13, 0, 1), "prefix"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 6])
+def test_080_views_stay_in_their_buffer(place, bad, words):
+    good = raw_view(30, 0, 0)
+    packed = good * place + bad + good
+    holds(False, view_column(packed, place + 2, LONG), f"view {place} has a {words}")
+    holds(True, view_column(packed, place + 2, LONG, nulls=[place]))
+    holds(True, view_column(raw_view(13, 0, 17, LONG[17:21]), 1, LONG))
+
+
+def test_080_views_without_buffers_and_empty_buffers():
+    holds(True, view_column(view(b"") + view(b"twelve bytes"), 2))
+    holds(True, view_column(view(b"x"), 1, b"", b""))
+    holds(False, view_column(raw_view(13, 0, 0), 1), "buffer index")
+    holds(False, view_column(raw_view(13, 0, 0), 1, b""), "offset")
+
+
+@pytest.mark.parametrize("size", range(12))
+def test_080_padding_of_inline_views_is_zero_at_strict(size):
+    value = view(b"x" * size)
+    holds(True, view_column(value, 1), validate="strict")
+    for at in range(4 + size, 16):
+        spoiled = value[:at] + b"\x80" + value[at + 1 :]
+        holds(True, view_column(spoiled, 1))
+        holds(False, view_column(spoiled, 1), "padding", validate="strict")
+
+
+def test_080_many_views_of_one_buffer_stay_linear():
+    """80 GB of text by repetition, in a stream of 4 MiB: each buffer is looked at once."""
+    text = "é".encode() * (2 << 20)
+    views = raw_view(len(text), 0, 0, text[:4]) * 20_000
+    holds(True, view_column(views, 20_000, text))
+    holds(False, view_column(views + raw_view(20, 0, 1, text[1:5]), 20_001, text), "value 20000")
+    # A buffer that is not text as a whole is read view by view, and not for ever.
+    holds(False, view_column(views, 20_000, text + b"\xff"), "overlapping text")
+    short = raw_view(40, 0, 0, text[:4]) * 200_000
+    holds(True, view_column(short, 200_000, text[:64] + b"\xff"))
+
+
+# Lists by offset and size.
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["list view", "large list view"])
+@given(n=LENGTHS, length=st.integers(0, 80), data=st.data())
+def test_082_list_views_lie_in_the_child(wide, n, length, data):
+    pack, width, kind = (i64, 64, LARGE_LIST_VIEW) if wide else (i32, 32, LIST_VIEW)
+    offsets = mutated([i % (length + 1) for i in range(n)], data.draw(changes(width)))
+    sizes = mutated([length - i % (length + 1) for i in range(n)], data.draw(changes(width)))
+    nulls = data.draw(st.sets(st.integers(0, n - 1))) if n else set()
+    bad = [i for i in range(n) if offsets[i] < 0 or sizes[i] < 0 or offsets[i] + sizes[i] > length]
+    valid = bits(*[i not in nulls for i in range(n)])
+    rows = batch(
+        n,
+        [(n, len(nulls)), (length, 0)],
+        [valid if nulls else b"", pack(*offsets), pack(*sizes), b"", bytes(2 * length)],
+    )
+    # Null lists must lie in the child too (Columnar format, "ListView Layout").
+    holds(not bad, stream(schema(field("l", kind, field("item", INT16))), rows), f"list {bad[0]}:" if bad else "")
+
+
+# Unions.
+
+TYPE_CODES = [5, 0, 127]
+
+
+def union(mode: int, codes: Sequence[int], offsets: Sequence[int], lengths: Sequence[int]) -> bytes:
+    kind = Table("Union", mode=mode, typeIds=TYPE_CODES)
+    children = [field(name, INT16) for name in "abc"]
+    placed = [i32(*offsets)] if mode else []
+    below = [part for n in lengths for part in (b"", bytes(2 * n))]
+    nodes = [(len(codes), 0), *((n, 0) for n in lengths)]
+    return stream(schema(field("u", kind, *children)), batch(len(codes), nodes, [i8(*codes), *placed, *below]))
+
+
+@given(codes=st.lists(st.sampled_from(TYPE_CODES), max_size=70), change=changes(8))
+def test_084_sparse_codes_name_children(codes, change):
+    codes = mutated(codes, [(place, (value + 128) % 256 - 128) for place, value in change])
+    bad = [i for i, code in enumerate(codes) if code not in TYPE_CODES]
+    said = f"type code {codes[bad[0]]} of value {bad[0]}" if bad else ""
+    holds(not bad, union(0, codes, (), [len(codes)] * 3), said)
+
+
+@given(
+    rows=st.lists(st.tuples(st.sampled_from(TYPE_CODES), st.integers(0, 2)), max_size=40),
+    change=changes(32),
+    codes_too=st.booleans(),
+)
+@example(rows=[(5, 0)], change=[(0, 3)], codes_too=False)
+@example(rows=[(127, 0), (5, 2)], change=[(0, 1)], codes_too=False)
+def test_083_dense_offsets_lie_in_their_child(rows, change, codes_too):
+    lengths = dict(zip(TYPE_CODES, (3, 70, 1), strict=True))
+    codes = [code for code, _ in rows]
+    offsets = mutated([min(at, lengths[code] - 1) for code, at in rows], change)
+    if codes_too and codes:
+        codes[-1] = 7
+    bad = [i for i, (c, at) in enumerate(zip(codes, offsets, strict=True)) if not 0 <= at < lengths.get(c, 0)]
+    holds(not bad, union(1, codes, offsets, list(lengths.values())), f"value {bad[0]} " if bad else "")
+
+
+def test_083_dense_union_over_empty_children():
+    holds(True, union(1, [], [], [0, 0, 0]))
+    holds(False, union(1, [5], [0], [0, 4, 4]), "offset 0 of value 0 lies outside its child of 0")
+
+
+# Run ends.
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@given(steps=st.lists(st.integers(1, 3), max_size=40), data=st.data())
+def test_085_run_ends_rise_and_cover(width, steps, data):
+    pack = {16: i16, 32: i32, 64: i64}[width]
+    ends = [sum(steps[: i + 1]) for i in range(len(steps))]
+    length = data.draw(st.integers(0, sum(steps) + 1))
+    ends = mutated(ends, data.draw(changes(width)))
+    rising = all(b > a for a, b in zip([0, *ends], ends, strict=False))
+    good = rising and (ends[-1] if ends else 0) >= length
+    rows = batch(length, [(length, 0), (len(ends), 0), (len(ends), 0)], [b"", pack(*ends), b"", bytes(2 * len(ends))])
+    kind = field("r", REE, field("run_ends", int_(width), nullable=False), field("values", INT16))
+    holds(good, stream(schema(kind), rows), "run end")
+
+
+# Dictionary indices.
+
+WIDTHS = [(bits_, signed) for bits_ in (8, 16, 32, 64) for signed in (True, False)]
+CODES = {8: "b", 16: "h", 32: "i", 64: "q"}
+
+
+@pytest.mark.parametrize(("width", "signed"), WIDTHS)
+@given(data=st.data())
+def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+    n, words = data.draw(LENGTHS), data.draw(st.sampled_from([0, 1, 5]))
+    value = st.one_of(st.integers(0, max(0, words - 1)), st.sampled_from([low, high, high // 2 + 1, words, max(low, -1)]))
+    plain = [i % words if words else 0 for i in range(n)]
+    indices = mutated(plain, data.draw(st.lists(st.tuples(st.integers(0, 80), value), max_size=2)))
+    nulls = data.draw(st.sampled_from([set(), set(range(n)), {i for i in range(n) if not 0 <= indices[i] < words}]))
+    bad = [i for i, index in enumerate(indices) if i not in nulls and not 0 <= index < words]
+    code = CODES[width] if signed else CODES[width].upper()
+    rows = batch(
+        n,
+        [(n, len(nulls))],
+        [bits(*[i not in nulls for i in range(n)]) if nulls else b"", struct.pack(f"<{n}{code}", *indices)],
+    )
+    column = schema(field("d", INT64, dictionary=encoding(0, int_(width, signed))))
+    values = dictionary(0, batch(words, [(words, 0)], [b"", bytes(8 * words)]))
+    holds(not bad, stream(column, values, rows), rf"\(row {bad[0]}\)" if bad else "")
+    if not bad:
+        # The same rows before their dictionary has come: fine as long as all are null (case 93).
+        holds(len(nulls) == n, stream(column, rows), "dictionary 0 has not arrived")
+
+
+# Value domains.
+
+STEPS = {32: (1, 9), 64: (10, 18), 128: (19, 38), 256: (39, 76)}
+
+
+@pytest.mark.parametrize("width", STEPS)
+def test_strict_decimals_fit_their_precision(width):
+    for precision in (1, *STEPS[width]):
+        kind = schema(field("x", Table("Decimal", precision=precision, scale=0, bitWidth=width)))
+
+        def column(*values: int, valid: bytes = b"", nulls: int = 0, kind: Table = kind) -> bytes:
+            data = b"".join(value.to_bytes(width // 8, "little", signed=True) for value in values)
+            return stream(kind, batch(len(values), [(len(values), nulls)], [valid, data]))
+
+        most = 10**precision - 1
+        holds(True, column(0, most, -most, -1, 1), validate="strict")
+        for wrong in (most + 1, -most - 1, -(1 << width - 1), (1 << width - 1) - 1):
+            holds(True, column(0, wrong))
+            holds(False, column(0, wrong), "value 1 has more digits", validate="strict")
+            holds(True, column(0, wrong, valid=bits(1, 0), nulls=1), validate="strict")
+
+
+@pytest.mark.parametrize(("unit", "width"), [(0, 32), (1, 32), (2, 64), (3, 64)])
+def test_strict_times_lie_in_a_day(unit, width):
+    kind, day = schema(field("t", Table("Time", unit=unit, bitWidth=width))), 86_400 * 1000**unit
+    pack = i32 if width == 32 else i64
+
+    def column(*values: int) -> bytes:
+        return stream(kind, batch(len(values), [(len(values), 0)], [b"", pack(*values)]))
+
+    holds(True, column(0, day - 1), validate="strict")
+    for wrong in (day, -1, -(1 << width - 1)):
+        holds(True, column(0, wrong))
+        holds(False, column(0, wrong), "value 1 is", validate="strict")
+
+
+def test_strict_date64_is_whole_days():
+    kind, day = schema(field("d", Table("Date", unit=1))), 86_400_000
+    for value, good in ((0, True), (day, True), (-day, True), (1, False), (day - 1, False), (-1, False)):
+        rows = batch(1, [(1, 0)], [b"", i64(value)])
+        holds(True, stream(kind, rows))
+        holds(good, stream(kind, rows), "whole day", validate="strict")
+    # Days as int32 are always whole.
+    holds(True, stream(schema(field("d", Table("Date", unit=0))), batch(1, [(1, 0)], [b"", i32(1)])), validate="strict")
+
+
+@given(valid=st.lists(st.booleans(), min_size=1, max_size=70), claim=st.integers(0, 70))
+def test_strict_null_count_is_exact(valid, claim):
+    n, nulls = len(valid), valid.count(False)
+    claim = min(claim, n)
+    rows = batch(n, [(n, claim)], [bits(*valid), bytes(4 * n)])
+    holds(True, stream(schema(field("x", INT32)), rows))
+    # Zero means that the bitmap is not looked at.
+    holds(claim in (0, nulls), stream(schema(field("x", INT32)), rows), "null_count", validate="strict")
+
+
+def test_strict_nulls_of_required_fields():
+    required = field("x", INT32, nullable=False)
+    holds(False, stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)])), "not nullable", validate="strict")
+    holds(True, stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)])))
+    # What a null struct covers is nobody's null.
+    for above, good in ((bits(1, 0), True), (bits(0, 1), False)):
+        rows = batch(2, [(2, 1), (2, 1)], [above, bits(1, 0), i32(1, 2)])
+        holds(good, stream(schema(field("s", STRUCT, required)), rows), "not nullable", validate="strict")
+    pairs = Table("FixedSizeList", listSize=2)
+    for above, good in ((bits(1, 0), True), (bits(0, 1), False)):
+        rows = batch(2, [(2, 1), (4, 2)], [above, bits(1, 1, 0, 0), i32(1, 2, 3, 4)])
+        holds(good, stream(schema(field("s", pairs, required)), rows), "not nullable", validate="strict")
+
+
+# Levels and byte order.
+
+
+def test_none_proves_structure_only():
+    for data in (
+        OFFSETS["utf8"][2](i32(0, 9), 1, 2),
+        strings(UTF8, [b"\xff"]),
+        view_column(raw_view(-1, 0, 0), 1),
+        union(1, [9], [0], [1, 1, 1]),
+    ):
+        holds(True, data, validate="none")
+        holds(False, data)
+
+
+def test_116_bodies_that_keep_their_byte_order_are_validated_in_it():
+    def column(*offsets: int) -> bytes:
+        big = struct.pack(f">{len(offsets)}i", *offsets)
+        n = len(offsets) - 1
+        return stream(schema(field("s", UTF8), endianness=1), batch(n, [(n, 0)], [b"", big, b"abc"]))
+
+    for native in (True, False):
+        holds(True, column(0, 1, 3), ensure_native_endian=native)
+        holds(False, column(0, 1, 4), "offset 2 is 4", ensure_native_endian=native)
+        holds(False, column(1 << 24, 3), "offset 0 is 16777216", ensure_native_endian=native)
