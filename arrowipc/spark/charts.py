@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 
 __all__ = ["STYLE", "Heatmap", "bars", "heatmap", "lines", "nice_ceiling"]
@@ -157,23 +158,26 @@ def heatmap(data: Heatmap, label: str, width: float = 960) -> str:
         total = data.total_rows and row >= len(data.rows) - data.total_rows
         parts.append(_text(left - 8, y_of(row) + 17, name, "end", "strong" if total else ""))
         for column in range(len(data.columns)):
-            value = data.values.get((row, column))
-            step = "none" if value is None else f"h{_step(value, reach)}"
-            note = escape(data.notes.get((row, column), "no data"))
-            parts.append(
-                f"<g><title>{note}</title>"
-                f'<rect class="{step}" x="{x_of(column) + 1:.1f}" y="{y_of(row) + 1:g}" '
-                f'width="{cell_width - 2:.1f}" height="{cell_height - 2}" rx="3"/>'
-            )
-            if value is not None:
-                where = x_of(column) + cell_width / 2
-                # Tenths matter where the whole scale is a few units wide; elsewhere they blur the picture.
-                shown = _short(round(value) if reach >= 10 else value)
-                parts.append(_text(round(where, 1), y_of(row) + 17, shown, "middle", f"{step}t"))
-            parts.append("</g>")
+            spot = (x_of(column), y_of(row), cell_width, cell_height)
+            parts.append(_cell(data, row, column, reach, spot))
     bottom = y_of(len(data.rows) - 1) + cell_height if data.rows else top
     parts += _scale(data, reach, left, bottom + 16)
     return _svg(width, bottom + 56, label, parts)
+
+
+def _cell(data: Heatmap, row: int, column: int, reach: float, spot: tuple[float, ...]) -> str:
+    """One cell with its number and what it says when the pointer rests on it."""
+    x, y, width, height = spot
+    value = data.values.get((row, column))
+    step = "none" if value is None else f"h{_step(value, reach)}"
+    note = escape(data.notes.get((row, column), "no data"))
+    box = f'x="{x + 1:.1f}" y="{y + 1:g}" width="{width - 2:.1f}" height="{height - 2:g}" rx="3"'
+    number = ""
+    if value is not None:
+        # Tenths matter where the whole scale is a few units wide; elsewhere they blur the picture.
+        shown = _short(round(value) if reach >= 10 else value)
+        number = _text(round(x + width / 2, 1), y + 17, shown, "middle", f"{step}t")
+    return f'<g><title>{note}</title><rect class="{step}" {box}/>{number}</g>'
 
 
 def _scale(data: Heatmap, reach: float, left: float, top: float) -> list[str]:
@@ -214,6 +218,43 @@ def _short(value: float) -> str:
     return "0" if text in ("-0", "-0.0") else text.replace("-", "−")
 
 
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """The rectangle between the axes, and what its edges stand for; y begins at 0."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    low: float
+    high: float
+    ceiling: float
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Where a point lies in the drawing."""
+        across = (x - self.low) / ((self.high - self.low) or 1)
+        return self.left + across * (self.right - self.left), self.bottom - y / self.ceiling * (
+            self.bottom - self.top
+        )
+
+    def axes(self, x_format: str, y_format: str) -> list[str]:
+        """Grid lines with their numbers, and the numbers below."""
+        parts = []
+        ticks = 5 if self.ceiling / 5 * 10 ** (1 - floor(log10(self.ceiling))) % 1 == 0 else 4
+        for tick in range(ticks + 1):
+            value = self.ceiling * tick / ticks
+            y = self.place(self.low, value)[1]
+            kind = "axis" if tick == 0 else "grid"
+            span = f'x1="{self.left:g}" x2="{self.right:g}" y1="{y:.1f}" y2="{y:.1f}"'
+            parts.append(f'<line class="{kind}" {span}/>')
+            parts.append(_text(self.left - 8, round(y + 4, 1), y_format.format(value), "end", "soft"))
+        every = max(1, ceil((self.high - self.low) / 20))
+        for x in range(ceil(self.low), floor(self.high) + 1, every):
+            where = round(self.place(x, 0)[0], 1)
+            parts.append(_text(where, self.bottom + 20, x_format.format(x), "middle", "soft"))
+        return parts
+
+
 def lines(
     series: Mapping[str, Sequence[tuple[float, float]]],
     x_title: str,
@@ -248,34 +289,20 @@ def lines(
     points = [point for line in series.values() for point in line]
     if not points:
         return _svg(width, 40, label, [_text(0, 20, "no data", classes="soft")])
-    left, right, top, bottom = 60, 30 + 7.8 * max(map(len, series)), 30, 46
+    left, right, top, bottom = 60.0, 30 + 7.8 * max(map(len, series)), 30.0, 46.0
     low, high = min(x for x, _ in points), max(x for x, _ in points)
     ceiling = nice_ceiling(max(y for _, y in points))
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (x - low) / ((high - low) or 1)
-        return left + across * (width - left - right), height - bottom - y / ceiling * (height - top - bottom)
-
-    parts = [_text(0, 14, y_title, classes="soft")]
-    ticks = 5 if ceiling / 5 * 10 ** (1 - floor(log10(ceiling))) % 1 == 0 else 4
-    for tick in range(ticks + 1):
-        y = place(low, ceiling * tick / ticks)[1]
-        kind = "axis" if tick == 0 else "grid"
-        parts.append(f'<line class="{kind}" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(_text(left - 8, round(y + 4, 1), y_format.format(ceiling * tick / ticks), "end", "soft"))
-    every = max(1, ceil((high - low) / 20))
-    for x in range(ceil(low), floor(high) + 1, every):
-        parts.append(
-            _text(round(place(x, 0)[0], 1), height - bottom + 20, x_format.format(x), "middle", "soft")
-        )
+    plot = _Plot(left, width - right, top, height - bottom, low, high, ceiling)
+    parts = [_text(0, 14, y_title, classes="soft"), *plot.axes(x_format, y_format)]
     parts.append(_text((left + width - right) / 2, height - 4, x_title, "middle", "soft"))
-    ends = _spread([place(*line[-1])[1] for line in series.values()], 18)
+    ends = _spread([plot.place(*line[-1])[1] for line in series.values()], 18)
     for index, ((name, line), end) in enumerate(zip(series.items(), ends, strict=True)):
-        path = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in line)
+        path = " ".join("{:.1f},{:.1f}".format(*plot.place(x, y)) for x, y in line)
         parts.append(f'<polyline class="s{index}" fill="none" stroke-width="2.5" points="{path}"/>')
         for x, y in line:
             note = escape(f"{name}, {x_format.format(x)}: {y_format.format(y)}")
-            spot = 'cx="{:.1f}" cy="{:.1f}"'.format(*place(x, y))
+            spot = 'cx="{:.1f}" cy="{:.1f}"'.format(*plot.place(x, y))
             parts.append(f'<g><title>{note}</title><circle class="f{index}" {spot} r="3.5"/></g>')
         parts.append(_text(width - right + 14, round(end + 4, 1), name, classes=f"f{index} strong"))
     return _svg(width, height, label, parts)
@@ -285,7 +312,7 @@ def _spread(positions: Sequence[float], distance: float) -> list[float]:
     """Move labels apart so that neighbours keep a distance."""
     order = sorted(range(len(positions)), key=lambda index: positions[index])
     moved = list(positions)
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in pairwise(order):
         moved[after] = max(moved[after], moved[before] + distance)
     return moved
 

@@ -194,7 +194,7 @@ def _storage(type_: at.DataType) -> at.DataType:
         case at.Interval():
             return _INTERVAL_STORAGE[type_.unit]
         case at.Time(unit="ns"):
-            # Spark's TIME has the same Arrow type and fewer digits: a bare count cannot pass for it unchecked.
+            # Spark's TIME has this Arrow type and fewer digits: a bare count cannot pass for it unchecked.
             return at.Int(64, True)
         case at.List() | at.LargeList() | at.ListView() | at.LargeListView():
             return type(type_)(_storage_field(type_.value_field))

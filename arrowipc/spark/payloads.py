@@ -80,14 +80,6 @@ def decode_payloads(
     options = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
     wanted = _wanted(df, column, schema, columns, options)
     source = df.select(column, *(name for name in keep if name != column))
-    result = StructType([source.schema[find_name(name, source.columns, "the data frame")] for name in keep])
-    for field in wanted.fields:
-        if field.name.lower() in (name.lower() for name in keep):
-            raise UsageError(
-                f"the payloads have a column {field.name!r} and so does keep=; "
-                "rename the column of the data frame"
-            )
-        result.add(field)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return decode_payload_batches(
@@ -102,7 +94,7 @@ def decode_payloads(
             rows_per_batch=rows_per_batch,
         )
 
-    return source.mapInArrow(decode, result)
+    return source.mapInArrow(decode, _beside(source.schema, keep, wanted))
 
 
 def decode_payload_batches(
@@ -174,6 +166,19 @@ def _wanted(
     return StructType([found[name] for name in order if name in found.names])
 
 
+def _beside(source: StructType, keep: Sequence[str], wanted: StructType) -> StructType:
+    """The schema of the kept columns and the decoded ones."""
+    kept = [source.fields[find_name(name, source.names, "the data frame")] for name in keep]
+    taken = {field.name.lower() for field in kept}
+    for field in wanted.fields:
+        if field.name.lower() in taken:
+            raise UsageError(
+                f"the payloads have a column {field.name!r} and so does keep=; "
+                "rename the column of the data frame"
+            )
+    return StructType([*kept, *wanted.fields])
+
+
 @dataclass(slots=True)
 class _Pending:
     """Batches of one Arrow schema that wait to be joined: rows of their payloads, and the batches."""
@@ -210,6 +215,7 @@ class _Decoder:
         self._validate = validate
         self._names = arrow_schema_of(schema).names
         self._known: Schema | None = None
+        self._converter: BatchConverter | None = None
         self._pending: _Pending | None = None
         self._rows_before = 0
 
@@ -250,14 +256,15 @@ class _Decoder:
     def _read(self, payload: memoryview) -> tuple[BatchConverter, list[pa.RecordBatch]]:
         """Read one payload whole, so that a broken one leaves nothing behind."""
         with arrowipc.open(payload, columns=self._columns, validate=self._validate) as reader:
-            converter = self._converter(reader.schema)
+            converter = self._conversion(reader.schema)
             return converter, [converter.hand_over(batch) for batch in reader]
 
-    def _converter(self, schema: Schema) -> BatchConverter:
-        if self._known is None or not schema.equals(self._known):
-            self._last = BatchConverter(schema, self._target, self._options, "the payload")
+    def _conversion(self, schema: Schema) -> BatchConverter:
+        """The converter for a payload's schema: the last one, as long as the schema stays the same."""
+        if self._converter is None or schema != self._known:
+            self._converter = BatchConverter(schema, self._target, self._options, "the payload")
             self._known = schema
-        return self._last
+        return self._converter
 
     def _flush(self, batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         pending, self._pending = self._pending, None

@@ -165,13 +165,13 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
 def _columns(value: str | None) -> list[str] | None:
     if value is None:
         return None
-    names = [name.strip() for name in value.split(",")]
+    names: Any = [name.strip() for name in value.split(",")]
     if value.lstrip().startswith("["):
         try:
             names = json.loads(value)
         except ValueError:
-            names = [0]  # refused below
-    if not all(isinstance(name, str) and name for name in names):
+            names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise UsageError(
             f"option columns: expected names separated by commas or a JSON list of names, found {value!r}"
         )

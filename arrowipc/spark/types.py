@@ -126,7 +126,8 @@ def as_schema(schema: Any) -> Schema:
     if isinstance(schema, Schema):
         return schema
     # By way of its Schema message: what pyarrow writes, our decoder reads.
-    return arrowipc.read_schema(memoryview(pa.schema(schema).serialize()))
+    found: Schema = arrowipc.read_schema(memoryview(pa.schema(schema).serialize()))
+    return found
 
 
 def check_unique(names: Iterable[str], what: str) -> None:
@@ -166,12 +167,15 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
             found = _leaf_type(type_, options)
     if found is not None:
         return found
-    if options.unsupported == "string" and isinstance(type_, at.Decimal):
-        return st.StringType()
+    why, help_ = "", ""
+    if isinstance(type_, at.Decimal):
+        if options.unsupported == "string":
+            return st.StringType()
+        why = f" (its decimals have at most {MAX_PRECISION} digits)"
+        help_ = 'unsupported="string" reads it as text, '
     raise UnsupportedError(
-        f"column {path!r} has the Arrow type {type_}, which Spark cannot hold{_why(type_)}; "
-        + ('option unsupported="string" reads it as text, ' if isinstance(type_, at.Decimal) else "option ")
-        + 'unsupported="drop" leaves the column out'
+        f"column {path!r} has the Arrow type {type_}, which Spark cannot hold{why}; "
+        f'option {help_}unsupported="drop" leaves the column out'
     )
 
 
@@ -225,14 +229,10 @@ def _leaf_type(type_: at.DataType, options: TypeOptions) -> st.DataType | None:
 
 
 def _decimal(type_: at.Decimal) -> st.DecimalType | None:
-    # Spark wants 0 <= scale <= precision <= 38; Arrow allows 12E+2 (scale -2) and 0.0012 (scale 4, precision 2).
+    # Spark wants 0 <= scale <= precision <= 38; Arrow has 12E+2 (scale -2) and 0.0012 (scale 4, precision 2).
     scale = max(type_.scale, 0)
     precision = max(type_.precision + scale - type_.scale, scale)
     return st.DecimalType(precision, scale) if precision <= MAX_PRECISION else None
-
-
-def _why(type_: at.DataType) -> str:
-    return " (its decimals have at most 38 digits)" if isinstance(type_, at.Decimal) else ""
 
 
 _ARROW_OF = {

@@ -1,0 +1,19 @@
+"""Names the benchmarks: one file per question, each compared with pyarrow and its peers in one process.
+
+Run ``python -m benchmarks`` for all of them, ``python -m benchmarks NAME ...`` for some.
+"""
+
+#: The questions in the order in which they are asked and printed. A module of this package has each name; it
+#: defines ``TITLE`` and ``cases(scale)``, and its docstring says what each contender does in the measured time.
+QUESTIONS = (
+    "iterate_batches",
+    "project_columns",
+    "validate_small",
+    "validate_large",
+    "handover",
+    "small_stream",
+    "compressed",
+    "deltas",
+    "file_random",
+    "import_time",
+)

@@ -1,0 +1,371 @@
+"""Measures contenders side by side: calibrated loops, interleaved rounds, medians, and ratios of neighbours.
+
+The contenders of a case take turns in short samples, and each round starts with another one, so that whatever else
+happens on the machine hits all of them. A ratio is the median of the rounds' own ratios, which drift cannot bend;
+times are medians with quartiles. Nothing is cached between rounds but what the libraries cache themselves.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.metadata
+import math
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+Run = Callable[[], Any]
+
+#: The packages whose versions a result names.
+PACKAGES = ("arrowipc", "pyarrow", "nanoarrow", "polars", "arro3-core", "arro3-io", "numpy", "zstandard", "lz4")
+
+#: Few samples say little, however slow the case is.
+FEWEST_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured.
+
+    Attributes
+    ----------
+    name : {"full", "quick", "tiny"}
+        "quick" leaves out what takes long to set up, "tiny" (for tests) shrinks all data.
+    rounds : int
+        Samples of each contender.
+    sample : float
+        Seconds that a sample should last; calibration chooses the loop count.
+    budget : float
+        Seconds for one case; slow cases get fewer rounds, at least `FEWEST_ROUNDS`.
+    """
+
+    name: str
+    rounds: int
+    sample: float
+    budget: float
+
+    def size(self, normal: int, tiny: int) -> int:
+        """Return how large data is at this scale."""
+        return tiny if self.name == "tiny" else normal
+
+    @property
+    def thorough(self) -> bool:
+        """Whether data that takes long to make is measured too."""
+        return self.name == "full"
+
+
+SCALES = {
+    "full": Scale("full", rounds=41, sample=0.008, budget=20.0),
+    "quick": Scale("quick", rounds=11, sample=0.003, budget=4.0),
+    "tiny": Scale("tiny", rounds=1, sample=0.0, budget=0.0),
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Cases of one curve differ in `x`; how the cost per unit grows with it is fitted and judged.
+
+    Attributes
+    ----------
+    name : str
+    x : float
+    at_most : float, optional
+        The largest exponent of x that meets the goal.
+    """
+
+    name: str
+    x: float
+    at_most: float | None = None
+
+
+@dataclass
+class Case:
+    """One row: several contenders do the same work.
+
+    Attributes
+    ----------
+    name : str
+        What the work is, with its sizes.
+    unit : str
+        What a cost is given for: "batch", "stream", "delta", "call".
+    count : int
+        Units in one run.
+    contenders : dict of str to callable
+        Each does all of the work once and returns something that must be equal for all contenders.
+    goal : float, optional
+        How many times as fast as `baseline` we want `ours` to be.
+    at_most : float, optional
+        Seconds per unit that `ours` may take.
+    touched : int, optional
+        Bytes that one run really reads or writes.
+    timed : bool, default False
+        A run returns the seconds that count; it starts a process, say.
+    """
+
+    name: str
+    unit: str
+    count: int
+    contenders: dict[str, Run]
+    goal: float | None = None
+    at_most: float | None = None
+    touched: int | None = None
+    curve: Curve | None = None
+    timed: bool = False
+    ours: str = "arrowipc"
+    baseline: str = "pyarrow"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One row that is no time: a number of bytes per contender, and the most that ours may be."""
+
+    name: str
+    values: dict[str, float]
+    at_most: float
+    ours: str = "arrowipc"
+    baseline: str = "pyarrow"
+
+
+@dataclass
+class Timing:
+    """What was measured of one contender; times are seconds per unit of the case."""
+
+    name: str
+    median: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    ratio: float = math.nan
+    rounds: int = 0
+    problem: str = ""
+    samples: list[float] = field(default_factory=list, repr=False)
+
+
+@dataclass
+class Result:
+    """A case, or a fact, that was measured and judged."""
+
+    question: str
+    case: str
+    unit: str
+    ours: str
+    baseline: str
+    timings: dict[str, Timing]
+    goal: str = ""
+    verdict: str = ""
+    touched_per_unit: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        timings = [
+            {
+                "contender": each.name,
+                "median": none_if_nan(each.median),
+                "quartiles": [none_if_nan(each.low), none_if_nan(each.high)],
+                "times_as_fast": none_if_nan(each.ratio),
+                "rounds": each.rounds,
+                "problem": each.problem,
+            }
+            for each in self.timings.values()
+        ]
+        return {
+            "question": self.question,
+            "case": self.case,
+            "unit": self.unit,
+            "ours": self.ours,
+            "baseline": self.baseline,
+            "goal": self.goal,
+            "verdict": self.verdict,
+            "touched_per_unit": self.touched_per_unit,
+            "timings": timings,
+        }
+
+
+def none_if_nan(value: float) -> float | None:
+    """Return `value`, or None for what JSON cannot say."""
+    return None if math.isnan(value) else value
+
+
+def sampled(run: Run, loops: int, timed: bool, clock: Callable[[], float]) -> float:
+    """Return the seconds that one run took, as the mean of `loops` runs."""
+    if timed:
+        return statistics.fmean(run() for _ in range(loops))
+    start = clock()
+    for _ in repeat(None, loops):
+        run()
+    return (clock() - start) / loops
+
+
+def warmed(case: Case) -> tuple[dict[str, int], dict[str, str]]:
+    """Run each contender once; return who answers like the baseline, and what is wrong with the others."""
+    able: dict[str, int] = {}
+    problems: dict[str, str] = {}
+    expected = case.contenders[case.baseline]()
+    for name, run in case.contenders.items():
+        try:
+            found = run()
+        except Exception as error:  # whatever a peer raises is an answer: it cannot do this
+            problems[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:120]
+            continue
+        if case.timed or found == expected:
+            able[name] = 1
+        else:
+            problems[name] = f"another result: {found!r}, expected {expected!r}"[:120]
+    return able, problems
+
+
+def measure(case: Case, scale: Scale, clock: Callable[[], float] = time.perf_counter) -> dict[str, Timing]:
+    """Measure all contenders of a case, interleaved."""
+    loops, problems = warmed(case)
+    samples: dict[str, list[float]] = {name: [] for name in loops}
+    once = {name: min(sampled(case.contenders[name], 1, case.timed, clock) for _ in range(2)) for name in loops}
+    if not case.timed:
+        loops = {name: max(1, math.ceil(scale.sample / max(once[name], 1e-9))) for name in loops}
+    rounds = scale.rounds
+    if scale.budget:
+        round_seconds = sum(once[name] * loops[name] for name in loops)
+        rounds = max(FEWEST_ROUNDS, min(rounds, int(scale.budget / max(round_seconds, 1e-9))))
+    names = list(loops)
+    gc.collect()
+    gc.freeze()  # the collector runs as it would for a user, without walking our own data each time
+    try:
+        for turn in range(rounds):
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                samples[name].append(sampled(case.contenders[name], loops[name], case.timed, clock))
+    finally:
+        gc.unfreeze()
+    return {name: summary(name, case, samples, problems) for name in case.contenders}
+
+
+def summary(name: str, case: Case, samples: dict[str, list[float]], problems: dict[str, str]) -> Timing:
+    """Return the figures of one contender."""
+    if name in problems:
+        return Timing(name, problem=problems[name])
+    seconds = samples[name]
+    low, median, high = quartiles(seconds)
+    ratio = statistics.median(a / b for a, b in zip(samples[case.baseline], seconds, strict=True))
+    count = case.count
+    return Timing(name, median / count, low / count, high / count, ratio, len(seconds), samples=seconds)
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    """Return the quartiles of at least one value."""
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, median, high
+
+
+def judged(met: bool) -> str:
+    """Return the word of the verdict column."""
+    return "met" if met else "MISSED"
+
+
+def judge(question: str, case: Case, timings: dict[str, Timing]) -> Result:
+    """Compare what was measured with the goal."""
+    result = Result(question, case.name, case.unit, case.ours, case.baseline, timings)
+    if case.touched is not None:
+        result.touched_per_unit = case.touched / case.count
+    ours = timings[case.ours]
+    if case.goal is not None:
+        result.goal = f">= {case.goal:g}x"
+        result.verdict = ours.problem and "FAILED" or judged(ours.ratio >= case.goal)
+    elif case.at_most is not None:
+        result.goal = f"<= {case.at_most * 1e3:g} ms"
+        result.verdict = ours.problem and "FAILED" or judged(ours.median <= case.at_most)
+    return result
+
+
+def judge_fact(question: str, fact: Fact) -> Result:
+    """Return the result of a number of bytes."""
+    base = fact.values[fact.baseline]
+    timings = {name: Timing(name, v, v, v, base / v if v else math.nan, 1) for name, v in fact.values.items()}
+    verdict = judged(fact.values[fact.ours] <= fact.at_most)
+    goal = f"<= {fact.at_most / 2**20:g} MB"
+    return Result(question, fact.name, "bytes", fact.ours, fact.baseline, timings, goal, verdict)
+
+
+def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iterator[Result]:
+    """Fit cost = c * x^k for each contender of each curve; the results carry k in place of seconds."""
+    for name in dict.fromkeys(curve.name for curve, _ in points):
+        rows = [(curve, timings) for curve, timings in points if curve.name == name]
+        if len(rows) < 2:
+            continue
+        fitted = {}
+        for contender in rows[0][1]:
+            pairs = [(curve.x, t[contender].median) for curve, t in rows if not t[contender].problem]
+            if len(pairs) >= 2:
+                k = exponent(pairs)
+                fitted[contender] = Timing(contender, k, k, k, rounds=len(pairs))
+        span = f"{rows[0][0].x:g} to {rows[-1][0].x:g}"
+        result = Result(question, f"{name}: k in cost ~ n^k, n = {span}", "exponent", "arrowipc", "pyarrow", fitted)
+        bound = rows[0][0].at_most
+        if bound is not None and "arrowipc" in fitted:
+            result.goal = f"k <= {bound:g}"
+            result.verdict = judged(fitted["arrowipc"].median <= bound)
+        yield result
+
+
+def exponent(pairs: list[tuple[float, float]]) -> float:
+    """Return the slope of a line through the logarithms, by least squares."""
+    return statistics.linear_regression([math.log(x) for x, _ in pairs], [math.log(y) for _, y in pairs]).slope
+
+
+def ask(question: str, scale: Scale, clock: Callable[[], float] = time.perf_counter) -> Iterator[Result]:
+    """Measure one question; results come as soon as they are known."""
+    module = importlib.import_module(f"benchmarks.{question}")
+    points: list[tuple[Curve, dict[str, Timing]]] = []
+    for case in module.cases(scale):
+        if isinstance(case, Fact):
+            yield judge_fact(question, case)
+            continue
+        timings = measure(case, scale, clock)
+        if case.curve is not None:
+            points.append((case.curve, timings))
+        yield judge(question, case, timings)
+    yield from growth(question, points)
+
+
+def version(package: str) -> str | None:
+    """Return the version of an installed package; of the checkout when ours is used without being installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        if package != "arrowipc":
+            return None
+        return str(importlib.import_module("arrowipc").__version__)
+
+
+def cpu_name() -> str:
+    """Return what the processor calls itself."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def environment() -> dict[str, Any]:
+    """Return what the numbers depend on besides the code."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_name(),
+        "cores": cores(),
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "versions": {package: found for package in PACKAGES if (found := version(package)) is not None},
+    }

@@ -1,0 +1,105 @@
+"""How long does the import take, how long until a first batch is read, and how much is installed?
+
+Measured in fresh interpreters that take turns, each telling how long the statements took by its own clock, with the
+files in the page cache. ``import arrowipc`` loads names when they are used, so the second case counts until a stream
+of one batch was read, from the import on.
+
+Installed size: the files of the package itself (its own folder, without ``__pycache__``), not its dependencies; a
+checkout's sources and caches are not counted either.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import arrowipc
+from benchmarks import data
+from benchmarks.harness import Case, Fact, Run, Scale
+
+TITLE = "import, first batch, installed size"
+
+#: Package -> how it reads the first batch of the stream `data`.
+FIRST = {
+    "pyarrow": "import pyarrow.ipc; pyarrow.ipc.open_stream(data).read_next_batch()",
+    "arrowipc": "import arrowipc; arrowipc.open_stream(data).read_next_batch()",
+    "nanoarrow": "import nanoarrow, nanoarrow.ipc as n; "
+    "next(iter(nanoarrow.c_array_stream(n.InputStream.from_readable(data))))",
+    "polars": "import polars; polars.read_ipc_stream(data)",
+    "arro3": "import io, arro3.io; next(iter(arro3.io.read_ipc_stream(io.BytesIO(data))))",
+}
+IMPORTED = {"arro3": "arro3.io"}
+FOLDERS = {"arro3": ("arro3.core", "arro3.io")}
+
+#: What a wheel of ours holds.
+SUFFIXES = {".py", ".pyi", ".pxd", ".so", ".pyd", ".typed"}
+
+
+def cases(scale: Scale) -> Iterator[Case | Fact]:
+    """Time to import, time to the first batch, bytes installed."""
+    names = [name for name in FIRST if importlib.util.find_spec(name) is not None]
+    names = [name for name in names if name != "arro3" or importlib.util.find_spec("arro3.io") is not None]
+    statements = {name: f"import {IMPORTED.get(name, name)}" for name in names}
+    yield Case("import", "process", 1, {n: process(s) for n, s in statements.items()}, at_most=0.015, timed=True)
+    source = base64.b64encode(data.stream([data.mixed_batch(10)])).decode()
+    setup = f"from base64 import b64decode; data = b64decode({source!r})"
+    firsts = {name: process(FIRST[name], setup) for name in names}
+    yield Case("import and read a first batch", "process", 1, firsts, at_most=0.015, timed=True)
+    yield Fact("installed size", {name: float(installed(name)) for name in names}, at_most=6 * 2**20)
+
+
+def process(statement: str, setup: str = "pass") -> Run:
+    """Return a run that starts an interpreter and returns the seconds of `statement` in it."""
+    code = f"{setup}\nfrom time import perf_counter\nstart = perf_counter()\n{statement}\nprint(perf_counter() - start)"
+    # The child finds packages where we found them: an environment variable may have brought us ours.
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in search_path() if path)}
+
+    def run() -> float:
+        command = [sys.executable, "-c", code]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True, env=variables).stdout)
+
+    return run
+
+
+def search_path() -> list[str]:
+    """Return what has to be on the path besides what every interpreter has: where arrowipc is, at the end."""
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    home = str(Path(arrowipc.__file__).resolve().parent.parent)
+    return before if home in before or "site-packages" in home else [*before, home]
+
+
+def installed(name: str) -> int:
+    """Return the bytes of a package's own files."""
+    total = 0
+    for module in FOLDERS.get(name, (name,)):
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        total += sum(size(path) for path in Path(spec.origin).parent.rglob("*"))
+    if name == "polars":
+        # polars keeps its compiled code in packages of their own.
+        total += sum(
+            size(path) for folder in runtime_folders() for path in folder.rglob("*")
+        )
+    return total
+
+
+def runtime_folders() -> list[Path]:
+    """Return the folders of polars' compiled code."""
+    spec = importlib.util.find_spec("polars")
+    assert spec is not None
+    assert spec.origin is not None
+    return sorted(Path(spec.origin).parent.parent.glob("_polars_runtime*"))
+
+
+def size(path: Path) -> int:
+    """Return the bytes of a file that is installed; our checkout also holds sources and what a build leaves."""
+    own = "arrowipc" in path.parts
+    if not path.is_file() or "__pycache__" in path.parts or own and path.suffix not in SUFFIXES:
+        return 0
+    return path.stat().st_size

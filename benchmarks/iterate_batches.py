@@ -1,0 +1,48 @@
+"""How fast are the batches of a stream in memory iterated over, when only the structure is checked?
+
+Measured, per batch: opening the stream from a bytes object, and taking batch after batch as the library's own object,
+asking each for its number of rows. No value is touched, so the size of the bodies matters only where it pushes the
+metadata out of the caches.
+
+* pyarrow: ``for batch in pa.ipc.open_stream(data)``. Checks the structure of the metadata, no values.
+* arrowipc: ``open_stream(data, validate="none")``: the same checks and more (all extents against their lengths).
+* arrowipc full: the default, ``validate="full"``, for those who wonder what it costs.
+* nanoarrow: ``c_array_stream(InputStream.from_readable(data))``; checks buffer sizes by default.
+* polars: ``read_ipc_stream(data)``: one DataFrame, text converted to views and checked; no batches.
+* arro3: ``read_ipc_stream(BytesIO(data))``: copies the bytes of each message; arrow-rs always validates fully.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks import data, peers
+from benchmarks.harness import Case, Scale
+
+TITLE = "iterate batches of an in-memory stream"
+
+
+def cases(scale: Scale) -> Iterator[Case]:
+    """Ten columns in sizes from inside to beyond the caches, and a thousand columns."""
+    mixed, plain = data.mixed_batch(scale.size(100, 3)), data.plain_batch(10, scale.size(100, 3))
+    for count in (20, 2_000, 20_000) if scale.thorough else (20, 2_000):
+        yield case("10 mixed columns x 100 rows", mixed, scale.size(count, 2), 10)
+    yield case("10 int64 columns x 100 rows", plain, scale.size(2_000, 2), 10)
+    yield case("1000 int64 columns x 100 rows", data.plain_batch(scale.size(1000, 12), 100), scale.size(50, 2), 25)
+
+
+def case(name: str, batch: data.pa.RecordBatch, count: int, goal: float) -> Case:
+    """Return the case of a stream of `count` equal batches."""
+    source = data.stream([batch] * count)
+    return Case(
+        f"{name}, {count} batches ({len(source) / 1e6:.2g} MB)",
+        "batch",
+        count,
+        {
+            "pyarrow": lambda: peers.rows_by_pyarrow(source),
+            "arrowipc": lambda: peers.rows_by_arrowipc(source, validate="none"),
+            "arrowipc full": lambda: peers.rows_by_arrowipc(source),
+            **peers.others(source),
+        },
+        goal=goal,
+    )

@@ -1,0 +1,66 @@
+"""How fast is one small stream per call opened and its batch read, as for messages of a queue?
+
+Measured, per stream: opening a stream of one batch of ten rows and taking that batch.
+
+A reader of ours keeps the plan of the schema that it read last, and finds it again by comparing bytes. That is part
+of the design (payloads of one topic share a schema), but it must not hide what a schema costs, so the cases differ:
+
+* one schema: all streams have the same schema;
+* two schemas in turn, and 64 schemas in turn: the last schema is never the next one.
+
+pyarrow, polars, nanoarrow and arro3 parse the schema of every stream.
+
+* pyarrow: ``pa.ipc.open_stream(data).read_next_batch()``.
+* arrowipc: ``open_stream(data, validate="none").read_next_batch()``; arrowipc full: the default.
+* nanoarrow, arro3: iterating over the stream; polars: ``read_ipc_stream(data)``, a DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import cycle
+
+import pyarrow as pa
+
+import arrowipc
+from benchmarks import data, peers
+from benchmarks.harness import Case, Scale
+
+TITLE = "one small stream per call"
+
+
+def cases(scale: Scale) -> Iterator[Case]:
+    """One schema for all streams, then schemas that alternate."""
+    yield case("10 int64 columns x 10 rows, one schema", [data.stream([data.plain_batch(10, 10)])])
+    yield case("10 mixed columns x 10 rows, one schema", [data.stream([data.mixed_batch(10)])])
+    yield case("10 mixed columns x 10 rows, 2 schemas in turn", renamed(2))
+    yield case("10 mixed columns x 10 rows, 64 schemas in turn", renamed(scale.size(64, 3)))
+
+
+def renamed(count: int) -> list[bytes]:
+    """Return streams whose schemas differ in the name of the last column."""
+    batch = data.mixed_batch(10)
+    return [data.stream([batch.rename_columns([*batch.schema.names[:-1], f"last {i}"])]) for i in range(count)]
+
+
+def each(sources: list[bytes], read: Callable[[bytes], int]) -> Callable[[], int]:
+    """Return a run that reads the next of `sources`."""
+    following = cycle(sources).__next__
+    return lambda: read(following())
+
+
+def case(name: str, sources: list[bytes]) -> Case:
+    """Return the case of streams that are read in turn."""
+    contenders = {
+        "pyarrow": lambda s: pa.ipc.open_stream(s).read_next_batch().num_rows,
+        "arrowipc": lambda s: arrowipc.open_stream(s, validate="none").read_next_batch().num_rows,
+        "arrowipc full": lambda s: arrowipc.open_stream(s).read_next_batch().num_rows,
+    }
+    runs = {name: each(sources, read) for name, read in contenders.items()}
+    if peers.nanoarrow is not None:
+        runs["nanoarrow"] = each(sources, peers.rows_by_nanoarrow)
+    if peers.polars is not None:
+        runs["polars"] = each(sources, peers.rows_by_polars)
+    if peers.arro3_io is not None:
+        runs["arro3"] = each(sources, peers.rows_by_arro3)
+    return Case(name, "stream", 1, runs, goal=8)

@@ -1,0 +1,353 @@
+"""Laws of the way from stored bytes to readable ones: decompression, byte order, alignment, and who owns the memory."""
+
+from __future__ import annotations
+
+import gc
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+from helpers.forge import (
+    DOUBLE,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    LARGE_LIST,
+    LARGE_UTF8,
+    LIST_VIEW,
+    UTF8,
+    UTF8_VIEW,
+    Table,
+    batch,
+    bits,
+    encoding,
+    dictionary,
+    field,
+    i16,
+    i32,
+    i64,
+    schema,
+    stream,
+    view,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError, LimitError, _blocks
+
+lz4 = pytest.importorskip("lz4.frame")
+
+LZ4, ZSTD = 0, 1
+FRAMES: dict[int, Callable[[bytes], bytes]] = {
+    LZ4: lz4.compress,
+    ZSTD: zstandard.ZstdCompressor().compress,
+}
+both = pytest.mark.parametrize("codec", [LZ4, ZSTD], ids=["lz4", "zstd"])
+
+
+def read(data: Any, **options: Any) -> Any:
+    """The one batch of a stream."""
+    with ipc.open_stream(data, **options) as reader:
+        (found,) = reader
+    return found
+
+
+def address(buffer: memoryview | None) -> int:
+    return 0 if buffer is None else np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+
+
+def packed(codec: int, data: bytes, claim: int | None = None) -> bytes:
+    return i64(len(data) if claim is None else claim) + FRAMES[codec](data)
+
+
+# Compression: what is in a buffer's place, and what is not believed.
+
+
+@both
+@given(
+    ways=st.lists(st.sampled_from(["frame", "raw", "raw and longer", "empty"]), min_size=1, max_size=8),
+    n=st.integers(0, 200),
+    threads=st.booleans(),
+)
+def test_106_each_buffer_is_stored_its_own_way(codec, ways, n, threads):
+    buffers, nodes, expected = [], [], []
+    for i, way in enumerate(ways):
+        count = 0 if way == "empty" else n
+        plain = np.arange(i, i + count, dtype="<i8").tobytes()
+        stored = {"frame": packed(codec, plain), "raw": i64(-1) + plain, "raw and longer": i64(-1) + plain + bytes(24)}
+        buffers += [b"", stored.get(way, b"")]
+        if way == "empty":
+            # Its length is wanted all the same: a null column has no buffer to fill it.
+            buffers[-1] = i64(-1) + bytes(8 * n)
+        nodes.append((n, 0))
+        expected.append(list(range(i, i + n)) if count or not n else [0] * n)
+    columns = schema(*[field(str(i), INT64) for i in range(len(ways))])
+    found = read(stream(columns, batch(n, nodes, buffers, codec=codec)), use_threads=threads)
+    assert [column.to_pylist() for column in found.columns] == expected
+
+
+@both
+@pytest.mark.parametrize("claim", [-(2**63), -2, 2**40, 2**62, 2**63 - 1])
+def test_107_absurd_claims_are_refused_before_memory_is_asked_for(codec, claim):
+    kinds = {"fixed": (INT64, [b"", packed(codec, bytes(80), claim)])}
+    kinds["text"] = UTF8, [b"", packed(codec, i32(*range(11))), packed(codec, b"0123456789", claim)]
+    before = _blocks.live_blocks()
+    for kind, buffers in kinds.values():
+        with pytest.raises(FormatError, match=f"claims {claim:,} bytes|length is {claim}"):
+            read(stream(schema(field("x", kind)), batch(10, [(10, 0)], buffers, codec=codec)))
+    assert _blocks.live_blocks() == before
+
+
+def test_108_buffers_of_known_size_are_no_bombs():
+    """A megabyte of zeros in 60 bytes is fine as text, and not as ten integers."""
+    bomb = packed(ZSTD, bytes(1 << 20))
+    with pytest.raises(LimitError, match=r"its 10 elements need 80"):
+        read(stream(schema(field("x", INT64)), batch(10, [(10, 0)], [b"", bomb], codec=ZSTD)))
+    with pytest.raises(LimitError, match=r"its 10 elements need 2\b"):
+        read(stream(schema(field("x", INT64)), batch(10, [(10, 1)], [bomb, bytes(0)], codec=ZSTD)))
+    offsets = packed(ZSTD, i32(0, 1 << 20))
+    found = read(stream(schema(field("x", UTF8)), batch(1, [(1, 0)], [b"", offsets, bomb], codec=ZSTD)))
+    assert found.column(0).to_pylist() == ["\0" * (1 << 20)]
+    # Slack behind the values, as behind an untrimmed slice, is no bomb.
+    slack = packed(ZSTD, np.random.default_rng(1).bytes(1 << 20))
+    assert read(stream(schema(field("x", INT8)), batch(10, [(10, 0)], [b"", slack], codec=ZSTD))).num_rows == 10
+
+
+def test_109_lz4_cannot_hold_more_than_255_times_its_size():
+    frame = FRAMES[LZ4](b"x" * 100)
+    with pytest.raises(FormatError, match="cannot hold more than 255 times"):
+        read(
+            stream(
+                schema(field("x", UTF8)),
+                batch(1, [(1, 0)], [b"", i64(-1) + i32(0, 9), i64(256 * len(frame)) + frame], codec=LZ4),
+            )
+        )
+
+
+def zstd_frame(content: bytes, **options: Any) -> bytes:
+    made = zstandard.ZstdCompressor(**options).compressobj()
+    return made.compress(content) + made.flush()
+
+
+@given(
+    parts=st.lists(st.binary(max_size=300), min_size=1, max_size=4),
+    sizes=st.booleans(),
+    checksums=st.booleans(),
+    skip=st.booleans(),
+    off=st.sampled_from([0, 0, 0, -1, 1]),
+    cut=st.sampled_from([0, 0, 0, 1, 4, 8]),
+    tail=st.sampled_from([b"", b"", b"", b"\0", b"tail of bytes"]),
+)
+def test_110_zstd_frames_follow_one_another_to_the_very_end(parts, sizes, checksums, skip, off, cut, tail):
+    make = zstandard.ZstdCompressor(write_content_size=True, write_checksum=checksums).compress
+    frames = [make(part) if sizes else zstd_frame(part, write_checksum=checksums) for part in parts]
+    if skip:
+        frames.insert(0, struct.pack("<II", 0x184D2A53, 5) + b"hello")
+    stored, whole = b"".join(frames), b"".join(parts)
+    stored = stored[: len(stored) - cut] + tail
+    good = not (off or cut or tail)
+    claim = len(whole) + off
+    if claim < 0:
+        return
+    text = Table("Binary")
+    data = stream(
+        schema(field("x", text)), batch(1, [(1, 0)], [b"", i64(-1) + i32(0, len(whole)), i64(claim) + stored], codec=ZSTD)
+    )
+    if good:
+        assert read(data).column(0).to_pylist() == [whole]
+    else:
+        with pytest.raises(FormatError, match=r"buffer 2.*bytes"):
+            read(data)
+
+
+@pytest.mark.parametrize("sizes", [True, False])
+def test_110_zstd_checksums_are_checked(sizes):
+    content = bytes(range(256)) * 40
+    frame = bytearray(zstd_frame(content, write_checksum=True, write_content_size=sizes))
+    rows = [b"", i64(-1) + i32(0, len(content))]
+    column = schema(field("x", Table("Binary")))
+    assert read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD))).num_rows == 1
+    frame[-1] ^= 1
+    with pytest.raises(FormatError, match="checksum"):
+        read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD)))
+
+
+@both
+def test_108_any_damage_gives_values_or_a_refusal(codec):
+    content = np.arange(3000, dtype="<i8").tobytes()
+    whole = packed(codec, content)
+    chance = np.random.default_rng(7)
+    for _ in range(300):
+        frame = bytearray(whole)
+        for _ in range(chance.integers(1, 4)):
+            frame[chance.integers(8, len(frame))] = chance.integers(256)
+        if chance.integers(2):
+            del frame[chance.integers(8, len(frame)) :]
+        try:
+            found = read(stream(schema(field("x", INT64)), batch(3000, [(3000, 0)], [b"", bytes(frame)], codec=codec)))
+        except FormatError:
+            continue
+        assert found.column(0).length == 3000
+
+
+@both
+def test_decompressed_batches_let_go_of_their_source(codec):
+    data = bytearray(stream(schema(field("x", INT64)), batch(100, [(100, 0)], [b"", packed(codec, bytes(800))], codec=codec)))
+    found = read(data)
+    gc.collect()
+    data.clear()  # a BufferError while anything points into it
+    assert found.column(0).to_pylist() == [0] * 100
+    raw = bytearray(stream(schema(field("x", INT64)), batch(1, [(1, 0)], [b"", i64(-1) + i64(5)], codec=codec)))
+    found = read(raw)
+    with pytest.raises(BufferError):
+        raw.clear()
+    assert found.column(0).to_pylist() == [5]
+
+
+@both
+def test_decompressed_buffers_are_aligned_to_64(codec):
+    columns = schema(*[field(str(i), INT8) for i in range(5)])
+    buffers = [part for i in range(5) for part in (b"", packed(codec, bytes(3 + i)))]
+    found = read(stream(columns, batch(3, [(3, 0)] * 5, buffers, codec=codec)))
+    assert [address(column.buffers()[1]) % 64 for column in found.columns] == [0] * 5
+
+
+def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
+    content = np.arange(1 << 18, dtype="<i8")
+    data = stream(
+        schema(field("x", INT64)),
+        batch(1 << 18, [(1 << 18, 0)], [b"", packed(LZ4, content.tobytes())], codec=LZ4),
+    )
+    _blocks.release_idle()
+    first = read(data)
+    where = address(first.column(0).buffers()[1])
+    kept = first.column(0).to_numpy()
+    del first
+    second = read(data)
+    assert address(second.column(0).buffers()[1]) != where  # `kept` still lies there
+    assert (kept == content).all()
+    del kept, second
+    gc.collect()
+    assert 0 < _blocks.idle_bytes() <= 1 << 28
+    live = _blocks.live_blocks()
+    third = read(data)
+    assert (third.column(0).to_numpy() == content).all()
+    del third
+    assert _blocks.live_blocks() == live
+    _blocks.release_idle()
+    assert _blocks.idle_bytes() == 0
+
+
+# Alignment.
+
+WORDS: dict[str, tuple[Table, Sequence[bytes], list[Any], dict[int, int]]] = {
+    # type, buffers, values, {buffer: the multiple that its address must be}
+    "int16": (INT16, [bits(1, 1, 0), i16(1, 2, 3)], [1, 2, None], {1: 2}),
+    "int32": (INT32, [bits(1, 1, 0), i32(1, 2, 3)], [1, 2, None], {1: 4}),
+    "int64": (INT64, [bits(1, 1, 0), i64(1, 2, 3)], [1, 2, None], {1: 8}),
+    "double": (DOUBLE, [bits(1, 1, 0), struct.pack("<3d", 1, 2, 3)], [1.0, 2.0, None], {1: 8}),
+    "utf8": (UTF8, [bits(1, 1, 0), i32(0, 1, 3, 3), b"abc"], ["a", "bc", None], {1: 4}),
+    "large utf8": (LARGE_UTF8, [bits(1, 1, 0), i64(0, 1, 3, 3), b"abc"], ["a", "bc", None], {1: 8}),
+    "view": (UTF8_VIEW, [bits(1, 1, 0), view(b"a") + view(b"bc") + view(b"")], ["a", "bc", None], {1: 8}),
+    "decimal": (
+        Table("Decimal", precision=5, scale=0, bitWidth=128),
+        [bits(1, 1, 0), b"".join(n.to_bytes(16, "little") for n in (1, 2, 3))],
+        [1, 2, None],
+        {1: 8},
+    ),
+    "fixed binary": (Table("FixedSizeBinary", byteWidth=2), [bits(1, 1, 0), b"aabbcc"], [b"aa", b"bb", None], {}),
+}
+
+
+def shifted(buffers: Sequence[bytes], by: int) -> tuple[list[tuple[int, int]], bytes]:
+    """Buffers at offsets that are `by` past a multiple of 8."""
+    spans, body = [], bytearray()
+    for buffer in buffers:
+        body += bytes(-len(body) % 8 + by)
+        spans.append((len(body), len(buffer)))
+        body += buffer
+    return spans, bytes(body + bytes(-len(body) % 8))
+
+
+@pytest.mark.parametrize("by", range(8))
+@pytest.mark.parametrize("kind", WORDS)
+def test_074_words_are_aligned_and_bytes_stay(kind, by):
+    type_, buffers, expected, needs = WORDS[kind]
+    spans, body = shifted(buffers, by)
+    rows = batch(3, [(3, 1)], spans, variadic=[0] if kind == "view" else None)
+    rows = Table("RecordBatch", body, **rows.slots)
+    # The source starts at a multiple of 64, so that what we see is the offsets in it.
+    data = stream(schema(field("x", type_)), rows)
+    room = np.zeros(len(data) + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    room[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    source = room[start : start + len(data)]
+    column = read(source).column(0)
+    assert column.to_pylist() == expected
+    inside = range(source.ctypes.data, source.ctypes.data + len(source))
+    for number, buffer in enumerate(column.buffers()):
+        multiple = needs.get(number, 1)
+        assert address(buffer) % multiple == 0
+        assert (address(buffer) in inside) == (by % multiple == 0)
+
+
+def test_074_dictionaries_are_aligned_too():
+    words = Table("RecordBatch", *[shifted([b"", i64(7, 8)], 3)[1]], **batch(2, [(2, 0)], shifted([b"", i64(7, 8)], 3)[0]).slots)
+    column = field("d", INT64, dictionary=encoding(0, INT8))
+    found = read(stream(schema(column), dictionary(0, words), batch(2, [(2, 0)], [b"", b"\1\0"])))
+    assert found.column(0).to_pylist() == [8, 7]
+    assert address(found.column(0).dictionary.buffers()[1]) % 8 == 0
+
+
+# Byte order.
+
+
+def test_115_a_rest_that_is_no_whole_word_is_no_harm():
+    rows = batch(1, [(1, 0)], [b"", struct.pack(">q", 5) + b"\1\2\3"])
+    assert read(stream(schema(field("x", INT64), endianness=1), rows)).column(0).to_pylist() == [5]
+
+
+@pytest.mark.parametrize("size", [0, 1, 11, 12, 13, 40])
+def test_115_views_are_swapped_by_their_length(size):
+    text = bytes(range(65, 65 + size))
+    if size <= 12:
+        stored, extra = struct.pack(">i", size) + text.ljust(12, b"\0"), b""
+    else:
+        stored, extra = struct.pack(">i4sii", size, text[:4], 1, 2), b"__" + text
+    rows = batch(1, [(1, 0)], [b"", stored, b"", extra], variadic=[2])
+    found = read(stream(schema(field("v", UTF8_VIEW), endianness=1), rows), validate="strict")
+    assert found.column(0).to_pylist() == [text.decode()]
+
+
+def test_115_nested_offsets_are_swapped_by_their_width():
+    big = field("l", LARGE_LIST, field("item", INT16))
+    rows = batch(2, [(2, 0), (3, 0)], [b"", struct.pack(">3q", 0, 1, 3), b"", struct.pack(">3h", 1, 2, 3)])
+    assert read(stream(schema(big, endianness=1), rows)).column(0).to_pylist() == [[1], [2, 3]]
+    lists = field("l", LIST_VIEW, field("item", INT16))
+    rows = batch(
+        2, [(2, 0), (3, 0)], [b"", struct.pack(">2i", 1, 0), struct.pack(">2i", 2, 1), b"", struct.pack(">3h", 1, 2, 3)]
+    )
+    assert read(stream(schema(lists, endianness=1), rows)).column(0).to_pylist() == [[2, 3], [1]]
+
+
+def test_114_text_and_bits_are_not_copied_by_a_swap():
+    data = stream(
+        schema(field("s", UTF8), endianness=1), batch(2, [(2, 1)], [bits(1, 0), struct.pack(">3i", 0, 2, 2), b"ab"])
+    )
+    column = read(data).column(0)
+    source = range(address(memoryview(data)), address(memoryview(data)) + len(data))
+    assert [address(buffer) in source for buffer in column.buffers()] == [True, False, True]
+    assert column.to_pylist() == ["ab", None]
+
+
+@both
+def test_116_damage_is_looked_for_after_both_steps(codec):
+    offsets = packed(codec, struct.pack(">3i", 0, 2, 1))
+    rows = batch(2, [(2, 0)], [b"", offsets, packed(codec, b"ab")], codec=codec)
+    with pytest.raises(FormatError, match="offset 2 is 1"):
+        read(stream(schema(field("s", UTF8), endianness=1), rows))
