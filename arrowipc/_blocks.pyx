@@ -5,6 +5,7 @@ The kernel clears every page that it hands out, which takes about as long as dec
 batches; `release_idle` frees them, and readers call it when they close.
 """
 
+cimport cython
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.stdlib cimport free
 
@@ -18,7 +19,7 @@ cdef extern from * nogil:
     #endif
     static inline void want_huge_pages(void* data, int64_t size) {
     #if defined(MADV_HUGEPAGE)
-        madvise(data, (size_t) size, MADV_HUGEPAGE);   /* advice: without it the memory is as good, and slower */
+        madvise(data, (size_t) size, MADV_HUGEPAGE);   /* advice: without it all works, more slowly */
     #else
         (void) data; (void) size;
     #endif
@@ -58,8 +59,9 @@ cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL:
     if size >= KEPT:
         for slot in range(SLOTS):
             # Not a much larger one: it would be missed where it fits.
-            if size <= idle_capacity[slot] <= 2 * size and (best < 0 or idle_capacity[slot] < idle_capacity[best]):
-                best = slot
+            if size <= idle_capacity[slot] <= 2 * size:
+                if best < 0 or idle_capacity[slot] < idle_capacity[best]:
+                    best = slot
         if best >= 0:
             capacity[0] = idle_capacity[best]
             idle_total -= idle_capacity[best]
@@ -97,6 +99,7 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept:
     idle_total += capacity
 
 
+@cython.final
 cdef class Block:
     def __cinit__(self, int64_t size):
         global live

@@ -1,5 +1,6 @@
 """Makes a located body readable: decompressed, proven large enough, in native byte order, aligned."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
@@ -46,7 +47,7 @@ cdef uint32_t SKIPPABLE_MAGIC = 0x184D2A50      # and the 15 after it
 cdef int64_t ZSTD_WINDOW = 1 << 27              # what zstd itself grants a stream by default
 
 
-# -- decompression: what each buffer claims -----------------------------------------------------------------------
+# -- decompression: what each buffer claims ------------------------------------------------------------------
 
 
 cdef struct Job:
@@ -268,7 +269,8 @@ cdef int enter(Extent* extent, Job* job, int codec, int64_t known, int64_t most,
     return 0
 
 
-cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limits, Ledger* sums) noexcept nogil:
+cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limits,
+                   Ledger* sums) noexcept nogil:
     """All prefixes. On refusal the job at `sums.jobs` tells which buffer it was."""
     cdef const FieldPlan* plan
     cdef int32_t f, k, n, extent
@@ -301,7 +303,7 @@ cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limit
     return 0
 
 
-# -- decompression: the codec -------------------------------------------------------------------------------------
+# -- decompression: the codec --------------------------------------------------------------------------------
 
 
 cdef struct Functions:
@@ -318,6 +320,7 @@ cdef inline void* address(object number):
     return <void*> <uintptr_t> number
 
 
+@cython.final
 cdef class Library:
     """How a codec is decoded: by C functions, or by the callable that codec.py wraps around its package."""
     cdef int codec
@@ -339,6 +342,7 @@ cdef class Library:
             self.c.error_name = <error_name_t> address(addresses[5])
 
 
+@cython.final
 cdef class Context:
     """The C decoder's working memory, used by one thread at a time."""
     cdef void* state
@@ -387,6 +391,7 @@ cdef void run_native(const Functions* library, void* state, Queue* queue) noexce
         i = fetch_add(&queue.taken, 1)
 
 
+@cython.final
 cdef class Work:
     """The compressed buffers of one batch; any number of threads may `run` it, each takes the next one."""
     cdef Queue queue
@@ -462,7 +467,7 @@ def forget_libraries():
 
 
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
-    """Replace each stored buffer by its content: new memory, or a slice of the body where it was stored raw."""
+    """Replace each stored buffer by its content: new memory, or a slice of the body where it is stored raw."""
     cdef Work work = Work(columns.d.n_extents + 1)
     cdef Ledger sums
     cdef Block memory
@@ -500,7 +505,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     return 0
 
 
-# -- decompression: refusals in words -----------------------------------------------------------------------------
+# -- decompression: refusals in words ------------------------------------------------------------------------
 
 
 cdef str codec_name(int codec):
@@ -533,7 +538,8 @@ cdef object refuse(Columns columns, int codec, int refusal, const Job* job, cons
         return FormatError(f"{place}: {job.stored} bytes are too few for the 8-byte uncompressed length that "
                            "a compressed buffer begins with")
     if refusal == REFUSED_NEGATIVE:
-        return FormatError(f"{place}: the uncompressed length is {job.claim}: expected -1 (stored raw) or more")
+        return FormatError(f"{place}: the uncompressed length is {job.claim}: expected -1 (stored raw), 0 or "
+                           "more")
     if refusal == REFUSED_EXPANSION:
         return FormatError(f"{claim}, which cannot hold more than {LZ4_EXPANSION} times its size")
     if refusal == REFUSED_KNOWN:
@@ -560,13 +566,14 @@ cdef object broken(Columns columns, Work work):
         why = f"the frame does not end where it should, after {job.made:,} bytes"
     else:
         why = f"it holds {job.made:,} bytes"
-    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {codec_name(work.library.codec)} do not "
-                        f"decompress to the claimed {job.claim:,} bytes: {why}")
+    name = codec_name(work.library.codec)
+    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to the "
+                        f"claimed {job.claim:,} bytes: {why}")
     error.__cause__ = work.error
     return error
 
 
-# -- byte order and alignment -------------------------------------------------------------------------------------
+# -- byte order and alignment --------------------------------------------------------------------------------
 
 
 cdef inline int words_of(const FieldPlan* plan, int32_t buffer) noexcept nogil:
@@ -614,7 +621,7 @@ cdef void swap_values(uint8_t* target, const uint8_t* source, int64_t size, int 
         per = 2 if words == SWAP_16 else 4
         for i in range(size // (8 * per)):
             for k in range(per):
-                (<loose_u64*> target)[i * per + k] = bswap64((<const loose_u64*> source)[i * per + per - 1 - k])
+                (<loose_u64*> target)[i * per + per - 1 - k] = bswap64((<const loose_u64*> source)[i * per + k])
     elif words == SWAP_4_4_8:
         for i in range(size >> 4):
             (<loose_u32*> target)[4 * i] = bswap32((<const loose_u32*> source)[4 * i])
@@ -684,7 +691,7 @@ cdef int rewrite(Columns columns, bint swap) except -1:
 
 
 cdef Columns native_copy(Columns columns):
-    """The same columns in native byte order, for kernels that look at values the caller wants left as stored."""
+    """The same columns in native byte order, for proofs about values that the caller wants left as stored."""
     cdef Columns copy = Columns.__new__(Columns)
     cdef int32_t i
     copy.allocate(columns.plan, columns.d.n_extents - columns.plan.d.n_buffers)

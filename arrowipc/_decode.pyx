@@ -64,6 +64,9 @@ cdef int check_features(object schema) except -1:
     return 0
 
 
+cdef dict NO_DICTIONARIES = {}
+
+
 cdef int collect(list dictionaries, dict out) except -1:
     """Every dictionary that a plan needs, at any depth."""
     cdef DictionaryPlan dictionary
@@ -89,9 +92,11 @@ cdef class Decoder:
         if self.level >= LEVEL_STRICT:
             check_features(plan_schema(whole))
         self.plan = project(whole, self.columns)
-        self.current = None
         if not whole.dictionaries:
+            # Most streams: nothing to keep track of, and nothing will be entered here.
+            self.known = self.needed = self.entries = NO_DICTIONARIES
             self.current = ()
+            return 0
         self.entries = {}
         self.known = {}
         self.needed = {}

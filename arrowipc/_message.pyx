@@ -60,7 +60,7 @@ cdef class Framer:
 
     # -- input --
 
-    def feed(self, data, *, bint last=False):
+    def feed(self, data, bint last=False):
         """Add input behind what is there.
 
         Parameters

@@ -4,7 +4,7 @@ Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio al
 """
 
 from arrowipc._array cimport RecordBatch
-from arrowipc._core cimport Plan, limits_data
+from arrowipc._core cimport Plan
 from arrowipc._decode cimport Decoder, new_decoder
 from arrowipc._layout cimport *
 from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer
@@ -63,8 +63,8 @@ cdef class StreamDecoder(Framer):
     """
 
     def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
-        limits_data(limits, &self.limits)
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+        self.limits = self.decoder.limits
 
     cdef int begin(self) except -1:
         """Take in the schema message."""

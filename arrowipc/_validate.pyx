@@ -37,12 +37,12 @@ ctypedef fused Word:
     loose_i64
 
 cdef enum:
-    WORTH_RELEASING = 1 << 16   # bytes: handing over the GIL costs about as much as validating a tenth of this
+    WORTH_RELEASING = 1 << 16   # bytes: handing over the GIL costs as much as validating a tenth of this
     INLINE_VIEW = 12            # longest value that a view holds itself
     TEXT_BLOCK = 1 << 10        # bytes looked at for ASCII before the full test; they stay in the first cache
 
 
-# -- the pass over all fields ---------------------------------------------------------------------------------
+# -- the pass over all fields --------------------------------------------------------------------------------
 
 
 cdef int validate(Columns columns, int level) except -1:
@@ -87,7 +87,7 @@ cdef int validate(Columns columns, int level) except -1:
 
 
 cdef int check_columns(const ColumnsData* d, const int64_t* words, int level, Fault* fault) noexcept nogil:
-    """All fields, in pre-order. `words[i]` is the length of dictionary i, -1: not arrived; NULL: do not ask."""
+    """All fields. `words[i]` is the length of dictionary i, -1 before it arrives; NULL: do not ask."""
     cdef const FieldPlan* plan
     cdef int32_t f
     cdef int found
@@ -122,7 +122,7 @@ cdef inline const uint8_t* bitmap(const ColumnsData* d, int32_t f) noexcept nogi
     return d.extents[d.plan.fields[f].first_buffer].data
 
 
-# -- offsets and text -----------------------------------------------------------------------------------------
+# -- offsets and text ----------------------------------------------------------------------------------------
 
 
 cdef struct Span:
@@ -152,7 +152,8 @@ cdef inline int64_t load_word(const uint8_t* p, int64_t i, bint wide) noexcept n
     return load_i64(p + 8 * i) if wide else load_i32(p + 4 * i)
 
 
-cdef int check_offsets(const ColumnsData* d, int32_t f, int64_t limit, Span* span, Fault* fault) noexcept nogil:
+cdef int check_offsets(const ColumnsData* d, int32_t f, int64_t limit, Span* span,
+                       Fault* fault) noexcept nogil:
     """offsets[0..length] rise from at least 0 to at most `limit`. `span` receives the first and the last."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
@@ -208,9 +209,9 @@ cdef int check_variable(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
     return 0 if text == TEXT_ASCII else check_text(d, f, &span, text, fault)
 
 
-# RFC 3629 as a function of four neighbouring bytes, so that 16 or 32 positions are decided at once: 5.6 GB/s for
-# text of any script with the vectors that every x86-64 has, 10 GB/s with AVX2, where walking from character to
-# character gives 2.6. In C, because a function that Cython writes cannot be compiled for a second instruction set.
+# RFC 3629 as a function of four neighbouring bytes, so that 16 or 32 positions are decided at once: 5.6 GB/s
+# for text of any script with the vectors that every x86-64 has, 10 GB/s with AVX2, where walking from character
+# to character gives 2.6. In C, because Cython cannot compile a function for a second instruction set.
 cdef extern from * nogil:
     """
     #include <stdint.h>
@@ -222,7 +223,7 @@ cdef extern from * nogil:
         uint8_t bad = 0;
         for (int64_t i = 0; i < n; i++) {
             uint8_t b = p[i], one = p[i - 1], two = p[i - 2], three = p[i - 3];
-            /* Bit 7: a lead byte one, two or three places back wants a continuation here, or here is one unwanted. */
+            /* Bit 7: a lead byte up to three places back wants a continuation here, or here is one unwanted. */
             uint8_t wanted = (one & (one << 1)) | (two & (two << 1) & (two << 2))
                 | (three & (three << 1) & (three << 2) & (three << 3));
             bad |= wanted ^ (b & ~(b << 1));
@@ -299,7 +300,8 @@ cdef inline bint splits(const uint8_t* data, const Word* offsets, int64_t n) noe
     return bad != 0
 
 
-cdef int check_text(const ColumnsData* d, int32_t f, const Span* span, Text text, Fault* fault) noexcept nogil:
+cdef int check_text(const ColumnsData* d, int32_t f, const Span* span, Text text,
+                    Fault* fault) noexcept nogil:
     """Text that is not plain ASCII: by its offsets where the whole is UTF-8, else string by string."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
@@ -328,7 +330,7 @@ cdef int check_text(const ColumnsData* d, int32_t f, const Span* span, Text text
     return 0
 
 
-# -- views ----------------------------------------------------------------------------------------------------
+# -- views ---------------------------------------------------------------------------------------------------
 
 
 cdef struct ViewText:
@@ -338,7 +340,7 @@ cdef struct ViewText:
 
 
 cdef int check_views(const ColumnsData* d, int32_t f, int level, Fault* fault) noexcept nogil:
-    """Every valid view lies in its buffer and repeats its first bytes. Views of null slots may hold anything."""
+    """Every valid view lies in its buffer and repeats its first bytes. Null slots may hold anything."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* view = d.extents[plan.first_buffer + 1].data
@@ -453,10 +455,11 @@ cdef int check_each_view(const ColumnsData* d, int32_t f, const uint8_t* state, 
     return 0
 
 
-# -- lists by offset and size -----------------------------------------------------------------------------------
+# -- lists by offset and size --------------------------------------------------------------------------------
 
 
-cdef inline bint lists_inside(const Word* offsets, const Word* sizes, int64_t n, int64_t limit) noexcept nogil:
+cdef inline bint lists_inside(const Word* offsets, const Word* sizes, int64_t n,
+                              int64_t limit) noexcept nogil:
     cdef uint64_t bad = 0, offset, size, room
     cdef int64_t i
     for i in range(n):
@@ -480,11 +483,13 @@ cdef int check_list_views(const ColumnsData* d, int32_t f, Fault* fault) noexcep
     if wide:
         offsets += 8 * node.offset
         sizes += 8 * node.offset
-        good = lists_inside[loose_i64](<const loose_i64*> offsets, <const loose_i64*> sizes, node.length, limit)
+        good = lists_inside[loose_i64](<const loose_i64*> offsets, <const loose_i64*> sizes, node.length,
+                                       limit)
     else:
         offsets += 4 * node.offset
         sizes += 4 * node.offset
-        good = lists_inside[loose_i32](<const loose_i32*> offsets, <const loose_i32*> sizes, node.length, limit)
+        good = lists_inside[loose_i32](<const loose_i32*> offsets, <const loose_i32*> sizes, node.length,
+                                       limit)
     if good:
         return 0
     for i in range(node.length):
@@ -497,7 +502,7 @@ cdef int check_list_views(const ColumnsData* d, int32_t f, Fault* fault) noexcep
     return 0
 
 
-# -- unions -----------------------------------------------------------------------------------------------------
+# -- unions --------------------------------------------------------------------------------------------------
 
 
 cdef int check_union(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
@@ -531,8 +536,8 @@ cdef int check_union(const ColumnsData* d, int32_t f, Fault* fault) noexcept nog
     return fail_union(codes, offsets, child_of, last, node.length, f, fault) if bad >> 63 else 0
 
 
-cdef int fail_union(const int8_t* codes, const loose_i32* offsets, const int8_t* child_of, const int64_t* last,
-                    int64_t n, int32_t f, Fault* fault) noexcept nogil:
+cdef int fail_union(const int8_t* codes, const loose_i32* offsets, const int8_t* child_of,
+                    const int64_t* last, int64_t n, int32_t f, Fault* fault) noexcept nogil:
     cdef int64_t i
     for i in range(n):
         if codes[i] < 0 or child_of[codes[i]] < 0:
@@ -542,7 +547,7 @@ cdef int fail_union(const int8_t* codes, const loose_i32* offsets, const int8_t*
     return 0
 
 
-# -- run ends ---------------------------------------------------------------------------------------------------
+# -- run ends ------------------------------------------------------------------------------------------------
 
 
 cdef inline bint runs_rise(const Word* ends, int64_t n) noexcept nogil:
@@ -572,7 +577,9 @@ cdef int check_run_ends(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
     if runs.null_count != 0:
         return fail(fault, FAULT_RUN_END_NULLS, f + 1, -1, -1, runs.null_count)
     if runs.length == 0:
-        return fail(fault, FAULT_RUN_END, f, -1, 0, 0, node.offset + node.length, "missing") if node.length else 0
+        if node.length == 0:
+            return 0
+        return fail(fault, FAULT_RUN_END, f, -1, 0, 0, node.offset + node.length, "missing")
     ends += plan.width * runs.offset
     if plan.width == 2:
         rise = runs_rise[loose_i16](<const loose_i16*> ends, runs.length)
@@ -593,7 +600,7 @@ cdef int check_run_ends(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
     return 0
 
 
-# -- dictionary indices -------------------------------------------------------------------------------------------
+# -- dictionary indices --------------------------------------------------------------------------------------
 
 
 cdef inline void widen(const Index* indices, int64_t n, int64_t* low, int64_t* high) noexcept nogil:
@@ -696,7 +703,7 @@ cdef int check_indices(const ColumnsData* d, int32_t f, int64_t words, Fault* fa
     return 0
 
 
-# -- strict: value domains ----------------------------------------------------------------------------------------
+# -- strict: value domains -----------------------------------------------------------------------------------
 
 
 cdef int check_domain(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
@@ -724,7 +731,7 @@ cdef int check_domain(const ColumnsData* d, int32_t f, Fault* fault) noexcept no
 
 
 cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
-    """Nulls of a field that no null of its parent struct or fixed-size list covers, nor a union leaves unused."""
+    """Nulls of a field that no null struct or fixed-size list above covers and no union leaves unused."""
     cdef int32_t parent = d.plan.fields[f].parent
     cdef const uint8_t* valid = bitmap(d, f)
     cdef const uint8_t* above = NULL
@@ -742,7 +749,9 @@ cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
         if above != NULL and per:
             # Element i of the child belongs to the parent's physical slot i / per.
             slot = i // per - d.nodes[parent].offset
-            if slot < 0 or slot >= d.nodes[parent].length or not get_bit(above, d.nodes[parent].offset + slot):
+            if not 0 <= slot < d.nodes[parent].length:
+                continue
+            if not get_bit(above, d.nodes[parent].offset + slot):
                 continue
         total += 1
     return total

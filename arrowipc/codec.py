@@ -45,8 +45,8 @@ def _library(codec: int) -> Any:
         return zstandard
     except ImportError as error:
         raise UnsupportedError(
-            f"the body is compressed with {NAMES[codec]} and the package that decompresses it is not installed: "
-            "pip install arrowipc[compression]"
+            f"the body is compressed with {NAMES[codec]} and the package that decompresses it is not "
+            "installed: pip install arrowipc[compression]"
         ) from error
 
 
@@ -127,7 +127,7 @@ def _zstd_decoder(library: Any) -> Decoder:
     return decode
 
 
-# -- threads ------------------------------------------------------------------------------------------------------
+# -- threads -------------------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -159,7 +159,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_shared(run: Callable[[], None], n_jobs: int) -> None:
-    """Call `run` here and in as many helper threads as there are processors and jobs; wait for all of them."""
+    """Call `run` here and in as many helpers as there are processors and jobs; wait for all of them."""
     helpers = min(_cpus(), n_jobs) - 1
     started: list[Future[None]] = []
     if helpers > 0:

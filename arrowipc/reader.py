@@ -55,13 +55,15 @@ class ReadStats(NamedTuple):
 
 def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     """Turn what the caller gave into (buffer, None) or (None, file object), and whether we opened the file."""
+    if type(source) is bytes:
+        return source, None, False
     if isinstance(source, (str, os.PathLike)):
         file = _builtin_open(source, "rb", buffering=0)
         if not memory_map:
             return None, file, True
         with file:
             return _mapped(file), None, False
-    if isinstance(source, (bytes, bytearray, memoryview)):
+    if isinstance(source, (bytearray, memoryview)):
         return source, None, False
     if hasattr(source, "readinto") or hasattr(source, "read"):
         return None, source, False
@@ -133,7 +135,7 @@ def _pump(framer: Framer, file: Any) -> None:
 class _Reader:
     """What both kinds of readers share: a life that ends, and handing all batches over."""
 
-    _closed = False
+    __slots__ = ("__weakref__", "_closed", "_file", "_owned")
 
     @property
     def schema(self) -> Schema:
@@ -184,20 +186,19 @@ class RecordBatchStreamReader(_Reader):
     aligned memory of their own, when the source is a file object) and keep it alive.
     """
 
+    __slots__ = ("_decoder",)
+
     def __init__(self, source: Any, columns: Columns = None, validate: Validate = "full",
                  limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
                  memory_map: bool = True) -> None:
-        self._decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-        self._file: Any
-        if type(source) is bytes:
-            buffer, self._file, self._owned = source, None, False
-        else:
-            buffer, self._file, self._owned = _resolve(source, memory_map)
+        self._closed = False
+        self._decoder = decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
+        buffer, self._file, self._owned = _resolve(source, memory_map)
         if self._file is None:
-            self._decoder.feed(buffer, last=True)
+            decoder.feed(buffer, True)
         try:
-            while not self._decoder.read_schema():
-                _pump(self._decoder, self._file)
+            while not decoder.read_schema():
+                _pump(decoder, self._file)
         except BaseException:
             self.close()
             raise
@@ -283,9 +284,12 @@ class RecordBatchFileReader(_Reader):
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for.
     """
 
+    __slots__ = ("_decoder", "_loaded", "_source")
+
     def __init__(self, source: Any, columns: Columns = None, validate: Validate = "full",
                  limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
                  memory_map: bool = True) -> None:
+        self._closed = False
         buffer, self._file, self._owned = _resolve(source, memory_map)
         self._source = Source(buffer) if self._file is None else None
         self._loaded = False
@@ -443,7 +447,7 @@ class MessageReader:
         self._framer = Framer(limits)
         buffer, self._file, self._owned = _resolve(source, memory_map)
         if self._file is None:
-            self._framer.feed(buffer, last=True)
+            self._framer.feed(buffer, True)
 
     def __iter__(self) -> Self:
         return self

@@ -3,8 +3,8 @@
 Run ``python -m benchmarks`` for all of them, ``python -m benchmarks NAME ...`` for some.
 """
 
-#: The questions in the order in which they are asked and printed. A module of this package has each name; it
-#: defines ``TITLE`` and ``cases(scale)``, and its docstring says what each contender does in the measured time.
+#: The questions in the order in which they are asked and printed. A module of this package has each name: it
+#: defines ``TITLE`` and ``cases(scale)``; its docstring says what each contender does in the measured time.
 QUESTIONS = (
     "iterate_batches",
     "project_columns",

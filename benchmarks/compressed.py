@@ -1,16 +1,16 @@
 """How fast are compressed streams read, with large and with small buffers, by one thread and by two?
 
-Measured, per batch: opening the stream, reading each batch, and touching what was decompressed: one byte of every
-page of every buffer for large batches (their sum must be the same for all), one byte per batch for small ones, where
-touching all would cost as much as reading. All contenders decompress a whole batch when they read it. Bytes per
-second count the decompressed bytes.
+Measured, per batch: opening the stream, reading each batch, and touching what was decompressed: one byte of
+every page of every buffer for large batches (their sum must be the same for all), one byte per batch for
+small ones, where touching all would cost as much as reading. All contenders decompress a whole batch when
+they read it. Bytes per second count the decompressed bytes.
 
 * pyarrow: ``IpcReadOptions(use_threads=...)``, with its pool of threads set to two for the cases with two.
 * arrowipc: ``open_stream(data, validate="none", use_threads=...)``.
-* nanoarrow and arro3 use one thread, so they take part in the cases with one; of their large batches nothing is
-  touched afterwards, which favours them by a few microseconds.
-* polars uses as many threads as the machine has cores and cannot be told otherwise in a running process, so it takes
-  part in the cases with two; one DataFrame, text converted to views.
+* nanoarrow and arro3 use one thread, so they take part in the cases with one; of their large batches nothing
+  is touched afterwards, which favours them by a few microseconds.
+* polars uses as many threads as the machine has cores and cannot be told otherwise in a running process, so
+  it takes part in the cases with two; one DataFrame, text converted to views.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def numbers(rows: int) -> pa.RecordBatch:
         "key": pa.array(random.integers(0, 5_000, rows)),
         "price": pa.array(random.integers(0, 100_000, rows) / 100),
         "level": pa.array(random.integers(0, 10, rows, dtype=np.int32)),
-        "name": pa.array(np.array(data.WORDS, dtype=object)[random.integers(0, len(data.WORDS), rows)], pa.string()),
+        "name": pa.array(
+            np.array(data.WORDS, dtype=object)[random.integers(0, len(data.WORDS), rows)], pa.string()
+        ),
         "ratio": pa.array(random.integers(0, 1000, rows).astype(np.float32)),
         "day": pa.array(np.sort(random.integers(0, 20_000, rows, dtype=np.int32))),
         "count": pa.array(random.poisson(3, rows)),
@@ -78,7 +80,7 @@ def pages(batch: Any) -> int:
 
 def one_byte(batch: Any) -> int:
     """Touch one byte of the first column."""
-    return memoryview(batch.column(0).buffers()[1])[0]
+    return memoryview(batch.column(0).buffers()[1]).cast("B")[0]
 
 
 def summed(batches: Iterable[Any], touch: Callable[[Any], int]) -> int:
@@ -89,7 +91,7 @@ def summed(batches: Iterable[Any], touch: Callable[[Any], int]) -> int:
 def contenders(source: bytes, threads: int, touch: Callable[[Any], int]) -> dict[str, Run]:
     """Return those who can use this number of threads."""
     options = pa.ipc.IpcReadOptions(use_threads=threads > 1)
-    pa.set_cpu_count(max(threads, 2))
+    pa.set_cpu_count(2)
     expected = summed(pa.ipc.open_stream(source), touch)
 
     def reads(run: Callable[[bytes], int]) -> Run:

@@ -19,7 +19,9 @@ def plain_batch(columns: int, rows: int) -> pa.RecordBatch:
 
 
 def mixed_batch(rows: int, ascii_only: bool = False) -> pa.RecordBatch:
-    """Return a batch of ten columns as in everyday tables: numbers, times, a flag, two texts; three have nulls."""
+    """Return a batch of ten columns as in everyday tables: numbers, times, a flag, two texts; three have
+    nulls.
+    """
     random = np.random.default_rng(7)
     nulls = random.random(rows) < 0.1
     words = np.array(WORDS, dtype=object)[random.integers(0, len(WORDS), rows)]
@@ -31,7 +33,7 @@ def mixed_batch(rows: int, ascii_only: bool = False) -> pa.RecordBatch:
             "price": pa.array(random.random(rows).round(2)),
             "quantity": pa.array(random.integers(0, 1000, rows, dtype=np.int32), mask=nulls),
             "sold": pa.array(random.random(rows) < 0.5),
-            "at": pa.array(np.arange(rows, dtype="datetime64[us]") + 1_700_000_000_000_000),
+            "at": pa.array((np.arange(rows) + 1_700_000_000_000_000).astype("datetime64[us]")),
             "day": pa.array(random.integers(0, 20_000, rows, dtype=np.int32)).cast(pa.date32()),
             "code": pa.array(random.integers(0, 100, rows, dtype=np.int16), mask=nulls),
             "score": pa.array(random.random(rows, dtype=np.float32)),
@@ -75,8 +77,8 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 def delta_stream(deltas: int, words: int, rows: int = 100) -> bytes:
     """Return a stream whose dictionary grows by `words` words with each delta, a batch behind each.
 
-    A delta message holds only what is new, so each is taken from a stream of two batches of its own: writing one
-    long stream would take pyarrow time that grows with the square of its length.
+    A delta message holds only what is new, so each is taken from a stream of two batches of its own: writing
+    one long stream would take pyarrow time that grows with the square of its length.
     """
     seed = "seed"
     head: list[bytes] = []
@@ -102,5 +104,5 @@ def _encoded(indices: pa.Array, words: list[str]) -> pa.RecordBatch:
 
 
 def _bare(indices: pa.Array) -> pa.Buffer:
-    """Return the message of a batch of indices: it looks the same whether its schema says dictionary or not."""
+    """Return the message of a batch of indices, which looks the same as that of dictionary-encoded values."""
     return pa.record_batch([indices], ["word"]).serialize()

@@ -1,7 +1,7 @@
 """What does a dictionary delta cost, and does its cost grow with the dictionary?
 
-Measured, per delta: reading a stream in which a batch of 100 rows follows each delta of 100 words, all batches kept
-until the end, so that the dictionary of every batch stays what it was.
+Measured, per delta: reading a stream in which a batch of 100 rows follows each delta of 100 words, all
+batches kept until the end, so that the dictionary of every batch stays what it was.
 
 * pyarrow: ``list(pa.ipc.open_stream(data))``: puts the whole dictionary together again for each delta.
 * arrowipc: ``list(open_stream(data, validate="none"))``, and with the default full validation.

@@ -1,7 +1,7 @@
 """How fast is a file of 100,000 batches opened and one of them read, and how fast are its rows counted?
 
-Measured, per call: opening the file on disk (in the page cache), reading one batch, another one each time, and
-closing. The footer lists every batch, so its size is what matters.
+Measured, per call: opening the file on disk (in the page cache), reading one batch, another one each time,
+and closing. The footer lists every batch, so its size is what matters.
 
 * pyarrow: ``pa.ipc.open_file(pa.memory_map(path))`` and ``get_batch(i)``; without a map ``pa.OSFile(path)``.
 * arrowipc: ``open_file(path, validate="none")`` and ``get_batch(i)``; the path is mapped unless
@@ -32,7 +32,7 @@ ROWS = 10
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """The same file with and without a memory map, one batch or all rows counted; and a file of few batches."""
+    """Files of many and of few batches: one batch read, with and without a memory map, and all rows counted."""
     for count in (scale.size(100_000, 5), scale.size(100, 3)):
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "batches.arrow"))

@@ -3,14 +3,16 @@
 Measured, per batch: opening the stream and draining it in the other library's hands.
 
 * pyarrow: ``for batch in pa.ipc.open_stream(data)``: no handover at all.
-* arrowipc: ``for batch in pa.RecordBatchReader.from_stream(arrowipc.open_stream(data, validate="none"))``: the Arrow
-  C stream interface, the same checks as pyarrow's own reader. Importing alone takes pyarrow as long as reading.
+* arrowipc: ``for batch in pa.RecordBatchReader.from_stream(arrowipc.open_stream(data, validate="none"))``:
+  the Arrow C stream interface, the same checks as pyarrow's own reader. Importing alone takes pyarrow as long
+  as reading.
 * arrowipc full: the same, fully validated.
 * arrowipc one by one: ``pa.record_batch(batch)`` for each batch: the Arrow C data interface.
-* pyarrow via C stream: pyarrow's own reader handed to pyarrow in the same way: what the interface costs by itself.
+* pyarrow via C stream: pyarrow's own reader handed to pyarrow in the same way: what the interface costs by
+  itself.
 
-The second case ends in polars: ``pl.DataFrame(reader)`` against polars' own ``read_ipc_stream`` and against reading
-with pyarrow (``pl.from_arrow(reader.read_all())``).
+The second case ends in polars: ``pl.DataFrame(reader)`` against polars' own ``read_ipc_stream`` and against
+reading with pyarrow (``pl.from_arrow(reader.read_all())``).
 """
 
 from __future__ import annotations

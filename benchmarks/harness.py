@@ -1,8 +1,9 @@
 """Measures contenders side by side: calibrated loops, interleaved rounds, medians, and ratios of neighbours.
 
-The contenders of a case take turns in short samples, and each round starts with another one, so that whatever else
-happens on the machine hits all of them. A ratio is the median of the rounds' own ratios, which drift cannot bend;
-times are medians with quartiles. Nothing is cached between rounds but what the libraries cache themselves.
+The contenders of a case take turns in short samples, and each round starts with another one, so that whatever
+else happens on the machine hits all of them. A ratio is the median of the rounds' own ratios, which drift
+cannot bend; times are medians with quartiles. Nothing is cached between rounds but what the libraries cache
+themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ from typing import Any
 Run = Callable[[], Any]
 
 #: The packages whose versions a result names.
-PACKAGES = ("arrowipc", "pyarrow", "nanoarrow", "polars", "arro3-core", "arro3-io", "numpy", "zstandard", "lz4")
+PACKAGES = (
+    "arrowipc",
+    "pyarrow",
+    "nanoarrow",
+    "polars",
+    "arro3-core",
+    "arro3-io",
+    "numpy",
+    "zstandard",
+    "lz4",
+)
 
 #: Few samples say little, however slow the case is.
 FEWEST_ROUNDS = 5
@@ -201,19 +212,21 @@ def sampled(run: Run, loops: int, timed: bool, clock: Callable[[], float]) -> fl
     return (clock() - start) / loops
 
 
-def warmed(case: Case) -> tuple[dict[str, int], dict[str, str]]:
+def warmed(case: Case) -> tuple[list[str], dict[str, str]]:
     """Run each contender once; return who answers like the baseline, and what is wrong with the others."""
-    able: dict[str, int] = {}
+    able: list[str] = []
     problems: dict[str, str] = {}
     expected = case.contenders[case.baseline]()
     for name, run in case.contenders.items():
         try:
             found = run()
         except Exception as error:  # whatever a peer raises is an answer: it cannot do this
-            problems[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:120]
+            problems[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[
+                :120
+            ]
             continue
         if case.timed or found == expected:
-            able[name] = 1
+            able.append(name)
         else:
             problems[name] = f"another result: {found!r}, expected {expected!r}"[:120]
     return able, problems
@@ -221,16 +234,18 @@ def warmed(case: Case) -> tuple[dict[str, int], dict[str, str]]:
 
 def measure(case: Case, scale: Scale, clock: Callable[[], float] = time.perf_counter) -> dict[str, Timing]:
     """Measure all contenders of a case, interleaved."""
-    loops, problems = warmed(case)
-    samples: dict[str, list[float]] = {name: [] for name in loops}
-    once = {name: min(sampled(case.contenders[name], 1, case.timed, clock) for _ in range(2)) for name in loops}
-    if not case.timed:
-        loops = {name: max(1, math.ceil(scale.sample / max(once[name], 1e-9))) for name in loops}
+    names, problems = warmed(case)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    once = {
+        name: min(sampled(case.contenders[name], 1, case.timed, clock) for _ in range(2)) for name in names
+    }
+    loops = {
+        name: 1 if case.timed else max(1, math.ceil(scale.sample / max(once[name], 1e-9))) for name in names
+    }
     rounds = scale.rounds
     if scale.budget:
-        round_seconds = sum(once[name] * loops[name] for name in loops)
+        round_seconds = sum(once[name] * loops[name] for name in names)
         rounds = max(FEWEST_ROUNDS, min(rounds, int(scale.budget / max(round_seconds, 1e-9))))
-    names = list(loops)
     gc.collect()
     gc.freeze()  # the collector runs as it would for a user, without walking our own data each time
     try:
@@ -275,10 +290,12 @@ def judge(question: str, case: Case, timings: dict[str, Timing]) -> Result:
     ours = timings[case.ours]
     if case.goal is not None:
         result.goal = f">= {case.goal:g}x"
-        result.verdict = ours.problem and "FAILED" or judged(ours.ratio >= case.goal)
+        result.verdict = "FAILED" if ours.problem else judged(ours.ratio >= case.goal)
     elif case.at_most is not None:
         result.goal = f"<= {case.at_most * 1e3:g} ms"
-        result.verdict = ours.problem and "FAILED" or judged(ours.median <= case.at_most)
+        result.verdict = "FAILED" if ours.problem else judged(ours.median <= case.at_most)
+    elif ours.problem:
+        result.verdict = "FAILED"
     return result
 
 
@@ -304,7 +321,9 @@ def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iter
                 k = exponent(pairs)
                 fitted[contender] = Timing(contender, k, k, k, rounds=len(pairs))
         span = f"{rows[0][0].x:g} to {rows[-1][0].x:g}"
-        result = Result(question, f"{name}: k in cost ~ n^k, n = {span}", "exponent", "arrowipc", "pyarrow", fitted)
+        result = Result(
+            question, f"{name}: k in cost ~ n^k, n = {span}", "exponent", "arrowipc", "pyarrow", fitted
+        )
         bound = rows[0][0].at_most
         if bound is not None and "arrowipc" in fitted:
             result.goal = f"k <= {bound:g}"
@@ -314,11 +333,21 @@ def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iter
 
 def exponent(pairs: list[tuple[float, float]]) -> float:
     """Return the slope of a line through the logarithms, by least squares."""
-    return statistics.linear_regression([math.log(x) for x, _ in pairs], [math.log(y) for _, y in pairs]).slope
+    return statistics.linear_regression(
+        [math.log(x) for x, _ in pairs], [math.log(y) for _, y in pairs]
+    ).slope
 
 
 def ask(question: str, scale: Scale, clock: Callable[[], float] = time.perf_counter) -> Iterator[Result]:
-    """Measure one question; results come as soon as they are known."""
+    """Measure one question; results come as soon as they are known, without verdicts where data is tiny."""
+    for result in answers(question, scale, clock):
+        if scale.name == "tiny" and result.verdict != "FAILED":
+            result.verdict = ""
+        yield result
+
+
+def answers(question: str, scale: Scale, clock: Callable[[], float]) -> Iterator[Result]:
+    """Measure and judge the cases of a question, then its curves."""
     module = importlib.import_module(f"benchmarks.{question}")
     points: list[tuple[Curve, dict[str, Timing]]] = []
     for case in module.cases(scale):

@@ -1,11 +1,11 @@
 """How long does the import take, how long until a first batch is read, and how much is installed?
 
-Measured in fresh interpreters that take turns, each telling how long the statements took by its own clock, with the
-files in the page cache. ``import arrowipc`` loads names when they are used, so the second case counts until a stream
-of one batch was read, from the import on.
+Measured in fresh interpreters that take turns, each telling how long the statements took by its own clock,
+with the files in the page cache. ``import arrowipc`` loads names when they are used, so the second case
+counts until a stream of one batch was read, from the import on.
 
-Installed size: the files of the package itself (its own folder, without ``__pycache__``), not its dependencies; a
-checkout's sources and caches are not counted either.
+Installed size: the files of the package itself (its own folder, without ``__pycache__``), not its
+dependencies; a checkout's sources and caches are not counted either.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IMPORTED = {"arro3": "arro3.io"}
 FOLDERS = {"arro3": ("arro3.core", "arro3.io")}
 
 #: What a wheel of ours holds.
-SUFFIXES = {".py", ".pyi", ".pxd", ".so", ".pyd", ".typed"}
+SUFFIXES = {".py", ".pyi", ".pxd", ".so", ".pyd"}
 
 
 def cases(scale: Scale) -> Iterator[Case | Fact]:
@@ -45,7 +45,9 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
     names = [name for name in FIRST if importlib.util.find_spec(name) is not None]
     names = [name for name in names if name != "arro3" or importlib.util.find_spec("arro3.io") is not None]
     statements = {name: f"import {IMPORTED.get(name, name)}" for name in names}
-    yield Case("import", "process", 1, {n: process(s) for n, s in statements.items()}, at_most=0.015, timed=True)
+    yield Case(
+        "import", "process", 1, {n: process(s) for n, s in statements.items()}, at_most=0.015, timed=True
+    )
     source = base64.b64encode(data.stream([data.mixed_batch(10)])).decode()
     setup = f"from base64 import b64decode; data = b64decode({source!r})"
     firsts = {name: process(FIRST[name], setup) for name in names}
@@ -55,13 +57,16 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
 
 def process(statement: str, setup: str = "pass") -> Run:
     """Return a run that starts an interpreter and returns the seconds of `statement` in it."""
-    code = f"{setup}\nfrom time import perf_counter\nstart = perf_counter()\n{statement}\nprint(perf_counter() - start)"
+    clock = "from time import perf_counter\nstart = perf_counter()"
+    code = "\n".join((setup, clock, statement, "print(perf_counter() - start)"))
     # The child finds packages where we found them: an environment variable may have brought us ours.
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in search_path() if path)}
 
     def run() -> float:
         command = [sys.executable, "-c", code]
-        return float(subprocess.run(command, check=True, capture_output=True, text=True, env=variables).stdout)
+        return float(
+            subprocess.run(command, check=True, capture_output=True, text=True, env=variables).stdout
+        )
 
     return run
 
@@ -80,12 +85,10 @@ def installed(name: str) -> int:
         spec = importlib.util.find_spec(module)
         assert spec is not None
         assert spec.origin is not None
-        total += sum(size(path) for path in Path(spec.origin).parent.rglob("*"))
+        total += size(Path(spec.origin).parent, ours=name == "arrowipc")
     if name == "polars":
         # polars keeps its compiled code in packages of their own.
-        total += sum(
-            size(path) for folder in runtime_folders() for path in folder.rglob("*")
-        )
+        total += sum(size(folder) for folder in runtime_folders())
     return total
 
 
@@ -97,9 +100,11 @@ def runtime_folders() -> list[Path]:
     return sorted(Path(spec.origin).parent.parent.glob("_polars_runtime*"))
 
 
-def size(path: Path) -> int:
-    """Return the bytes of a file that is installed; our checkout also holds sources and what a build leaves."""
-    own = "arrowipc" in path.parts
-    if not path.is_file() or "__pycache__" in path.parts or own and path.suffix not in SUFFIXES:
-        return 0
-    return path.stat().st_size
+def size(folder: Path, ours: bool = False) -> int:
+    """Return the bytes of installed files; our checkout also holds sources and what a build leaves behind."""
+    files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return sum(
+        path.stat().st_size
+        for path in files
+        if not ours or path.suffix in SUFFIXES or path.name == "py.typed"
+    )

@@ -1,15 +1,17 @@
 """How fast are the batches of a stream in memory iterated over, when only the structure is checked?
 
-Measured, per batch: opening the stream from a bytes object, and taking batch after batch as the library's own object,
-asking each for its number of rows. No value is touched, so the size of the bodies matters only where it pushes the
-metadata out of the caches.
+Measured, per batch: opening the stream from a bytes object, and taking batch after batch as the library's own
+object, asking each for its number of rows. No value is touched, so the size of the bodies matters only where
+it pushes the metadata out of the caches.
 
 * pyarrow: ``for batch in pa.ipc.open_stream(data)``. Checks the structure of the metadata, no values.
-* arrowipc: ``open_stream(data, validate="none")``: the same checks and more (all extents against their lengths).
+* arrowipc: ``open_stream(data, validate="none")``: the same checks and more (all extents against their
+  lengths).
 * arrowipc full: the default, ``validate="full"``, for those who wonder what it costs.
 * nanoarrow: ``c_array_stream(InputStream.from_readable(data))``; checks buffer sizes by default.
 * polars: ``read_ipc_stream(data)``: one DataFrame, text converted to views and checked; no batches.
-* arro3: ``read_ipc_stream(BytesIO(data))``: copies the bytes of each message; arrow-rs always validates fully.
+* arro3: ``read_ipc_stream(BytesIO(data))``: copies the bytes of each message; arrow-rs always validates
+  fully.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def cases(scale: Scale) -> Iterator[Case]:
     for count in (20, 2_000, 20_000) if scale.thorough else (20, 2_000):
         yield case("10 mixed columns x 100 rows", mixed, scale.size(count, 2), 10)
     yield case("10 int64 columns x 100 rows", plain, scale.size(2_000, 2), 10)
-    yield case("1000 int64 columns x 100 rows", data.plain_batch(scale.size(1000, 12), 100), scale.size(50, 2), 25)
+    yield case(
+        "1000 int64 columns x 100 rows", data.plain_batch(scale.size(1000, 12), 100), scale.size(50, 2), 25
+    )
 
 
 def case(name: str, batch: data.pa.RecordBatch, count: int, goal: float) -> Case:

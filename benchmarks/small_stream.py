@@ -2,8 +2,9 @@
 
 Measured, per stream: opening a stream of one batch of ten rows and taking that batch.
 
-A reader of ours keeps the plan of the schema that it read last, and finds it again by comparing bytes. That is part
-of the design (payloads of one topic share a schema), but it must not hide what a schema costs, so the cases differ:
+A reader of ours keeps the plan of the schema that it read last, and finds it again by comparing bytes. That
+is part of the design (payloads of one topic share a schema), but it must not hide what a schema costs, so the
+cases differ:
 
 * one schema: all streams have the same schema;
 * two schemas in turn, and 64 schemas in turn: the last schema is never the next one.
@@ -40,7 +41,9 @@ def cases(scale: Scale) -> Iterator[Case]:
 def renamed(count: int) -> list[bytes]:
     """Return streams whose schemas differ in the name of the last column."""
     batch = data.mixed_batch(10)
-    return [data.stream([batch.rename_columns([*batch.schema.names[:-1], f"last {i}"])]) for i in range(count)]
+    return [
+        data.stream([batch.rename_columns([*batch.schema.names[:-1], f"last {i}"])]) for i in range(count)
+    ]
 
 
 def each(sources: list[bytes], read: Callable[[bytes], int]) -> Callable[[], int]:

@@ -1,7 +1,7 @@
 """How fast are large batches read and fully validated, compared with the speed of memory?
 
-Measured, per batch, as in validate_small. Bytes per second count what validation has to touch: validity bitmaps,
-offsets and text, not the numbers, whose every bit pattern is a value.
+Measured, per batch, as in validate_small. Bytes per second count what validation has to touch: validity
+bitmaps, offsets and text, not the numbers, whose every bit pattern is a value.
 """
 
 from __future__ import annotations

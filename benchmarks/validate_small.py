@@ -1,7 +1,7 @@
 """How fast are small batches read and fully validated?
 
-Measured, per batch: opening the stream, taking each batch and proving that its values are safe to use: offsets,
-UTF-8, null counts.
+Measured, per batch: opening the stream, taking each batch and proving that its values are safe to use:
+offsets, UTF-8, null counts.
 
 * pyarrow: ``batch.validate(full=True)`` on every batch, its documented way for untrusted data.
 * arrowipc: the default, ``validate="full"``.

@@ -1,4 +1,4 @@
-"""Laws of the way from stored bytes to readable ones: decompression, byte order, alignment, and who owns the memory."""
+"""Laws of the way from stored bytes to readable ones: decompression, byte order, alignment, owners."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from helpers.forge import (
     Table,
     batch,
     bits,
-    encoding,
     dictionary,
+    encoding,
     field,
     i16,
     i32,
@@ -79,7 +79,11 @@ def test_106_each_buffer_is_stored_its_own_way(codec, ways, n, threads):
     for i, way in enumerate(ways):
         count = 0 if way == "empty" else n
         plain = np.arange(i, i + count, dtype="<i8").tobytes()
-        stored = {"frame": packed(codec, plain), "raw": i64(-1) + plain, "raw and longer": i64(-1) + plain + bytes(24)}
+        stored = {
+            "frame": packed(codec, plain),
+            "raw": i64(-1) + plain,
+            "raw and longer": i64(-1) + plain + bytes(24),
+        }
         buffers += [b"", stored.get(way, b"")]
         if way == "empty":
             # Its length is wanted all the same: a null column has no buffer to fill it.
@@ -115,16 +119,18 @@ def test_108_buffers_of_known_size_are_no_bombs():
     assert found.column(0).to_pylist() == ["\0" * (1 << 20)]
     # Slack behind the values, as behind an untrimmed slice, is no bomb.
     slack = packed(ZSTD, np.random.default_rng(1).bytes(1 << 20))
-    assert read(stream(schema(field("x", INT8)), batch(10, [(10, 0)], [b"", slack], codec=ZSTD))).num_rows == 10
+    assert (
+        read(stream(schema(field("x", INT8)), batch(10, [(10, 0)], [b"", slack], codec=ZSTD))).num_rows == 10
+    )
 
 
 def test_109_lz4_cannot_hold_more_than_255_times_its_size():
-    frame = FRAMES[LZ4](b"x" * 100)
+    frame = lz4.compress(b"x" * 100, store_size=False)
     with pytest.raises(FormatError, match="cannot hold more than 255 times"):
         read(
             stream(
                 schema(field("x", UTF8)),
-                batch(1, [(1, 0)], [b"", i64(-1) + i32(0, 9), i64(256 * len(frame)) + frame], codec=LZ4),
+                batch(1, [(1, 0)], [b"", i64(-1) + i32(0, 9), i64(300 * len(frame)) + frame], codec=LZ4),
             )
         )
 
@@ -156,7 +162,8 @@ def test_110_zstd_frames_follow_one_another_to_the_very_end(parts, sizes, checks
         return
     text = Table("Binary")
     data = stream(
-        schema(field("x", text)), batch(1, [(1, 0)], [b"", i64(-1) + i32(0, len(whole)), i64(claim) + stored], codec=ZSTD)
+        schema(field("x", text)),
+        batch(1, [(1, 0)], [b"", i64(-1) + i32(0, len(whole)), i64(claim) + stored], codec=ZSTD),
     )
     if good:
         assert read(data).column(0).to_pylist() == [whole]
@@ -171,7 +178,9 @@ def test_110_zstd_checksums_are_checked(sizes):
     frame = bytearray(zstd_frame(content, write_checksum=True, write_content_size=sizes))
     rows = [b"", i64(-1) + i32(0, len(content))]
     column = schema(field("x", Table("Binary")))
-    assert read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD))).num_rows == 1
+    assert (
+        read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD))).num_rows == 1
+    )
     frame[-1] ^= 1
     with pytest.raises(FormatError, match="checksum"):
         read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD)))
@@ -189,7 +198,9 @@ def test_108_any_damage_gives_values_or_a_refusal(codec):
         if chance.integers(2):
             del frame[chance.integers(8, len(frame)) :]
         try:
-            found = read(stream(schema(field("x", INT64)), batch(3000, [(3000, 0)], [b"", bytes(frame)], codec=codec)))
+            found = read(
+                stream(schema(field("x", INT64)), batch(3000, [(3000, 0)], [b"", bytes(frame)], codec=codec))
+            )
         except FormatError:
             continue
         assert found.column(0).length == 3000
@@ -197,12 +208,18 @@ def test_108_any_damage_gives_values_or_a_refusal(codec):
 
 @both
 def test_decompressed_batches_let_go_of_their_source(codec):
-    data = bytearray(stream(schema(field("x", INT64)), batch(100, [(100, 0)], [b"", packed(codec, bytes(800))], codec=codec)))
+    data = bytearray(
+        stream(
+            schema(field("x", INT64)), batch(100, [(100, 0)], [b"", packed(codec, bytes(800))], codec=codec)
+        )
+    )
     found = read(data)
     gc.collect()
     data.clear()  # a BufferError while anything points into it
     assert found.column(0).to_pylist() == [0] * 100
-    raw = bytearray(stream(schema(field("x", INT64)), batch(1, [(1, 0)], [b"", i64(-1) + i64(5)], codec=codec)))
+    raw = bytearray(
+        stream(schema(field("x", INT64)), batch(1, [(1, 0)], [b"", i64(-1) + i64(5)], codec=codec))
+    )
     found = read(raw)
     with pytest.raises(BufferError):
         raw.clear()
@@ -260,7 +277,12 @@ WORDS: dict[str, tuple[Table, Sequence[bytes], list[Any], dict[int, int]]] = {
         [1, 2, None],
         {1: 8},
     ),
-    "fixed binary": (Table("FixedSizeBinary", byteWidth=2), [bits(1, 1, 0), b"aabbcc"], [b"aa", b"bb", None], {}),
+    "fixed binary": (
+        Table("FixedSizeBinary", byteWidth=2),
+        [bits(1, 1, 0), b"aabbcc"],
+        [b"aa", b"bb", None],
+        {},
+    ),
 }
 
 
@@ -297,7 +319,8 @@ def test_074_words_are_aligned_and_bytes_stay(kind, by):
 
 
 def test_074_dictionaries_are_aligned_too():
-    words = Table("RecordBatch", *[shifted([b"", i64(7, 8)], 3)[1]], **batch(2, [(2, 0)], shifted([b"", i64(7, 8)], 3)[0]).slots)
+    spans, body = shifted([b"", i64(7, 8)], 3)
+    words = Table("RecordBatch", body, **batch(2, [(2, 0)], spans).slots)
     column = field("d", INT64, dictionary=encoding(0, INT8))
     found = read(stream(schema(column), dictionary(0, words), batch(2, [(2, 0)], [b"", b"\1\0"])))
     assert found.column(0).to_pylist() == [8, 7]
@@ -330,14 +353,17 @@ def test_115_nested_offsets_are_swapped_by_their_width():
     assert read(stream(schema(big, endianness=1), rows)).column(0).to_pylist() == [[1], [2, 3]]
     lists = field("l", LIST_VIEW, field("item", INT16))
     rows = batch(
-        2, [(2, 0), (3, 0)], [b"", struct.pack(">2i", 1, 0), struct.pack(">2i", 2, 1), b"", struct.pack(">3h", 1, 2, 3)]
+        2,
+        [(2, 0), (3, 0)],
+        [b"", struct.pack(">2i", 1, 0), struct.pack(">2i", 2, 1), b"", struct.pack(">3h", 1, 2, 3)],
     )
     assert read(stream(schema(lists, endianness=1), rows)).column(0).to_pylist() == [[2, 3], [1]]
 
 
 def test_114_text_and_bits_are_not_copied_by_a_swap():
     data = stream(
-        schema(field("s", UTF8), endianness=1), batch(2, [(2, 1)], [bits(1, 0), struct.pack(">3i", 0, 2, 2), b"ab"])
+        schema(field("s", UTF8), endianness=1),
+        batch(2, [(2, 1)], [bits(1, 0), struct.pack(">3i", 0, 2, 2), b"ab"]),
     )
     column = read(data).column(0)
     source = range(address(memoryview(data)), address(memoryview(data)) + len(data))

@@ -92,7 +92,7 @@ def test_109_an_lz4_frame_ends_where_the_buffer_ends(way, shape):
 def test_109_lz4_checksums(way, checksum):
     frame = bytearray(lz4.compress(CONTENT.tobytes(), **{checksum: True}))
     frame[-1 if checksum == "content_checksum" else -5] ^= 0x40
-    with pytest.raises(FormatError, match="checksum"):
+    with pytest.raises(FormatError, match=r"(?i)checksum"):
         values(forged(bytes(frame), CONTENT.nbytes))
 
 
@@ -189,12 +189,16 @@ except ipc.UnsupportedError as error:
 def test_absent_packages_are_named(package, number, compression):
     code = ABSENT.format(package=package, number=number)
     done = subprocess.run(
-        [sys.executable, "-c", code], input=bytes(stream(compression, CONTENT)), capture_output=True, check=True
+        [sys.executable, "-c", code],
+        input=bytes(stream(compression, CONTENT)),
+        capture_output=True,
+        check=True,
     )
     assert b"pip install arrowipc[compression]" in done.stdout
     assert issubclass(UnsupportedError, NotImplementedError)
 
 
 def test_codec_libraries_load_when_they_are_needed():
-    code = "import sys, arrowipc; arrowipc.open_stream; print('lz4' in sys.modules or 'zstandard' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"False"
+    code = "import sys, arrowipc; arrowipc.open_stream; print({'lz4', 'zstandard'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout.strip() == b"set()"

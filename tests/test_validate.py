@@ -1,4 +1,4 @@
-"""Laws of validation: "full" accepts exactly what a plain reading of the format accepts, and names the place."""
+"""Laws of validation: "full" accepts exactly what the format allows, and a refusal names the place."""
 
 from __future__ import annotations
 
@@ -167,7 +167,9 @@ pieces = st.one_of(
     st.binary(max_size=4),
     st.lists(st.sampled_from(list(EDGES)), max_size=4).map(bytes),
     st.text(max_size=6).map(str.encode),
-    st.sampled_from([b"", b"a" * 15, "é".encode(), "漢".encode(), "😀".encode(), b"\xc3", b"\xa9", b"\xed\xa0\x80"]),
+    st.sampled_from(
+        [b"", b"a" * 15, "é".encode(), "漢".encode(), "😀".encode(), b"\xc3", b"\xa9", b"\xed\xa0\x80"]
+    ),
 )
 
 
@@ -185,7 +187,10 @@ def strings(kind: Table, values: Sequence[bytes | None], hidden: bytes = b"") ->
 
 
 @pytest.mark.parametrize("kind", [UTF8, LARGE_UTF8], ids=["utf8", "large utf8"])
-@given(values=st.lists(st.one_of(pieces, st.none()), max_size=20), hidden=st.sampled_from([b"", b"\xff", b"\xa9x"]))
+@given(
+    values=st.lists(st.one_of(pieces, st.none()), max_size=20),
+    hidden=st.sampled_from([b"", b"\xff", b"\xa9x"]),
+)
 @example(values=["é".encode()[:1], "é".encode()[1:]], hidden=b"")
 @example(values=["é".encode()[:1], b"", "é".encode()[1:]], hidden=b"")
 @example(values=["漢".encode(), b"", b""], hidden=b"")
@@ -199,12 +204,14 @@ def test_072_text_is_utf8_string_by_string(kind, values, hidden):
 
 @pytest.mark.parametrize("before", [0, 1, 2, 1021, 1022, 1023, 1024])
 def test_072_every_short_sequence_of_edges(before):
-    """All pairs, and all triples and quadruples behind a lead byte, at the borders of the blocks that are tested."""
+    """All pairs, and triples and quadruples behind a lead byte, at the borders of the blocks tested."""
     pad = "é" * (before // 2) + "a" * (before % 2)
     leads = [b for b in EDGES if b >= 0xE0]
     sequences = [bytes((a, b)) for a in EDGES for b in EDGES]
     sequences += [bytes((a, b, c)) for a in leads for b in EDGES for c in (0x41, 0x80, 0xBF, 0xC2)]
-    sequences += [bytes((a, b, c, 0xBF)) for a in leads for b in (0x80, 0x8F, 0x90, 0xBF) for c in (0x41, 0x80)]
+    sequences += [
+        bytes((a, b, c, 0xBF)) for a in leads for b in (0x80, 0x8F, 0x90, 0xBF) for c in (0x41, 0x80)
+    ]
     for sequence in sequences:
         holds(is_text(sequence), strings(UTF8, [pad.encode(), sequence]), "value 1 is not UTF-8")
 
@@ -216,7 +223,9 @@ def test_072_binary_is_not_text():
 # Views.
 
 
-def view_column(views: bytes, n: int, *buffers: bytes, kind: Table = UTF8_VIEW, nulls: Sequence[int] = ()) -> bytes:
+def view_column(
+    views: bytes, n: int, *buffers: bytes, kind: Table = UTF8_VIEW, nulls: Sequence[int] = ()
+) -> bytes:
     valid = bits(*[i not in nulls for i in range(n)]) if nulls else b""
     rows = batch(n, [(n, len(nulls))], [valid, views, *buffers], variadic=[len(buffers)])
     return stream(schema(field("v", kind)), rows)
@@ -326,7 +335,11 @@ def test_082_list_views_lie_in_the_child(wide, n, length, data):
         [valid if nulls else b"", pack(*offsets), pack(*sizes), b"", bytes(2 * length)],
     )
     # Null lists must lie in the child too (Columnar format, "ListView Layout").
-    holds(not bad, stream(schema(field("l", kind, field("item", INT16))), rows), f"list {bad[0]}:" if bad else "")
+    holds(
+        not bad,
+        stream(schema(field("l", kind, field("item", INT16))), rows),
+        f"list {bad[0]}:" if bad else "",
+    )
 
 
 # Unions.
@@ -340,7 +353,9 @@ def union(mode: int, codes: Sequence[int], offsets: Sequence[int], lengths: Sequ
     placed = [i32(*offsets)] if mode else []
     below = [part for n in lengths for part in (b"", bytes(2 * n))]
     nodes = [(len(codes), 0), *((n, 0) for n in lengths)]
-    return stream(schema(field("u", kind, *children)), batch(len(codes), nodes, [i8(*codes), *placed, *below]))
+    return stream(
+        schema(field("u", kind, *children)), batch(len(codes), nodes, [i8(*codes), *placed, *below])
+    )
 
 
 @given(codes=st.lists(st.sampled_from(TYPE_CODES), max_size=70), change=changes(8))
@@ -385,7 +400,9 @@ def test_085_run_ends_rise_and_cover(width, steps, data):
     ends = mutated(ends, data.draw(changes(width)))
     rising = all(b > a for a, b in zip([0, *ends], ends, strict=False))
     good = rising and (ends[-1] if ends else 0) >= length
-    rows = batch(length, [(length, 0), (len(ends), 0), (len(ends), 0)], [b"", pack(*ends), b"", bytes(2 * len(ends))])
+    rows = batch(
+        length, [(length, 0), (len(ends), 0), (len(ends), 0)], [b"", pack(*ends), b"", bytes(2 * len(ends))]
+    )
     kind = field("r", REE, field("run_ends", int_(width), nullable=False), field("values", INT16))
     holds(good, stream(schema(kind), rows), "run end")
 
@@ -401,10 +418,14 @@ CODES = {8: "b", 16: "h", 32: "i", 64: "q"}
 def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
     n, words = data.draw(LENGTHS), data.draw(st.sampled_from([0, 1, 5]))
-    value = st.one_of(st.integers(0, max(0, words - 1)), st.sampled_from([low, high, high // 2 + 1, words, max(low, -1)]))
+    value = st.one_of(
+        st.integers(0, max(0, words - 1)), st.sampled_from([low, high, high // 2 + 1, words, max(low, -1)])
+    )
     plain = [i % words if words else 0 for i in range(n)]
     indices = mutated(plain, data.draw(st.lists(st.tuples(st.integers(0, 80), value), max_size=2)))
-    nulls = data.draw(st.sampled_from([set(), set(range(n)), {i for i in range(n) if not 0 <= indices[i] < words}]))
+    nulls = data.draw(
+        st.sampled_from([set(), set(range(n)), {i for i in range(n) if not 0 <= indices[i] < words}])
+    )
     bad = [i for i, index in enumerate(indices) if i not in nulls and not 0 <= index < words]
     code = CODES[width] if signed else CODES[width].upper()
     rows = batch(
@@ -463,7 +484,11 @@ def test_strict_date64_is_whole_days():
         holds(True, stream(kind, rows))
         holds(good, stream(kind, rows), "whole day", validate="strict")
     # Days as int32 are always whole.
-    holds(True, stream(schema(field("d", Table("Date", unit=0))), batch(1, [(1, 0)], [b"", i32(1)])), validate="strict")
+    holds(
+        True,
+        stream(schema(field("d", Table("Date", unit=0))), batch(1, [(1, 0)], [b"", i32(1)])),
+        validate="strict",
+    )
 
 
 @given(valid=st.lists(st.booleans(), min_size=1, max_size=70), claim=st.integers(0, 70))
@@ -478,7 +503,12 @@ def test_strict_null_count_is_exact(valid, claim):
 
 def test_strict_nulls_of_required_fields():
     required = field("x", INT32, nullable=False)
-    holds(False, stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)])), "not nullable", validate="strict")
+    holds(
+        False,
+        stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)])),
+        "not nullable",
+        validate="strict",
+    )
     holds(True, stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)])))
     # What a null struct covers is nobody's null.
     for above, good in ((bits(1, 0), True), (bits(0, 1), False)):

@@ -134,16 +134,6 @@ COLUMNS: dict[str, Column] = {
         "struct<months:int,days:int,nanoseconds:bigint>",
         [{"months": 1, "days": 2, "nanoseconds": 3}, None, {"months": 4, "days": 5, "nanoseconds": -6}],
     ),
-    "decimal32": Column(
-        pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal32(5, 2)),
-        "decimal(5,2)",
-        [Decimal("1.25"), None, Decimal("-1.25")],
-    ),
-    "decimal64": Column(
-        pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal64(15, 2)),
-        "decimal(15,2)",
-        [Decimal("1.25"), None, Decimal("-1.25")],
-    ),
     "decimal128": Column(
         pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal128(38, 2)),
         "decimal(38,2)",
@@ -229,6 +219,13 @@ COLUMNS: dict[str, Column] = {
         [{"x_5": 1, "x_7": None}, {"x_5": None, "x_7": "a"}, {"x_5": 2, "x_7": None}],
     ),
 }
+
+if hasattr(pa, "decimal32"):  # pyarrow 19
+    for _width, _type in ((32, pa.decimal32(5, 2)), (64, pa.decimal64(15, 2))):
+        _values = [Decimal("1.25"), None, Decimal("-1.25")]
+        COLUMNS[f"decimal{_width}"] = Column(
+            pa.array(_values, _type), f"decimal({_type.precision},{_type.scale})", _values
+        )
 
 
 def everything() -> pa.RecordBatch:

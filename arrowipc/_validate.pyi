@@ -1,0 +1,1 @@
+"""Validation of a batch's values; used by the decoders through ``cimport`` alone."""
