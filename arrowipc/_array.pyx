@@ -703,7 +703,7 @@ cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t le
 
 
 cdef object field_of(Plan plan, int32_t field):
-    """The Field of a FieldPlan: for a column that of the schema, where somebody has asked for that already."""
+    """The Field of a FieldPlan; for a column that of the schema, if that exists already."""
     cdef int32_t low = 0, high = plan.d.n_columns, middle
     if plan.schema is None:
         return plan_field(plan, field)

@@ -467,7 +467,7 @@ def forget_libraries():
 
 
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
-    """Replace each stored buffer by its content: new memory, or a slice of the body where it is stored raw."""
+    """Replace each stored buffer by its content: new memory, or a slice of the body if it is stored raw."""
     cdef Work work = Work(columns.d.n_extents + 1)
     cdef Ledger sums
     cdef Block memory
@@ -567,8 +567,8 @@ cdef object broken(Columns columns, Work work):
     else:
         why = f"it holds {job.made:,} bytes"
     name = codec_name(work.library.codec)
-    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to the "
-                        f"claimed {job.claim:,} bytes: {why}")
+    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to "
+                        f"the claimed {job.claim:,} bytes: {why}")
     error.__cause__ = work.error
     return error
 
@@ -620,8 +620,8 @@ cdef void swap_values(uint8_t* target, const uint8_t* source, int64_t size, int 
     elif words == SWAP_16 or words == SWAP_32:
         per = 2 if words == SWAP_16 else 4
         for i in range(size // (8 * per)):
-            for k in range(per):
-                (<loose_u64*> target)[i * per + per - 1 - k] = bswap64((<const loose_u64*> source)[i * per + k])
+            for k in range(i * per, i * per + per):
+                (<loose_u64*> target)[(2 * i + 1) * per - 1 - k] = bswap64((<const loose_u64*> source)[k])
     elif words == SWAP_4_4_8:
         for i in range(size >> 4):
             (<loose_u32*> target)[4 * i] = bswap32((<const loose_u32*> source)[4 * i])

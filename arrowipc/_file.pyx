@@ -132,7 +132,7 @@ cdef class FileDecoder:
         As for `arrowipc.open_file`.
     """
 
-    def __init__(self, footer, int64_t start, *, columns=None, validate="full", limits=None, use_threads=True,
+    def __cinit__(self, footer, int64_t start, *, columns=None, validate="full", limits=None, use_threads=True,
                  ensure_native_endian=True):
         cdef Source source = Source(footer)
         limits_data(limits, &self.limits)

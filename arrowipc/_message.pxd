@@ -39,6 +39,7 @@ cdef class Framer:
     cdef int poison(self, object error) except -1
     cdef int check_usable(self) except -1
     cdef int64_t _unread(self) noexcept
+    cdef inline void prefetch_next(self) noexcept
     cdef int _truncated(self) except -1
     cdef int _forget(self) except -1
     cdef int _sized(self, int32_t size, str marker) except -1

@@ -4,7 +4,8 @@ Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio al
 """
 
 from arrowipc._array cimport RecordBatch
-from arrowipc._core cimport Plan
+from arrowipc._capsule cimport BatchProducer
+from arrowipc._core cimport Columns, Plan
 from arrowipc._decode cimport Decoder, new_decoder
 from arrowipc._layout cimport *
 from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer
@@ -65,6 +66,7 @@ cdef class StreamDecoder(Framer):
     def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
         self.limits = self.decoder.limits
+        self.failure = None
 
     cdef int begin(self) except -1:
         """Take in the schema message."""
@@ -153,6 +155,12 @@ cdef class StreamDecoder(Framer):
         self.check_usable()
         return self.read_batch()
 
+    def producer(self):
+        """Return what `arrowipc._capsule.export_stream` takes batches from when all input was fed."""
+        cdef DecodedBatches producer = DecodedBatches.__new__(DecodedBatches)
+        producer.decoder = self
+        return producer
+
     def __iter__(self):
         return iter(self.next_event, None)
 
@@ -195,5 +203,17 @@ cdef class StreamDecoder(Framer):
     @property
     def stats(self):
         """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries."""
+        if self.decoder is None:
+            return 0, 0, 0, 0, 0
         return (self.num_messages, self.decoder.num_record_batches, self.decoder.num_dictionary_batches,
                 self.decoder.num_dictionary_deltas, self.decoder.num_replaced_dictionaries)
+
+
+cdef class DecodedBatches(BatchProducer):
+    """The batches of a decoder that needs no more input, for the C stream interface: no Python frame between."""
+
+    cdef StreamDecoder decoder
+
+    cdef Columns next(self):
+        self.decoder.check_usable()
+        return self.decoder.read_batch()

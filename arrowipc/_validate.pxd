@@ -8,7 +8,7 @@ from arrowipc._core cimport Columns, ColumnsData
 cdef int validate(Columns columns, int level) except -1
 
 # Smallest and largest dictionary index among the valid slots [start, start + length) of an encoded field,
-# counted in its buffers (node.offset included). Returns 1, or 0 when no slot is valid (then low = 0, high = -1).
-# uint64 clamps to INT64_MAX.
+# counted in its buffers (node.offset included). Returns 1, or 0 when none is valid: then low = 0, high = -1.
+# Indices of uint64 clamp to INT64_MAX.
 cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t length,
                      int64_t* low, int64_t* high) noexcept nogil

@@ -6,7 +6,6 @@ counted before it is made.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.datetime cimport import_datetime, time_new, timedelta_new
 from cpython.list cimport PyList_GET_ITEM, PyList_GetSlice, PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsignedLongLong
 from cpython.object cimport PyObject
@@ -36,6 +35,20 @@ from arrowipc.errors import LimitError, UsageError
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+
+# Not cpython.datetime: to cimport that is to import datetime together with this module, which takes 5 ms.
+cdef extern from *:
+    """
+    #include <datetime.h>
+
+    static int arrowipc_import_datetime(void) {
+        PyDateTime_IMPORT;
+        return PyDateTimeAPI == NULL ? -1 : 0;
+    }
+    """
+    int import_datetime "arrowipc_import_datetime"() except -1
+    object new_timedelta "PyDelta_FromDSU"(int days, int seconds, int microseconds)
+    object new_time "PyTime_FromTime"(int hour, int minute, int second, int microsecond)
 
 cdef enum:
     # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
@@ -383,7 +396,7 @@ cdef object moment(int64_t ticks, int32_t unit, object zone):
     if days < FIRST_DAY or days > LAST_DAY:
         return ticks
     rest = (ticks - seconds * ticks_per_second) * (1000000 // ticks_per_second)
-    since = timedelta_new(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
+    since = new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
     if zone is None:
         return EPOCH + since
     if zone is UTC:
@@ -403,7 +416,7 @@ cdef object date(int64_t number, int32_t unit):
             return moment(number, TimeUnit_MILLISECOND, None)
     if days < FIRST_DAY or days > LAST_DAY:
         return number
-    return EPOCH_DATE + timedelta_new(<int> days, 0, 0)
+    return EPOCH_DATE + new_timedelta(<int> days, 0, 0)
 
 
 cdef object time_of_day(int64_t ticks, int32_t unit):
@@ -413,7 +426,7 @@ cdef object time_of_day(int64_t ticks, int32_t unit):
     seconds = ticks // ticks_per_second
     rest = (ticks - seconds * ticks_per_second) * (1000000 // ticks_per_second)
     minutes = seconds // 60
-    return time_new(<int> (minutes // 60), <int> (minutes % 60), <int> (seconds % 60), <int> rest, None)
+    return new_time(<int> (minutes // 60), <int> (minutes % 60), <int> (seconds % 60), <int> rest)
 
 
 cdef object duration(int64_t ticks, int32_t unit):
@@ -425,7 +438,7 @@ cdef object duration(int64_t ticks, int32_t unit):
     if days < -LAST_TIMEDELTA_DAY or days > LAST_TIMEDELTA_DAY:
         return ticks
     rest = (ticks - seconds * ticks_per_second) * (1000000 // ticks_per_second)
-    return timedelta_new(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
+    return new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
 
 
 # -- text, binary and lists ----------------------------------------------------------------------------------

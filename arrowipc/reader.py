@@ -63,13 +63,11 @@ def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
             return None, file, True
         with file:
             return _mapped(file), None, False
-    if isinstance(source, (bytearray, memoryview)):
-        return source, None, False
-    if hasattr(source, "readinto") or hasattr(source, "read"):
-        return None, source, False
     try:
         return memoryview(source), None, False
     except TypeError:
+        if hasattr(source, "readinto") or hasattr(source, "read"):
+            return None, source, False
         raise UsageError(
             f"expected a path, a bytes-like object or a binary file object, found {type(source).__name__}"
         ) from None
@@ -176,7 +174,10 @@ class _Reader:
         """
         from arrowipc._capsule import export_stream
 
-        return export_stream(self.schema, iter(self))
+        return export_stream(self.schema, self._batches(), requested_schema)
+
+    def _batches(self) -> Any:
+        return iter(self)
 
 
 class RecordBatchStreamReader(_Reader):
@@ -227,6 +228,10 @@ class RecordBatchStreamReader(_Reader):
                 yield batch
             elif not self._more():
                 return
+
+    def _batches(self) -> Any:
+        self._check_open()
+        return self._decoder.producer() if self._file is None else iter(self)
 
     def _more(self) -> bool:
         """Bring more input, or say that the stream is over."""

@@ -32,7 +32,7 @@ ROWS = 10
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """Files of many and of few batches: one batch read, with and without a memory map, and all rows counted."""
+    """Files of many and of few batches: one batch read, mapped and not, and all rows counted."""
     for count in (scale.size(100_000, 5), scale.size(100, 3)):
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "batches.arrow"))

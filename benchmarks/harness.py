@@ -362,7 +362,7 @@ def answers(question: str, scale: Scale, clock: Callable[[], float]) -> Iterator
 
 
 def version(package: str) -> str | None:
-    """Return the version of an installed package; of the checkout when ours is used without being installed."""
+    """Return the version of a package; of the checkout when ours is used without being installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -72,6 +72,8 @@ class Printer:
             self._console: Any = None
         else:
             self._console = Console(highlight=False)
+            if not self._console.is_terminal:
+                self._console.width = 120  # a file or a pipe has no width: let no cell wrap
 
     def line(self, text: str = "") -> None:
         """Write a line."""
@@ -166,6 +168,8 @@ def markdown_cells(result: dict[str, Any]) -> Iterable[str]:
     ours = timings[result["ours"]]
     ratio = times(ours["times_as_fast"]) if ours["times_as_fast"] is not None else ""
     per = "" if result["unit"] in ("bytes", "exponent") else f", per {result['unit']}"
-    goal = f"{result['goal']}, {result['verdict']}".replace(">= ", "≥ ").replace("<= ", "≤ ")
+    goal = (
+        ", ".join(filter(None, (result["goal"], result["verdict"]))).replace(">= ", "≥ ").replace("<= ", "≤ ")
+    )
     names = (cell(name) for name in PEERS)
     return [result["case"] + per, cell(result["baseline"]), cell(result["ours"]), ratio, goal, *names]

@@ -146,26 +146,24 @@ def zstd_frame(content: bytes, **options: Any) -> bytes:
     checksums=st.booleans(),
     skip=st.booleans(),
     off=st.sampled_from([0, 0, 0, -1, 1]),
-    cut=st.sampled_from([0, 0, 0, 1, 4, 8]),
-    tail=st.sampled_from([b"", b"", b"", b"\0", b"tail of bytes"]),
+    spoil=st.sampled_from([0, 0, 0, 1, 4, 8, b"\0", b"tail of bytes"]),
 )
-def test_110_zstd_frames_follow_one_another_to_the_very_end(parts, sizes, checksums, skip, off, cut, tail):
+def test_110_zstd_frames_follow_one_another_to_the_very_end(parts, sizes, checksums, skip, off, spoil):
     make = zstandard.ZstdCompressor(write_content_size=True, write_checksum=checksums).compress
     frames = [make(part) if sizes else zstd_frame(part, write_checksum=checksums) for part in parts]
     if skip:
         frames.insert(0, struct.pack("<II", 0x184D2A53, 5) + b"hello")
     stored, whole = b"".join(frames), b"".join(parts)
-    stored = stored[: len(stored) - cut] + tail
-    good = not (off or cut or tail)
+    spoiled = stored + spoil if isinstance(spoil, bytes) else stored[: len(stored) - spoil]
     claim = len(whole) + off
     if claim < 0:
         return
     text = Table("Binary")
     data = stream(
         schema(field("x", text)),
-        batch(1, [(1, 0)], [b"", i64(-1) + i32(0, len(whole)), i64(claim) + stored], codec=ZSTD),
+        batch(1, [(1, 0)], [b"", i64(-1) + i32(0, len(whole)), i64(claim) + spoiled], codec=ZSTD),
     )
-    if good:
+    if spoiled == stored and not off:
         assert read(data).column(0).to_pylist() == [whole]
     else:
         with pytest.raises(FormatError, match=r"buffer 2.*bytes"):

@@ -9,13 +9,15 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 import arrowipc
-from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
 from arrowipc.schema import Schema
 from arrowipc.spark.convert import BatchConverter, find_name
 from arrowipc.spark.types import TypeOptions, arrow_schema_of, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from arrowipc import RecordBatch
 
 __all__ = ["decode_payload_batches", "decode_payloads"]
 
@@ -181,19 +183,22 @@ def _beside(source: StructType, keep: Sequence[str], wanted: StructType) -> Stru
 
 @dataclass(slots=True)
 class _Pending:
-    """Batches of one Arrow schema that wait to be joined: rows of their payloads, and the batches."""
+    """Payloads of one Arrow schema that wait to be joined: each with its row and its batches."""
 
     converter: BatchConverter
-    parents: list[int]
-    batches: list[pa.RecordBatch]
+    payloads: list[tuple[int, list["RecordBatch"]]]
     rows: int = 0
+
+
+class _CannotJoinError(Exception):
+    """The payloads are fine, and too many to be joined into one batch."""
 
 
 class _Decoder:
     """Decodes the payload column of one batch after the other.
 
-    Joining the small batches of many payloads before they are converted costs a tenth of converting each,
-    dictionaries included, so payloads of equal schema are collected up to the size of an output batch.
+    Handing a small batch over and converting it costs ten times what decoding it does, so the batches of
+    payloads of equal schema are joined first, up to the size of an output batch.
     """
 
     def __init__(
@@ -218,6 +223,7 @@ class _Decoder:
         self._converter: BatchConverter | None = None
         self._pending: _Pending | None = None
         self._rows_before = 0
+        self._joinable = 1 << 30
 
     def decode(self, batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         """Decode the payloads of one batch."""
@@ -232,9 +238,8 @@ class _Decoder:
                 yield from self._flush(batch, most)
                 pending = None
             if pending is None:
-                pending = self._pending = _Pending(converter, [], [])
-            pending.parents += [row] * len(found)
-            pending.batches += found
+                pending = self._pending = _Pending(converter, [])
+            pending.payloads.append((row, found))
             pending.rows += sum(item.num_rows for item in found)
         yield from self._flush(batch, most)
         self._rows_before += batch.num_rows
@@ -253,15 +258,15 @@ class _Decoder:
             if valid is None or valid[row]:
                 yield row, view[bounds[row] : bounds[row + 1]]
 
-    def _read(self, payload: memoryview) -> tuple[BatchConverter, list[pa.RecordBatch]]:
+    def _read(self, payload: memoryview) -> tuple[BatchConverter, list["RecordBatch"]]:
         """Read one payload whole, so that a broken one leaves nothing behind."""
         with arrowipc.open(payload, columns=self._columns, validate=self._validate) as reader:
             converter = self._conversion(reader.schema)
-            return converter, [converter.hand_over(batch) for batch in reader]
+            return converter, list(reader)
 
     def _conversion(self, schema: Schema) -> BatchConverter:
         """The converter for a payload's schema: the last one, as long as the schema stays the same."""
-        if self._converter is None or schema != self._known:
+        if self._converter is None or (schema is not self._known and schema != self._known):
             self._converter = BatchConverter(schema, self._target, self._options, "the payload")
             self._known = schema
         return self._converter
@@ -270,38 +275,62 @@ class _Decoder:
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        for first, stop, joined in _join(pending.batches, 0, len(pending.batches)):
+        first, count = 0, len(pending.payloads)
+        while first < count:
+            some = pending.payloads[first : first + self._joinable]
             try:
-                converted = list(pending.converter.split(joined, most))
-            except ArrowIpcError:
-                yield from self._one_by_one(batch, pending, first, stop)
+                converted = self._convert(pending.converter, some, most)
+            except _CannotJoinError:
+                # Narrow dictionary indices or 32-bit offsets are full: fewer payloads at a time, from now on.
+                self._joinable = len(some) // 2
                 continue
-            yield from self._finish(batch, pending, first, stop, converted)
+            except ArrowIpcError:
+                yield from self._one_by_one(batch, pending, some, most)
+            else:
+                yield from self._finish(batch, some, converted)
+            first += len(some)
+
+    def _convert(
+        self, converter: BatchConverter, payloads: list[tuple[int, list["RecordBatch"]]], most: int
+    ) -> list[pa.RecordBatch]:
+        """Join the batches of some payloads and convert them."""
+        batches = [batch for _, found in payloads for batch in found]
+        if len(batches) > 1:
+            try:
+                batches = [arrowipc.concat_batches(batches)]
+            except UnsupportedError as error:
+                if len(payloads) > 1:
+                    raise _CannotJoinError from error
+        return [part for batch in batches for part in converter.split(converter.hand_over(batch), most)]
 
     def _one_by_one(
-        self, batch: pa.RecordBatch, pending: _Pending, first: int, stop: int
+        self,
+        batch: pa.RecordBatch,
+        pending: _Pending,
+        payloads: list[tuple[int, list["RecordBatch"]]],
+        most: int,
     ) -> Iterator[pa.RecordBatch]:
         """Convert payload by payload after the joined ones failed, to find the one to blame."""
-        while first < stop:
-            row = pending.parents[first]
-            end = next((i for i in range(first, stop) if pending.parents[i] != row), stop)
+        for payload in payloads:
             try:
-                converted = [pending.converter.convert(item) for item in pending.batches[first:end]]
+                converted = self._convert(pending.converter, [payload], most)
             except ArrowIpcError as error:
-                self._refuse(row, error)
+                self._refuse(payload[0], error)
             else:
-                yield from self._finish(batch, pending, first, end, converted)
-            first = end
+                yield from self._finish(batch, [payload], converted)
 
     def _finish(
-        self, batch: pa.RecordBatch, pending: _Pending, first: int, stop: int, converted: list[pa.RecordBatch]
+        self,
+        batch: pa.RecordBatch,
+        payloads: list[tuple[int, list["RecordBatch"]]],
+        converted: list[pa.RecordBatch],
     ) -> Iterator[pa.RecordBatch]:
         """Put the kept columns beside the converted batches."""
         if not self._keep:
             yield from converted
             return
-        lengths = [item.num_rows for item in pending.batches[first:stop]]
-        parents = np.repeat(pending.parents[first:stop], lengths)
+        lengths = [sum(item.num_rows for item in found) for _, found in payloads]
+        parents = np.repeat([row for row, _ in payloads], lengths)
         kept = [batch.column(find_name(name, batch.schema.names, "the batch")) for name in self._keep]
         start = 0
         for item in converted:
@@ -315,23 +344,6 @@ class _Decoder:
             return
         where = f"column {self._column!r}, row {self._rows_before + row}{_partition()}"
         raise type(error)(f'{where}: {error}; on_error="skip" leaves such payloads out') from error
-
-
-def _join(batches: list[pa.RecordBatch], first: int, stop: int) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Join batches ``first`` to ``stop``; where pyarrow cannot join their dictionaries, in several pieces."""
-    if stop - first == 1:
-        yield first, stop, batches[first]
-    elif stop > first:
-        try:
-            joined = pa.concat_batches(batches[first:stop])
-        except pa.ArrowInvalid:  # a joint dictionary would need wider indices, or offsets more than 32 bits
-            middle = (first + stop) // 2
-            yield from _join(batches, first, middle)
-            yield from _join(batches, middle, stop)
-        except pa.ArrowNotImplementedError:  # dictionaries of lists and structs
-            yield from ((index, index + 1, batches[index]) for index in range(first, stop))
-        else:
-            yield first, stop, joined
 
 
 def _partition() -> str:

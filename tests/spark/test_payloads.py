@@ -90,6 +90,20 @@ def test_dictionaries_that_cannot_be_joined() -> None:
     assert rows(*decode(table(*map(stream, lists)), schema=to_spark_schema(lists[0].schema))) == rows(*lists)
 
 
+def test_a_payload_whose_own_batches_cannot_be_joined() -> None:
+    narrow = pa.dictionary(pa.int8(), pa.string())
+    batches = [
+        pa.record_batch(
+            {"x": pa.array([f"{number}-{word}" for word in range(100)]).dictionary_encode().cast(narrow)}
+        )
+        for number in range(3)
+    ]
+    column = table(stream(batches[0], batches[1]), stream(batches[2]))
+    found = decode(column, schema=to_spark_schema(batches[0].schema), keep=["host"])
+    assert [row["x"] for row in rows(*found)] == [row["x"] for row in rows(*batches)]
+    assert [row["host"] for row in rows(*found)] == ["host0"] * 200 + ["host1"] * 100
+
+
 def test_kept_columns_follow_their_payload() -> None:
     column = table(stream(small(0, 2)), None, stream(small(2, 1), small(3, 2)))
     found = decode(column, keep=["host"], rows_per_batch=2)
@@ -128,6 +142,12 @@ def test_broken_payloads(broken: bytes) -> None:
 def test_a_payload_broken_in_its_second_batch_leaves_nothing() -> None:
     torn = stream(small(1), small(2))[:-80]
     assert rows(*decode(table(torn, stream(small(3))), on_error="skip")) == rows(small(3))
+
+
+def test_a_payload_with_a_value_that_does_not_fit_leaves_nothing() -> None:
+    good, bad = (pa.record_batch({"at": pa.array([value], pa.timestamp("ns"))}) for value in (1000, 1))
+    schema = to_spark_schema(good.schema)
+    assert rows(*decode(table(stream(good, bad)), schema=schema, on_error="skip")) == []
 
 
 def test_values_that_spark_cannot_hold_are_blamed_on_their_row() -> None:

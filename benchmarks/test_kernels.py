@@ -1,0 +1,134 @@
+"""The kernels one by one under pytest-benchmark, for daily use: did this change make that kernel slower?
+
+Not part of the tests: ``python -m pytest benchmarks/test_kernels.py``, with ``--benchmark-autosave`` before a
+change and ``--benchmark-compare`` after it. Figures are those of one contender, ours, in one process.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import arrowipc
+from benchmarks import compressed, data, peers
+
+pytest.importorskip("pytest_benchmark")
+pytestmark = pytest.mark.bench
+
+SMALL = data.mixed_batch(100)
+LARGE = data.mixed_batch(100_000)
+
+
+@pytest.mark.parametrize("level", ["none", "full", "strict"])
+def test_read_small_batches(benchmark: Any, level: str) -> None:
+    source = data.stream([SMALL] * 1000)
+    benchmark(peers.rows_by_arrowipc, source, validate=level)
+
+
+@pytest.mark.parametrize("columns", [10, 1000])
+def test_walk(benchmark: Any, columns: int) -> None:
+    source = data.stream([data.plain_batch(columns, 100)] * 50)
+    benchmark(peers.rows_by_arrowipc, source, validate="none")
+
+
+def test_walk_of_a_projection(benchmark: Any) -> None:
+    source = data.stream([data.plain_batch(1000, 100)] * 50)
+    benchmark(peers.rows_by_arrowipc, source, columns=[0, 200, 400, 600, 800], validate="none")
+
+
+@pytest.mark.parametrize("name", LARGE.schema.names)
+def test_validate_large_column(benchmark: Any, name: str) -> None:
+    source = data.stream([LARGE.select([name])])
+    benchmark(peers.rows_by_arrowipc, source)
+
+
+@pytest.mark.parametrize("type", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_validate_text(benchmark: Any, type: pa.DataType) -> None:
+    texts = pa.record_batch({"text": LARGE["name"].cast(type)})
+    benchmark(peers.rows_by_arrowipc, data.stream([texts]))
+
+
+@pytest.mark.parametrize("source", ["bytes", "file object", "pushed"])
+def test_driver(benchmark: Any, source: str) -> None:
+    content = data.stream([SMALL] * 100)
+    runs: dict[str, Callable[[], int]] = {
+        "bytes": lambda: peers.rows_by_arrowipc(content),
+        "file object": lambda: sum(batch.num_rows for batch in arrowipc.open_stream(io.BytesIO(content))),
+        "pushed": lambda: pushed(content, 1000),
+    }
+    assert benchmark(runs[source]) == 100 * SMALL.num_rows
+
+
+def pushed(content: bytes, chunk: int) -> int:
+    """Decode a stream that arrives in chunks."""
+    decoder = arrowipc.StreamDecoder()
+    rows = 0
+    for start in range(0, len(content), chunk):
+        decoder.feed(content[start : start + chunk])
+        while (batch := decoder.next_batch()) is not None:
+            rows += batch.num_rows
+    return rows
+
+
+@pytest.mark.parametrize("schemas", [1, 2])
+def test_open_small_stream(benchmark: Any, schemas: int) -> None:
+    small = data.mixed_batch(10)
+    renamed = [small.rename_columns([f"{name} {i}" for name in small.schema.names]) for i in range(schemas)]
+    sources = [data.stream([batch]) for batch in renamed]
+
+    def run() -> None:
+        for source in sources:
+            arrowipc.open_stream(source).read_next_batch()
+
+    benchmark(run)
+
+
+@pytest.mark.parametrize("rows", [100, 100_000])
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_decompress(benchmark: Any, codec: str, rows: int) -> None:
+    source = data.stream([compressed.numbers(rows)] * (100_000 // rows), compression=codec)
+    benchmark(peers.rows_by_arrowipc, source, validate="none", use_threads=False)
+
+
+@pytest.mark.parametrize("deltas", [100, 800])
+def test_deltas(benchmark: Any, deltas: int) -> None:
+    source = data.delta_stream(deltas, 100)
+    benchmark(lambda: list(arrowipc.open_stream(source)))
+
+
+def test_open_file_and_get_batch(benchmark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "batches.arrow"
+    path.write_bytes(data.file([data.plain_batch(2, 10)] * 10_000))
+
+    def run() -> None:
+        with arrowipc.open_file(path) as reader:
+            reader.get_batch(5_000)
+
+    benchmark(run)
+
+
+@pytest.mark.parametrize("kind", ["batch", "schema"])
+def test_export(benchmark: Any, kind: str) -> None:
+    batch = next(iter(arrowipc.open_stream(data.stream([SMALL]))))
+    benchmark(batch.__arrow_c_array__ if kind == "batch" else batch.schema.__arrow_c_schema__)
+
+
+def test_export_of_a_stream(benchmark: Any) -> None:
+    source = data.stream([SMALL] * 100)
+    benchmark(lambda: pa.RecordBatchReader.from_stream(arrowipc.open_stream(source)).read_all())
+
+
+def test_column_access(benchmark: Any) -> None:
+    batch = next(iter(arrowipc.open_stream(data.stream([SMALL]))))
+    benchmark(lambda: batch["price"].to_numpy())
+
+
+@pytest.mark.parametrize("name", LARGE.schema.names)
+def test_to_pylist(benchmark: Any, name: str) -> None:
+    batch = next(iter(arrowipc.open_stream(data.stream([LARGE.slice(0, 10_000)]))))
+    benchmark(batch[name].to_pylist)
