@@ -6,6 +6,8 @@ Like `_values`, nothing here trusts the contents: broken offsets, indices, views
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
+cimport cython
+
 from arrowipc._bytes cimport get_bit
 from arrowipc._core cimport (
     Columns, FieldPlan, raise_fault, FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
@@ -29,6 +31,7 @@ cdef enum:
 cdef int64_t MAX_ELEMENTS = 2**33
 
 
+@cython.final
 cdef class Comparison:
     """What one comparison carries down the types: options, budget and depth."""
 

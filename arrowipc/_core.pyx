@@ -6,7 +6,8 @@ from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t,
 from libc.stdlib cimport free, malloc, calloc
 from libc.string cimport memcpy, memset
 
-from arrowipc._bytes cimport bitmap_bytes, count_bits, inside, load_i64, mul_overflows, round_up
+from arrowipc._blocks cimport give_block, take_block
+from arrowipc._bytes cimport bitmap_bytes, count_bits, inside, load_i64, mul_overflows
 from arrowipc._fault cimport *
 from arrowipc._flatbuf cimport (
     Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector,
@@ -15,26 +16,6 @@ from arrowipc._flatbuf cimport (
 from arrowipc._layout cimport *
 
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
-
-cdef extern from * nogil:
-    """
-    #include <stdlib.h>
-    #include <sys/mman.h>
-    #ifdef MADV_HUGEPAGE
-    #define ASK_FOR_HUGE_PAGES(block, size) madvise(block, size, MADV_HUGEPAGE)
-    #else
-    #define ASK_FOR_HUGE_PAGES(block, size) 0
-    #endif
-    """
-    int posix_memalign(void** out, size_t alignment, size_t size)
-    int ASK_FOR_HUGE_PAGES(void* block, size_t size)
-
-cdef enum:
-    ALIGNMENT = 64
-    HUGE_PAGE = 1 << 21
-    # From here on memory asks for huge pages: filling 64 MB that was never touched took 36 ms with pages of 4 KiB
-    # and 9 ms with pages of 2 MiB.
-    WORTH_HUGE_PAGES = 2 * HUGE_PAGE
 
 # Live owners of memory: a test reads them to see that every path lets go of what it held.
 cdef int64_t live_sources = 0
@@ -88,26 +69,22 @@ cdef class Memory:
     def __dealloc__(self):
         global live_memory
         live_memory -= 1
-        free(self.data)
+        give_block(self.data, self.capacity)
 
     cdef int reserve(self, int64_t capacity) except -1:
         """Make room for `capacity` bytes; the address may change, so nothing may point here yet."""
-        cdef void* block
-        cdef int64_t alignment = HUGE_PAGE if capacity >= WORTH_HUGE_PAGES else ALIGNMENT
+        cdef uint8_t* block
+        cdef int64_t room
         if capacity <= self.capacity:
             return 0
         if self.exports:
             raise UsageError("memory that is exported cannot grow")
-        if (capacity > INT64_MAX - HUGE_PAGE
-                or posix_memalign(&block, alignment, round_up(capacity, ALIGNMENT)) != 0):
-            raise MemoryError(f"cannot allocate {capacity:,} bytes")
-        if alignment == HUGE_PAGE:
-            ASK_FOR_HUGE_PAGES(block, capacity)
+        block = take_block(capacity, &room)
         if self.size:
             memcpy(block, self.data, self.size)
-        free(self.data)
-        self.data = <uint8_t*> block
-        self.capacity = round_up(capacity, ALIGNMENT)
+        give_block(self.data, self.capacity)
+        self.data = block
+        self.capacity = room
         return 0
 
     def __getbuffer__(self, Py_buffer* view, int flags):

@@ -6,6 +6,8 @@ import copy
 import gc
 import pickle
 import struct
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -229,6 +231,17 @@ def test_what_points_into_memory_keeps_it():
     del words
     gc.collect()
     assert _core.live_objects() == before
+
+
+def test_values_import_only_what_they_need():
+    code = (
+        "import sys, arrowipc\n"
+        f"(batch,) = arrowipc.open_stream({written(SMALL)!r})\n"
+        "batch.to_pydict(), batch == batch, batch.column(0).buffers()\n"
+        "print({'numpy', 'datetime', 'decimal', 'zoneinfo'} & {*sys.modules})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "set()\n"
 
 
 def test_objects_of_ours_are_not_copied_or_hashed():
