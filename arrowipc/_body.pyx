@@ -398,6 +398,9 @@ cdef class Work:
     cdef int64_t claimed
     cdef Library library
     cdef object error       # of the failed job, when the library was called through Python
+    # Frames and targets: a thread that still runs when its caller is interrupted keeps them through the Work.
+    cdef object frames
+    cdef Block targets
 
     def __cinit__(self, int64_t room):
         memset(&self.queue, 0, sizeof(Queue))
@@ -481,8 +484,9 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     work.library = library_for(codec)
     work.queue.n_jobs = work.queue.failed = sums.jobs
     work.claimed = sums.claimed
+    work.frames = columns.owner
     # One more line: an empty buffer at the end gets an address inside the block too.
-    memory = Block(sums.reserved + 64)
+    memory = work.targets = Block(sums.reserved + 64)
     for i in range(sums.jobs):
         job = &work.queue.jobs[i]
         job.target = memory.data + used

@@ -32,6 +32,7 @@ cdef int64_t MAX_ELEMENTS = 2**33
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class Comparison:
     """What one comparison carries down the types: options, budget and depth."""
 

@@ -1,6 +1,8 @@
 """The compiled core: memory and its owners, faults in words, opened messages and the RecordBatch walk."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
+)
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc, calloc
@@ -28,6 +30,31 @@ def live_objects():
 
 
 # -- memory and its owners ------------------------------------------------------------------------------------
+
+
+cdef const char* BYTE_FORMAT = "B"
+
+
+cdef int export_bytes(object exporter, Py_buffer* view, const uint8_t* data, int64_t size, bint writable,
+                      int flags) except -1:
+    """Answer `__getbuffer__` with `size` bytes that live as long as `exporter`.
+
+    What PyBuffer_FillInfo does, except that it overwrites the None that Cython has put into `view.obj`.
+    """
+    if flags & PyBUF_WRITABLE and not writable:
+        raise BufferError("this memory is read-only")
+    view.obj = exporter
+    view.buf = <void*> data if data != NULL else <void*> BYTE_FORMAT
+    view.len = size
+    view.readonly = not writable
+    view.itemsize = 1
+    view.format = <char*> BYTE_FORMAT if flags & PyBUF_FORMAT else NULL
+    view.ndim = 1
+    view.shape = &view.len if flags & PyBUF_ND else NULL
+    view.strides = &view.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+    view.suboffsets = NULL
+    view.internal = NULL
+    return 0
 
 
 cdef class Source:
@@ -88,7 +115,7 @@ cdef class Memory:
         return 0
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.data, self.size, not self.writable, flags)
+        export_bytes(self, view, self.data, self.size, self.writable, flags)
         self.exports += 1
 
     def __releasebuffer__(self, Py_buffer* view):
@@ -111,7 +138,7 @@ cdef class Window:
     cdef object owner
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, <void*> self.data if self.data != NULL else <void*> b"", self.size, 1, flags)
+        export_bytes(self, view, self.data, self.size, False, flags)
 
 
 cdef object window(const uint8_t* data, int64_t size, object owner):

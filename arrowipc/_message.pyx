@@ -4,12 +4,11 @@ Columnar format, "Encapsulated message format": a continuation marker ``FFFFFFFF
 the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of body. A size of 0 ends the stream.
 """
 
-from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from arrowipc._bytes cimport load_i32, prefetch
-from arrowipc._core cimport Envelope, Memory, Source, limits_data, open_message, raise_fault, read_pairs, window
+from arrowipc._core cimport Envelope, Memory, Source, export_bytes, limits_data, open_message, raise_fault, read_pairs, window
 from arrowipc._fault cimport Fault
 from arrowipc._layout cimport *
 
@@ -334,7 +333,7 @@ cdef class _Loan:
         self.size = size
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.memory.data + self.memory.size, self.size, 0, flags)
+        export_bytes(self, view, self.memory.data + self.memory.size, self.size, True, flags)
         self.memory.exports += 1
 
     def __releasebuffer__(self, Py_buffer* view):

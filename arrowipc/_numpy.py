@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from arrowipc._array import Array
 
-    Values: TypeAlias = npt.NDArray[Any]
+    _Values: TypeAlias = npt.NDArray[Any]
 
 __all__ = ["as_array", "to_numpy"]
 
@@ -42,12 +42,12 @@ _INTERVALS = {
 _FLOATS = {"half": "<f2", "single": "<f4", "double": "<f8"}
 
 
-def to_numpy(array: Array, copy: bool) -> Values:
+def to_numpy(array: Array, copy: bool) -> _Values:
     """See :meth:`arrowipc.Array.to_numpy`."""
     return _copied(array) if copy else _viewed(array)
 
 
-def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> Values:
+def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _Values:
     """Return what ``__array__`` must: a view where that shows the values, else a copy if it is allowed."""
     if copy is False:
         try:
@@ -85,7 +85,7 @@ def _stored_dtype(kind: DataType) -> np.dtype[Any] | None:
 # Views.
 
 
-def _viewed(array: Array) -> Values:
+def _viewed(array: Array) -> _Values:
     kind = array.type
     if array.null_count:
         raise UsageError(f"an array of {kind} with {array.null_count:,} nulls needs a copy: use copy=True")
@@ -97,7 +97,7 @@ def _viewed(array: Array) -> Values:
     return _stored(array, dtype)
 
 
-def _stored(array: Array, dtype: np.dtype[Any]) -> Values:
+def _stored(array: Array, dtype: np.dtype[Any]) -> _Values:
     """Return the values buffer, read-only; the memory behind it lives as long as the result."""
     if len(array) == 0 or dtype.itemsize == 0:
         values = np.zeros(len(array), dtype)
@@ -108,7 +108,7 @@ def _stored(array: Array, dtype: np.dtype[Any]) -> Values:
     return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
 
 
-def _rows(values: Values, length: int, size: int) -> Values:
+def _rows(values: _Values, length: int, size: int) -> _Values:
     return values.reshape(length, size, *values.shape[1:])
 
 
@@ -126,7 +126,7 @@ def _shows(array: Array) -> bool:
 # Copies.
 
 
-def _copied(array: Array) -> Values:
+def _copied(array: Array) -> _Values:
     kind = array.type
     if not _has_dtype(kind):
         return _objects(array)
@@ -155,7 +155,7 @@ def _has_dtype(kind: DataType) -> bool:
     return isinstance(kind, (Int, FloatingPoint, Bool, Date, Time, Timestamp, Duration, Interval))
 
 
-def _objects(array: Array) -> Values:
+def _objects(array: Array) -> _Values:
     # Not np.array(...), which would make lists of equal length the rows of a matrix.
     return np.fromiter(array.to_pylist(), dtype=object, count=len(array))
 
@@ -178,7 +178,7 @@ def _valid(array: Array) -> npt.NDArray[np.bool_] | None:
     return None if valid is None or valid.all() else valid
 
 
-def _masked(array: Array, values: Values, valid: npt.NDArray[np.bool_] | None) -> Values:
+def _masked(array: Array, values: _Values, valid: npt.NDArray[np.bool_] | None) -> _Values:
     """`values`, which are our own, with what their dtype has for null."""
     if valid is None:
         return values
@@ -191,7 +191,7 @@ def _masked(array: Array, values: Values, valid: npt.NDArray[np.bool_] | None) -
     return values
 
 
-def _decoded(array: Array, kind: Dictionary) -> Values:
+def _decoded(array: Array, kind: Dictionary) -> _Values:
     """Dictionary-encoded values."""
     dictionary, valid = array.dictionary, _valid(array)
     dtype = _stored_dtype(kind.index_type)
@@ -209,7 +209,7 @@ def _decoded(array: Array, kind: Dictionary) -> Values:
     return _masked(array, values[indices], valid)
 
 
-def _repeated(array: Array) -> Values:
+def _repeated(array: Array) -> _Values:
     """Run-end encoded values."""
     run_ends, values = array.children
     dtype = _stored_dtype(run_ends.type)

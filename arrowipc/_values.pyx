@@ -14,6 +14,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+cimport cython
+
 from arrowipc._bytes cimport get_bit, load_i32, load_i64, unlikely
 from arrowipc._core cimport (
     Columns, ColumnsData, DictionaryPlan, FieldPlan, field_name, raise_fault, FIELD_ENCODED, FIELD_SIGNED,
@@ -64,6 +66,7 @@ cdef int64_t MOST_VALUES = 2**56
 # -- how much ------------------------------------------------------------------------------------------------
 
 
+@cython.auto_pickle(False)
 cdef class Quota:
     """How many Python objects and bytes of text one call may still make, and how deep it is."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.spark.files import find_files
 
 if TYPE_CHECKING:
     from arrowipc.spark.pipeline import Source, Stopwatch
@@ -104,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     if options.input:
+        for path in options.input:
+            find_files({"path": path})
         if options.rows is not None or options.keep:
             raise UsageError("--rows and --keep belong to the flights; they mean nothing with --input")
     elif options.by or options.value or options.column:
@@ -112,6 +115,12 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--value needs --by, the columns to group by")
     if options.rows is not None and options.rows < 1:
         raise UsageError("--rows: expected a number from 1")
+
+
+def _count_steps(options: argparse.Namespace) -> int:
+    if not options.input:
+        return 9  # lay down, start twice, read thrice, compare, write, aggregate
+    return len(options.input) + 4 + (len(options.input) > 1)
 
 
 def reason(error: Exception) -> str:
@@ -137,11 +146,12 @@ def _run(options: argparse.Namespace) -> int:
     log.unlink(missing_ok=True)
     result = pipeline.Result()
     with contextlib.ExitStack() as stack:
-        bar = stack.enter_context(display.Bar(console, steps=9 if flights else len(options.input) + 5))
+        bar = stack.enter_context(display.Bar(console, steps=_count_steps(options)))
         watch = pipeline.Stopwatch(result, bar)
         sources = _lay_down(options, watch, stack) if flights else []
         with watch.step("start Spark"):
             spark = stack.enter_context(start_session(options.master, log))
+        watch.spark = spark
         with watch.step("start Python workers"):
             pipeline.warm_up(spark)
         job = pipeline.Job(

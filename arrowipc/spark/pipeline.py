@@ -214,15 +214,15 @@ class Stopwatch:
         self._progress.end(step)
 
     def _watch(self, stop: threading.Event) -> None:
-        while self.spark is not None and not stop.wait(0.2):
-            tracker = self.spark.sparkContext.statusTracker()
+        if self.spark is None:
+            return
+        tracker = self.spark.sparkContext.statusTracker()
+        while not stop.wait(0.2):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             running = [stage for stage in stages if stage is not None]
             if running:
-                self._progress.tasks(
-                    sum(stage.numCompletedTasks for stage in running),
-                    sum(stage.numTasks for stage in running),
-                )
+                done = sum(stage.numCompletedTasks for stage in running)
+                self._progress.tasks(done, sum(stage.numTasks for stage in running))
 
 
 def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Result:
