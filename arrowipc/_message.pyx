@@ -124,8 +124,9 @@ cdef class Framer:
         if self.partial is None:
             self.partial = Memory()
         held = self.partial.size
-        self.partial.reserve(min(self.wanted, held + max(held, self.limits.read_ahead)))
-        return _Loan(self.partial, min(self.partial.capacity, self.wanted) - held).view()
+        room = min(self.wanted, held + max(held, self.limits.read_ahead))
+        self.partial.reserve(room)
+        return _Loan(self.partial, room - held).view()
 
     def buffer_updated(self, int64_t nbytes):
         """Say that `nbytes` bytes were written to the memory that `get_buffer` lent."""
