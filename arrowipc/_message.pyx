@@ -23,7 +23,7 @@ cdef enum State:
 
 cdef enum:
     CACHE_LINE = 64
-    AHEAD = 12 * CACHE_LINE     # a prefix and the metadata of about ten columns
+    LINES_AHEAD = 12            # a prefix and the metadata of about ten columns
 
 cdef tuple PIECES = ("prefix", "prefix", "metadata", "body", "end")
 cdef tuple KINDS = ("NONE", "Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor")
@@ -302,10 +302,10 @@ cdef class Framer:
 
         Iterating 10 columns x 100 rows went from 280 to 200 ns per batch with it.
         """
-        cdef int64_t ahead
-        if self.chunk is not None and self.chunk.size - self.at >= AHEAD:
-            for ahead in range(0, AHEAD, CACHE_LINE):
-                prefetch(self.chunk.data + self.at + ahead)
+        cdef int line
+        if self.chunk is not None and self.chunk.size - self.at >= LINES_AHEAD * CACHE_LINE:
+            for line in range(LINES_AHEAD):
+                prefetch(self.chunk.data + self.at + line * CACHE_LINE)
 
     def next_message(self):
         """Return the next message, or None when more input is needed or the stream is over (`at_end`)."""

@@ -547,19 +547,27 @@ cdef bint same_shape(Plan a, Plan b):
     return memcmp(a.d.codes, b.d.codes, 128 * a.d.n_unions) == 0
 
 
-# The plan that was read last. A service, a Spark task or a Kafka consumer that opens many small streams meets the
-# same schema again and again, and comparing its bytes costs a hundredth of reading them.
-cdef Plan last_plan = None
+# The plans that were read last. A service, a Spark task or a Kafka consumer that opens many small streams meets the
+# same few schemas again and again, and comparing their bytes costs a hundredth of reading them.
+cdef list recent_plans = []
+
+cdef enum:
+    RECENT = 8
+    WORTH_KEEPING = 1 << 20     # bytes of metadata: a larger one is the footer of a large file
 
 
 cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits):
     """The plan of the Schema table at byte `schema_table` of a flatbuffer, which is copied."""
-    global last_plan
-    cdef Plan plan = last_plan
-    if (plan is None or plan.schema_table != schema_table or plan.max_depth != limits.depth
-            or len(plan.metadata) != size or memcmp(<const char*> plan.metadata, metadata, size) != 0):
-        plan = flatten(PyBytes_FromStringAndSize(<const char*> metadata, size), schema_table, limits.depth)
-        last_plan = plan
+    cdef Plan plan
+    for plan in recent_plans:
+        if (len(plan.metadata) == size and plan.schema_table == schema_table and plan.max_depth == limits.depth
+                and memcmp(<const char*> plan.metadata, metadata, size) == 0):
+            return plan
+    plan = flatten(PyBytes_FromStringAndSize(<const char*> metadata, size), schema_table, limits.depth)
+    if size <= WORTH_KEEPING:
+        recent_plans.append(plan)
+        if len(recent_plans) > RECENT:
+            recent_plans.pop(0)
     return plan
 
 
@@ -631,16 +639,18 @@ cdef Plan project(Plan whole, object columns):
 cdef int choose(Plan whole, object item, dict chosen) except -1:
     """Add one column or path to `chosen`: top-level ordinal -> None (all of it) or the same for its children."""
     cdef int32_t i
-    tops = [whole.d.columns[i] for i in range(whole.d.n_columns)]
     if isinstance(item, str):
-        path = find_path(whole, tops, item)
+        if whole.names is None:
+            # Kept, because the plan is: opening many streams of one wide schema looks names up again and again.
+            whole.names = [field_name(whole, whole.d.columns[i]) for i in range(whole.d.n_columns)]
+        path = find_path(whole, [whole.d.columns[i] for i in range(whole.d.n_columns)], whole.names, item)
         if path is None:
-            names = ", ".join(repr(field_name(whole, i)) for i in tops[:20])
-            raise UsageError(f"columns: no column {item!r}; the schema has {names or 'no columns'}"
-                             f"{', ...' if len(tops) > 20 else ''}")
+            known = ", ".join([repr(name) for name in whole.names[:20]])
+            raise UsageError(f"columns: no column {item!r}; the schema has {known or 'no columns'}"
+                             f"{', ...' if whole.d.n_columns > 20 else ''}")
     elif isinstance(item, int) and not isinstance(item, bool):
-        if not 0 <= item < len(tops):
-            raise UsageError(f"columns: index {item} is out of range; the schema has {len(tops)} columns")
+        if not 0 <= item < whole.d.n_columns:
+            raise UsageError(f"columns: index {item} is out of range; the schema has {whole.d.n_columns} columns")
         path = [item]
     else:
         raise UsageError(f"columns: expected names, indices or dotted paths, found {item!r}")
@@ -666,10 +676,9 @@ cdef list children_of(Plan plan, int32_t field):
     return found
 
 
-cdef list find_path(Plan whole, list fields, str name):
-    """Child ordinals that lead to `name`; a name that holds dots itself is tried before its parts."""
+cdef list find_path(Plan whole, list fields, list names, str name):
+    """Child ordinals that lead from `fields` to `name`; a name that holds dots itself is tried before its parts."""
     cdef int layout
-    names = [field_name(whole, i) for i in fields]
     dot = len(name)
     while dot > 0:
         first = name[:dot]
@@ -685,7 +694,8 @@ cdef list find_path(Plan whole, list fields, str name):
             if (whole.d.fields[<int32_t> fields[ordinal]].type != Type_Map
                     and (layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST
                          or LAYOUT_LIST32 <= layout <= LAYOUT_LIST_VIEW64)):
-                below = find_path(whole, children_of(whole, fields[ordinal]), name[dot + 1:])
+                children = children_of(whole, fields[ordinal])
+                below = find_path(whole, children, [field_name(whole, child) for child in children], name[dot + 1:])
                 if below is not None:
                     return [ordinal, *below]
         dot = name.rfind(".", 0, dot)

@@ -282,11 +282,11 @@ cdef Text text_of(const uint8_t* p, int64_t size) noexcept nogil:
                 return TEXT_UNKNOWN
         at += n
     if text == TEXT_UTF8:
-        # The last three may leave a character open: zeros behind them show it.
+        # The last three may leave a character open: a zero behind them shows it.
         head = size if size < 3 else 3
         memset(edge, 0, sizeof(edge))
         memcpy(edge + 3 - head, p + size - head, head)
-        if utf8_faults(edge + 3, 3):
+        if utf8_faults(edge + 3, 1):
             return TEXT_UNKNOWN
     return text
 

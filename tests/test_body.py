@@ -184,6 +184,41 @@ def test_110_zstd_checksums_are_checked(sizes):
         read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD)))
 
 
+@pytest.mark.parametrize("width", [0, 1, 2, 4])
+@pytest.mark.parametrize("size_width", [0, 1, 2, 4, 8])
+def test_110_zstd_headers_of_every_width(width, size_width):
+    """One raw block, written by hand after RFC 8878, under each width of dictionary id and content size."""
+    content = b"z" * 300
+
+    def frame(id_: int, stated: int) -> bytes:
+        flags = {0: 0, 1: 0, 2: 0x40, 4: 0x80, 8: 0xC0}[size_width] | (0x20 if size_width == 1 else 0)
+        flags |= {0: 0, 1: 1, 2: 2, 4: 3}[width]
+        window = b"" if size_width == 1 else b"\x50"
+        size = struct.pack("<q", stated - 256 if size_width == 2 else stated)[:size_width]
+        head = struct.pack("<IB", 0xFD2FB528, flags) + window + id_.to_bytes(width, "little") + size
+        return head + (len(content) << 3 | 1).to_bytes(3, "little") + content
+
+    def rows(stored: bytes, claim: int) -> bytes:
+        offsets = i64(-1) + i32(0, claim)
+        return stream(
+            schema(field("x", Table("Binary"))),
+            batch(1, [(1, 0)], [b"", offsets, i64(claim) + stored], codec=ZSTD),
+        )
+
+    if size_width == 1:
+        content = content[:255]
+    assert read(rows(frame(0, len(content)), len(content))).column(0).to_pylist() == [content]
+    if width:
+        for id_ in (1, 1 << 8 * width - 1):
+            with pytest.raises(FormatError, match="needs a dictionary"):
+                read(rows(frame(id_, len(content)), len(content)))
+    if size_width:
+        with pytest.raises(FormatError, match="states a larger size"):
+            read(rows(frame(0, len(content)), len(content) - 1))
+        with pytest.raises(FormatError, match="holds less"):
+            read(rows(frame(0, len(content)), len(content) + 1))
+
+
 @both
 def test_108_any_damage_gives_values_or_a_refusal(codec):
     content = np.arange(3000, dtype="<i8").tobytes()

@@ -423,9 +423,9 @@ def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
     )
     plain = [i % words if words else 0 for i in range(n)]
     indices = mutated(plain, data.draw(st.lists(st.tuples(st.integers(0, 80), value), max_size=2)))
-    nulls = data.draw(
-        st.sampled_from([set(), set(range(n)), {i for i in range(n) if not 0 <= indices[i] < words}])
-    )
+    wrong = {i for i in range(n) if not 0 <= indices[i] < words}
+    some = data.draw(st.sets(st.integers(0, 70))) & set(range(n))
+    nulls = data.draw(st.sampled_from([set(), set(range(n)), wrong, some, set(range(n)) - wrong]))
     bad = [i for i, index in enumerate(indices) if i not in nulls and not 0 <= index < words]
     code = CODES[width] if signed else CODES[width].upper()
     rows = batch(
@@ -439,6 +439,18 @@ def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
     if not bad:
         # The same rows before their dictionary has come: fine as long as all are null (case 93).
         holds(len(nulls) == n, stream(column, rows), "dictionary 0 has not arrived")
+
+
+@pytest.mark.parametrize("n", [8, 20, 64, 70])
+def test_102_one_slot_that_differs_at_every_place(n):
+    column = schema(field("d", INT64, dictionary=encoding(0, INT16)))
+    words = dictionary(0, batch(2, [(2, 0)], [b"", i64(7, 8)]))
+    for place in range(n):
+        indices = i16(*[99 if i == place else 1 for i in range(n)])
+        hidden = batch(n, [(n, 1)], [bits(*[i != place for i in range(n)]), indices])
+        holds(True, stream(column, words, hidden))
+        alone = batch(n, [(n, n - 1)], [bits(*[i == place for i in range(n)]), indices])
+        holds(False, stream(column, words, alone), rf"\(row {place}\)")
 
 
 # Value domains.

@@ -257,8 +257,8 @@ def _leaf(source: at.DataType, target: st.DataType, options: TypeOptions, path: 
         options = options if options.nanoseconds != "long" else TypeOptions("error", options.unsupported)
     natural = spark_type(source, options, path)
     convert = _natural(source, natural, options, where)
-    if natural == target:
-        return convert
+    if natural == target or (isinstance(natural, st.StringType) and isinstance(target, st.StringType)):
+        return convert  # texts of any collation are the same bytes
     if not _convertible(natural, target):
         raise UsageError(
             f"{where} is read as {natural.simpleString()}, and the schema asks for {target.simpleString()}; "
@@ -291,9 +291,8 @@ def _natural(source: at.DataType, natural: st.DataType, options: TypeOptions, wh
         case at.Time() | at.Timestamp() | at.Duration() if source.unit == "ns":
             return _microseconds(expected, options.nanoseconds == "truncate", where)
         case at.Timestamp(unit="us"):
-            return lambda array: array.view(
-                expected
-            )  # a cast would look the time zone up; the instants are the same
+            # Only the name of the time zone changes, which no cast needs to look up: the instants stay.
+            return lambda array: array.view(expected)
         case at.Time() if pa.types.is_integer(expected):
             return lambda array: _cast(array, pa.time64("ns"), where).view(expected)
     return lambda array: _cast(array, expected, where)
@@ -373,7 +372,19 @@ def _mask(array: Any, as_numpy: bool = False) -> Any:
 
 
 def _dictionary(convert: Convert, path: str) -> Convert:
-    return lambda array: _take(convert(array.dictionary), array.indices, path)
+    # The slices of a batch, and mostly the batches of a file, share their dictionary. The one converted last
+    # is kept with its result, so that its addresses cannot come to mean another one.
+    last: list[Any] = [None, None, None]
+
+    def decode(array: Any) -> Any:
+        words = array.dictionary
+        flat = not words.type.num_fields and not pa.types.is_dictionary(words.type)
+        key = flat and (len(words), words.offset, [each and each.address for each in words.buffers()])
+        if not key or key != last[0]:
+            last[:] = key, words, convert(words)
+        return _take(last[2], array.indices, path)
+
+    return decode
 
 
 def _run_ends(convert: Convert, path: str) -> Convert:
@@ -387,13 +398,18 @@ def _run_ends(convert: Convert, path: str) -> Convert:
 
 
 def _take(values: Any, indices: Any, path: str) -> Any:
-    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+    too_long = _TooLongError(f"column {path!r}: a value is longer than Spark's 2 GiB")
+    texts = pa.types.is_string(values.type) or pa.types.is_binary(values.type)
+    # Checked here because older versions of pyarrow wrap around instead of raising.
+    if texts and values.get_total_buffer_size() * len(indices) > MAX_OFFSET:
         lengths = pc.binary_length(values)
         longest = pc.max(lengths).as_py() or 0
-        # Checked here because pyarrow before 20 wraps around instead of raising.
         if longest * len(indices) > MAX_OFFSET and (pc.sum(lengths.take(indices)).as_py() or 0) > MAX_OFFSET:
-            raise _TooLongError(f"column {path!r}: a value is longer than Spark's 2 GiB")
-    return values.take(indices)
+            raise too_long
+    try:
+        return values.take(indices)
+    except pa.ArrowInvalid:
+        raise too_long from None
 
 
 def _list(source: ListLike, child: Convert, expected: pa.DataType) -> Convert:

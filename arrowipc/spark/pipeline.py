@@ -254,12 +254,15 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
     frames: dict[str, DataFrame] = {}
     for source in job.sources:
         verb = "decode" if source.column else "read"
+        size = input_size(spark, source)
         with watch.step(f"{verb} {source.name}") as timed:
-            frame = frames[source.name] = load(spark, source)
+            frame = load(spark, source)
+            if not frames:
+                _check(frame, job)
+            frames[source.name] = frame
             timed.rows = _drain(frame)
-            timed.size = input_size(spark, source)
+            timed.size = size
     first = next(iter(frames.values()))
-    _check(first, job)
     if len(frames) > 1:
         with watch.step("compare row for row") as timed:
             result.comparison = compare_rows(frames)

@@ -4,6 +4,7 @@ import difflib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -252,18 +253,15 @@ class ArrowIpcReader(DataSourceReader):
         return None if len(wanted) == len(names) else wanted
 
 
-class naming:
+@contextmanager
+def naming(path: str) -> Iterator[None]:
     """Name the file in any arrowipc error that passes."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, ArrowIpcError) and self._path not in str(error):
-            raise type(error)(f"{self._path}: {error}") from error
+    try:
+        yield
+    except ArrowIpcError as error:
+        if path in str(error):
+            raise
+        raise type(error)(f"{path}: {error}") from error
 
 
 def cut(path: str, blocks: list[int], target: int, most: int | None) -> Iterator[tuple[Slice, int]]:

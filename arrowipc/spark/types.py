@@ -137,7 +137,7 @@ def check_unique(names: Iterable[str], what: str) -> None:
         if name in seen:
             raise UsageError(
                 f"{what} holds the name {name!r} twice, and Spark finds columns by name; "
-                "rename one of them where the data is written"
+                "rename one of them where the data is written, or choose others with the option columns"
             )
         seen.add(name)
 

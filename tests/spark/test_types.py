@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -137,6 +138,38 @@ def test_intervals_that_pyarrow_cannot_name() -> None:
         "days": [None, {"days": 3, "milliseconds": -5}],
         "lists": [[1], [2, -3]],
     }
+
+
+def test_golden_files(arrow_data: Path) -> None:
+    """Another implementation's files convert, or are refused in our words; plain values stay the same."""
+    options = {"nanoseconds": "truncate", "unsupported": "string"}
+    same = (
+        "bool",
+        "int",
+        "uint8",
+        "uint16",
+        "uint32",
+        "string",
+        "large_string",
+        "string_view",
+        "binary",
+        "date32",
+    )
+    converted = refused = 0
+    for path in sorted((arrow_data / "arrow-ipc-stream" / "integration").rglob("*.stream")):
+        with arrowipc.open(path) as reader:
+            try:
+                schema = to_spark_schema(reader.schema, options)
+                for batch in reader:
+                    found = to_spark_batch(batch, schema, options)
+                    assert found.num_rows == batch.num_rows
+                    for index, field in enumerate(batch.schema):
+                        if str(field.type).startswith(same):
+                            assert found.column(index).to_pylist() == batch.columns[index].to_pylist(), path
+                converted += 1
+            except (UnsupportedError, UsageError):
+                refused += 1
+    assert converted > 4 * refused
 
 
 def test_extension_types_become_their_storage() -> None:
@@ -300,7 +333,21 @@ def test_promises_of_no_nulls() -> None:
         to_spark_batch(one(pa.array([{"f": None}], pa.struct({"f": pa.int64()}))), nested)
 
 
-# Batches that are too large.
+# Batches that share or outgrow.
+
+
+def test_dictionaries_are_converted_once_and_never_mistaken() -> None:
+    def batch(*words: str) -> pa.RecordBatch:
+        return one(pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(words, pa.large_string())))
+
+    first = batch("a", "b")
+    converter = convert.BatchConverter(
+        arrowipc.read_schema(stream(first)), to_spark_schema(first.schema), TypeOptions()
+    )
+    assert [part["x"].to_pylist() for part in converter.split(first, 1)] == [["a"], ["b"], ["a"]]
+    for number in range(100):
+        words = [f"w{number}", f"v{number}"]
+        assert converter.convert(batch(*words))["x"].to_pylist() == [*words, words[0]]
 
 
 def test_decoded_columns_that_outgrow_32_bit_offsets_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
