@@ -135,6 +135,10 @@ class _Reader:
 
     __slots__ = ("__weakref__", "_closed", "_file", "_owned")
 
+    _closed: bool
+    _file: Any
+    _owned: bool
+
     @property
     def schema(self) -> Schema:
         """Schema: of the batches that are read, after projection."""
@@ -207,7 +211,9 @@ class RecordBatchStreamReader(_Reader):
     @property
     def schema(self) -> Schema:
         """Schema: of the batches that are read, after projection."""
-        return self._decoder.schema
+        schema = self._decoder.schema
+        assert schema is not None  # __init__ read it
+        return schema
 
     @property
     def stats(self) -> ReadStats:
@@ -560,11 +566,8 @@ def open(source: Any, *, columns: Columns = None, validate: Validate = "full", l
 
     Parameters are those of `open_stream`. A source that cannot seek is taken for a stream.
     """
-    opener: Any = open_file if _first_bytes(source) == b"ARROW1" else open_stream
-    return opener(
-        source, columns=columns, validate=validate, limits=limits, use_threads=use_threads,
-        ensure_native_endian=ensure_native_endian, memory_map=memory_map,
-    )
+    opener = RecordBatchFileReader if _first_bytes(source) == b"ARROW1" else RecordBatchStreamReader
+    return opener(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
 
 def _first_bytes(source: Any) -> bytes:

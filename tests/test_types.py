@@ -617,7 +617,8 @@ def test_public_names_exist() -> None:
 
 
 def test_types_and_schemas_stay_cheap_to_import() -> None:
-    code = "import sys; before = set(sys.modules); import arrowipc.schema, arrowipc.types; print(*set(sys.modules) - before)"
+    imports = "import arrowipc.schema, arrowipc.types"
+    code = f"import sys; before = set(sys.modules); {imports}; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "arrowipc.types" in done.stdout.split()

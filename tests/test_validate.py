@@ -453,6 +453,20 @@ def test_102_one_slot_that_differs_at_every_place(n):
         holds(False, stream(column, words, alone), rf"\(row {place}\)")
 
 
+def test_102_indices_inside_a_dictionary():
+    """They are summed up as a range when the dictionary arrives; null slots are not part of it."""
+    inner = field("x", INT64, dictionary=encoding(2, INT16))
+    column = schema(field("d", STRUCT, inner, dictionary=encoding(1, INT16)))
+    letters = dictionary(2, batch(2, [(2, 0)], [b"", i64(7, 8)]))
+    rows, n = batch(1, [(1, 0)], [b"", i16(0)]), 20
+    for place in range(n):
+        indices = i16(*[99 if i == place else 1 for i in range(n)])
+        hidden = batch(n, [(n, 0), (n, 1)], [b"", bits(*[i != place for i in range(n)]), indices])
+        holds(True, stream(column, letters, dictionary(1, hidden), rows))
+        alone = batch(n, [(n, 0), (n, n - 1)], [b"", bits(*[i == place for i in range(n)]), indices])
+        holds(False, stream(column, letters, dictionary(1, alone), rows), "index 99")
+
+
 # Value domains.
 
 STEPS = {32: (1, 9), 64: (10, 18), 128: (19, 38), 256: (39, 76)}

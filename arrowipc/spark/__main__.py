@@ -105,8 +105,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     if options.input:
-        for path in options.input:
-            find_files({"path": path})
         if options.rows is not None or options.keep:
             raise UsageError("--rows and --keep belong to the flights; they mean nothing with --input")
     elif options.by or options.value or options.column:
@@ -115,6 +113,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--value needs --by, the columns to group by")
     if options.rows is not None and options.rows < 1:
         raise UsageError("--rows: expected a number from 1")
+    for path in options.input:  # before Spark takes its time to start
+        find_files({"path": path})
 
 
 def _count_steps(options: argparse.Namespace) -> int:
