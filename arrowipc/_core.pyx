@@ -29,7 +29,7 @@ def live_objects():
     return {"sources": live_sources, "memory": live_memory}
 
 
-# -- memory and its owners ------------------------------------------------------------------------------------
+# -- memory and its owners -----------------------------------------------------------------------------------
 
 
 cdef const char* BYTE_FORMAT = "B"
@@ -171,7 +171,7 @@ from arrowipc.limits import Limits
 limits_data(Limits(), &default_limits)
 
 
-# -- faults in words ------------------------------------------------------------------------------------------
+# -- faults in words -----------------------------------------------------------------------------------------
 
 # {column}, {buffer}: where; {what}: the part's name; {at}, {found}, {expected}: the fault's numbers.
 cdef dict WORDS = {
@@ -290,7 +290,7 @@ cdef int raise_fault(const Fault* fault, Plan plan=None, object where=None) exce
     raise cls(text if where is None else f"{where}: {text}")
 
 
-# -- opened messages ------------------------------------------------------------------------------------------
+# -- opened messages -----------------------------------------------------------------------------------------
 
 
 cdef int open_message(const uint8_t* metadata, int64_t size, Envelope* out, Fault* fault) noexcept nogil:
@@ -373,7 +373,7 @@ cdef tuple read_pairs(const Table* table, int32_t slot):
     return tuple(pairs)
 
 
-# -- plans and columns ----------------------------------------------------------------------------------------
+# -- plans and columns ---------------------------------------------------------------------------------------
 
 
 cdef class DictionaryPlan:
@@ -430,7 +430,7 @@ cdef class Columns:
         return 0
 
 
-# -- the walk -------------------------------------------------------------------------------------------------
+# -- the walk ------------------------------------------------------------------------------------------------
 
 
 cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,

@@ -329,7 +329,7 @@ cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fa
     return 0
 
 
-# -- single messages -------------------------------------------------------------------------------------------
+# -- single messages -----------------------------------------------------------------------------------------
 
 
 def decode_messages(Message message, schema, list dictionaries, columns, validate, limits, bint use_threads):

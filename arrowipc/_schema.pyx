@@ -27,7 +27,7 @@ from arrowipc._utf8 cimport utf8_error
 
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 
-# -- the type of one field -------------------------------------------------------------------------------------
+# -- the type of one field -----------------------------------------------------------------------------------
 
 
 cdef int read_int(const Table* type, FieldPlan* f, Fault* fault) noexcept nogil:
@@ -210,7 +210,7 @@ cdef int alignment_of(const FieldPlan* f) noexcept nogil:
     return 1
 
 
-# -- flattening ------------------------------------------------------------------------------------------------
+# -- flattening ----------------------------------------------------------------------------------------------
 
 
 cdef class Builder:
@@ -608,7 +608,7 @@ cdef int mark_order(Plan plan, bint big) except -1:
     return 0
 
 
-# -- projection ------------------------------------------------------------------------------------------------
+# -- projection ----------------------------------------------------------------------------------------------
 
 
 cdef Plan project(Plan whole, object columns):
@@ -721,7 +721,7 @@ cdef int copy_field(Plan whole, int32_t field, dict below, Builder out, int32_t 
     return 0
 
 
-# -- Python schemas --------------------------------------------------------------------------------------------
+# -- Python schemas ------------------------------------------------------------------------------------------
 
 cdef tuple UNITS = ("s", "ms", "us", "ns")
 

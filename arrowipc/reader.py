@@ -50,11 +50,11 @@ class ReadStats(NamedTuple):
     num_replaced_dictionaries: int
 
 
-# -- sources ---------------------------------------------------------------------------------------------------
+# -- sources -------------------------------------------------------------------------------------------------
 
 
 def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
-    """Turn what the caller gave into (buffer, None) or (None, file object), and whether we opened the file."""
+    """Turn what the caller gave into (buffer, None) or (None, file object), and say if we opened the file."""
     if type(source) is bytes:
         return source, None, False
     if isinstance(source, (str, os.PathLike)):
@@ -101,8 +101,10 @@ def _read_some(file: Any, buffer: memoryview) -> int:
                 raise UsageError("the file object reads text: open it in binary mode")
             buffer[:count] = data
     if count is None:
-        raise BlockingIOError("the source has no data now: arrowipc readers need a blocking source; "
-                              "feed a StreamDecoder from non-blocking ones")
+        raise BlockingIOError(
+            "the source has no data now: arrowipc readers need a blocking source; "
+            "feed a StreamDecoder from non-blocking ones"
+        )
     return int(count)
 
 
@@ -113,7 +115,9 @@ def _read_at(file: Any, offset: int, buffer: memoryview) -> None:
     while done < len(buffer):
         count = _read_some(file, buffer[done:])
         if count == 0:
-            raise TruncatedError(f"the file ends at byte {offset + done}: {len(buffer) - done} bytes are missing")
+            raise TruncatedError(
+                f"the file ends at byte {offset + done}: {len(buffer) - done} bytes are missing"
+            )
         done += count
 
 
@@ -127,7 +131,7 @@ def _pump(framer: Framer, file: Any) -> None:
         framer.finish()
 
 
-# -- streams ---------------------------------------------------------------------------------------------------
+# -- streams -------------------------------------------------------------------------------------------------
 
 
 class _Reader:
@@ -164,8 +168,9 @@ class _Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __arrow_c_schema__(self) -> Any:
@@ -193,9 +198,16 @@ class RecordBatchStreamReader(_Reader):
 
     __slots__ = ("_decoder",)
 
-    def __init__(self, source: Any, columns: Columns = None, validate: Validate = "full",
-                 limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
-                 memory_map: bool = True) -> None:
+    def __init__(
+        self,
+        source: Any,
+        columns: Columns = None,
+        validate: Validate = "full",
+        limits: Limits | None = None,
+        use_threads: bool = True,
+        ensure_native_endian: bool = True,
+        memory_map: bool = True,
+    ) -> None:
         self._closed = False
         self._decoder = decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
         buffer, self._file, self._owned = _resolve(source, memory_map)
@@ -286,7 +298,7 @@ class RecordBatchStreamReader(_Reader):
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
 
 
-# -- files -----------------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 class RecordBatchFileReader(_Reader):
@@ -297,9 +309,16 @@ class RecordBatchFileReader(_Reader):
 
     __slots__ = ("_decoder", "_loaded", "_source")
 
-    def __init__(self, source: Any, columns: Columns = None, validate: Validate = "full",
-                 limits: Limits | None = None, use_threads: bool = True, ensure_native_endian: bool = True,
-                 memory_map: bool = True) -> None:
+    def __init__(
+        self,
+        source: Any,
+        columns: Columns = None,
+        validate: Validate = "full",
+        limits: Limits | None = None,
+        use_threads: bool = True,
+        ensure_native_endian: bool = True,
+        memory_map: bool = True,
+    ) -> None:
         self._closed = False
         buffer, self._file, self._owned = _resolve(source, memory_map)
         self._source = Source(buffer) if self._file is None else None
@@ -309,8 +328,13 @@ class RecordBatchFileReader(_Reader):
             tail = self._bytes(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
             start, length = footer_range(self._bytes(0, min(size, 8)), tail, size)
             self._decoder = FileDecoder(
-                self._bytes(start, length), start, columns=columns, validate=validate, limits=limits,
-                use_threads=use_threads, ensure_native_endian=ensure_native_endian,
+                self._bytes(start, length),
+                start,
+                columns=columns,
+                validate=validate,
+                limits=limits,
+                use_threads=use_threads,
+                ensure_native_endian=ensure_native_endian,
             )
         except BaseException:
             if self._owned:
@@ -331,7 +355,7 @@ class RecordBatchFileReader(_Reader):
 
     @property
     def metadata(self) -> Pairs:
-        """tuple of (bytes, bytes): the footer's custom metadata, in order, duplicates kept."""
+        """Pairs of bytes: the footer's custom metadata, in order, duplicates kept."""
         return self._decoder.metadata
 
     @property
@@ -341,7 +365,7 @@ class RecordBatchFileReader(_Reader):
 
     @property
     def blocks(self) -> list[tuple[int, int, int]]:
-        """list of (offset, metadata_length, body_length): where the batches lie in the file, in bytes."""
+        """Where the batches lie in the file, in bytes: (offset, metadata_length, body_length) of each."""
         return [self._decoder.block(i) for i in range(self.num_record_batches)]
 
     @property
@@ -413,7 +437,7 @@ class RecordBatchFileReader(_Reader):
         self._loaded = True
 
     def _fetch(self, i: int) -> tuple[Any, int]:
-        """Read a block from the file, of the body only what the projection needs; also says where it begins."""
+        """Read a block from the file, of the body only what is projected; also say where it begins."""
         offset, metadata_length, body_length = self._decoder.block(i)
         at = -metadata_length % 64  # so that the body is aligned to 64 bytes
         block = aligned_buffer(at + metadata_length + body_length)
@@ -423,8 +447,11 @@ class RecordBatchFileReader(_Reader):
         else:
             _read_at(self._file, offset, view[:metadata_length])
             for start, end in self._decoder.body_ranges(i, view[:metadata_length]):
-                _read_at(self._file, offset + metadata_length + start,
-                         view[metadata_length + start:metadata_length + end])
+                _read_at(
+                    self._file,
+                    offset + metadata_length + start,
+                    view[metadata_length + start : metadata_length + end],
+                )
         return block, at
 
     def close(self) -> None:
@@ -440,7 +467,7 @@ class RecordBatchFileReader(_Reader):
         return f"<RecordBatchFileReader: {state}>\n{self.schema}"
 
 
-# -- messages --------------------------------------------------------------------------------------------------
+# -- messages ------------------------------------------------------------------------------------------------
 
 
 class MessageReader:
@@ -497,17 +524,25 @@ class MessageReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
-# -- what people call ------------------------------------------------------------------------------------------
+# -- what people call ----------------------------------------------------------------------------------------
 
 
-def open_stream(source: Any, *, columns: Columns = None, validate: Validate = "full", limits: Limits | None = None,
-                use_threads: bool = True, ensure_native_endian: bool = True,
-                memory_map: bool = True) -> RecordBatchStreamReader:
+def open_stream(
+    source: Any,
+    *,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+    memory_map: bool = True,
+) -> RecordBatchStreamReader:
     """Open an Arrow IPC stream.
 
     Parameters
@@ -518,8 +553,8 @@ def open_stream(source: Any, *, columns: Columns = None, validate: Validate = "f
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
-        "full" proves that every value is safe to follow, "none" only that the structure is (access from Python
-        still checks), "strict" also that values lie in their types' domains.
+        "full" proves that every value is safe to follow, "none" only that the structure is (access from
+        Python still checks), "strict" also that values lie in their types' domains.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
@@ -542,12 +577,21 @@ def open_stream(source: Any, *, columns: Columns = None, validate: Validate = "f
     OSError
         The source cannot be read.
     """
-    return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
+    return RecordBatchStreamReader(
+        source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
+    )
 
 
-def open_file(source: Any, *, columns: Columns = None, validate: Validate = "full", limits: Limits | None = None,
-              use_threads: bool = True, ensure_native_endian: bool = True,
-              memory_map: bool = True) -> RecordBatchFileReader:
+def open_file(
+    source: Any,
+    *,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+    memory_map: bool = True,
+) -> RecordBatchFileReader:
     """Open an Arrow IPC file for random access.
 
     Parameters are those of `open_stream`; a file object must be seekable.
@@ -556,12 +600,21 @@ def open_file(source: Any, *, columns: Columns = None, validate: Validate = "ful
     -------
     RecordBatchFileReader
     """
-    return RecordBatchFileReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
+    return RecordBatchFileReader(
+        source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
+    )
 
 
-def open(source: Any, *, columns: Columns = None, validate: Validate = "full", limits: Limits | None = None,
-         use_threads: bool = True, ensure_native_endian: bool = True,
-         memory_map: bool = True) -> RecordBatchFileReader | RecordBatchStreamReader:
+def open(
+    source: Any,
+    *,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+    memory_map: bool = True,
+) -> RecordBatchFileReader | RecordBatchStreamReader:
     """Open an Arrow IPC file or stream, whichever the first bytes say it is.
 
     Parameters are those of `open_stream`. A source that cannot seek is taken for a stream.
@@ -616,9 +669,16 @@ def read_message(source: Any, *, limits: Limits | None = None) -> Message:
     raise TruncatedError("no message: the input is empty or begins with an end-of-stream marker")
 
 
-def read_record_batch(message: Any, schema: Any, *, columns: Columns = None, validate: Validate = "full",
-                      limits: Limits | None = None, use_threads: bool = True,
-                      dictionaries: Iterable[Any] = ()) -> RecordBatch:
+def read_record_batch(
+    message: Any,
+    schema: Any,
+    *,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    dictionaries: Iterable[Any] = (),
+) -> RecordBatch:
     """Decode one bare RecordBatch message whose schema is known from elsewhere.
 
     Parameters
@@ -636,8 +696,16 @@ def read_record_batch(message: Any, schema: Any, *, columns: Columns = None, val
     -------
     RecordBatch
     """
+
     def opened(item: Any) -> Message:
         return item if isinstance(item, Message) else read_message(item, limits=limits)
 
-    return decode_messages(opened(message), schema, [opened(item) for item in dictionaries], columns, validate,
-                           limits, use_threads)
+    return decode_messages(
+        opened(message),
+        schema,
+        [opened(item) for item in dictionaries],
+        columns,
+        validate,
+        limits,
+        use_threads,
+    )

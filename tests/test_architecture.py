@@ -9,7 +9,9 @@ import arrowipc
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "arrowipc"
-MAP = re.findall(r"^\| `((?:arrowipc/|pyspark_)[^`]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+MAP = re.findall(
+    r"^\| `((?:arrowipc/|pyspark_)[^`]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
+)
 # Package faces: they only collect names of what is below, or load them when asked.
 FACES = {"arrowipc/__init__.py", "arrowipc/spark/__init__.py"}
 
@@ -38,7 +40,9 @@ def imports_of(path: Path) -> set[str]:
 def test_every_module_is_on_the_map_and_every_row_exists():
     on_disk = {str(path.relative_to(ROOT)) for path in sources()} - FACES
     # A .pxd beside a .pyx is part of it.
-    on_disk -= {str(path.with_suffix(".pxd").relative_to(ROOT)) for path in sources() if path.suffix == ".pyx"}
+    on_disk -= {
+        str(path.with_suffix(".pxd").relative_to(ROOT)) for path in sources() if path.suffix == ".pyx"
+    }
     assert on_disk == {path for path in MAP if path.startswith("arrowipc/")}
 
 
