@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,8 +59,8 @@ def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     if type(source) is bytes:
         return source, None, False
     if isinstance(source, (str, os.PathLike)):
-        file = _builtin_open(source, "rb", buffering=0)
-        if not memory_map:
+        file = _open_path(source)
+        if not memory_map or not isinstance(file, io.FileIO):
             return None, file, True
         with file:
             return _mapped(file), None, False
@@ -74,6 +75,19 @@ def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
 
 
 _builtin_open = open
+
+
+def _open_path(source: str | os.PathLike[str]) -> Any:
+    """Open a path, or a URL of any file system that fsspec knows, as an unbuffered binary file."""
+    if isinstance(source, str) and "://" in source:
+        try:
+            import fsspec
+        except ImportError:
+            raise UsageError(
+                f"{source!r} is a URL; reading it needs fsspec: pip install 'arrowipc[remote]'"
+            ) from None
+        return fsspec.open(source, "rb").open()
+    return _builtin_open(source, "rb", buffering=0)
 
 
 def _mapped(file: Any) -> Any:
@@ -547,8 +561,9 @@ def open_stream(
 
     Parameters
     ----------
-    source : path, bytes-like or binary file object
-        A path is mapped into memory. A file object (or socket file) is read message by message and never past
+    source : path, URL, bytes-like or binary file object
+        A path is mapped into memory; a URL is opened with fsspec.
+        A file object (or socket file) is read message by message and never past
         the end of the stream.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
@@ -625,8 +640,8 @@ def open(
 
 def _first_bytes(source: Any) -> bytes:
     if isinstance(source, (str, os.PathLike)):
-        with _builtin_open(source, "rb") as file:
-            return file.read(6) if file.seekable() else b""
+        with _open_path(source) as file:
+            return bytes(file.read(6)) if file.seekable() else b""
     if hasattr(source, "read"):
         if not source.seekable():
             return b""

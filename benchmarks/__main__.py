@@ -64,7 +64,7 @@ def write(options: argparse.Namespace) -> None:
     """Measure and print."""
     quiet = options.json == "-"
     printer = None if quiet else Printer()
-    about = environment()
+    about = {**environment(), "clock": "processor time" if options.cpu_time else "wall clock"}
     if printer is not None:
         printer.line(environment_line(about))
     results = []

@@ -134,7 +134,7 @@ def environment_line(environment: dict[str, Any]) -> str:
     load = "" if environment["load"] is None else f", load {environment['load']} at the start"
     return (
         f"Python {environment['python']}, {versions}; {environment['cpu']}, {environment['cores']} cores, "
-        f"{environment['system']}{load}"
+        f"{environment['system']}{load}; {environment['clock']}"
     )
 
 

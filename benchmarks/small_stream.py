@@ -2,12 +2,13 @@
 
 Measured, per stream: opening a stream of one batch of ten rows and taking that batch.
 
-A reader of ours keeps the plan of the schema that it read last, and finds it again by comparing bytes. That
+Our readers keep the plans of the few schemas that were read last, and find them again by comparing bytes. That
 is part of the design (payloads of one topic share a schema), but it must not hide what a schema costs, so the
 cases differ:
 
 * one schema: all streams have the same schema;
-* two schemas in turn, and 64 schemas in turn: the last schema is never the next one.
+* two schemas in turn: a few, as in a stream that carries several topics;
+* 64 schemas in turn: more than are kept, so that every schema is parsed anew.
 
 pyarrow, polars, nanoarrow and arro3 parse the schema of every stream.
 

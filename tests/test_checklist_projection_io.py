@@ -488,3 +488,12 @@ def test_122_nothing_behind_a_body_without_padding_is_read():
     ):
         with guarded(source_bytes) as source:
             use_all(ipc.open_stream, source)
+
+
+def test_120_urls_are_opened_with_fsspec_and_read_in_parts(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    data = file(ONE, ROWS)
+    with fsspec.open("memory://somewhere/x.arrow", "wb") as sink:
+        sink.write(data)
+    with ipc.open("memory://somewhere/x.arrow") as reader:
+        assert [batch.to_pydict() for batch in reader] == [batch.to_pydict() for batch in ipc.open_file(data)]
