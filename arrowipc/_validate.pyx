@@ -510,7 +510,7 @@ cdef bint codes_known(const int8_t* codes, int64_t n, const int8_t* child_of) no
     cdef int8_t bad = 0
     cdef uint8_t outside = 0, span = 0
     cdef int64_t i
-    # Nearly all unions number their children 0, 1, 2 ...: then one comparison decides, and 16 of them at once.
+    # Nearly all unions number their children 0, 1, 2 ...: then one comparison decides, 16 at once.
     while span < 128 and child_of[span] >= 0:
         span += 1
     for i in range(n):
