@@ -46,6 +46,7 @@ _HOMES = {
         "arrowipc.reader",
     ),
     "Message": "arrowipc._message",
+    "release_unused": "arrowipc._blocks",
     "StreamDecoder": "arrowipc._stream",
     **dict.fromkeys(("Array", "RecordBatch"), "arrowipc._array"),
     "Table": "arrowipc.table",

@@ -5,8 +5,3 @@ from libc.stdint cimport int64_t, uint8_t
 cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL
 cdef void give_block(uint8_t* data, int64_t capacity) noexcept
 
-
-cdef class Block:
-    """Memory from `take_block`, given back with the object."""
-    cdef uint8_t* data
-    cdef int64_t capacity

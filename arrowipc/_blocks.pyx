@@ -2,10 +2,9 @@
 
 The kernel clears every page that it hands out, which takes about as long as decoding LZ4 into it: reading
 160 MB batches with fresh memory took 103 ms each, with reused memory 37 ms. So a few blocks stay here between
-batches; `release_idle` frees them, and readers call it when they close.
+batches, until `release_unused` (public as `arrowipc.release_unused`) frees them.
 """
 
-cimport cython
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.stdlib cimport free
 
@@ -39,7 +38,6 @@ cdef enum:
 cdef uint8_t* idle[SLOTS]
 cdef int64_t idle_capacity[SLOTS]       # 0: the slot is empty
 cdef int64_t idle_total = 0
-cdef int64_t live = 0
 
 
 cdef inline void drop(int slot) noexcept:
@@ -69,7 +67,7 @@ cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL:
             return idle[best]
     room = round_up(size, HUGE_PAGE if size >= 2 * HUGE_PAGE else 64)
     if posix_memalign(&data, HUGE_PAGE if size >= 2 * HUGE_PAGE else 64, max(room, 64)) != 0:
-        release_idle()
+        release_unused()
         raise MemoryError(f"cannot allocate {size:,} bytes")
     if size >= 2 * HUGE_PAGE:
         want_huge_pages(data, room)
@@ -99,31 +97,12 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept:
     idle_total += capacity
 
 
-@cython.final
-cdef class Block:
-    def __cinit__(self, int64_t size):
-        global live
-        self.data = take_block(size, &self.capacity)
-        live += 1
-
-    def __dealloc__(self):
-        global live
-        if self.data != NULL:
-            give_block(self.data, self.capacity)
-            live -= 1
-
-
-def live_blocks() -> int:
-    """Count the `Block` objects that somebody still holds: a seam for leak tests."""
-    return live
-
-
 def idle_bytes() -> int:
     """Bytes that wait for the next batch."""
     return idle_total
 
 
-def release_idle() -> None:
+def release_unused() -> None:
     """Give the waiting memory back to the system."""
     cdef int slot
     for slot in range(SLOTS):

@@ -7,7 +7,6 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from arrowipc._blocks cimport Block
 from arrowipc._bytes cimport (
     bitmap_bytes, bswap16, bswap32, bswap64, load_i32, load_i64, load_u16, load_u32, loose_u16, loose_u32,
     loose_u64, mul_overflows, round_up,
@@ -400,7 +399,7 @@ cdef class Work:
     cdef object error       # of the failed job, when the library was called through Python
     # Frames and targets: a thread that still runs when its caller is interrupted keeps them through the Work.
     cdef object frames
-    cdef Block targets
+    cdef Memory targets
 
     def __cinit__(self, int64_t room):
         memset(&self.queue, 0, sizeof(Queue))
@@ -473,7 +472,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     """Replace each stored buffer by its content: new memory, or a slice of the body if it is stored raw."""
     cdef Work work = Work(columns.d.n_extents + 1)
     cdef Ledger sums
-    cdef Block memory
+    cdef Memory memory
     cdef Job* job
     cdef int64_t i, used = 0
     cdef int refusal = enter_all(&columns.d, codec, work.queue.jobs, limits, &sums)
@@ -486,7 +485,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     work.claimed = sums.claimed
     work.frames = columns.owner
     # One more line: an empty buffer at the end gets an address inside the block too.
-    memory = work.targets = Block(sums.reserved + 64)
+    memory = work.targets = Memory(sums.reserved + 64)
     for i in range(sums.jobs):
         job = &work.queue.jobs[i]
         job.target = memory.data + used
@@ -661,7 +660,7 @@ cdef int rewrite(Columns columns, bint swap) except -1:
     cdef ColumnsData* d = &columns.d
     cdef const FieldPlan* plan
     cdef Extent* extent
-    cdef Block memory
+    cdef Memory memory
     cdef uint8_t* target
     cdef int64_t total = 0
     cdef int32_t f, k
@@ -674,7 +673,7 @@ cdef int rewrite(Columns columns, bint swap) except -1:
                 total += round_up(extent.size, 64)
     if total == 0:
         return 0
-    memory = Block(total)
+    memory = Memory(total)
     target = memory.data
     with nogil:
         for f in range(d.plan.n_fields):

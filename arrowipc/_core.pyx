@@ -210,14 +210,16 @@ cdef dict WORDS = {
     FAULT_MISALIGNED: (FormatError, "its offset {found} is not a multiple of 8"),
     FAULT_SHARED: (FormatError, "it begins at {found} and shares bytes with a buffer that ends at {expected}"),
     FAULT_EMPTY_OUTSIDE: (FormatError, "it is empty, and its offset {found} lies outside the {expected}-byte body"),
-    FAULT_OFFSET: (FormatError, "{column}{buffer}: offset {at} is {found}{expectation}"),
+    FAULT_OFFSET: (FormatError, "{column}{buffer}: offset {at} is {found}{relation}"),
     FAULT_VIEW: (FormatError, "{column}{buffer}: view {at} has a {what} of {found}{expectation}"),
     FAULT_VIEW_PREFIX: (FormatError, "{column}{buffer}: view {at} has a {what} that differs from its data"),
+    FAULT_VIEW_TEXT: (LimitError, "{column}{buffer}: from view {at} on, views share more text that is not ASCII "
+                                  "than can be checked in linear time"),
     FAULT_UTF8: (FormatError, "{column}value {at} is not UTF-8"),
     FAULT_TYPE_CODE: (FormatError, "{column}type code {found} of value {at} names no child of the union"),
     FAULT_UNION_OFFSET: (FormatError, "{column}offset {found} of value {at} lies outside its child of {expected} "
                                       "elements"),
-    FAULT_RUN_END: (FormatError, "{column}run end {at} is {found}{expectation}"),
+    FAULT_RUN_END: (FormatError, "{column}run end {at} is {found}{relation}"),
     FAULT_INDEX: (FormatError, "{column}index {found} (row {at}) lies outside the dictionary of {expected} values"),
     FAULT_NO_DICTIONARY: (FormatError, "{column}row {at} has a value and its dictionary {found} has not arrived"),
     FAULT_LIST_VIEW: (FormatError, "{column}list {at}: {what} {found} lies outside the child of {expected} "
@@ -286,6 +288,7 @@ cdef int raise_fault(const Fault* fault, Plan plan=None, object where=None) exce
         column=column, buffer=buffer, at=fault.at, found=fault.found, expected=fault.expected,
         what="" if fault.what == NULL else fault.what.decode(),
         expectation=f", expected {fault.expected}" if fault.expected else "",
+        relation=f", {'expected' if fault.what == NULL else fault.what.decode()} {fault.expected}",
     )
     raise cls(text if where is None else f"{where}: {text}")
 
@@ -619,7 +622,8 @@ cdef inline int need_offsets(Extent* extent, int64_t elements, int64_t width, in
         extent.data = NULL
         extent.size = 0
         return 0
-    return need(extent, elements + 1, width, field, 1, fault)
+    # One more offset than elements; no child that claims INT64_MAX of them has the bytes for either number.
+    return need(extent, elements + (elements < INT64_MAX), width, field, 1, fault)
 
 
 cdef inline int check_child(const ColumnsData* d, int32_t i, Fault* fault) noexcept nogil:

@@ -38,6 +38,7 @@ cdef enum FaultCode:
     FAULT_OFFSET             # an offset is negative, decreases or points past the data
     FAULT_VIEW               # a view has a bad length, buffer index or extent
     FAULT_VIEW_PREFIX        # a view's prefix or padding contradicts its data
+    FAULT_VIEW_TEXT          # views that share so much text that checking it is not linear
     FAULT_UTF8               # text that is not UTF-8
     FAULT_TYPE_CODE          # a union type code that names no child
     FAULT_UNION_OFFSET       # a dense union offset outside its child

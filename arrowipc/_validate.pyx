@@ -444,8 +444,7 @@ cdef int check_each_view(const ColumnsData* d, int32_t f, const uint8_t* state, 
                 if known == TEXT_UNKNOWN:
                     budget -= size
                     if budget < 0:
-                        return fail(fault, FAULT_VIEW, f, 1, i, size, 0,
-                                    "part in more overlapping text than can be checked, with a length")
+                        return fail(fault, FAULT_VIEW_TEXT, f, 1, i, size)
                     if utf8_error(data, size) >= 0:
                         return fail(fault, FAULT_UTF8, f, 1, i)
                 elif known == TEXT_UTF8 and (data[0] & 0xC0 == 0x80 or (

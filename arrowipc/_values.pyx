@@ -389,6 +389,12 @@ cdef inline int64_t floor_div(int64_t a, int64_t b) noexcept:
     return q - 1 if a - q * b < 0 else q
 
 
+cdef inline int64_t floor_mod(int64_t a, int64_t b) noexcept:
+    # Not a - floor_div(a, b) * b: that product leaves int64 for the smallest a.
+    cdef int64_t r = a % b
+    return r + b if r < 0 else r
+
+
 cdef object moment(int64_t ticks, int32_t unit, object zone):
     """A datetime, aware when there is a zone; the stored number where datetime has no such moment."""
     cdef int64_t ticks_per_second = per_second(unit), seconds, days, rest
@@ -398,7 +404,7 @@ cdef object moment(int64_t ticks, int32_t unit, object zone):
     days = floor_div(seconds, SECONDS_PER_DAY)
     if days < FIRST_DAY or days > LAST_DAY:
         return ticks
-    rest = (ticks - seconds * ticks_per_second) * (1000000 // ticks_per_second)
+    rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
     since = new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
     if zone is None:
         return EPOCH + since
@@ -427,7 +433,7 @@ cdef object time_of_day(int64_t ticks, int32_t unit):
     if unit == TimeUnit_NANOSECOND or ticks < 0 or ticks >= SECONDS_PER_DAY * ticks_per_second:
         return ticks
     seconds = ticks // ticks_per_second
-    rest = (ticks - seconds * ticks_per_second) * (1000000 // ticks_per_second)
+    rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
     minutes = seconds // 60
     return new_time(<int> (minutes // 60), <int> (minutes % 60), <int> (seconds % 60), <int> rest)
 
@@ -440,7 +446,7 @@ cdef object duration(int64_t ticks, int32_t unit):
     days = floor_div(seconds, SECONDS_PER_DAY)
     if days < -LAST_TIMEDELTA_DAY or days > LAST_TIMEDELTA_DAY:
         return ticks
-    rest = (ticks - seconds * ticks_per_second) * (1000000 // ticks_per_second)
+    rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
     return new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
 
 

@@ -39,6 +39,7 @@ from hypothesis import strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, _blocks
+from arrowipc._core import live_objects
 
 lz4 = pytest.importorskip("lz4.frame")
 
@@ -100,11 +101,11 @@ def test_106_each_buffer_is_stored_its_own_way(codec, ways, n, threads):
 def test_107_absurd_claims_are_refused_before_memory_is_asked_for(codec, claim):
     kinds = {"fixed": (INT64, [b"", packed(codec, bytes(80), claim)])}
     kinds["text"] = UTF8, [b"", packed(codec, i32(*range(11))), packed(codec, b"0123456789", claim)]
-    before = _blocks.live_blocks()
+    before = live_objects()["memory"]
     for kind, buffers in kinds.values():
         with pytest.raises(FormatError, match=f"claims {claim:,} bytes|length is {claim}"):
             read(stream(schema(field("x", kind)), batch(10, [(10, 0)], buffers, codec=codec)))
-    assert _blocks.live_blocks() == before
+    assert live_objects()["memory"] == before
 
 
 def test_108_buffers_of_known_size_are_no_bombs():
@@ -273,7 +274,7 @@ def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
         schema(field("x", INT64)),
         batch(1 << 18, [(1 << 18, 0)], [b"", packed(LZ4, content.tobytes())], codec=LZ4),
     )
-    _blocks.release_idle()
+    _blocks.release_unused()
     first = read(data)
     where = address(first.column(0).buffers()[1])
     kept = first.column(0).to_numpy()
@@ -284,12 +285,12 @@ def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
     del kept, second
     gc.collect()
     assert 0 < _blocks.idle_bytes() <= 1 << 28
-    live = _blocks.live_blocks()
+    live = live_objects()["memory"]
     third = read(data)
     assert (third.column(0).to_numpy() == content).all()
     del third
-    assert _blocks.live_blocks() == live
-    _blocks.release_idle()
+    assert live_objects()["memory"] == live
+    _blocks.release_unused()
     assert _blocks.idle_bytes() == 0
 
 

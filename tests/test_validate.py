@@ -312,7 +312,7 @@ def test_080_many_views_of_one_buffer_stay_linear():
     holds(True, view_column(views, 20_000, text))
     holds(False, view_column(views + raw_view(20, 0, 1, text[1:5]), 20_001, text), "value 20000")
     # A buffer that is not text as a whole is read view by view, and not for ever.
-    holds(False, view_column(views, 20_000, text + b"\xff"), "overlapping text")
+    holds(False, view_column(views, 20_000, text + b"\xff"), "views share more text")
     short = raw_view(40, 0, 0, text[:4]) * 200_000
     holds(True, view_column(short, 200_000, text[:64] + b"\xff"))
 
