@@ -501,6 +501,23 @@ cdef inline int64_t place(const uint8_t* entry, int64_t count, const uint8_t* bo
     return wrong
 
 
+cdef inline int64_t place_nodes(const uint8_t* entry, int64_t count, Node* out) noexcept nogil:
+    """A run of FieldNode structs -> Nodes; negative when one has a length or null_count that cannot be."""
+    cdef int64_t length, nulls, wrong = 0
+    cdef const Node* end = out + count
+    while out != end:
+        length = load_i64(entry + FieldNode_length)
+        nulls = load_i64(entry + FieldNode_null_count)
+        entry += FieldNode_SIZE
+        out.length = length
+        out.null_count = nulls
+        out.offset = 0
+        # -1 nulls: not counted.
+        wrong |= length | (nulls + (nulls < 0)) | <int64_t> (<uint64_t> length - <uint64_t> nulls)
+        out += 1
+    return wrong
+
+
 cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
               const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
     """Nodes and extents of every planned field; counts are proven already, so the indices stay inside.
@@ -513,19 +530,15 @@ cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, in
     cdef const uint8_t* nodes = header.nodes.data
     cdef const uint8_t* entry
     cdef Node* node = d.nodes
-    cdef int64_t length, nulls, wrong = 0, total = 0
+    cdef int64_t wrong = 0, total = 0
     cdef int32_t next_variadic = plan.n_buffers, count
-    while field != end:
-        entry = nodes + <int64_t> field.source_node * FieldNode_SIZE
-        length = load_i64(entry + FieldNode_length)
-        nulls = load_i64(entry + FieldNode_null_count)
-        node.length = length
-        node.null_count = nulls
-        node.offset = 0
-        # -1 nulls: not counted.
-        wrong |= length | (nulls + (nulls < 0)) | <int64_t> (<uint64_t> length - <uint64_t> nulls)
-        field += 1
-        node += 1
+    if plan.whole:
+        wrong = place_nodes(nodes, plan.n_fields, node)
+    else:
+        while field != end:
+            wrong |= place_nodes(nodes + <int64_t> field.source_node * FieldNode_SIZE, 1, node)
+            field += 1
+            node += 1
     if plan.whole and prefix == NULL and not (v4 and plan.source_unions):
         # All buffers of the message, in its order.
         wrong |= place(header.buffers.data, plan.n_buffers, body, body_length, d.extents, &total)
@@ -669,7 +682,7 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field
     cdef Node* node
     cdef Extent* extent
-    cdef int64_t reach
+    cdef int64_t reach, size
     cdef int32_t i
     cdef int found, layout
     for i in range(d.plan.n_fields):
@@ -678,6 +691,12 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
         extent = &d.extents[field.first_buffer]
         layout = field.layout
         reach = node.offset + node.length
+        if (layout == LAYOUT_FIXED and field.parent < 0 and node.null_count == 0 and node.length == d.length
+                and not mul_overflows(reach, field.width, &size) and size <= extent[1].size):
+            # A column of numbers without nulls: most columns, and all that the rest of the loop would find.
+            extent.data = NULL
+            extent.size = 0
+            continue
         if field.parent >= 0:
             if check_child(d, i, fault) < 0:
                 return -1

@@ -155,11 +155,11 @@ cdef class StreamDecoder(Framer):
         self.check_usable()
         return self.read_batch()
 
-    def producer(self):
-        """Return what `arrowipc._capsule.export_stream` takes batches from when all input was fed."""
-        cdef DecodedBatches producer = DecodedBatches.__new__(DecodedBatches)
-        producer.decoder = self
-        return producer
+    def batches(self):
+        """Return an iterator over the batches of a decoder that was fed all its input."""
+        cdef DecodedBatches batches = DecodedBatches.__new__(DecodedBatches)
+        batches.decoder = self
+        return batches
 
     def __iter__(self):
         return iter(self.next_event, None)
@@ -210,10 +210,19 @@ cdef class StreamDecoder(Framer):
 
 
 cdef class DecodedBatches(BatchProducer):
-    """The batches of a decoder that needs no more input, for the C stream interface: no Python frame between."""
+    """The batches of a decoder that needs no more input, for loops and for the C stream interface."""
 
     cdef StreamDecoder decoder
 
     cdef Columns next(self):
         self.decoder.check_usable()
         return self.decoder.read_batch()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = self.next()
+        if batch is None:
+            raise StopIteration
+        return batch

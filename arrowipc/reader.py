@@ -56,8 +56,6 @@ class ReadStats(NamedTuple):
 
 def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     """Turn what the caller gave into (buffer, None) or (None, file object), and say if we opened the file."""
-    if type(source) is bytes:
-        return source, None, False
     if isinstance(source, (str, os.PathLike)):
         file = _open_path(source)
         if not memory_map or not isinstance(file, io.FileIO):
@@ -197,10 +195,7 @@ class _Reader:
         """
         from arrowipc._capsule import export_stream
 
-        return export_stream(self.schema, self._batches(), requested_schema)
-
-    def _batches(self) -> Any:
-        return iter(self)
+        return export_stream(self.schema, iter(self), requested_schema)
 
 
 class RecordBatchStreamReader(_Reader):
@@ -224,7 +219,10 @@ class RecordBatchStreamReader(_Reader):
     ) -> None:
         self._closed = False
         self._decoder = decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-        buffer, self._file, self._owned = _resolve(source, memory_map)
+        if type(source) is bytes:  # of small payloads there are many: no call for them
+            buffer, self._file, self._owned = source, None, False
+        else:
+            buffer, self._file, self._owned = _resolve(source, memory_map)
         if self._file is None:
             decoder.feed(buffer, True)
         try:
@@ -253,6 +251,10 @@ class RecordBatchStreamReader(_Reader):
 
     def __iter__(self) -> Iterator[RecordBatch]:
         self._check_open()
+        # With all input at hand there is nothing to do between batches, and no Python frame is needed.
+        return self._decoder.batches() if self._file is None else self._pumped()
+
+    def _pumped(self) -> Iterator[RecordBatch]:
         next_batch = self._decoder.next_batch
         while True:
             batch = next_batch()
@@ -260,10 +262,6 @@ class RecordBatchStreamReader(_Reader):
                 yield batch
             elif not self._more():
                 return
-
-    def _batches(self) -> Any:
-        self._check_open()
-        return self._decoder.producer() if self._file is None else iter(self)
 
     def _more(self) -> bool:
         """Bring more input, or say that the stream is over."""

@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--cpu-time",
         action="store_true",
-        help="count processor seconds of this process: steadier on a busy machine, wrong about threads",
+        help="count processor seconds of this process: steadier on a busy machine (cases with threads keep the wall clock)",
     )
     options.set_defaults(scale="full")
     return options

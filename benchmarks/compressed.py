@@ -46,6 +46,7 @@ def cases(scale: Scale) -> Iterator[Case]:
                     contenders(source, threads, pages if rows == large else one_byte),
                     goal=goal,
                     touched=count * batch.get_total_buffer_size(),
+                    threads=threads,
                 )
 
 

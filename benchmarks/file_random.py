@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,9 +57,9 @@ def mapped(path: str, count: int) -> dict[str, Run]:
         with pa.memory_map(path) as source, pa.ipc.open_file(source) as reader:
             return int(reader.get_batch(i).num_rows)
 
-    def by_arrowipc(i: int, **options: str) -> int:
-        with arrowipc.open_file(path, **options) as reader:  # type: ignore[arg-type]
-            return reader.get_batch(i).num_rows
+    def by_arrowipc(i: int, **options: Any) -> int:
+        with arrowipc.open_file(path, **options) as reader:
+            return int(reader.get_batch(i).num_rows)
 
     found = {
         "pyarrow": each(count, by_pyarrow),
@@ -80,7 +81,7 @@ def read(path: str, count: int) -> dict[str, Run]:
 
     def by_arrowipc(i: int) -> int:
         with arrowipc.open_file(path, memory_map=False, validate="none") as reader:
-            return reader.get_batch(i).num_rows
+            return int(reader.get_batch(i).num_rows)
 
     return {"pyarrow": each(count, by_pyarrow), "arrowipc": each(count, by_arrowipc)}
 
@@ -94,7 +95,7 @@ def counted(path: str) -> dict[str, Run]:
 
     def by_arrowipc() -> int:
         with arrowipc.open_file(path) as reader:
-            return reader.count_rows()
+            return int(reader.count_rows())
 
     found: dict[str, Run] = {"pyarrow": by_pyarrow, "arrowipc": by_arrowipc}
     if peers.polars is not None:

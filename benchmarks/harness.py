@@ -9,12 +9,14 @@ themselves.
 from __future__ import annotations
 
 import gc
+import hashlib
 import importlib
 import importlib.metadata
 import math
 import os
 import platform
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -35,6 +37,9 @@ PACKAGES = (
     "zstandard",
     "lz4",
 )
+
+#: What of the wanted processors must have been free for a verdict about threads.
+ENOUGH = 0.85
 
 #: Few samples say little, however slow the case is.
 FEWEST_ROUNDS = 5
@@ -117,6 +122,9 @@ class Case:
         Bytes that one run really reads or writes.
     timed : bool, default False
         A run returns the seconds that count; it starts a process, say.
+    threads : int, default 1
+        Threads that a contender may use. More than one are measured by the wall clock whatever was asked for,
+        and judged only if as many processors were free.
     """
 
     name: str
@@ -128,6 +136,7 @@ class Case:
     touched: int | None = None
     curve: Curve | None = None
     timed: bool = False
+    threads: int = 1
     ours: str = "arrowipc"
     baseline: str = "pyarrow"
 
@@ -354,10 +363,18 @@ def answers(question: str, scale: Scale, clock: Callable[[], float]) -> Iterator
         if isinstance(case, Fact):
             yield judge_fact(question, case)
             continue
-        timings = measure(case, scale, clock)
+        if case.threads == 1:
+            timings, free = measure(case, scale, clock), 1.0
+        else:
+            free = free_cores(case.threads)
+            timings = measure(case, scale)
+            free = min(free, free_cores(case.threads))
         if case.curve is not None:
             points.append((case.curve, timings))
-        yield judge(question, case, timings)
+        result = judge(question, case, timings)
+        if free < ENOUGH * case.threads and result.verdict != "FAILED":
+            result.verdict = f"not judged, {free:.1f} of {case.threads} cores were free"
+        yield result
     yield from growth(question, points)
 
 
@@ -386,6 +403,27 @@ def cpu_name() -> str:
 def cores() -> int:
     """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_cores(wanted: int, seconds: float = 0.15) -> float:
+    """Return how many processors `wanted` busy threads get right now, from 0 to `wanted`.
+
+    Where others keep a processor busy, two threads take as long as one, for every library: such a case would
+    compare the libraries on one thread under the name of two.
+    """
+    block = bytes(1 << 18)
+
+    def work(until: float) -> None:
+        while time.perf_counter() < until:
+            hashlib.sha256(block)  # lets go of the GIL
+
+    start, used = time.perf_counter(), time.process_time()
+    helpers = [threading.Thread(target=work, args=(start + seconds,)) for _ in range(wanted)]
+    for helper in helpers:
+        helper.start()
+    for helper in helpers:
+        helper.join()
+    return (time.process_time() - used) / (time.perf_counter() - start)
 
 
 def environment() -> dict[str, Any]:

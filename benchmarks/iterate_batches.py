@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from benchmarks import data, peers
 from benchmarks.harness import Case, Scale
 
@@ -35,7 +37,7 @@ def cases(scale: Scale) -> Iterator[Case]:
     )
 
 
-def case(name: str, batch: data.pa.RecordBatch, count: int, goal: float) -> Case:
+def case(name: str, batch: pa.RecordBatch, count: int, goal: float) -> Case:
     """Return the case of a stream of `count` equal batches."""
     source = data.stream([batch] * count)
     return Case(

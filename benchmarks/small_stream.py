@@ -2,9 +2,9 @@
 
 Measured, per stream: opening a stream of one batch of ten rows and taking that batch.
 
-Our readers keep the plans of the few schemas that were read last, and find them again by comparing bytes. That
-is part of the design (payloads of one topic share a schema), but it must not hide what a schema costs, so the
-cases differ:
+Our readers keep the plans of the schemas that were read last, and find them again by comparing bytes.
+That is part of the design (payloads of one topic share a schema), but it must not hide what a schema costs,
+so the cases differ:
 
 * one schema: all streams have the same schema;
 * two schemas in turn: a few, as in a stream that carries several topics;

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,19 @@ def test_contenders_are_measured_together_and_judged() -> None:
     case.contenders["arrowipc"] = lambda: 1 // 0
     timings = harness.measure(case, harness.SCALES["tiny"])
     assert harness.judge("q", case, timings).verdict == "FAILED"
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(2.0, ""), (1.1, "not judged, 1.1 of 2 cores were free")])
+def test_threads_without_processors_are_not_judged(
+    monkeypatch: pytest.MonkeyPatch, free: float, verdict: str
+) -> None:
+    harness = module("harness")
+    case = harness.Case("c", "unit", 1, {"pyarrow": int, "arrowipc": int}, goal=1, threads=2)
+    question = types.SimpleNamespace(cases=lambda scale: [case])
+    monkeypatch.setitem(sys.modules, "benchmarks.two_threads", question)
+    monkeypatch.setattr(harness, "free_cores", lambda wanted: free)
+    (result,) = harness.ask("two_threads", harness.Scale("quick", rounds=1, sample=0.0, budget=0.0))
+    assert result.verdict == verdict or not verdict and result.verdict in ("met", "MISSED")
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(0, "met"), (1, "MISSED")])

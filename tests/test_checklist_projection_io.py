@@ -493,9 +493,10 @@ def test_122_nothing_behind_a_body_without_padding_is_read():
 def test_120_urls_are_opened_with_fsspec_and_read_in_parts(tmp_path):
     fsspec = pytest.importorskip("fsspec")
     table = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]})
-    with fsspec.open("memory://somewhere/x.arrow", "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    url = "memory://somewhere/x.arrow"
+    with fsspec.open(url, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    with ipc.open("memory://somewhere/x.arrow") as reader:
+    with ipc.open(url) as reader:
         assert reader.read_all().to_pydict() == table.to_pydict()
-    with ipc.open("memory://somewhere/x.arrow", columns=["b"]) as reader:
+    with ipc.open(url, columns=["b"]) as reader:
         assert reader.read_all().to_pydict() == {"b": ["x", None, "z"]}
