@@ -77,15 +77,19 @@ _builtin_open = open
 
 def _open_path(source: str | os.PathLike[str]) -> Any:
     """Open a path, or a URL of any file system that fsspec knows, as an unbuffered binary file."""
-    if isinstance(source, str) and "://" in source:
-        try:
-            import fsspec
-        except ImportError:
-            raise UsageError(
-                f"{source!r} is a URL; reading it needs fsspec: pip install 'arrowipc[remote]'"
-            ) from None
-        return fsspec.open(source, "rb").open()
-    return _builtin_open(source, "rb", buffering=0)
+    if not _is_url(source):
+        return _builtin_open(source, "rb", buffering=0)
+    try:
+        import fsspec
+    except ImportError:
+        raise UsageError(
+            f"{source!r} is a URL; reading it needs fsspec: pip install 'arrowipc[remote]'"
+        ) from None
+    return fsspec.open(source, "rb").open()
+
+
+def _is_url(source: str | os.PathLike[str]) -> bool:
+    return isinstance(source, str) and "://" in source
 
 
 def _mapped(file: Any) -> Any:
@@ -306,7 +310,7 @@ class RecordBatchStreamReader(_Reader):
                 self._file.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self.stats.num_record_batches} batches read"
+        state = "closed" if self._closed else f"batches read: {self.stats.num_record_batches}"
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
 
 
@@ -475,7 +479,7 @@ class RecordBatchFileReader(_Reader):
                 self._file.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self.num_record_batches} batches"
+        state = "closed" if self._closed else f"batches: {self.num_record_batches}"
         return f"<RecordBatchFileReader: {state}>\n{self.schema}"
 
 
@@ -638,8 +642,10 @@ def open(
 
 def _first_bytes(source: Any) -> bytes:
     if isinstance(source, (str, os.PathLike)):
-        with _open_path(source) as file:
-            return bytes(file.read(6)) if file.seekable() else b""
+        if _is_url(source) or os.path.isfile(source):
+            with _open_path(source) as file:
+                return bytes(file.read(6))
+        return b""  # a pipe must not be opened twice; what does not exist says so when it is opened
     if hasattr(source, "read"):
         if not source.seekable():
             return b""

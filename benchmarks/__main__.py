@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--cpu-time",
         action="store_true",
-        help="count processor seconds of this process: steadier on a busy machine (cases with threads keep the wall clock)",
+        help="count processor seconds: steadier on a busy machine; cases with threads keep the wall clock",
     )
     options.set_defaults(scale="full")
     return options
@@ -78,11 +78,14 @@ def write(options: argparse.Namespace) -> None:
         ):
             results.append({"title": title, **result.as_json()})
             if result.verdict not in ("", "met"):
-                missed.append(f"{name}: {result.case} (goal {result.goal})")
+                missed.append(f"{name}: {result.case}: goal {result.goal}: {result.verdict}")
             if printer is not None:
                 printer.result(result)
     if printer is not None:
-        printer.line("\n".join(["Goals missed:", *missed]) if missed else "No goal missed.")
+        if options.scale == "tiny":
+            printer.line("Tiny data: nothing was judged.")
+        else:
+            printer.line("\n".join(["Goals not met:", *missed]) if missed else "All goals met.")
     if options.json:
         text = json.dumps({"environment": about, "scale": options.scale, "results": results}, indent=1)
         if quiet:
