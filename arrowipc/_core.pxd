@@ -161,7 +161,9 @@ cdef class Source:
 cdef class Plan:
     """A schema made ready for the walk."""
     cdef PlanData d
-    cdef bytes metadata             # the flatbuffer that holds the Schema table
+    cdef const uint8_t* metadata    # the flatbuffer that holds the Schema table
+    cdef int64_t metadata_size
+    cdef object metadata_owner      # bytes of our own, or the Source of a large footer
     cdef int64_t schema_table       # position of that table
     cdef int64_t max_depth          # Limits.depth under which it was read
     cdef list dictionaries          # DictionaryPlan per distinct id that the plan needs itself

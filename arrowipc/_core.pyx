@@ -74,6 +74,12 @@ cdef class Source:
             raise UsageError(f"bytes {start}..+{length} lie outside a source of {self.size}")
         return PyBytes_FromStringAndSize(<const char*> self.data + start, length)
 
+    def part(self, int64_t start, int64_t length):
+        """Some of the bytes as a memoryview, not copied."""
+        if not inside(start, length, self.size):
+            raise UsageError(f"bytes {start}..+{length} lie outside a source of {self.size}")
+        return window(self.data + start, length, self)
+
     def __len__(self):
         return self.size
 
@@ -259,8 +265,7 @@ def fault_words():
 cdef str field_name(Plan plan, int32_t field):
     cdef Table table
     cdef Vector name
-    if fb_table_at(<const uint8_t*> <const char*> plan.metadata, len(plan.metadata),
-                   plan.d.fields[field].table, &table) < 0 or fb_string(&table, Field_name, &name) <= 0:
+    if fb_table_at(plan.metadata, plan.metadata_size, plan.d.fields[field].table, &table) < 0 or fb_string(&table, Field_name, &name) <= 0:
         return ""
     return PyBytes_FromStringAndSize(<const char*> name.data, name.count).decode("utf-8", "replace")
 

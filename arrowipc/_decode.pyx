@@ -352,4 +352,4 @@ def schema_of(Message message, limits):
     if message.envelope.kind != MessageHeader_Schema:
         raise UsageError(f"expected a Schema message, found a {message.kind}")
     return plan_schema(read_plan(message.metadata_bytes, message.metadata_size, message.envelope.header.pos,
-                                 &decoder.limits))
+                                 &decoder.limits, message.metadata_owner))

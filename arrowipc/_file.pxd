@@ -1,8 +1,9 @@
 # The file decoder: what a footer says, and the messages that it points at.
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 from arrowipc._core cimport Envelope, LimitsData, Plan, Source
 from arrowipc._decode cimport Decoder
+from arrowipc._flatbuf cimport Vector
 
 
 cdef struct Block:
@@ -13,14 +14,16 @@ cdef struct Block:
 
 
 cdef class Footer:
-    """The footer of a file, opened."""
+    """The footer of a file, opened where it lies: a block is read and checked when it is used."""
+    cdef Source source
     cdef readonly int version           # MetadataVersion
     cdef Plan plan
     cdef readonly tuple metadata        # Footer.custom_metadata
-    cdef Block* dictionaries
-    cdef Block* batches
-    cdef readonly int32_t num_dictionaries
-    cdef readonly int32_t num_batches
+    cdef Vector dictionaries            # Block structs
+    cdef Vector batches
+    cdef int64_t end                    # where the footer begins in the file, and so where messages end
+
+    cdef Block block(self, int64_t index, bint dictionary) except *
 
 
 cdef class FileDecoder:
@@ -28,6 +31,5 @@ cdef class FileDecoder:
     cdef Decoder decoder
     cdef LimitsData limits
 
-    cdef const Block* find(self, int64_t index, bint dictionary) except NULL
-    cdef int open_block(self, const Block* block, Source source, int64_t at, int kind, bint with_body,
+    cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
                         Envelope* out) except -1

@@ -4,7 +4,6 @@ Columnar format, "IPC File Format". A driver asks where a block lies, brings its
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
 
 from arrowipc._bytes cimport load_i32, load_i64
 from arrowipc._core cimport (
@@ -58,64 +57,57 @@ def footer_range(bytes head, bytes tail, int64_t size):
 
 
 cdef class Footer:
-    """The footer of a file: the schema's plan, and where its messages lie."""
+    """The footer of a file: the schema's plan, and where its messages lie.
 
-    def __dealloc__(self):
-        free(self.dictionaries)
-        free(self.batches)
+    Opening a file costs the same however many batches it has, because no block is looked at before it is used.
+    """
 
-
-cdef Block* read_blocks(const Vector* entries, int64_t end, str what) except? NULL:
-    """Copy a vector of Block structs; each lies inside the `end` bytes before the footer, in units of 8."""
-    cdef const uint8_t* entry = entries.data
-    cdef Block* blocks = <Block*> malloc(entries.count * sizeof(Block) + 1)
-    cdef Block* b
-    cdef int64_t i
-    if blocks == NULL:
-        raise MemoryError()
-    for i in range(entries.count):
-        b = &blocks[i]
+    cdef Block block(self, int64_t index, bint dictionary) except *:
+        """Block `index`: inside the bytes before the footer, and made of multiples of 8."""
+        cdef const Vector* blocks = &self.dictionaries if dictionary else &self.batches
+        cdef const uint8_t* entry
+        cdef Block b
+        what = "dictionary" if dictionary else "record batch"
+        if not 0 <= index < blocks.count:
+            raise IndexError(f"{what} {index} is out of range: the file has {blocks.count}")
+        entry = blocks.data + index * Block_SIZE
         b.offset = load_i64(entry + Block_offset)
         b.metadata_length = load_i32(entry + Block_metaDataLength)
         b.body_length = load_i64(entry + Block_bodyLength)
-        entry += Block_SIZE
-        if (b.offset < 8 or b.metadata_length <= 0 or b.body_length < 0 or b.offset > end
-                or b.metadata_length > end - b.offset or b.body_length > end - b.offset - b.metadata_length):
-            found = f"offset {b.offset}, metadata {b.metadata_length}, body {b.body_length}"
-            free(blocks)
-            raise FormatError(f"footer: {what} block {i} ({found}) does not lie in bytes 8..{end} of the file")
+        if (b.offset < 8 or b.metadata_length <= 0 or b.body_length < 0 or b.offset > self.end
+                or b.metadata_length > self.end - b.offset
+                or b.body_length > self.end - b.offset - b.metadata_length):
+            raise FormatError(f"footer: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
+                              f"{b.body_length}) does not lie in bytes 8..{self.end} of the file")
         if (b.offset | b.metadata_length | b.body_length) & 7:
-            found = f"offset {b.offset}, metadata {b.metadata_length}, body {b.body_length}"
-            free(blocks)
-            raise FormatError(f"footer: {what} block {i} ({found}) is not made of multiples of 8")
-    return blocks
+            raise FormatError(f"footer: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
+                              f"{b.body_length}) is not made of multiples of 8")
+        return b
 
 
-cdef Footer read_footer(const uint8_t* data, int64_t size, int64_t end, const LimitsData* limits):
-    """Open the Footer table in `data`; `end` is where it begins in the file, and so where messages end."""
+cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits):
+    """Open the Footer table in `source`, which lies at byte `end` of the file."""
     cdef Footer footer = Footer.__new__(Footer)
-    cdef Vector dictionaries, batches
     cdef Table root, schema
     cdef Fault fault
-    if (fb_root(data, size, &root) < 0 or fb_i16(&root, Footer_version, 0, &footer.version) < 0
-            or fb_vector(&root, Footer_dictionaries, Block_SIZE, &dictionaries) < 0
-            or fb_vector(&root, Footer_recordBatches, Block_SIZE, &batches) < 0):
+    cdef int found
+    if (fb_root(source.data, source.size, &root) < 0 or fb_i16(&root, Footer_version, 0, &footer.version) < 0
+            or fb_vector(&root, Footer_dictionaries, Block_SIZE, &footer.dictionaries) < 0
+            or fb_vector(&root, Footer_recordBatches, Block_SIZE, &footer.batches) < 0):
         fail_in(&fault, FAULT_FLATBUFFER, "Footer table", 0, 0, 0)
         raise_fault(&fault)
-    cdef int found = fb_table(&root, Footer_schema, &schema)
+    found = fb_table(&root, Footer_schema, &schema)
     if found <= 0:
         fail_in(&fault, FAULT_MISSING if found == 0 else FAULT_FLATBUFFER, "Footer.schema", 0, 0, root.pos)
         raise_fault(&fault)
+    footer.source = source
+    footer.end = end
     try:
-        footer.plan = read_plan(data, size, schema.pos, limits)
+        footer.plan = read_plan(source.data, source.size, schema.pos, limits, source)
         footer.metadata = read_pairs(&root, Footer_custom_metadata)
     except ArrowIpcError as error:
         error.args = (f"footer: {error}",)
         raise
-    footer.dictionaries = read_blocks(&dictionaries, end, "dictionary")
-    footer.num_dictionaries = <int32_t> dictionaries.count
-    footer.batches = read_blocks(&batches, end, "record batch")
-    footer.num_batches = <int32_t> batches.count
     return footer
 
 
@@ -134,10 +126,9 @@ cdef class FileDecoder:
 
     def __cinit__(self, footer, int64_t start, *, columns=None, validate="full", limits=None, use_threads=True,
                  ensure_native_endian=True):
-        cdef Source source = Source(footer)
         limits_data(limits, &self.limits)
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
-        self.footer = read_footer(source.data, source.size, start, &self.limits)
+        self.footer = read_footer(Source(footer), start, &self.limits)
         if validate == "strict":
             check_disjoint(self.footer)
         self.decoder.open(self.footer.plan)
@@ -155,12 +146,12 @@ cdef class FileDecoder:
     @property
     def num_record_batches(self):
         """int: record batches that the footer lists."""
-        return self.footer.num_batches
+        return self.footer.batches.count
 
     @property
     def num_dictionaries(self):
         """int: dictionary batches that the footer lists."""
-        return self.footer.num_dictionaries
+        return self.footer.dictionaries.count
 
     @property
     def reads_all(self):
@@ -176,17 +167,10 @@ cdef class FileDecoder:
 
     def block(self, int64_t index, *, bint dictionary=False):
         """Return where a message lies: (offset, metadata_length, body_length), in bytes of the file."""
-        cdef const Block* block = self.find(index, dictionary)
+        cdef Block block = self.footer.block(index, dictionary)
         return block.offset, block.metadata_length, block.body_length
 
-    cdef const Block* find(self, int64_t index, bint dictionary) except NULL:
-        cdef int64_t count = self.footer.num_dictionaries if dictionary else self.footer.num_batches
-        if not 0 <= index < count:
-            raise IndexError(f"{'dictionary' if dictionary else 'record batch'} {index} is out of range: the file "
-                             f"has {count}")
-        return &self.footer.dictionaries[index] if dictionary else &self.footer.batches[index]
-
-    cdef int open_block(self, const Block* block, Source source, int64_t at, int kind, bint with_body,
+    cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
                         Envelope* out) except -1:
         """Open the message of a block whose bytes begin at `at`, and compare it with what the footer says."""
         cdef const uint8_t* data = source.data + at
@@ -218,7 +202,7 @@ cdef class FileDecoder:
 
         Load the dictionaries first, all of them and in order.
         """
-        cdef const Block* block = self.find(index, False)
+        cdef Block block = self.footer.block(index, False)
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
         try:
@@ -229,7 +213,7 @@ cdef class FileDecoder:
 
     def load_dictionary(self, int64_t index, source, int64_t at=0):
         """Take in dictionary batch `index`, whose metadata and body begin at byte `at` of `source`."""
-        cdef const Block* block = self.find(index, True)
+        cdef Block block = self.footer.block(index, True)
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
         try:
@@ -240,7 +224,7 @@ cdef class FileDecoder:
 
     def num_rows(self, int64_t index, source, int64_t at=0):
         """Return the rows of record batch `index` from its metadata, which begins at byte `at` of `source`."""
-        cdef const Block* block = self.find(index, False)
+        cdef Block block = self.footer.block(index, False)
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
         cdef BatchHeader header
@@ -263,7 +247,7 @@ cdef class FileDecoder:
         list of (int, int)
             Start and end in the body, rising, with near ones joined.
         """
-        cdef const Block* block = self.find(index, False)
+        cdef Block block = self.footer.block(index, False)
         cdef Source held = Source(source)
         cdef Columns columns = Columns.__new__(Columns)
         cdef Envelope envelope
@@ -299,12 +283,17 @@ cdef class FileDecoder:
 
 cdef int check_disjoint(Footer footer) except -1:
     """Strict: no two blocks share bytes, and none is listed twice."""
-    extents = sorted(
-        [(footer.batches[i].offset, footer.batches[i].metadata_length + footer.batches[i].body_length)
-         for i in range(footer.num_batches)]
-        + [(footer.dictionaries[i].offset, footer.dictionaries[i].metadata_length + footer.dictionaries[i].body_length)
-           for i in range(footer.num_dictionaries)])
-    for (start, length), (following, _) in zip(extents, extents[1:]):
-        if following < start + length:
+    cdef Block b
+    cdef int64_t i
+    extents = []
+    for i in range(footer.batches.count):
+        b = footer.block(i, False)
+        extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
+    for i in range(footer.dictionaries.count):
+        b = footer.block(i, True)
+        extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
+    extents.sort()
+    for (start, stop), (following, _) in zip(extents, extents[1:]):
+        if following < stop:
             raise FormatError(f"footer: the blocks at bytes {start} and {following} of the file overlap")
     return 0

@@ -271,7 +271,7 @@ cdef class Builder:
             raise FormatError(f"dictionary {dictionary.id} is used with two different value types")
         return ordinal
 
-    cdef Plan finish(self, bytes metadata, int64_t schema_table):
+    cdef Plan finish(self, const uint8_t* metadata, int64_t size, object owner, int64_t schema_table):
         cdef Plan plan = Plan.__new__(Plan)
         cdef int32_t i, column = 0
         plan.allocate(self.n_fields, self.n_columns, self.n_unions)
@@ -289,6 +289,8 @@ cdef class Builder:
         plan.d.source_unions = self.n_unions
         plan.d.source_nodes = self.n_fields
         plan.metadata = metadata
+        plan.metadata_size = size
+        plan.metadata_owner = owner
         plan.schema_table = schema_table
         plan.dictionaries = self.dictionaries
         return plan
@@ -304,7 +306,7 @@ cdef str text_of(const Table* field):
 
 cdef class SchemaReader:
     # Turns Field tables into Builder entries; one object per Schema table.
-    cdef bytes metadata
+    cdef object owner           # keeps `base` alive
     cdef const uint8_t* base
     cdef int64_t size
     cdef int64_t budget         # tables that may still be visited: shared sub-tables describe 2^n fields in n bytes
@@ -453,7 +455,7 @@ cdef class SchemaReader:
         indices.unions_before = out.n_unions
         indices.end = out.n_fields + 1
         self.field(table, values, -1, depth, True)
-        dictionary.values = values.finish(self.metadata, 0)
+        dictionary.values = values.finish(self.base, self.size, self.owner, 0)
         dictionary.values.d.whole = True
         known = self.values.setdefault(dictionary.id, dictionary)
         if known is not dictionary and not same_shape((<DictionaryPlan> known).values, dictionary.values):
@@ -553,35 +555,42 @@ cdef list recent_plans = []
 
 cdef enum:
     RECENT = 8
-    WORTH_KEEPING = 1 << 20     # bytes of metadata: a larger one is the footer of a large file
+    WORTH_COPYING = 1 << 18     # bytes of metadata up to which a copy is cheap
 
 
-cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits):
-    """The plan of the Schema table at byte `schema_table` of a flatbuffer, which is copied."""
+cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
+                    object owner):
+    """The plan of the Schema table at byte `schema_table` of a flatbuffer.
+
+    The flatbuffer is copied, unless it is large (the footer of a file of many batches): then `owner` keeps it.
+    """
     cdef Plan plan
+    cdef bytes copy
+    if size > WORTH_COPYING:
+        return flatten(metadata, size, owner, schema_table, limits.depth)
     for plan in recent_plans:
-        if (len(plan.metadata) == size and plan.schema_table == schema_table and plan.max_depth == limits.depth
-                and memcmp(<const char*> plan.metadata, metadata, size) == 0):
+        if (plan.metadata_size == size and plan.schema_table == schema_table and plan.max_depth == limits.depth
+                and memcmp(plan.metadata, metadata, size) == 0):
             return plan
-    plan = flatten(PyBytes_FromStringAndSize(<const char*> metadata, size), schema_table, limits.depth)
-    if size <= WORTH_KEEPING:
-        recent_plans.append(plan)
-        if len(recent_plans) > RECENT:
-            recent_plans.pop(0)
+    copy = PyBytes_FromStringAndSize(<const char*> metadata, size)
+    plan = flatten(copy, size, copy, schema_table, limits.depth)
+    recent_plans.append(plan)
+    if len(recent_plans) > RECENT:
+        recent_plans.pop(0)
     return plan
 
 
-cdef Plan flatten(bytes metadata, int64_t schema_table, int64_t max_depth):
+cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t schema_table, int64_t max_depth):
     cdef SchemaReader reader = SchemaReader.__new__(SchemaReader)
     cdef Builder builder = Builder.__new__(Builder)
     cdef Table schema
     cdef Fault fault
     cdef Plan plan
     cdef int endianness
-    reader.metadata = metadata
+    reader.owner = owner
     reader.base = metadata
-    reader.size = len(metadata)
-    reader.budget = reader.size >> 2
+    reader.size = size
+    reader.budget = size >> 2
     reader.max_depth = max_depth
     reader.values = {}
     if (fb_table_at(reader.base, reader.size, schema_table, &schema) < 0
@@ -592,7 +601,7 @@ cdef Plan flatten(bytes metadata, int64_t schema_table, int64_t max_depth):
         fail_in(&fault, FAULT_ENUM, "Schema.endianness", endianness)
         raise_fault(&fault)
     reader.columns(&schema, builder)
-    plan = builder.finish(metadata, schema_table)
+    plan = builder.finish(metadata, size, owner, schema_table)
     plan.d.whole = True
     plan.max_depth = max_depth
     mark_order(plan, endianness == Endianness_Big)
@@ -626,7 +635,7 @@ cdef Plan project(Plan whole, object columns):
     out = Builder()
     for column, below in chosen.items():
         copy_field(whole, whole.d.columns[column], below, out, -1)
-    plan = out.finish(whole.metadata, whole.schema_table)
+    plan = out.finish(whole.metadata, whole.metadata_size, whole.metadata_owner, whole.schema_table)
     plan.d.source_nodes = whole.d.source_nodes
     plan.d.source_buffers = whole.d.source_buffers
     plan.d.source_views = whole.d.source_views
@@ -731,14 +740,12 @@ cdef object plan_schema(Plan plan):
     cdef Table table
     cdef Vector features
     cdef int32_t i
-    cdef const uint8_t* base
     if plan.schema is None:
         from arrowipc.schema import Schema
 
         metadata = kinds = ()
         if plan.schema_table:
-            base = plan.metadata
-            if (fb_table_at(base, len(plan.metadata), plan.schema_table, &table) < 0
+            if (fb_table_at(plan.metadata, plan.metadata_size, plan.schema_table, &table) < 0
                     or fb_vector(&table, Schema_features, 8, &features) < 0):
                 raise FormatError("Schema.features does not lie inside the metadata")
             metadata = read_pairs(&table, Schema_custom_metadata)
@@ -754,10 +761,9 @@ cdef object plan_schema(Plan plan):
 cdef object plan_field(Plan plan, int32_t field):
     """The `arrowipc.Field` of one FieldPlan, with everything below it."""
     cdef Table table
-    cdef const uint8_t* base = plan.metadata
     from arrowipc._datatypes import Field
 
-    if fb_table_at(base, len(plan.metadata), plan.d.fields[field].table, &table) < 0:
+    if fb_table_at(plan.metadata, plan.metadata_size, plan.d.fields[field].table, &table) < 0:
         raise FormatError("a Field table does not lie inside the metadata")
     return Field(field_name(plan, field), field_type(plan, field, &table),
                  plan.d.fields[field].flags & FIELD_NULLABLE != 0, read_pairs(&table, Field_custom_metadata))
@@ -840,7 +846,7 @@ cdef Plan python_plan(object schema, const LimitsData* limits):
     metadata = message[8:8 + int.from_bytes(message[4:8], "little")]
     if open_message(metadata, len(metadata), &envelope, &fault) < 0:
         raise_fault(&fault)
-    plan = flatten(metadata, envelope.header.pos, limits.depth)
+    plan = flatten(metadata, len(metadata), metadata, envelope.header.pos, limits.depth)
     if type(schema).__module__.startswith("arrowipc."):
         plan.schema = schema
         object.__setattr__(schema, "_plan", plan)

@@ -73,7 +73,8 @@ cdef class StreamDecoder(Framer):
         cdef Plan plan
         if self.envelope.body_length:
             raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
-        plan = read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits)
+        plan = read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
+                         self.metadata_owner)
         self.decoder.open(plan)
         self.opened = True
         return 0

@@ -342,9 +342,9 @@ class RecordBatchFileReader(_Reader):
         try:
             size = len(self._source) if self._source is not None else self._file.seek(0, os.SEEK_END)
             tail = self._bytes(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
-            start, length = footer_range(self._bytes(0, min(size, 8)), tail, size)
+            start, length = footer_range(bytes(self._bytes(0, min(size, 8))), bytes(tail), size)
             self._decoder = FileDecoder(
-                self._bytes(start, length),
+                self._bytes(start, length) if self._source is None else self._source.part(start, length),
                 start,
                 columns=columns,
                 validate=validate,
@@ -357,12 +357,12 @@ class RecordBatchFileReader(_Reader):
                 self._file.close()
             raise
 
-    def _bytes(self, start: int, length: int) -> bytes:
+    def _bytes(self, start: int, length: int) -> bytes | bytearray:
         if self._source is not None:
             return self._source.bytes(start, length)
         data = bytearray(length)
         _read_at(self._file, start, memoryview(data))
-        return bytes(data)
+        return data
 
     @property
     def schema(self) -> Schema:
