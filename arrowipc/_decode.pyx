@@ -22,7 +22,7 @@ from arrowipc._fault cimport (
 from arrowipc._flatbuf cimport Table, Vector, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc._layout cimport *
 from arrowipc._message cimport Message
-from arrowipc._schema cimport plan_schema, project, python_plan, read_plan
+from arrowipc._schema cimport plan_schema, project, python_plan, read_plan, unshared
 from arrowipc._validate cimport index_range, validate
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
@@ -87,7 +87,7 @@ cdef class Decoder:
     cdef int open(self, Plan whole) except -1:
         if self.keep_stored and whole.d.stored_big:
             # A plan of its own: the one at hand may serve other readers too.
-            whole = project(whole, range(whole.d.n_columns))
+            whole = unshared(whole)
             set_keep_stored(whole)
         if self.level >= LEVEL_STRICT:
             check_features(plan_schema(whole))

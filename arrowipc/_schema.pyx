@@ -608,6 +608,11 @@ cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t s
     return plan
 
 
+cdef Plan unshared(Plan plan):
+    """The same plan again, with dictionaries of its own, for a reader that changes it."""
+    return flatten(plan.metadata, plan.metadata_size, plan.metadata_owner, plan.schema_table, plan.max_depth)
+
+
 cdef int mark_order(Plan plan, bint big) except -1:
     """Dictionaries come in the byte order of the schema that uses them."""
     cdef DictionaryPlan dictionary

@@ -332,6 +332,16 @@ def test_116_values_of_kept_batches_are_right_or_refused(name):
     assert found == expected
 
 
+def test_116_a_reader_that_keeps_the_order_does_not_change_it_for_the_next_one():
+    """Plans of recent schemas are shared between readers, and so are those of their dictionaries."""
+    root = schema(field("d", INT32, dictionary=encoding(0, INT16)), endianness=BIG)
+    words = dictionary(0, batch(2, [(2, 0)], [b"", be("i", 5, 6)]))
+    data = stream(root, words, batch(2, [(2, 0)], [b"", be("h", 1, 0)]))
+    assert drive.from_bytes(data).values() == [[[6, 5]]]
+    assert drive.from_bytes(data, ensure_native_endian=False).schema.endianness == "big"
+    assert drive.from_bytes(data).values() == [[[6, 5]]]
+
+
 @pytest.mark.parametrize("value", [2, -1, 32767])
 def test_117_unknown_endianness(value):
     for level in drive.LEVELS:
