@@ -41,7 +41,7 @@ def case(name: str, batch: pa.RecordBatch, count: int, goal: float) -> Case:
     """Return the case of a stream of `count` equal batches."""
     source = data.stream([batch] * count)
     return Case(
-        f"{name}, {count} batches ({len(source) / 1e6:.2g} MB)",
+        f"{name}, {count} batches ({len(source) / 1e6:.3g} MB)",
         "batch",
         count,
         {
