@@ -105,7 +105,8 @@ layout: $(BASE) ## write arrowipc/_layout.pxd and _enums.py again from format/*.
 clean: ## remove what was built, and caches; the virtual environment stays
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
 	@rm -rf spark-warehouse metastore_db derby.log
-	@find arrowipc tests benchmarks tools -name '*.so' -delete -o -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find arrowipc -name '*.so' -delete
+	@find arrowipc tests benchmarks tools -name __pycache__ -prune -exec rm -rf {} +
 	@rm -f $(RUN) $(TEST) $(DEV)
 
 .PHONY: distclean

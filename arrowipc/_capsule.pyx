@@ -25,9 +25,7 @@ from arrowipc._core cimport (
 )
 from arrowipc._schema cimport plan_field, plan_schema
 
-from arrowipc._formats import nodes_of
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.schema import Schema
 
 cdef extern from "errno.h" nogil:
     const int ECANCELED
@@ -110,6 +108,9 @@ cdef list schema_nodes(object schema):
     global last_described
     cdef tuple last = last_described
     if schema is None or last[0] is not schema:
+        # Not at the top: readers load this module for its batch producer, and most export no schema.
+        from arrowipc._formats import nodes_of
+
         last_described = last = (schema, nodes_of(schema))
     return last[1]
 
@@ -834,6 +835,8 @@ def export_stream(schema, source, requested_schema=None):
     the consumer as an errno code and a message; the stream then stays failed. Errors: as for `export_schema`.
     """
     cdef ArrowArrayStream* out
+    from arrowipc.schema import Schema
+
     if not isinstance(schema, Schema):
         raise UsageError(f"expected the Schema of a stream to export, found {type(schema).__name__}")
     check_requested(requested_schema)

@@ -2,7 +2,6 @@
 
 from typing import final
 
-__test__: dict[str, str]
 
 @final
 class Comparison: ...
