@@ -2,6 +2,5 @@
 
 from typing import final
 
-
 @final
 class Comparison: ...

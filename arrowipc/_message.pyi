@@ -3,7 +3,6 @@ from typing import Literal
 from arrowipc._core import ReadableBuffer
 from arrowipc.limits import Limits
 
-
 class Framer:
     def __init__(self, limits: Limits | None = None) -> None: ...
     def feed(self, data: ReadableBuffer, last: bool = False) -> None: ...

@@ -421,7 +421,7 @@ cdef object date(int64_t number, int32_t unit):
     cdef int64_t days = number
     if unit != DateUnit_DAY:
         days = floor_div(number, 1000 * <int64_t> SECONDS_PER_DAY)
-        if days * 1000 * SECONDS_PER_DAY != number:
+        if floor_mod(number, 1000 * <int64_t> SECONDS_PER_DAY):
             return moment(number, TimeUnit_MILLISECOND, None)
     if days < FIRST_DAY or days > LAST_DAY:
         return number

@@ -454,3 +454,23 @@ def test_big_endian_as_stored_gives_buffers_only():
     assert bytes(array.buffers()[1][:4]) == b"\0\0\0\7"
     assert repr(stored)
     assert repr(array)
+
+
+def read_number(kind, number):
+    stored = pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(number.to_bytes(8, "little", signed=True))])
+    return read_array(stored).to_pylist()
+
+
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
+@pytest.mark.parametrize(
+    "kind",
+    [pa.date64(), pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.duration("ms"), pa.time64("us")],
+    ids=str,
+)
+def test_the_most_extreme_numbers_come_as_they_are_stored(kind, number):
+    assert read_number(kind, number) == [number]
+
+
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
+def test_the_longest_durations_in_microseconds_fit_a_timedelta(number):
+    assert read_number(pa.duration("us"), number) == [dt.timedelta(microseconds=number)]
