@@ -28,10 +28,23 @@ MODULES = (
     "_validate",
     "_grow",
     "_concat",
+    "_trim",
+    "_compress",
     "_decode",
     "_stream",
     "_file",
     "_capsule",
+    "_foreign_schema",
+    "_import",
+    "_scalars",
+    "_leaves",
+    "_nested",
+    "_build",
+    "_unify",
+    "_dictionaries",
+    "_encode",
+    "_sink",
+    "_emit",
 )
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.

@@ -45,6 +45,17 @@ _HOMES = {
         ),
         "arrowipc.reader",
     ),
+    **dict.fromkeys(
+        (
+            "RecordBatchFileWriter",
+            "RecordBatchStreamWriter",
+            "get_record_batch_size",
+            "new_file",
+            "new_stream",
+        ),
+        "arrowipc.writer",
+    ),
+    "copy": "arrowipc.transfer",
     "Message": "arrowipc._message",
     "release_unused": "arrowipc._blocks",
     "StreamDecoder": "arrowipc._stream",

@@ -229,6 +229,104 @@ cdef class RecordBatch(Columns):
             return NotImplemented
         return self.equals(other)
 
+    @staticmethod
+    def from_arrow(data, *, validate="none"):
+        """Take over rows that another library holds, without copying them.
+
+        Parameters
+        ----------
+        data : object
+            With ``__arrow_c_array__`` (a struct array, such as a ``pyarrow.RecordBatch``).
+        validate : {"none", "full", "strict"}
+            What is proven about the values. Who hands over addresses is trusted with what they point at, so
+            nothing is by default.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            `data` offers no such interface, or no rows of several columns.
+        FormatError
+            What it offers breaks the rules of the Arrow C data interface.
+        UnsupportedError
+            A type that we do not know.
+        """
+        from arrowipc._import import batch_from
+
+        return batch_from(data, validate)
+
+    @staticmethod
+    def from_pydict(mapping, schema):
+        """Make a batch of Python values.
+
+        Parameters
+        ----------
+        mapping : dict
+            Column name -> list of values, NumPy array or :class:`Array`, all of the same length.
+        schema : Schema
+
+        Returns
+        -------
+        RecordBatch
+            NumPy arrays of the right type are not copied.
+
+        Raises
+        ------
+        UsageError
+            Columns are missing or too many, lengths differ, or a value does not fit its column; the message names
+            column and row.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import field, int8, list_
+        >>> schema = ipc.Schema([field("x", list_(int8()))])
+        >>> ipc.RecordBatch.from_pydict({"x": [[1, 2], None]}, schema).to_pylist()
+        [{'x': [1, 2]}, {'x': None}]
+        """
+        from arrowipc._build import build_batch
+
+        return build_batch(mapping, schema)
+
+    def to_message(self, **options):
+        """Encode the batch: metadata, and references to the buffers of the body, which are not copied.
+
+        Parameters
+        ----------
+        **options
+            `compression`, `compression_level`, `min_space_savings`, `alignment`, `metadata_version` and
+            `use_threads`, as for :func:`arrowipc.new_stream`.
+
+        Returns
+        -------
+        Message
+            Of kind "RecordBatch"; dictionaries travel in messages of their own.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import field, int64
+        >>> schema = ipc.Schema([field("x", int64())])
+        >>> message = ipc.RecordBatch.from_pydict({"x": [1, 2]}, schema).to_message()
+        >>> [len(buffer) for buffer in message.buffers], message.body_length
+        ([0, 16], 16)
+        """
+        from arrowipc._emit import batch_message
+
+        return batch_message(self, **options)
+
+    def serialize(self, **options):
+        """Return the encapsulated RecordBatch message as bytes; the options are those of `to_message`.
+
+        :func:`arrowipc.read_record_batch` reads it back, given the schema.
+        """
+        from arrowipc._emit import batch_message
+
+        return batch_message(self, **options).serialize(options.get("alignment", 8))
+
     def __repr__(self):
         from arrowipc.display import batch_text
 
@@ -393,6 +491,42 @@ cdef class Array:
         if columns.d.plan == NULL or columns.d.plan.n_fields == 0:
             raise UsageError("arrays are columns of batches: use batch.column(...)")
         self.columns = columns
+
+    @staticmethod
+    def from_arrow(data, *, validate="none"):
+        """Take over an array that another library holds, without copying it.
+
+        Parameters and errors are those of :meth:`RecordBatch.from_arrow`.
+        """
+        from arrowipc._import import array_from
+
+        return array_from(data, validate)
+
+    @staticmethod
+    def from_pylist(values, type):
+        """Make an array of Python values or of a NumPy array.
+
+        Parameters
+        ----------
+        values : sequence
+        type : DataType
+
+        Raises
+        ------
+        UsageError
+            A value does not fit the type; the message names its position.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import date32
+        >>> import datetime
+        >>> ipc.Array.from_pylist([datetime.date(2020, 2, 29), None], date32()).to_pylist()
+        [datetime.date(2020, 2, 29), None]
+        """
+        from arrowipc._build import build_array
+
+        return build_array(values, type)
 
     @property
     def field(self):

@@ -65,15 +65,17 @@ cdef inline int64_t bitmap_bytes(int64_t bits) noexcept nogil:
 cdef inline int64_t count_bits(const uint8_t* bits, int64_t start, int64_t length) noexcept nogil:
     """Set bits among bits[start : start + length]."""
     cdef int64_t total = 0, i = start, end = start + length
+    cdef uint64_t word = 0
     while i < end and i & 7:
         total += get_bit(bits, i)
         i += 1
     while end - i >= 64:
         total += popcount64((<const loose_u64*> (bits + (i >> 3)))[0])
         i += 64
-    while i < end:
-        total += get_bit(bits, i)
-        i += 1
+    if i < end:
+        # Not a load of 8 bytes: those behind the bitmap may belong to somebody else.
+        memcpy(&word, bits + (i >> 3), (end - i + 7) >> 3)
+        total += popcount64(word & ((<uint64_t> 1 << (end - i)) - 1))
     return total
 
 

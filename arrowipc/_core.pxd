@@ -63,8 +63,13 @@ cdef struct FieldPlan:
     int32_t source_node     # its FieldNode in the message
     int32_t source_buffer   # its first Buffer in the message, before the two corrections below
     int32_t views_before    # view fields before it in the whole schema: their variadic buffers come first
-    int32_t unions_before   # unions before it: in metadata V4 each has one more buffer
+    int32_t bitmaps_before  # fields before it with one more buffer in metadata V4, see v4_bitmap
     uint32_t table          # position of its Field table in Plan.metadata
+
+cdef inline bint v4_bitmap(const FieldPlan* field) noexcept nogil:
+    """Whether metadata V4 gives the field a validity buffer that V5 does not have: unions and run-end encoded."""
+    return field.codes >= 0 or field.layout == LAYOUT_RUN_END
+
 
 cdef struct PlanData:
     FieldPlan* fields
@@ -78,7 +83,8 @@ cdef struct PlanData:
     int32_t source_nodes    # what a message of the whole (unprojected) schema holds
     int32_t source_buffers
     int32_t source_views
-    int32_t source_unions
+    int32_t source_bitmaps
+    int32_t n_bitmaps       # fields with one more buffer in metadata V4
     int32_t alignment       # most that any buffer of the plan needs, 1..8
     bint whole              # nothing is projected away: fields and buffers lie as in the message
     bint stored_big         # bodies arrive in big-endian

@@ -465,7 +465,7 @@ cdef int check_counts(const PlanData* plan, const BatchHeader* header, int versi
             prefix[i + 1] = prefix[i] + count
         expected += prefix[plan.source_views]
     if version == MetadataVersion_V4:
-        expected += plan.source_unions
+        expected += plan.source_bitmaps
     if header.buffers.count != expected:
         return fail_count(fault, FAULT_BUFFER_COUNT, -1, header.buffers.count, expected)
     return 0
@@ -477,8 +477,7 @@ cdef inline int64_t first_buffer(const FieldPlan* field, bint v4, const int64_t*
     if prefix != NULL:
         first += prefix[field.views_before]
     if v4:
-        # Metadata V4 gives each union a validity buffer, before its type codes.
-        first += field.unions_before + (field.codes >= 0)
+        first += field.bitmaps_before + v4_bitmap(field)
     return first
 
 
@@ -544,7 +543,7 @@ cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, in
             wrong |= place_nodes(nodes + <int64_t> field.source_node * FieldNode_SIZE, 1, node)
             field += 1
             node += 1
-    if plan.whole and prefix == NULL and not (v4 and plan.source_unions):
+    if plan.whole and prefix == NULL and not (v4 and plan.source_bitmaps):
         # All buffers of the message, in its order.
         wrong |= place(header.buffers.data, plan.n_buffers, body, body_length, d.extents, &total)
     else:

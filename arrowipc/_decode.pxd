@@ -5,6 +5,7 @@ from arrowipc._array cimport RecordBatch
 from arrowipc._concat cimport Growing
 from arrowipc._core cimport Columns, DictionaryPlan, Envelope, LimitsData, Plan
 from arrowipc._flatbuf cimport Table
+from arrowipc._message cimport Message
 
 
 cdef class Dictionary:
@@ -37,6 +38,7 @@ cdef class Decoder:
 
     cdef int open(self, Plan whole) except -1
     cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner)
+    cdef Columns stored(self, Message message)
     cdef tuple dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable)
     cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
                   object body_owner, Plan plan, tuple dictionaries) except -1

@@ -13,7 +13,7 @@ from arrowipc._bytes cimport inside, load_i64
 from arrowipc._concat cimport Growing
 from arrowipc._core cimport (
     FIELD_ENCODED, LEVEL_FULL, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Columns, DictionaryPlan, Envelope, FieldPlan,
-    Plan, field_path, limits_data, locate, open_batch, raise_fault, read_pairs,
+    Plan, field_path, limits_data, locate, open_batch, raise_fault, read_pairs, v4_bitmap,
 )
 from arrowipc._fault cimport (
     FAULT_EMPTY_OUTSIDE, FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MISALIGNED, FAULT_MISSING, FAULT_NO_DICTIONARY,
@@ -132,6 +132,29 @@ cdef class Decoder:
         self.fill(out, &message.header, message, body, body_owner, self.plan, self.current)
         out.custom_metadata = (read_pairs(&message.root, Message_custom_metadata)
                                if fb_field(&message.root, Message_custom_metadata, 4) else ())
+        self.num_record_batches += 1
+        return out
+
+    cdef Columns stored(self, Message message):
+        """What a writer has to know of a batch whose body it may pass on as it is.
+
+        With validation this is the decoded batch. Without, only the structure is looked at: rows and dictionaries
+        are right, and the extents point at what is stored.
+        """
+        cdef Columns out
+        cdef BatchHeader header
+        cdef Fault fault
+        if self.level:
+            return self.batch(&message.envelope, message.body_bytes, message.body_owner)
+        if self.current is None:
+            self.current = self.resolve(self.plan.dictionaries)
+        out = Columns.__new__(Columns)
+        if open_batch(&message.envelope.header, &header, &fault) < 0:
+            raise_fault(&fault)
+        locate(out, self.plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version,
+               &self.limits)
+        out.owner = message.body_owner
+        out.dictionaries = self.current
         self.num_record_batches += 1
         return out
 
@@ -279,7 +302,7 @@ cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ord
         field = &plan.d.fields[i]
         first = field.source_buffer + <int64_t> prefix[field.views_before]
         if version == MetadataVersion_V4:
-            first += field.unions_before + (field.codes >= 0)
+            first += field.bitmaps_before + v4_bitmap(field)
         if first <= ordinal < first + field.n_buffers:
             return f"column {field_path(plan, i)!r}: buffer {ordinal - first}"
     return f"Buffer {ordinal} of the message"
@@ -340,9 +363,11 @@ def decode_messages(Message message, schema, list dictionaries, columns, validat
     for item in dictionaries:
         if item.envelope.kind != MessageHeader_DictionaryBatch:
             raise UsageError(f"dictionaries: expected DictionaryBatch messages, found a {item.kind}")
+        item.join()
         decoder.dictionary(&item.envelope, item.body_bytes, item.body_owner, True)
     if message.envelope.kind != MessageHeader_RecordBatch:
         raise UsageError(f"expected a RecordBatch message, found a {message.kind}")
+    message.join()
     return decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
 
 

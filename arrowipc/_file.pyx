@@ -14,7 +14,7 @@ from arrowipc._decode cimport Decoder, new_decoder
 from arrowipc._fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_in
 from arrowipc._flatbuf cimport Table, Vector, fb_i16, fb_root, fb_table, fb_vector
 from arrowipc._layout cimport *
-from arrowipc._message cimport STRANGERS, kind_name
+from arrowipc._message cimport STRANGERS, Message, kind_name
 from arrowipc._schema cimport plan_schema, read_plan
 
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
@@ -210,6 +210,26 @@ cdef class FileDecoder:
             return self.decoder.batch(&envelope, held.data + at + block.metadata_length, held)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
+
+    def stored(self, int64_t index, source, int64_t at=0):
+        """Return record batch `index` as a Message and what a writer must know of it; see `arrowipc.copy`."""
+        cdef Block block = self.footer.block(index, False)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Message message = Message.__new__(Message)
+        try:
+            self.open_block(block, held, at, MessageHeader_RecordBatch, True, &message.envelope)
+            # The prefix has 8 bytes, or 4 in files of old writers.
+            message.metadata_bytes = message.envelope.root.base
+            message.metadata_size = held.data + at + block.metadata_length - message.metadata_bytes
+            message.body_bytes = held.data + at + block.metadata_length
+            message.metadata_owner = message.body_owner = held
+            return message, self.decoder.stored(message)
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+
+    def decode(self, Message message not None):
+        """Decode a message that `stored` returned."""
+        return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
 
     def load_dictionary(self, int64_t index, source, int64_t at=0):
         """Take in dictionary batch `index`, whose metadata and body begin at byte `at` of `source`."""

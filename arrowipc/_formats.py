@@ -1,6 +1,7 @@
 """What the Arrow C data interface says about a field: format string, flags and encoded metadata.
 
-The cold half of :mod:`arrowipc._capsule`, which puts these values into structs.
+The cold half of :mod:`arrowipc._capsule`, which puts these values into structs, and of
+:mod:`arrowipc._import`, which finds them there.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from arrowipc import _datatypes as types
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.schema import Schema
 
 TYPE_CHECKING = False
@@ -30,8 +31,8 @@ MAX_STRUCTS = 1 << 22
 INT32_MAX = 2**31 - 1
 
 _INTEGERS = {8: "c", 16: "s", 32: "i", 64: "l"}
-_FLOATS = {"half": "e", "single": "f", "double": "g"}
-_INTERVALS = {"year_month": "tiM", "day_time": "tiD", "month_day_nano": "tin"}
+_FLOATS: dict[Any, str] = {"half": "e", "single": "f", "double": "g"}
+_INTERVALS: dict[Any, str] = {"year_month": "tiM", "day_time": "tiD", "month_day_nano": "tin"}
 
 
 def _integer(t: Any) -> str:
@@ -155,3 +156,183 @@ def encoded_metadata(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
             )
         parts += (len(text).to_bytes(4, sys.byteorder), text)
     return b"".join(parts)
+
+
+# -- and back ------------------------------------------------------------------------------------------------
+
+_UNITS: dict[str, Any] = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+_INDICES = {
+    **{letter: types.Int(bits, True) for bits, letter in _INTEGERS.items()},
+    **{letter.upper(): types.Int(bits, False) for bits, letter in _INTEGERS.items()},
+}
+
+# Format strings of types without parameters and children.
+_PLAIN: dict[str, types.DataType] = {
+    **_INDICES,
+    **{letter: types.FloatingPoint(precision) for precision, letter in _FLOATS.items()},
+    **{letters: types.Interval(unit) for unit, letters in _INTERVALS.items()},
+    **{f"tt{letter}": types.Time(unit, types.TIME_BITS[unit]) for letter, unit in _UNITS.items()},
+    **{f"tD{letter}": types.Duration(unit) for letter, unit in _UNITS.items()},
+    "tdD": types.Date("day"),
+    "tdm": types.Date("ms"),
+    "n": types.Null(),
+    "b": types.Bool(),
+    "z": types.Binary(),
+    "Z": types.LargeBinary(),
+    "vz": types.BinaryView(),
+    "u": types.Utf8(),
+    "U": types.LargeUtf8(),
+    "vu": types.Utf8View(),
+}
+
+# Format string up to its parameters -> children that the type has (-1: any number), and the type.
+_PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.DataType]]] = {
+    "d": (0, lambda text, children, flags: _read_decimal(text)),
+    "w": (0, lambda text, children, flags: types.FixedSizeBinary(_number(text))),
+    **{
+        f"ts{letter}": (0, lambda text, children, flags, unit=unit: types.Timestamp(unit, text))  # type: ignore[misc]
+        for letter, unit in _UNITS.items()
+    },
+    "+w": (1, lambda text, children, flags: types.FixedSizeList(children[0], _number(text))),
+    "+us": (-1, lambda text, children, flags: types.Union("sparse", children, _numbers(text))),
+    "+ud": (-1, lambda text, children, flags: types.Union("dense", children, _numbers(text))),
+    "+l": (1, lambda text, children, flags: types.List(children[0])),
+    "+L": (1, lambda text, children, flags: types.LargeList(children[0])),
+    "+vl": (1, lambda text, children, flags: types.ListView(children[0])),
+    "+vL": (1, lambda text, children, flags: types.LargeListView(children[0])),
+    "+s": (-1, lambda text, children, flags: types.Struct(children)),
+    "+m": (1, lambda text, children, flags: _read_map(children[0], bool(flags & FLAG_MAP_KEYS_SORTED))),
+    "+r": (2, lambda text, children, flags: types.RunEndEncoded(children[0], children[1])),
+}
+# Those that have a colon, and something behind it.
+_WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{letter}" for letter in _UNITS)}
+
+
+def schema_of(nodes: list[Node]) -> Schema:
+    """Make the schema that the nodes of a struct describe; the opposite of :func:`nodes_of`.
+
+    Raises
+    ------
+    UsageError
+        If the root is not a struct.
+    UnsupportedError
+        If a format string is not known.
+    FormatError
+        If the parts of a node contradict each other.
+    """
+    format, _, metadata, _, n_children, encoded, _ = nodes[0]
+    if format != b"+s" or encoded:
+        raise UsageError(
+            f"expected a schema, or a batch with one: a struct (format string '+s'), found "
+            f"{'a dictionary of ' if encoded else ''}{_spelled(format)!r}, which describes a single column"
+        )
+    return Schema(_fields(nodes, 0, n_children, ""), decoded_metadata(metadata))
+
+
+def field_of(nodes: list[Node]) -> types.Field:
+    """Make the field that the nodes describe. Errors: as for :func:`schema_of`."""
+    return _read_field(nodes, 0, "")
+
+
+def _fields(nodes: list[Node], parent: int, count: int, path: str) -> list[types.Field]:
+    found = []
+    at = parent + 1
+    for _ in range(count):
+        found.append(_read_field(nodes, at, path))
+        at = nodes[at][6]
+    return found
+
+
+def _read_field(nodes: list[Node], at: int, parent: str) -> types.Field:
+    name_bytes, metadata, flags = nodes[at][1:4]
+    try:
+        name = name_bytes.decode()
+    except UnicodeDecodeError:
+        raise FormatError(
+            f"a column below {parent!r} has the name {name_bytes!r}, which is not UTF-8"
+        ) from None
+    path = f"{parent}.{name}" if parent else name
+    kind = _read_type(nodes, at, path)
+    return types.Field(name, kind, bool(flags & FLAG_NULLABLE), decoded_metadata(metadata))
+
+
+def _read_type(nodes: list[Node], at: int, path: str) -> types.DataType:
+    format, _, _, flags, n_children, encoded, _ = nodes[at]
+    text = _spelled(format)
+    try:
+        if encoded:
+            return _read_dictionary(nodes, at, path)
+        if text in _PLAIN:
+            _check_count(n_children, 0)
+            return _PLAIN[text]
+        head, colon, rest = text.partition(":")
+        if head not in _PARAMETRIC or bool(colon) != (head in _WITH_COLON):
+            raise UnsupportedError(
+                f"column {path!r}: the format string {text!r} stands for no type that arrowipc knows"
+            )
+        expected, make = _PARAMETRIC[head]
+        _check_count(n_children, expected)
+        return make(rest, _fields(nodes, at, n_children, path), flags)
+    except (FormatError, UnsupportedError):
+        raise
+    except (UsageError, ValueError) as error:
+        # What the types refuse: here it was the producer who asked for it.
+        raise FormatError(f"column {path!r}, format string {text!r}: {error}") from None
+
+
+def _read_dictionary(nodes: list[Node], at: int, path: str) -> types.DataType:
+    format, _, _, flags, n_children, _, _ = nodes[at]
+    index = _INDICES.get(_spelled(format))
+    if index is None:
+        raise UsageError("the indices of a dictionary must be integers")
+    _check_count(n_children, 0)
+    values = _read_type(nodes, at + 1, path)
+    return types.Dictionary(index, values, bool(flags & FLAG_DICTIONARY_ORDERED))
+
+
+def _read_decimal(text: str) -> types.Decimal:
+    numbers = _numbers(text)
+    if len(numbers) not in (2, 3):
+        raise UsageError("expected precision, scale and, unless it is 128, the bit width")
+    return types.Decimal(*numbers)
+
+
+def _read_map(entries: types.Field, keys_sorted: bool) -> types.Map:
+    kind = entries.type
+    if isinstance(kind, types.Struct) and len(kind.fields) == 2:
+        # The format fixes these two flags, and not every producer sets them.
+        if kind.fields[0].nullable:
+            kind = types.Struct([kind.fields[0].__replace__(nullable=False), kind.fields[1]])
+        entries = entries.__replace__(type=kind, nullable=False)
+    return types.Map(entries, keys_sorted)
+
+
+def _numbers(text: str) -> list[int]:
+    return [_number(part) for part in text.split(",")] if text else []
+
+
+def _number(text: str) -> int:
+    # int() would take spaces, underscores and the digits of other scripts too.
+    if not text.removeprefix("-").isdecimal() or not text.isascii():
+        raise UsageError(f"expected an integer, found {text!r}")
+    return int(text)
+
+
+def _check_count(found: int, expected: int) -> None:
+    if found != expected >= 0:
+        raise UsageError(f"expected {expected} children, found {found}")
+
+
+def _spelled(format: bytes) -> str:
+    return format.decode("utf-8", "backslashreplace")
+
+
+def decoded_metadata(encoded: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Split what :func:`encoded_metadata` makes; whoever copied it has followed the sizes to its end."""
+    texts = []
+    at = 4
+    while at < len(encoded):
+        size = int.from_bytes(encoded[at : at + 4], sys.byteorder)
+        texts.append(encoded[at + 4 : at + 4 + size])
+        at += 4 + size
+    return tuple(zip(texts[::2], texts[1::2], strict=True))

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Envelope, LimitsData, Memory, Source
+from arrowipc._gather cimport Part
 
 cdef enum Frame:
     FRAME_MORE = 0      # more input is needed
@@ -50,11 +51,24 @@ cdef class Message:
     cdef const uint8_t* metadata_bytes
     cdef int64_t metadata_size
     cdef object metadata_owner
-    cdef const uint8_t* body_bytes
+    cdef const uint8_t* body_bytes      # NULL while `pieces` is there
     cdef object body_owner
+    cdef Pieces pieces                  # None: the body is in one stretch
+
+    cdef int join(self) except -1       # makes it so
+
+
+cdef class Pieces:
+    """A body that nobody has put together: its parts, and what keeps them alive."""
+    cdef Part* parts                    # one per Buffer of the message
+    cdef int32_t count
+    cdef int64_t alignment
+    cdef object owners
 
 
 cdef Message take_message(Framer framer)
+cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const Part* parts, int32_t n_parts,
+                         int64_t alignment, object owners)
 cdef str kind_name(int kind)
 
 cdef dict STRANGERS             # what people hand over by mistake, by its first four bytes -> what to do

@@ -4,12 +4,19 @@ Columnar format, "Encapsulated message format": a continuation marker ``FFFFFFFF
 the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of body. A size of 0 ends the stream.
 """
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
-from arrowipc._bytes cimport load_i32, prefetch
-from arrowipc._core cimport Envelope, Memory, Source, export_bytes, limits_data, open_message, raise_fault, read_pairs, window
+from arrowipc._bytes cimport inside, load_i32, load_i64, prefetch
+from arrowipc._core cimport (
+    BatchHeader, Envelope, Memory, Source, export_bytes, limits_data, open_batch, open_message, raise_fault, read_pairs,
+    window,
+)
 from arrowipc._fault cimport Fault
+from arrowipc._flatbuf cimport Table, fb_table
+from arrowipc._gather cimport Part, padding, put_part
 from arrowipc._layout cimport *
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
@@ -356,14 +363,44 @@ cdef Message take_message(Framer framer):
     return message
 
 
-cdef class Message:
-    """One encapsulated message: its metadata and its body, both in the bytes they were read from.
+cdef class Pieces:
+    def __dealloc__(self):
+        free(self.parts)
 
-    Made by `read_message` and `MessageReader`.
+
+cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const Part* parts, int32_t n_parts,
+                         int64_t alignment, object owners):
+    """A message that was just encoded: its metadata is copied, its body stays where its parts are."""
+    cdef Message message = Message.__new__(Message)
+    cdef Pieces pieces = Pieces.__new__(Pieces)
+    cdef Fault fault
+    copied = PyBytes_FromStringAndSize(<const char*> metadata, metadata_size)
+    message.metadata_bytes = copied
+    message.metadata_size = metadata_size
+    message.metadata_owner = copied
+    if open_message(message.metadata_bytes, metadata_size, &message.envelope, &fault) < 0:
+        raise_fault(&fault)
+    pieces.parts = <Part*> malloc(n_parts * sizeof(Part) + 1)
+    if pieces.parts == NULL:
+        raise MemoryError(f"cannot allocate a list of {n_parts:,} buffers")
+    if n_parts:
+        memcpy(pieces.parts, parts, n_parts * sizeof(Part))
+    pieces.count = n_parts
+    pieces.alignment = alignment
+    pieces.owners = owners
+    message.pieces = pieces
+    return message
+
+
+cdef class Message:
+    """One encapsulated message: its metadata, and its body in one stretch or as the buffers it is made of.
+
+    Messages are made by :func:`arrowipc.read_message`, :class:`arrowipc.MessageReader` (both point into the
+    bytes that were read) and :meth:`arrowipc.RecordBatch.to_message` (which points into the batch).
     """
 
     def __init__(self):
-        raise UsageError("messages are made by read_message() and MessageReader")
+        raise UsageError("messages are made by read_message(), MessageReader and RecordBatch.to_message()")
 
     @property
     def kind(self):
@@ -382,7 +419,8 @@ cdef class Message:
 
     @property
     def body(self):
-        """memoryview: the body, `body_length` bytes."""
+        """memoryview: the body, `body_length` bytes; a body in pieces is put together the first time."""
+        self.join()
         return window(self.body_bytes, self.envelope.body_length, self.body_owner)
 
     @property
@@ -391,11 +429,124 @@ cdef class Message:
         return self.envelope.body_length
 
     @property
+    def buffers(self):
+        """list of memoryview: the buffers of the body, as stored and in the order of the metadata.
+
+        Of a RecordBatch or DictionaryBatch message; of another one: the body as a whole. A transport that moves
+        bodies apart from metadata (Dissociated IPC) needs no more than this and `metadata`.
+
+        Raises
+        ------
+        FormatError
+            The metadata is broken, or a buffer lies outside the body.
+        """
+        if self.pieces is not None:
+            return [stored_piece(&self.pieces.parts[i], self.pieces.owners) for i in range(self.pieces.count)]
+        return stored_buffers(self)
+
+    @property
     def custom_metadata(self):
         """tuple of (bytes, bytes): Message.custom_metadata in order, duplicates kept."""
         return read_pairs(&self.envelope.root, Message_custom_metadata)
+
+    cdef int join(self) except -1:
+        """Put the body together, if it is in pieces."""
+        cdef Memory memory
+        cdef uint8_t* out
+        cdef int32_t i
+        if self.pieces is None:
+            return 0
+        memory = Memory(self.envelope.body_length)
+        memory.size = self.envelope.body_length
+        out = memory.data
+        for i in range(self.pieces.count):
+            out = put_part(out, &self.pieces.parts[i], self.pieces.alignment)
+        self.body_bytes = memory.data
+        self.body_owner = memory
+        self.pieces = None
+        return 0
+
+    def serialize(self, int64_t alignment=8):
+        """Return the encapsulated message: prefix, metadata and body as bytes.
+
+        Parameters
+        ----------
+        alignment : {8, 64}
+            What the body's position is a multiple of.
+
+        Raises
+        ------
+        UsageError
+            For another alignment.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import field, int8
+        >>> schema = ipc.Schema([field("x", int8())])
+        >>> message = ipc.read_message(schema.serialize())
+        >>> message.serialize() == schema.serialize()
+        True
+        """
+        cdef int64_t body = self.envelope.body_length, head = 8 + self.metadata_size
+        cdef int64_t pad
+        cdef bytes out
+        cdef uint8_t* at
+        cdef int32_t i, size
+        if alignment != 8 and alignment != 64:
+            raise UsageError(f"alignment must be 8 or 64, found {alignment}")
+        pad = padding(head, alignment)
+        size = <int32_t> (self.metadata_size + pad)
+        out = PyBytes_FromStringAndSize(NULL, head + pad + body)
+        at = <uint8_t*> <char*> out
+        memset(at, 0xFF, 4)
+        memcpy(at + 4, &size, 4)
+        memcpy(at + 8, self.metadata_bytes, self.metadata_size)
+        memset(at + head, 0, pad)
+        at += head + pad
+        if self.pieces is not None:
+            for i in range(self.pieces.count):
+                at = put_part(at, &self.pieces.parts[i], self.pieces.alignment)
+        elif body:
+            memcpy(at, self.body_bytes, body)
+        return out
 
     def __repr__(self):
         from arrowipc.display import message_text
 
         return message_text(self)
+
+
+cdef object stored_piece(const Part* part, object owner):
+    """A part as one stretch: a compressed buffer is copied together with its prefix."""
+    cdef bytes joined
+    if not part.prefixed:
+        return window(part.data, part.size, owner)
+    joined = PyBytes_FromStringAndSize(NULL, 8 + part.size)
+    memcpy(<char*> joined, &part.prefix, 8)
+    if part.size:
+        memcpy(<char*> joined + 8, part.data, part.size)
+    return memoryview(joined)
+
+
+cdef list stored_buffers(Message message):
+    """The buffers of a body in one stretch."""
+    cdef Table table = message.envelope.header
+    cdef BatchHeader header
+    cdef Fault fault
+    cdef int64_t i, offset, size, length = message.envelope.body_length
+    if message.envelope.kind == MessageHeader_DictionaryBatch:
+        if fb_table(&message.envelope.header, DictionaryBatch_data, &table) <= 0:
+            raise FormatError("DictionaryBatch.data is missing, or does not lie inside the metadata")
+    elif message.envelope.kind != MessageHeader_RecordBatch:
+        return [message.body] if length else []
+    if open_batch(&table, &header, &fault) < 0:
+        raise_fault(&fault)
+    out = []
+    for i in range(header.buffers.count):
+        offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
+        size = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+        if not inside(offset, size, length):
+            raise FormatError(f"buffer {i}: bytes {offset}..+{size} lie outside the {length}-byte body")
+        out.append(window(message.body_bytes + offset, size, message.body_owner))
+    return out

@@ -16,6 +16,7 @@ from arrowipc._core cimport (
     LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
     LAYOUT_VIEW, SWAP_16, SWAP_2, SWAP_32, SWAP_4, SWAP_4_4, SWAP_4_4_8, SWAP_8, SWAP_NONE, SWAP_VIEW,
     DictionaryPlan, Envelope, FieldPlan, LimitsData, Plan, field_name, open_message, raise_fault, read_pairs,
+    v4_bitmap,
 )
 from arrowipc._fault cimport *
 from arrowipc._flatbuf cimport (
@@ -217,7 +218,7 @@ cdef class Builder:
     # A plan while its fields are being added, in pre-order.
     cdef FieldPlan* fields
     cdef int8_t* codes
-    cdef int32_t n_fields, room, n_unions, n_views, n_buffers, n_nodes, n_columns
+    cdef int32_t n_fields, room, n_unions, n_bitmaps, n_views, n_buffers, n_nodes, n_columns
     cdef list dictionaries
     cdef dict ordinals          # dictionary id -> ordinal
 
@@ -255,6 +256,7 @@ cdef class Builder:
             self.codes = <int8_t*> block
             f.codes = self.n_unions
             self.n_unions += 1
+        self.n_bitmaps += v4_bitmap(f)
         self.n_buffers += f.n_buffers
         self.n_fields += 1
         if parent < 0:
@@ -286,7 +288,7 @@ cdef class Builder:
             plan.d.alignment = max(plan.d.alignment, alignment_of(&plan.d.fields[i]))
         plan.d.n_buffers = plan.d.source_buffers = self.n_buffers
         plan.d.n_views = plan.d.source_views = self.n_views
-        plan.d.source_unions = self.n_unions
+        plan.d.n_bitmaps = plan.d.source_bitmaps = self.n_bitmaps
         plan.d.source_nodes = self.n_fields
         plan.metadata = metadata
         plan.metadata_size = size
@@ -377,7 +379,7 @@ cdef class SchemaReader:
         model.source_node = at
         model.source_buffer = out.n_buffers
         model.views_before = out.n_views
-        model.unions_before = out.n_unions
+        model.bitmaps_before = out.n_bitmaps
         f = out.add(&model, parent)
         if f.codes >= 0 and read_codes(&type, out.codes + 128 * f.codes, model.n_children, &fault) < 0:
             self.fault(&fault, table, out, parent)
@@ -452,7 +454,7 @@ cdef class SchemaReader:
         indices.source_node = out.n_fields
         indices.source_buffer = out.n_buffers
         indices.views_before = out.n_views
-        indices.unions_before = out.n_unions
+        indices.bitmaps_before = out.n_bitmaps
         indices.end = out.n_fields + 1
         self.field(table, values, -1, depth, True)
         dictionary.values = values.finish(self.base, self.size, self.owner, 0)
@@ -644,7 +646,7 @@ cdef Plan project(Plan whole, object columns):
     plan.d.source_nodes = whole.d.source_nodes
     plan.d.source_buffers = whole.d.source_buffers
     plan.d.source_views = whole.d.source_views
-    plan.d.source_unions = whole.d.source_unions
+    plan.d.source_bitmaps = whole.d.source_bitmaps
     plan.d.stored_big = whole.d.stored_big
     plan.d.keep_stored = whole.d.keep_stored
     return plan

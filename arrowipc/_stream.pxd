@@ -9,6 +9,7 @@ cdef class StreamDecoder(Framer):
     cdef bint opened
     cdef bint ended             # EndOfStream was reported
 
+    cdef bint reach_batch(self) except -1
     cdef RecordBatch read_batch(self)
     cdef int begin(self) except -1
     cdef object take_event(self)

@@ -8,7 +8,7 @@ from arrowipc._capsule cimport BatchProducer
 from arrowipc._core cimport Columns, Plan
 from arrowipc._decode cimport Decoder, new_decoder
 from arrowipc._layout cimport *
-from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer
+from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, take_message
 from arrowipc._schema cimport plan_schema, read_plan
 
 from arrowipc.errors import FormatError
@@ -79,27 +79,49 @@ cdef class StreamDecoder(Framer):
         self.opened = True
         return 0
 
-    cdef RecordBatch read_batch(self):
-        """The next batch, taking in what comes before it; None: more input is needed, or the end."""
+    cdef bint reach_batch(self) except -1:
+        """Go to the next RecordBatch message, taking in what comes before it; False: more input, or the end."""
         cdef int found, kind
+        while True:
+            found = self.advance()
+            if found != FRAME_MESSAGE:
+                self.check_end(found)
+                return False
+            kind = self.envelope.kind
+            if self.opened and kind == MessageHeader_RecordBatch:
+                return True
+            self.check_order(kind)
+            if kind == MessageHeader_Schema:
+                self.begin()
+            else:
+                self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
+
+    cdef RecordBatch read_batch(self):
+        """The next batch; None: more input is needed, or the end."""
         try:
-            while True:
-                found = self.advance()
-                if found == FRAME_MESSAGE:
-                    kind = self.envelope.kind
-                    if self.opened and kind == MessageHeader_RecordBatch:
-                        return self.decoder.batch(&self.envelope, self.body, self.body_owner)
-                    self.check_order(kind)
-                    if kind == MessageHeader_Schema:
-                        self.begin()
-                    else:
-                        self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
-                else:
-                    self.check_end(found)
-                    return None
+            if self.reach_batch():
+                return self.decoder.batch(&self.envelope, self.body, self.body_owner)
+            return None
         except BaseException as error:
             self.poison(error)
             raise
+
+    def next_stored(self):
+        """Return the next RecordBatch message and what a writer must know of it, or None; see `arrowipc.copy`."""
+        cdef Message message
+        self.check_usable()
+        try:
+            if not self.reach_batch():
+                return None
+            message = take_message(self)
+            return message, self.decoder.stored(message)
+        except BaseException as error:
+            self.poison(error)
+            raise
+
+    def decode(self, Message message not None):
+        """Decode a message that `next_stored` returned last."""
+        return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
 
     cdef object take_event(self):
         from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead

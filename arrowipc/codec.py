@@ -7,15 +7,32 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-from arrowipc.errors import UnsupportedError
+from arrowipc._arguments import check_choice, check_integer, described
+from arrowipc.errors import UnsupportedError, UsageError
 
-__all__ = ["available", "decoder", "lz4_functions", "run_shared"]
+__all__ = [
+    "available",
+    "check_codec",
+    "check_level",
+    "check_savings",
+    "decoder",
+    "encoder",
+    "lz4_frame_functions",
+    "lz4_functions",
+    "run_shared",
+]
 
 LZ4_FRAME = 0
 ZSTD = 1
 NAMES = {LZ4_FRAME: "LZ4_FRAME", ZSTD: "ZSTD"}
+NUMBERS = {"lz4": LZ4_FRAME, "lz4_frame": LZ4_FRAME, "zstd": ZSTD}
+
+# What the libraries themselves take. Below 0 both trade size for speed; 0 is their own default.
+LEVELS = {LZ4_FRAME: (-65536, 12), ZSTD: (-131072, 22)}
+DEFAULT_LEVEL = 1
 
 # What zstd itself grants a stream by default; a frame may ask for gigabytes.
 MAX_WINDOW = 1 << 27
@@ -30,10 +47,28 @@ LZ4_FUNCTIONS = (
     "LZ4F_getErrorName",
 )
 
+# Of liblz4: most bytes of a frame, make a frame, is error, error name.
+LZ4_FRAME_FUNCTIONS = (
+    "LZ4F_compressFrameBound",
+    "LZ4F_compressFrame",
+    "LZ4F_isError",
+    "LZ4F_getErrorName",
+)
+
+# LZ4F_blockSizeID_t of 1 MB. Blocks are independent: each can be decoded straight to its place. At this size
+# that costs nothing: compressed and read as fast as linked blocks of 64 KB and within 0.2 % of their size,
+# where independent blocks of 64 KB make text 19 % larger and 15 % slower. A buffer of less than 1 MB is one
+# block, declared as the least size that holds it.
+LZ4_BLOCK_SIZE = 6
+
+READING = "the body is compressed with {} and the package that decompresses it"
+WRITING = "the package that compresses with {}"
+
 Decoder = Callable[[memoryview, memoryview], None]
+Encoder = Callable[[memoryview], bytes]
 
 
-def _library(codec: int) -> Any:
+def _library(codec: int, need: str = READING) -> Any:
     """The Python package behind a codec."""
     try:
         if codec == LZ4_FRAME:
@@ -45,8 +80,7 @@ def _library(codec: int) -> Any:
         return zstandard
     except ImportError as error:
         raise UnsupportedError(
-            f"the body is compressed with {NAMES[codec]} and the package that decompresses it is not "
-            "installed: pip install arrowipc[compression]"
+            f"{need.format(NAMES[codec])} is not installed: pip install arrowipc[compression]"
         ) from error
 
 
@@ -67,10 +101,14 @@ def lz4_functions() -> tuple[int, ...] | None:
     which is 15 % faster for large buffers and 2.5 times as fast for 1 KB. Where the functions
     cannot be found, `decoder` does the same work.
     """
-    library = _library(LZ4_FRAME)
+    return _exported(_library(LZ4_FRAME), LZ4_FUNCTIONS)
+
+
+def _exported(library: Any, names: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Addresses of liblz4's functions in the lz4 package, None when one is not exported."""
     try:
         symbols = ctypes.CDLL(library._frame.__file__)
-        addresses = [ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value for name in LZ4_FUNCTIONS]
+        addresses = [ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value for name in names]
     except (AttributeError, OSError):
         return None
     return tuple(address or 0 for address in addresses)
@@ -125,6 +163,63 @@ def _zstd_decoder(library: Any) -> Decoder:
             raise ValueError("it holds more bytes")
 
     return decode
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+
+def check_codec(name: str) -> int:
+    """The number of a codec that a writer was asked for by name."""
+    return NUMBERS[check_choice("compression", name, tuple(NUMBERS))]
+
+
+def check_level(codec: int, level: int | None) -> int:
+    """The level to compress with; None is level 1 for both codecs, which is also what pyarrow writes."""
+    if level is None:
+        return DEFAULT_LEVEL
+    return check_integer(f"compression_level of {NAMES[codec]}", level, *LEVELS[codec])
+
+
+def check_savings(fraction: object) -> float:
+    """The least fraction of a buffer that compression must save; None is 0: anything that is smaller."""
+    if fraction is None:
+        return 0.0
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
+        raise UsageError(
+            "min_space_savings must be a fraction from 0 to below 1 (0.1: save at least a tenth), "
+            f"found {described(fraction)}"
+        )
+    return float(fraction)
+
+
+def lz4_frame_functions() -> tuple[int, ...] | None:
+    """Addresses of liblz4's frame encoder, in the order of `LZ4_FRAME_FUNCTIONS`; None as in `lz4_functions`.
+
+    `LZ4F_compressFrame` begins every frame with empty tables, so that a frame depends on nothing but its
+    buffer. A reused context would save clearing them, which is 0.15 of the 1.1 us that 1 KB takes and nothing
+    from 8 KB on; what it leaves in the tables may decide which match is found.
+    """
+    return _exported(_library(LZ4_FRAME, WRITING), LZ4_FRAME_FUNCTIONS)
+
+
+def encoder(codec: int, level: int) -> Encoder:
+    """A function that compresses a buffer to one frame; each is for one thread at a time.
+
+    ZSTD: `ZstdCompressor.compress` states the size in the frame, reuses its context, and is as fast as
+    calling the C library itself (1 KB: 5.4 us, with a new context each time 14 us). The package's interface
+    for many buffers at once is slower: 14 us for one of 1 KB, 6 us each for ten.
+    """
+    library = _library(codec, WRITING)
+    if codec == ZSTD:
+        compress: Encoder = library.ZstdCompressor(level=level).compress
+        return compress
+    return partial(
+        library.compress,
+        compression_level=level,
+        block_size=LZ4_BLOCK_SIZE,
+        block_linked=False,
+        store_size=False,
+    )
 
 
 # -- threads -------------------------------------------------------------------------------------------------

@@ -267,6 +267,16 @@ class RecordBatchStreamReader(_Reader):
             elif not self._more():
                 return
 
+    def _stored(self) -> Iterator[tuple[Message, Any]]:
+        """Yield what is left as messages, with what `arrowipc.copy` must know of each."""
+        self._check_open()
+        while True:
+            found = self._decoder.next_stored()
+            if found is not None:
+                yield found
+            elif not self._more():
+                return
+
     def _more(self) -> bool:
         """Bring more input, or say that the stream is over."""
         if self._decoder.at_end:
@@ -416,6 +426,17 @@ class RecordBatchFileReader(_Reader):
         if self._source is not None:
             return self._decoder.batch(i, self._source, self._decoder.block(i)[0])
         return self._decoder.batch(i, *self._fetch(i))
+
+    def _stored(self) -> Iterator[tuple[Message, Any]]:
+        """Yield the batches as messages, with what `arrowipc.copy` must know of each."""
+        self._check_open()
+        if not self._loaded:
+            self._load_dictionaries()
+        for i in range(self.num_record_batches):
+            if self._source is not None:
+                yield self._decoder.stored(i, self._source, self._decoder.block(i)[0])
+            else:
+                yield self._decoder.stored(i, *self._fetch(i))
 
     def get_batch_with_custom_metadata(self, i: int) -> tuple[RecordBatch, Pairs]:
         """Return batch `i` and the custom metadata of its message."""

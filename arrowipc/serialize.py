@@ -52,7 +52,7 @@ from arrowipc.schema import Field, Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Literal
 
 __all__ = [
@@ -61,17 +61,29 @@ __all__ = [
     "add_table",
     "add_type",
     "encapsulate",
+    "footer_table",
     "new_builder",
     "number_dictionaries",
+    "renumber_dictionaries",
     "schema_metadata",
 ]
 
 CONTINUATION = b"\xff\xff\xff\xff"
 
+#: Bytes of a ``Block`` struct, see File.fbs.
+BLOCK_SIZE = 24
+
 #: Table -> its fields in the order of their slots: name, how the builder stores it, default. A union takes
 #: two slots, the tag and the value. Tables without fields are left out.
 #: A test compares all of it with format/*.fbs.
 TABLES: dict[str, tuple[tuple[str, str, int], ...]] = {
+    "Footer": (
+        ("version", "Int16", 0),
+        ("schema", "Offset", 0),
+        ("dictionaries", "Offset", 0),
+        ("recordBatches", "Offset", 0),
+        ("custom_metadata", "Offset", 0),
+    ),
     "Message": (
         ("version", "Int16", 0),
         ("header_type", "Uint8", 0),
@@ -184,6 +196,41 @@ def schema_metadata(
     return bytes(builder.Output())
 
 
+def footer_table(
+    schema: Schema,
+    version: Literal["V4", "V5"],
+    dictionaries: bytes | bytearray,
+    batches: bytes | bytearray,
+    metadata: tuple[tuple[bytes, bytes], ...],
+) -> bytes:
+    """Write the ``Footer`` table of a file.
+
+    Parameters
+    ----------
+    schema : Schema
+    version : {"V5", "V4"}
+        That of the file's messages.
+    dictionaries, batches : bytes
+        ``Block`` structs of 24 bytes each, one per message.
+    metadata : pairs of bytes
+        The file's own metadata.
+    """
+    builder = new_builder(1024 + len(dictionaries) + len(batches))
+    pairs = add_key_values(builder, metadata)
+    blocks = [_add_structs(builder, structs, BLOCK_SIZE) for structs in (dictionaries, batches)]
+    footer = add_table(
+        builder,
+        "Footer",
+        version=MetadataVersion[version],
+        schema=add_schema(builder, schema),
+        dictionaries=blocks[0],
+        recordBatches=blocks[1],
+        custom_metadata=pairs,
+    )
+    builder.Finish(footer)
+    return bytes(builder.Output())
+
+
 def encapsulate(metadata: bytes, alignment: int = 8, legacy: bool = False) -> bytes:
     """Put the prefix in front of `metadata` and zeros behind it.
 
@@ -225,7 +272,25 @@ def number_dictionaries(schema: Schema) -> Schema:
     if complete:
         return schema
     free = iter([number for number in range(_count_unnumbered(schema) + len(taken)) if number not in taken])
-    return schema.__replace__(fields=[_numbered_field(field, free) for field in schema.fields])
+
+    def number(encoding: Dictionary) -> int:
+        return next(free) if encoding.id is None else encoding.id
+
+    return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
+
+
+def renumber_dictionaries(schema: Schema) -> Schema:
+    """Give the dictionaries of `schema` the ids 0, 1, 2, ... in the order of the fields, outer before inner.
+
+    Fields that shared an id share the new one. Some readers keep dictionaries in a list.
+    """
+    schema = number_dictionaries(schema)
+    ids: dict[int | None, int] = {}
+
+    def number(encoding: Dictionary) -> int:
+        return ids.setdefault(encoding.id, len(ids))
+
+    return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
 
 
 def new_builder(size: int = 1024) -> Any:
@@ -362,6 +427,14 @@ def _add_offsets(builder: Any, offsets: list[int]) -> int:
     return int(builder.EndVector())
 
 
+def _add_structs(builder: Any, structs: bytes | bytearray, size: int) -> int:
+    """Add a vector of structs of `size` bytes each, 8-byte aligned, that are laid out already."""
+    builder.StartVector(size, len(structs) // size, 8)
+    builder.head = builder.Head() - len(structs)
+    builder.Bytes[builder.head : builder.head + len(structs)] = structs
+    return int(builder.EndVector())
+
+
 def _add_integers(builder: Any, kind: str, width: int, values: tuple[int, ...]) -> int:
     """Add a vector of integers of `width` bytes."""
     builder.StartVector(width, len(values), width)
@@ -384,21 +457,21 @@ def _count_unnumbered(schema: Schema) -> int:
     return sum(each.id is None for field in schema.fields for each in _dictionaries(field.type))
 
 
-def _numbered_field(field: Field, free: Iterator[int]) -> Field:
-    type_ = _numbered(field.type, free)
+def _numbered_field(field: Field, number: Callable[[Dictionary], int]) -> Field:
+    type_ = _numbered(field.type, number)
     return field if type_ is field.type else field.__replace__(type=type_)
 
 
-def _numbered(type_: DataType, free: Iterator[int]) -> DataType:
-    """`type_` with ids from `free` where they were missing; the same object if nothing was."""
+def _numbered(type_: DataType, number: Callable[[Dictionary], int]) -> DataType:
+    """`type_` with the ids that `number` gives its dictionaries; the same object if none is a new one."""
     if isinstance(type_, Dictionary):
-        number = next(free) if type_.id is None else type_.id
-        values = _numbered(type_.value_type, free)
-        if number == type_.id and values is type_.value_type:
+        id = number(type_)
+        values = _numbered(type_.value_type, number)
+        if id == type_.id and values is type_.value_type:
             return type_
-        return type_.__replace__(id=number, value_type=values)
+        return type_.__replace__(id=id, value_type=values)
     children = type_.children
-    numbered = tuple([_numbered_field(child, free) for child in children])
+    numbered = tuple([_numbered_field(child, number) for child in children])
     if all(new is old for new, old in zip(numbered, children, strict=True)):
         return type_
     if isinstance(type_, (Struct, Union)):

@@ -6,8 +6,8 @@ from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Literal
 
     from arrowipc._array import Array, RecordBatch
     from arrowipc.schema import Schema
@@ -74,6 +74,33 @@ class Table:
                 raise UsageError("Table.from_batches: without batches a schema is needed")
             schema = batches[0].schema
         return cls(schema, batches)
+
+    @classmethod
+    def from_arrow(cls, data: Any, *, validate: Literal["none", "full", "strict"] = "none") -> Table:
+        """Take over the rows that another library holds, without copying them.
+
+        Parameters
+        ----------
+        data : object
+            With ``__arrow_c_stream__`` (tables, data frames, readers of pyarrow, polars, pandas, DuckDB) or
+            ``__arrow_c_array__``.
+        validate : {"none", "full", "strict"}
+            What is proven about the values; see :meth:`arrowipc.RecordBatch.from_arrow`, also for the errors.
+        """
+        from arrowipc._import import batch_from, stream_from
+
+        if hasattr(data, "__arrow_c_stream__"):
+            stream = stream_from(data, validate)
+            return cls(stream.schema, stream)
+        batch = batch_from(data, validate)
+        return cls(batch.schema, [batch])
+
+    @classmethod
+    def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema) -> Table:
+        """Make a table of one batch of Python values; see :meth:`arrowipc.RecordBatch.from_pydict`."""
+        from arrowipc._build import build_batch
+
+        return cls(schema, [build_batch(mapping, schema)])
 
     @property
     def num_rows(self) -> int:

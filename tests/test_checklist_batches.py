@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import pyarrow as pa
 import pytest
 from helpers import drive
 from helpers.drive import column, read_stream, refuse_stream
@@ -144,6 +145,16 @@ def test_062_v4_unions_with_nulls_are_unsupported(kind, offsets):
         2, [(2, 1), (2, 0), (2, 0)], [bits(1, 0), i8(3, 9), *offsets, b"", i32(1, 2), b"", i32(8, 9)]
     )
     refuse_structure(stream(of(kind, A, B), rows, version=V4), "union", "null", "V4", error=UnsupportedError)
+
+
+def test_062_v4_run_end_encoded_columns_have_a_validity_buffer_too():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None]))
+    made = pa.record_batch({"before": [1, 2, 3], "runs": runs, "after": ["x", "y", "z"]})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    with pa.ipc.new_stream(sink, made.schema, options=options) as writer:
+        writer.write_batch(made)
+    assert read_stream(sink.getvalue().to_pybytes()).batches[0].to_pydict() == made.to_pydict()
 
 
 def test_064_fewer_nodes_or_buffers_than_needed():

@@ -78,10 +78,10 @@ NODES = [
 
 
 def everything(version: int) -> tuple[Table, Table]:
-    """A dictionary and a batch of all layouts; V4 unions have one buffer more."""
+    """A dictionary and a batch of all layouts; V4 unions and run-end encoded columns have one buffer more."""
     buffers = [b"", view(LONG, 1) + view(b"x"), b"", LONG, b"", i32(0, 0), i32(1, 0), b"", view(LONG), LONG]
     buffers += [b""] * (version == V4) + [i8(9, 3), i32(0, 0), b"", i8(5), b"", i32(0, 1), b"z"]
-    buffers += [b"", i32(2), b"", view(LONG), LONG, bits(1, 0), i8(1, 0)]
+    buffers += [b""] * (version == V4) + [b"", i32(2), b"", view(LONG), LONG, bits(1, 0), i8(1, 0)]
     buffers += [b"", b"", i32(7, 8), b"", i32(0, 1, 1), b"", i32(-1, -2)]
     words = dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"pq"]))
     return words, batch(2, NODES, buffers, variadic=[2, 1, 1])

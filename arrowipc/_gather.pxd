@@ -1,0 +1,34 @@
+# The pieces of a message body on their way out, in order; nobody has put them together yet.
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+cdef struct Part:
+    # One buffer as it is stored. What follows it up to the next multiple of the alignment are zeros.
+    const uint8_t* data
+    int64_t size            # bytes at `data`
+    int64_t prefix          # BodyCompression: the uncompressed length, -1 for a buffer that is stored raw
+    bint prefixed           # whether `prefix` goes out, as 8 bytes, in front of `data`
+
+
+cdef inline int64_t stored_size(const Part* part) noexcept nogil:
+    """Bytes of a part in the body, without padding: Buffer.length."""
+    return part.size + (8 if part.prefixed else 0)
+
+
+cdef inline int64_t padding(int64_t size, int64_t alignment) noexcept nogil:
+    """Zeros that follow `size` bytes; alignment is a power of two."""
+    return -size & (alignment - 1)
+
+
+cdef inline uint8_t* put_part(uint8_t* out, const Part* part, int64_t alignment) noexcept nogil:
+    """Copy a part and its padding to `out`; returns where the next one goes."""
+    cdef int64_t pad = padding(stored_size(part), alignment)
+    if part.prefixed:
+        memcpy(out, &part.prefix, 8)
+        out += 8
+    if part.size:
+        memcpy(out, part.data, part.size)
+        out += part.size
+    if pad:
+        memset(out, 0, pad)
+    return out + pad

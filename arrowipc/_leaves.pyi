@@ -1,0 +1,3 @@
+"""The buffers of columns being built; see ``_leaves.pyx``."""
+
+def shown(value: object) -> str: ...

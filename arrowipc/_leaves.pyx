@@ -1,0 +1,601 @@
+"""The buffers of columns being built, and the loops that fill those of leaf types from Python lists.
+
+Each loop has a short way for the exact Python class that the type is read back as; everything else, nulls
+among it, goes one value at a time through `_scalars`. Only that second way runs code of other people, which
+could change the list: it looks at the length again afterwards.
+
+Null slots and the padding of every block up to 64 bytes are zero, so that nothing leaves the process but what
+was put in.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.math cimport isinf
+from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from arrowipc._bits cimport largest, load_int, ones, store_int
+from arrowipc._bytes cimport bitmap_bytes, loose_i64, mul_overflows, round_up, set_bit
+from arrowipc._core cimport (
+    FIELD_NULLABLE, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
+    LAYOUT_LIST64, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Columns,
+    Extent, FieldPlan, Memory, Node, Plan, field_path,
+)
+from arrowipc._layout cimport Precision_DOUBLE, Precision_SINGLE, Type_FloatingPoint, Type_Int, Type_Timestamp
+from arrowipc._scalars cimport IS_NULL, MISFIT, STORED, describe_kind, is_numpy, store_value
+from arrowipc._schema cimport plan_field
+
+from arrowipc.errors import UnsupportedError, UsageError
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
+    int PyUnicode_KIND(object text) noexcept
+    void* PyUnicode_DATA(object text) noexcept
+    Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
+
+# Stands for the slots of children under a null parent: null where the child may be, else a zero.
+FILLER = object()
+
+cdef enum:
+    INLINE = 12                 # bytes that a view holds itself
+    FIRST_POOL = 1 << 12        # data buffers of views double from the one size
+    LARGEST_POOL = 1 << 25      # to the other
+    CAUTIOUS_ROWS = 64          # before as many rows say how long values are, only as much is reserved
+    CAUTIOUS_BYTES = 1 << 20
+
+cdef enum Zoned:
+    ZONED_UNKNOWN = 0
+    ZONED_NO
+    ZONED_YES
+
+
+cdef inline object item(list items, int64_t i, int64_t count):
+    """Element i of a list that is known to have had `count` of them."""
+    if PyList_GET_SIZE(items) != count:
+        raise UsageError(f"a list of {count} values changed to {len(items)} while it was being read")
+    return <object> PyList_GET_ITEM(items, i)
+
+
+# -- text ----------------------------------------------------------------------------------------------------
+
+ctypedef fused CodeUnit:
+    uint8_t
+    uint16_t
+    uint32_t
+
+
+cdef inline int64_t encode(const CodeUnit* text, int64_t count, uint8_t* out) noexcept nogil:
+    """Code points as UTF-8; the number of bytes, -1 for a surrogate."""
+    cdef uint8_t* p = out
+    cdef uint32_t c
+    cdef int64_t i
+    for i in range(count):
+        c = text[i]
+        if c < 0x80:
+            p[0] = <uint8_t> c
+            p += 1
+            continue
+        if c < 0x800:
+            p[0] = <uint8_t> (0xC0 | c >> 6)
+        else:
+            if c < 0x10000:
+                if 0xD800 <= c < 0xE000:
+                    return -1
+                p[0] = <uint8_t> (0xE0 | c >> 12)
+            else:
+                p[0] = <uint8_t> (0xF0 | c >> 18)
+                p += 1
+                p[0] = <uint8_t> (0x80 | (c >> 12 & 0x3F))
+            p += 1
+            p[0] = <uint8_t> (0x80 | (c >> 6 & 0x3F))
+        p[1] = <uint8_t> (0x80 | (c & 0x3F))
+        p += 2
+    return p - out
+
+
+cdef struct Word:
+    # The bytes of one text or binary value, wherever they lie.
+    const void* data
+    int64_t count           # bytes, or code points
+    int64_t bound           # bytes at most
+    int kind                # 0: bytes as they are; else the size of a code point
+
+
+cdef inline void open_text(object value, Word* w) noexcept:
+    w.count = w.bound = PyUnicode_GET_LENGTH(value)
+    w.data = PyUnicode_DATA(value)
+    w.kind = 0
+    if not PyUnicode_IS_COMPACT_ASCII(value):
+        w.kind = PyUnicode_KIND(value)
+        w.bound *= w.kind + (w.kind < 4)
+
+
+cdef inline void open_bytes(object value, Word* w) noexcept:
+    w.count = w.bound = PyBytes_GET_SIZE(value)
+    w.data = PyBytes_AS_STRING(value)
+    w.kind = 0
+
+
+cdef inline int64_t put_word(const Word* w, uint8_t* out) noexcept nogil:
+    """Write a word where `bound` bytes are free; the number of bytes, -1 for a surrogate."""
+    if w.kind == 0:
+        if w.count:
+            memcpy(out, w.data, w.count)
+        return w.count
+    if w.kind == 1:
+        return encode(<const uint8_t*> w.data, w.count, out)
+    if w.kind == 2:
+        return encode(<const uint16_t*> w.data, w.count, out)
+    return encode(<const uint32_t*> w.data, w.count, out)
+
+
+cdef inline bint next_word(Leaves b, int32_t f, int64_t i, list items, int64_t count, bint text,
+                           Word* w) except -1:
+    """Open value i; False: it is null, and marked so."""
+    cdef PyObject* value = PyList_GET_ITEM(items, i)
+    if text and PyUnicode_CheckExact(<object> value):
+        open_text(<object> value, w)
+        return True
+    if not text and PyBytes_CheckExact(<object> value):
+        open_bytes(<object> value, w)
+        return True
+    if value == <PyObject*> None:
+        b.null(f, i, True)
+        return False
+    if value == <PyObject*> b.filler:
+        b.null(f, i, False)
+        return False
+    b.held = b.word(f, i, <object> value)
+    item(items, 0, count)
+    if text:
+        open_text(b.held, w)
+    else:
+        open_bytes(b.held, w)
+    return True
+
+
+cdef int make_room(Memory memory, int64_t used, int64_t more, int64_t rows_done, int64_t rows) except -1:
+    """Let a block that holds `used` bytes take `more`, and about as much as the other rows will need."""
+    cdef int64_t least = used + more
+    cdef double ahead = 1.0625 * least * rows / (rows_done + 1)
+    cdef int64_t most = 16 * least if rows_done >= CAUTIOUS_ROWS and least < 1 << 56 else CAUTIOUS_BYTES
+    memory.size = used
+    try:
+        memory.reserve(max(least, 2 * memory.capacity, <int64_t> min(ahead, <double> most)))
+    except MemoryError:
+        memory.reserve(least)
+    return 0
+
+
+cdef int clear_padding(Memory memory) noexcept:
+    """Zero what lies behind the bytes in use, up to 64."""
+    cdef int64_t end = round_up(memory.size, 64)
+    if memory.size < end <= memory.capacity:
+        memset(memory.data + memory.size, 0, end - memory.size)
+    return 0
+
+
+# -- the buffers of a plan -----------------------------------------------------------------------------------
+
+
+cdef class Leaves:
+    """The buffers of one plan while they are being filled, and the fields that need no other field."""
+
+    def __cinit__(self, Plan plan not None, *_):
+        cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
+        cdef int64_t extents = plan.d.n_buffers * <int64_t> sizeof(Extent)
+        cdef uint8_t* block = <uint8_t*> calloc(1, nodes + extents + plan.d.n_fields + 1)
+        if block == NULL:
+            raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
+        self.plan = plan
+        self.p = self.d.plan = &plan.d
+        self.d.block = block
+        self.d.nodes = <Node*> block
+        self.d.extents = <Extent*> (block + nodes)
+        self.zoned = block + nodes + extents
+        self.owners = [None] * plan.d.n_buffers
+        self.pools = [[] for _ in range(plan.d.n_views)]
+        self.filler = FILLER
+        self.user_field = -1
+
+    def __dealloc__(self):
+        free(self.d.block)
+
+    cdef uint8_t* room(self, int32_t buffer, int64_t size) except NULL:
+        """Memory for a buffer of exactly `size` bytes; only its padding is zero so far."""
+        cdef Memory memory
+        if size <= 0:
+            return <uint8_t*> self.d.block     # nothing is written there
+        memory = Memory.__new__(Memory, size)
+        memory.size = size
+        clear_padding(memory)
+        self.take(buffer, memory.data, size, memory)
+        return memory.data
+
+    cdef int take(self, int32_t buffer, const uint8_t* data, int64_t size, object owner) except -1:
+        """Let a buffer be bytes that `owner` keeps alive."""
+        self.d.extents[buffer].data = data if size else NULL
+        self.d.extents[buffer].size = size
+        self.owners[buffer] = owner
+        return 0
+
+    cdef int null(self, int32_t f, int64_t at, bint asked) except -1:
+        """Mark an element as null; `asked`: by a value, which a field that is not nullable refuses."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef Node* node = &self.d.nodes[f]
+        cdef uint8_t* bits
+        if not field.flags & FIELD_NULLABLE:
+            if asked:
+                self.blame(f, at, "is null, and the field is not nullable")
+            return 0
+        if node.null_count == 0:
+            bits = self.room(field.first_buffer, bitmap_bytes(node.length))
+            memset(bits, 0xFF, node.length >> 3)
+            if node.length & 7:
+                bits[node.length >> 3] = <uint8_t> ones(node.length & 7)
+        bits = <uint8_t*> self.d.extents[field.first_buffer].data
+        bits[at >> 3] &= <uint8_t> ~(1 << (at & 7))
+        node.null_count += 1
+        return 0
+
+    cdef Columns finish(self, Columns out, int64_t length, tuple dictionaries):
+        """Fill `out`, which is new, with what has been built."""
+        cdef int32_t next_extent = self.p.n_buffers, i
+        cdef int64_t variadic = 0
+        cdef uintptr_t address
+        cdef list owners = [], pool
+        for pool in self.pools:
+            variadic += len(pool)
+        if variadic > INT32_MAX - self.p.n_buffers:
+            raise UnsupportedError(f"the view columns have {variadic:,} data buffers, more than fit a batch")
+        out.allocate(self.plan, variadic)
+        if self.p.n_fields:
+            memcpy(out.d.nodes, self.d.nodes, self.p.n_fields * sizeof(Node))
+        if self.p.n_buffers:
+            memcpy(out.d.extents, self.d.extents, self.p.n_buffers * sizeof(Extent))
+        for owner in self.owners:
+            if owner is not None and (not owners or owners[len(owners) - 1] is not owner):
+                owners.append(owner)
+        for i in range(self.p.n_views):
+            pool = self.pools[i]
+            out.d.views[i].first = next_extent
+            out.d.views[i].count = <int32_t> len(pool)
+            for address, size, owner in pool:
+                out.d.extents[next_extent].data = <const uint8_t*> address
+                out.d.extents[next_extent].size = size
+                next_extent += 1
+                owners.append(owner)
+        out.d.length = length
+        out.owner = tuple(owners)
+        out.dictionaries = dictionaries
+        return out
+
+    # What is wrong, and where.
+
+    cdef int refuse(self, int32_t f, int64_t at, object expected, object value, object reason=None) except -1:
+        """Raise: element `at` of field `f` was to be something else. Always returns -1."""
+        because = f" ({reason})" if reason else ""
+        return self.blame(f, at, f"expected {expected}, found {shown(value)}{because}")
+
+    cdef int blame(self, int32_t f, int64_t at, object problem) except -1:
+        """Raise: something is wrong with an element, or with the whole field where `at` is -1."""
+        path, row = self.origin(f, max(at, 0))
+        where = [f"column {path!r}"] if path else []
+        if at >= 0:
+            where.append(f"row {row}")
+        raise UsageError(f"{', '.join(where)}: {problem}" if where else problem)
+
+    cdef tuple origin(self, int32_t f, int64_t at):
+        """The path of a field and the row of the column that its element belongs to."""
+        cdef int level = self.depth
+        path = field_path(self.plan, f)
+        while level > 0:
+            level -= 1
+            at = self.parent_of(self.above[level], self.above_child(level, f), at)
+        if self.user is not None:
+            # The plan of dictionary values begins with the field that they are for.
+            outer, at = self.user.origin(self.user_field, at)
+            path = outer + path[len(field_path(self.plan, 0)):]
+        return (path[1:] if path.startswith(".") else path), at
+
+    cdef int32_t above_child(self, int level, int32_t f) noexcept:
+        """Which child of above[level] leads to field `f`."""
+        cdef int32_t child = self.above[level] + 1
+        while self.p.fields[child].end <= f:
+            child = self.p.fields[child].end
+        return child
+
+    cdef int64_t parent_of(self, int32_t f, int32_t child, int64_t at) noexcept:
+        """The element of field `f` that element `at` of its child belongs to."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef const Extent* extent = &self.d.extents[field.first_buffer]
+        cdef int layout = field.layout
+        cdef int64_t count = self.d.nodes[f].length, low = 0, high = count, middle
+        cdef int32_t width = 8 if layout == LAYOUT_LIST64 or layout == LAYOUT_LIST_VIEW64 else 4
+        if layout == LAYOUT_FIXED_LIST:
+            return at // field.width if field.width else at
+        if layout == LAYOUT_RUN_END:
+            extent = &self.d.extents[self.p.fields[f + 1].first_buffer + 1]
+            return load_int(extent.data, at - 1, self.p.fields[f + 1].width) if at else 0
+        if layout == LAYOUT_DENSE:
+            while low < count and (self.child_of(f, <int8_t> extent[0].data[low]) != child
+                                   or load_int(extent[1].data, low, 4) != at):
+                low += 1
+            return low
+        # Offsets rise: the last one that is not behind the element.
+        while low + 1 < high:
+            middle = (low + high) // 2
+            if load_int(extent[1].data, middle, width) <= at:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    cdef int32_t child_of(self, int32_t f, int8_t code) noexcept:
+        """The child of a union that a type code names."""
+        cdef int8_t ordinal = self.p.codes[128 * self.p.fields[f].codes + code]
+        cdef int32_t child = f + 1
+        while ordinal > 0:
+            child = self.p.fields[child].end
+            ordinal -= 1
+        return child
+
+    # One value.
+
+    cdef int store(self, int32_t f, int64_t at, object value, uint8_t* out) except -1:
+        """Put one value of fixed width, which is not None, at `out`; STORED or IS_NULL."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef const char* reason = NULL
+        cdef int found
+        if field.type == Type_Timestamp and self.zoned[f] == ZONED_UNKNOWN:
+            zone = plan_field(self.plan, f).type.timezone
+            self.zoned[f] = ZONED_NO if zone is None else ZONED_YES
+        found = store_value(field, self.zoned[f] == ZONED_YES, value, out, &reason)
+        if found == MISFIT:
+            self.refuse(f, at, describe_kind(field), value, None if reason == NULL else reason.decode())
+        return found
+
+    cdef int slow(self, int32_t f, int64_t at, list items, int64_t count, uint8_t* out) except -1:
+        """Put value `at` of a list at `out`, whatever it is."""
+        value = item(items, at, count)
+        memset(out, 0, self.p.fields[f].width)
+        if value is None or value is self.filler:
+            return self.null(f, at, value is None)
+        if self.store(f, at, value, out) == IS_NULL:
+            memset(out, 0, self.p.fields[f].width)
+            self.null(f, at, True)
+        item(items, 0, count)
+        return 0
+
+    cdef object word(self, int32_t f, int64_t at, object value):
+        """A text as str, or a binary as bytes."""
+        if self.p.fields[f].flags & FIELD_UTF8:
+            if isinstance(value, str):
+                return str.__str__(value)
+            self.refuse(f, at, "a str", value)
+        if isinstance(value, bytes):
+            return bytes(memoryview(value))
+        try:
+            return memoryview(value).tobytes()
+        except TypeError:
+            pass
+        self.refuse(f, at, "bytes", value)
+
+    cdef object truth(self, int32_t f, int64_t at, object value):
+        """A bool as True or False."""
+        if value is True or value is False:
+            return value
+        if is_numpy(value, "bool_"):
+            return bool(value)
+        self.refuse(f, at, "True or False", value)
+
+    # Whole columns.
+
+    cdef int leaf(self, int32_t f, list items) except -1:
+        """Fill a field that has no children; its node is set."""
+        cdef int layout = self.p.fields[f].layout, kind = self.p.fields[f].type
+        if layout == LAYOUT_NULL:
+            return fill_nulls(self, f, items)
+        if layout == LAYOUT_BOOL:
+            return fill_bools(self, f, items)
+        if layout == LAYOUT_VIEW:
+            return fill_views(self, f, items)
+        if layout != LAYOUT_FIXED:
+            return fill_words(self, f, items)
+        if kind == Type_Int:
+            return fill_integers(self, f, items)
+        if kind == Type_FloatingPoint:
+            return fill_floats(self, f, items)
+        return fill_others(self, f, items)
+
+
+def shown(value):
+    """The class and a short look of any object, for a message; objects that cannot be shown do no harm."""
+    import reprlib
+
+    try:
+        text = reprlib.repr(value)
+    except Exception:
+        text = "that cannot be shown"
+    name = type(value).__name__
+    return text if value is None else f"{name} {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+# -- the loops -----------------------------------------------------------------------------------------------
+
+
+cdef int64_t bytes_for(int64_t count, int64_t width) except -1:
+    cdef int64_t size = 0
+    if mul_overflows(count, width, &size):
+        raise MemoryError(f"{count:,} values of {width:,} bytes do not fit memory")
+    return size
+
+
+cdef int fill_nulls(Leaves b, int32_t f, list items) except -1:
+    cdef int64_t count = b.d.nodes[f].length, i
+    for i in range(count):
+        value = item(items, i, count)
+        if value is None:
+            if not b.p.fields[f].flags & FIELD_NULLABLE:
+                b.blame(f, i, "is null, and the field is not nullable")
+        elif value is not b.filler:
+            b.refuse(f, i, "None, as in every row of a null column", value)
+    b.d.nodes[f].null_count = count
+    return 0
+
+
+cdef int fill_bools(Leaves b, int32_t f, list items) except -1:
+    cdef int64_t count = b.d.nodes[f].length, i
+    cdef uint8_t* bits = b.room(b.p.fields[f].first_buffer + 1, bitmap_bytes(count))
+    cdef PyObject* value
+    memset(bits, 0, bitmap_bytes(count))
+    for i in range(count):
+        value = PyList_GET_ITEM(items, i)
+        if value == <PyObject*> True:
+            set_bit(bits, i)
+        elif value == <PyObject*> None:
+            b.null(f, i, True)
+        elif value == <PyObject*> b.filler:
+            b.null(f, i, False)
+        elif value != <PyObject*> False:
+            if b.truth(f, i, <object> value):
+                set_bit(bits, i)
+            item(items, 0, count)
+    return 0
+
+
+cdef int fill_integers(Leaves b, int32_t f, list items) except -1:
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length, number, i
+    cdef int32_t width = field.width
+    cdef uint8_t* out = b.room(field.first_buffer + 1, bytes_for(count, width))
+    cdef bint signed = field.flags & FIELD_SIGNED != 0
+    cdef int64_t high = largest(width, signed), low = -high - 1 if signed else 0
+    cdef PyObject* value
+    cdef int overflow = 0
+    for i in range(count):
+        value = PyList_GET_ITEM(items, i)
+        if PyLong_CheckExact(<object> value):
+            number = PyLong_AsLongLongAndOverflow(<object> value, &overflow)
+            if overflow == 0 and low <= number <= high:
+                store_int(out, i, width, number)
+                continue
+        b.slow(f, i, items, count, out + i * width)
+    return 0
+
+
+cdef int fill_floats(Leaves b, int32_t f, list items) except -1:
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length, i
+    cdef int32_t width = field.width
+    cdef uint8_t* out = b.room(field.first_buffer + 1, bytes_for(count, width))
+    cdef PyObject* value
+    cdef double number
+    cdef float single
+    for i in range(count):
+        value = PyList_GET_ITEM(items, i)
+        if PyFloat_CheckExact(<object> value):
+            number = PyFloat_AS_DOUBLE(<object> value)
+            if field.unit == Precision_DOUBLE:
+                memcpy(out + 8 * i, &number, 8)
+                continue
+            if field.unit == Precision_SINGLE:
+                single = <float> number
+                if isinf(single) == isinf(number):
+                    memcpy(out + 4 * i, &single, 4)
+                    continue
+        b.slow(f, i, items, count, out + i * width)
+    return 0
+
+
+cdef int fill_others(Leaves b, int32_t f, list items) except -1:
+    """Decimals, dates, times, timestamps, durations, intervals and binary of fixed size."""
+    cdef int32_t width = b.p.fields[f].width
+    cdef int64_t count = b.d.nodes[f].length, i
+    cdef uint8_t* out = b.room(b.p.fields[f].first_buffer + 1, bytes_for(count, width))
+    for i in range(count):
+        b.slow(f, i, items, count, out + i * width)
+    return 0
+
+
+cdef int fill_words(Leaves b, int32_t f, list items) except -1:
+    """Text and binary behind offsets."""
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length, used = 0, size, i
+    cdef int32_t width = 8 if field.layout == LAYOUT_VAR64 else 4
+    cdef int64_t most = largest(width, True)
+    cdef bint text = field.flags & FIELD_UTF8 != 0
+    cdef uint8_t* offsets = b.room(field.first_buffer + 1, bytes_for(count + 1, width))
+    cdef Memory memory = Memory.__new__(Memory)
+    cdef Word w
+    store_int(offsets, 0, width, 0)
+    for i in range(count):
+        if next_word(b, f, i, items, count, text, &w):
+            if w.bound > memory.capacity - used:
+                make_room(memory, used, w.bound, i, count)
+            size = put_word(&w, memory.data + used)
+            if size < 0:
+                b.refuse(f, i, "text that UTF-8 can hold", <object> PyList_GET_ITEM(items, i))
+            used += size
+            if used > most:
+                b.blame(f, i, f"the values add up to {used:,} bytes here, more than 32-bit offsets can "
+                              f"count; use {'large_utf8' if text else 'large_binary'}, or fewer rows")
+        store_int(offsets, i + 1, width, used)
+    b.held = None
+    memory.size = used
+    clear_padding(memory)
+    return b.take(field.first_buffer + 2, memory.data, used, memory)
+
+
+cdef int close_pool(Leaves b, int32_t f, Memory memory, int64_t used) except -1:
+    """Keep a data buffer of a view field, if anything is in it."""
+    cdef list pool = b.pools[b.p.fields[f].view]
+    if used:
+        memory.size = used
+        clear_padding(memory)
+        pool.append((<uintptr_t> memory.data, used, memory))
+    return 0
+
+
+cdef int fill_views(Leaves b, int32_t f, list items) except -1:
+    """Text and binary as views: short values inline, the others in data buffers that double."""
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length, used = 0, size, i
+    cdef bint text = field.flags & FIELD_UTF8 != 0
+    cdef list pool = b.pools[field.view]
+    cdef uint8_t* view = b.room(field.first_buffer + 1, bytes_for(count, 16))
+    cdef Memory memory = Memory.__new__(Memory)
+    cdef Word w
+    for i in range(count):
+        (<loose_i64*> view)[0] = (<loose_i64*> view)[1] = 0
+        if next_word(b, f, i, items, count, text, &w):
+            if w.bound > INLINE and w.bound > min(memory.capacity, INT32_MAX) - used:
+                close_pool(b, f, memory, used)
+                size = max(FIRST_POOL, min(2 * memory.capacity, LARGEST_POOL), w.bound)
+                memory = Memory.__new__(Memory, size)
+                used = 0
+            if w.bound <= INLINE:
+                size = put_word(&w, view + 4)
+            else:
+                size = put_word(&w, memory.data + used)
+            if size < 0:
+                b.refuse(f, i, "text that UTF-8 can hold", <object> PyList_GET_ITEM(items, i))
+            if size > INT32_MAX:
+                b.blame(f, i, f"the value has {size:,} bytes, more than a view can count; "
+                              f"use {'large_utf8' if text else 'large_binary'}")
+            store_int(view, 0, 4, size)
+            if size > INLINE:
+                memcpy(view + 4, memory.data + used, 4)
+                store_int(view, 2, 4, len(pool))
+                store_int(view, 3, 4, used)
+                used += size
+            elif w.bound > INLINE and size:
+                memcpy(view + 4, memory.data + used, size)
+        view += 16
+    b.held = None
+    return close_pool(b, f, memory, used)

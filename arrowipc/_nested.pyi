@@ -1,0 +1,1 @@
+"""Columns of nested types from lists of Python values; nothing here for Python."""

@@ -1,0 +1,1 @@
+"""One Python value as the stored bytes of its type; nothing here for Python."""

@@ -1,0 +1,26 @@
+"""Where encoded messages go: memory, file descriptors, and objects with a `write` method."""
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["BytearraySink", "DescriptorSink", "FixedSink", "ObjectSink"]
+
+class Sink:
+    @property
+    def position(self) -> int: ...
+    def write_bytes(self, data: bytes) -> None: ...
+
+class BytearraySink(Sink):
+    def __new__(cls, target: bytearray) -> BytearraySink: ...
+
+class FixedSink(Sink):
+    def __new__(cls, target: Any, start: int = 0) -> FixedSink: ...
+    def release(self) -> None: ...
+
+class DescriptorSink(Sink):
+    def __new__(
+        cls, descriptor: int, name: str | bytes | None = None, position: int = 0
+    ) -> DescriptorSink: ...
+
+class ObjectSink(Sink):
+    def __new__(cls, write: Callable[[Any], Any], raw: bool = False) -> ObjectSink: ...

@@ -1,0 +1,286 @@
+"""Where encoded messages go: growing and fixed memory, file descriptors, and objects with a `write` method.
+
+Memory takes one copy of every buffer, a file descriptor none at all: the buffers of a message go to the kernel
+in one vector. Objects get large buffers as they are and small ones joined.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from arrowipc._core cimport window
+from arrowipc._gather cimport Part, padding, put_part, stored_size
+
+import os
+
+from arrowipc.errors import UsageError
+
+__all__ = ["BytearraySink", "FixedSink", "DescriptorSink", "ObjectSink"]
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    ssize_t writev(int fd, const iovec* pieces, int count)
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
+
+cdef extern from *:
+    """
+    static const unsigned char arrowipc_padding[64] = {0};
+    """
+    const uint8_t* ZEROS "arrowipc_padding"
+
+cdef enum:
+    MOST_PIECES = 1024          # of one writev: IOV_MAX of Linux and macOS
+    JOINED = 1 << 16            # objects get buffers smaller than this joined
+
+
+cdef class Sink:
+    """Takes one message after another, each a head and the parts of a body."""
+
+    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+                   int64_t alignment, int64_t body_length) except -1:
+        raise NotImplementedError(f"{type(self).__name__} takes no messages")
+
+    def write_bytes(self, bytes data not None):
+        """Take bytes that stand for themselves: magic, schema messages, markers, footers."""
+        self.write(<const uint8_t*> PyBytes_AS_STRING(data), len(data), NULL, 0, 8, 0)
+
+
+cdef inline void put_message(uint8_t* out, const uint8_t* head, int64_t head_size, const Part* parts,
+                             int32_t n_parts, int64_t alignment) noexcept nogil:
+    """Copy a whole message to `out`, which has room for it."""
+    cdef int32_t i
+    memcpy(out, head, head_size)
+    out += head_size
+    for i in range(n_parts):
+        out = put_part(out, &parts[i], alignment)
+
+
+cdef class BytearraySink(Sink):
+    """Appends to a bytearray."""
+
+    cdef bytearray target
+
+    def __cinit__(self, bytearray target not None):
+        self.target = target
+
+    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+                   int64_t alignment, int64_t body_length) except -1:
+        cdef int64_t used = PyByteArray_GET_SIZE(self.target)
+        PyByteArray_Resize(self.target, used + head_size + body_length)
+        put_message(<uint8_t*> PyByteArray_AS_STRING(self.target) + used, head, head_size, parts, n_parts, alignment)
+        self.position += head_size + body_length
+        return 0
+
+
+cdef class FixedSink(Sink):
+    """Fills memory of a given size: writable buffers, maps, shared memory.
+
+    Parameters
+    ----------
+    target : writable bytes-like
+        Held until `release`.
+    start : int
+        Where in `target` to begin.
+    """
+
+    cdef Py_buffer view
+    cdef bint held
+    cdef int64_t start
+
+    def __cinit__(self, target, int64_t start=0):
+        PyObject_GetBuffer(target, &self.view, PyBUF_WRITABLE)
+        self.held = True
+        self.start = start
+        if not 0 <= start <= self.view.len:
+            raise UsageError(f"position {start} lies outside a buffer of {self.view.len} bytes")
+
+    def __dealloc__(self):
+        self.release()
+
+    cpdef release(self):
+        """Let go of the memory."""
+        if self.held:
+            self.held = False
+            PyBuffer_Release(&self.view)
+
+    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+                   int64_t alignment, int64_t body_length) except -1:
+        cdef int64_t at = self.start + self.position, size = head_size + body_length
+        cdef uint8_t* out
+        if not self.held:
+            raise UsageError("the buffer was released")
+        if size > self.view.len - at:
+            raise UsageError(f"the buffer is full: the next {size:,} bytes do not fit the {self.view.len - at:,} that "
+                             f"are left of {self.view.len:,} (get_record_batch_size() tells what a batch needs)")
+        out = <uint8_t*> self.view.buf + at
+        with nogil:
+            put_message(out, head, head_size, parts, n_parts, alignment)
+        self.position += size
+        return 0
+
+
+cdef class DescriptorSink(Sink):
+    """Writes to a file descriptor, which stays the caller's.
+
+    Parameters
+    ----------
+    descriptor : int
+    name : str, optional
+        What errors call the file.
+    position : int, default 0
+        Bytes that are in the file already.
+    """
+
+    cdef int descriptor
+    cdef object name
+    cdef iovec* pieces
+    cdef int32_t room
+
+    def __cinit__(self, int descriptor, name=None, int64_t position=0):
+        self.descriptor = descriptor
+        self.position = position
+        self.name = name
+
+    def __dealloc__(self):
+        free(self.pieces)
+
+    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+                   int64_t alignment, int64_t body_length) except -1:
+        cdef int64_t n
+        cdef int32_t count, first = 0
+        self.reserve(1 + 3 * <int64_t> n_parts)
+        count = list_pieces(self.pieces, head, head_size, parts, n_parts, alignment)
+        while first < count:
+            with nogil:
+                n = writev(self.descriptor, &self.pieces[first], min(count - first, <int32_t> MOST_PIECES))
+            if n < 0:
+                self.check(errno)
+                continue
+            self.position += n
+            # What the kernel did not take goes again.
+            while first < count and n >= <int64_t> self.pieces[first].iov_len:
+                n -= self.pieces[first].iov_len
+                first += 1
+            if n:
+                self.pieces[first].iov_base = <uint8_t*> self.pieces[first].iov_base + n
+                self.pieces[first].iov_len -= n
+        return 0
+
+    cdef int check(self, int code) except -1:
+        """Raise what a failed call stands for, unless it may be tried again."""
+        if code == EINTR:
+            return PyErr_CheckSignals()
+        if code == EAGAIN:
+            raise BlockingIOError(code, "the sink cannot take more now: arrowipc writers need a blocking sink",
+                                  self.name)
+        raise OSError(code, os.strerror(code), self.name)
+
+    cdef int reserve(self, int64_t pieces) except -1:
+        cdef void* moved
+        if pieces > self.room:
+            moved = realloc(self.pieces, pieces * sizeof(iovec))
+            if moved == NULL:
+                raise MemoryError(f"cannot allocate a list of {pieces:,} buffers")
+            self.pieces = <iovec*> moved
+            self.room = <int32_t> pieces
+        return 0
+
+
+cdef inline int32_t add_piece(iovec* out, int32_t n, const void* data, int64_t size) noexcept nogil:
+    """Put a piece behind `n` others, unless it is empty; returns how many there are."""
+    if size == 0:
+        return n
+    out[n].iov_base = <void*> data
+    out[n].iov_len = size
+    return n + 1
+
+
+cdef int32_t list_pieces(iovec* out, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+                         int64_t alignment) noexcept nogil:
+    cdef int32_t i, n = add_piece(out, 0, head, head_size)
+    for i in range(n_parts):
+        if parts[i].prefixed:
+            n = add_piece(out, n, &parts[i].prefix, 8)
+        n = add_piece(out, n, parts[i].data, parts[i].size)
+        n = add_piece(out, n, ZEROS, padding(stored_size(&parts[i]), alignment))
+    return n
+
+
+cdef class ObjectSink(Sink):
+    """Calls a function with bytes, as `file.write` or `socket.sendall` take them.
+
+    Parameters
+    ----------
+    write : callable
+        Takes a bytes-like object that is only valid during the call; returns how much of it was taken, or None
+        for all of it.
+    """
+
+    cdef object call
+    cdef bint raw
+
+    def __cinit__(self, write, bint raw=False):
+        self.call = write
+        self.raw = raw
+
+    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+                   int64_t alignment, int64_t body_length) except -1:
+        cdef int32_t i = 0, first
+        cdef int64_t size = head_size
+        # Runs of small parts, the head in front of the first, go joined; large ones as they are.
+        while True:
+            first = i
+            while i < n_parts and stored_size(&parts[i]) < JOINED and size < 16 * JOINED:
+                size += stored_size(&parts[i]) + padding(stored_size(&parts[i]), alignment)
+                i += 1
+            if size:
+                self.pass_joined(head, head_size, parts + first, i - first, alignment, size)
+            if i == n_parts:
+                return 0
+            head_size = size = 0
+            if stored_size(&parts[i]) >= JOINED:
+                self.pass_large(&parts[i], alignment)
+                i += 1
+
+    cdef int pass_joined(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+                         int64_t alignment, int64_t size) except -1:
+        cdef bytes joined = PyBytes_FromStringAndSize(NULL, size)
+        put_message(<uint8_t*> PyBytes_AS_STRING(joined), head, head_size, parts, n_parts, alignment)
+        return self.hand_over(joined)
+
+    cdef int pass_large(self, const Part* part, int64_t alignment) except -1:
+        cdef int64_t pad = padding(stored_size(part), alignment)
+        if part.prefixed:
+            self.hand_over(PyBytes_FromStringAndSize(<const char*> &part.prefix, 8))
+        view = window(part.data, part.size, None)
+        try:
+            self.hand_over(view)
+        finally:
+            # Whoever kept it would look at memory that is used again: they get an error instead.
+            view.release()
+        if pad:
+            self.hand_over(PyBytes_FromStringAndSize(<const char*> ZEROS, pad))
+        return 0
+
+    cdef int hand_over(self, object data) except -1:
+        cdef int64_t done = 0, size = len(data)
+        while done < size:
+            taken = self.call(data if done == 0 else memoryview(data)[done:])
+            if taken is None:
+                if self.raw:
+                    raise BlockingIOError("the sink cannot take more now: arrowipc writers need a blocking sink")
+                done = size
+            elif not 0 < taken <= size - done:
+                raise OSError(f"write() of {size - done} bytes says that it took {taken}")
+            else:
+                done += taken
+        self.position += size
+        return 0

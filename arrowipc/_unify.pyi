@@ -1,0 +1,16 @@
+"""Tables of distinct values; see ``_unify.pyx``."""
+
+from typing import Any, final
+
+from arrowipc._array import RecordBatch
+
+@final
+class ValueTable:
+    # A Plan has no type outside the compiled modules; people start with `like`.
+    def __init__(self, plan: Any) -> None: ...
+    @property
+    def count(self) -> int: ...
+    @staticmethod
+    def like(batch: RecordBatch) -> ValueTable: ...
+    def add_batch(self, batch: RecordBatch) -> memoryview: ...
+    def batch(self) -> RecordBatch: ...

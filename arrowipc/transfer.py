@@ -1,0 +1,63 @@
+"""Copying from a reader to a writer, batch by batch, with bodies passed on untouched where they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from arrowipc._array import RecordBatch
+from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
+from arrowipc.writer import RecordBatchFileWriter, RecordBatchStreamWriter
+
+if TYPE_CHECKING:
+    from arrowipc._message import Message
+
+__all__ = ["copy"]
+
+
+def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -> int:
+    """Write all that is left in a reader.
+
+    One batch is in memory at a time. The body of a message goes out as it came in (compressed ones too) where
+    reader and writer agree about the schema, the codec, the alignment and the metadata version, and the writer
+    was not asked to choose columns, levels or sizes; else the batch is decoded and encoded again.
+
+    Parameters
+    ----------
+    reader : RecordBatchStreamReader, RecordBatchFileReader, or anything that a writer's `write` takes
+        What its `validate` says is proven before a body is passed on; with ``validate="none"`` only the structure
+        is looked at, and nothing is decompressed.
+    writer : RecordBatchStreamWriter or RecordBatchFileWriter
+        Stays open.
+
+    Returns
+    -------
+    int
+        The number of messages whose body was passed on untouched.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int64
+    >>> sink = bytearray()
+    >>> with ipc.new_stream(sink, ipc.Schema([field("x", int64())])) as writer:
+    ...     writer.write({"x": [1, 2]})
+    >>> with ipc.open_stream(sink) as reader, ipc.new_file(target := bytearray(), reader.schema) as writer:
+    ...     ipc.copy(reader, writer)
+    1
+    >>> ipc.open_file(target).read_all().to_pydict()
+    {'x': [1, 2]}
+    """
+    if not isinstance(reader, (RecordBatchStreamReader, RecordBatchFileReader)):
+        writer.write(reader)
+        return 0
+    writer.expect(reader.schema)
+    untouched = 0
+    decode: Callable[[Message], RecordBatch] = reader._decoder.decode
+    for message, columns in reader._stored():
+        if writer.write_stored(message, columns):
+            untouched += 1
+        else:
+            # With validation the columns are the decoded batch.
+            writer.write_batch(columns if isinstance(columns, RecordBatch) else decode(message))
+    return untouched

@@ -1,0 +1,603 @@
+"""Writers: the drivers that bring encoded messages to paths, files, sockets and buffers."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc._arguments import described, metadata_pairs
+from arrowipc._array import Array, RecordBatch
+from arrowipc._emit import BatchWriter, Packing, batch_size, check_schema
+from arrowipc._sink import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
+from arrowipc.destination import NewFile, OpenFile, RemoteFile
+from arrowipc.errors import UsageError
+from arrowipc.existing import ExistingFile
+from arrowipc.schema import Schema
+from arrowipc.table import Table
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Literal, Self, TypeAlias
+
+    from arrowipc._arguments import MetadataLike
+
+    Codec: TypeAlias = Literal["lz4", "zstd"] | None
+    Compression: TypeAlias = Codec | Mapping[str, Codec]
+
+__all__ = [
+    "RecordBatchFileWriter",
+    "RecordBatchStreamWriter",
+    "WriteStats",
+    "get_record_batch_size",
+    "new_file",
+    "new_stream",
+]
+
+
+class WriteStats(NamedTuple):
+    """What a writer has written so far."""
+
+    num_messages: int
+    num_record_batches: int
+    num_dictionary_batches: int
+    num_dictionary_deltas: int
+    num_replaced_dictionaries: int
+    #: Bytes of all buffers as they were handed in.
+    total_raw_body_size: int
+    #: Bytes of all bodies as they were written, padding included.
+    total_serialized_body_size: int
+
+
+# -- sinks ---------------------------------------------------------------------------------------------------
+
+
+def _open_sink(target: Any, durable: bool) -> tuple[Sink, Any]:
+    """Make a sink of what the caller gave; also what has to be told how it ended (None: nothing)."""
+    if isinstance(target, (str, os.PathLike)):
+        if isinstance(target, str) and "://" in target:
+            remote = RemoteFile(target)
+            return ObjectSink(remote.write), remote
+        opened = OpenFile(target) if OpenFile.fits(target) else NewFile(target, durable)
+        return DescriptorSink(opened.descriptor, os.fspath(target)), opened
+    if isinstance(target, bytearray):
+        return BytearraySink(target), None
+    if _is_map(target):
+        return FixedSink(target, target.tell()), None
+    if type(target) is io.FileIO:
+        return DescriptorSink(target.fileno(), target.name), None
+    if hasattr(target, "write"):
+        if isinstance(target, io.TextIOBase):
+            raise UsageError("the file object takes text: open it in binary mode")
+        return ObjectSink(target.write, isinstance(target, io.RawIOBase)), None
+    if hasattr(target, "sendall"):
+        return ObjectSink(target.sendall), None
+    try:
+        return FixedSink(target), None
+    except TypeError:
+        raise UsageError(
+            "expected a path, a binary file object, a socket, a bytearray or a writable buffer, found "
+            f"{described(target)}"
+        ) from None
+    except BufferError:
+        raise UsageError(f"a {type(target).__name__} is read-only: it cannot be written to") from None
+
+
+def _is_map(target: Any) -> bool:
+    from mmap import mmap
+
+    return isinstance(target, mmap)
+
+
+# -- sources -------------------------------------------------------------------------------------------------
+
+
+def _schema_of(schema: Any) -> Schema:
+    if isinstance(schema, Schema):
+        return schema
+    if hasattr(schema, "__arrow_c_schema__"):
+        from arrowipc._import import schema_from
+
+        return schema_from(schema)
+    if isinstance(schema, (list, tuple)):
+        return Schema(schema)
+    raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}")
+
+
+def _batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:
+    """Find the schema (None: only the batches know) and the batches in whatever people hand to a writer."""
+    if isinstance(data, RecordBatch):
+        return data.schema, (data,)
+    if isinstance(data, Table):
+        return data.schema, data.batches
+    if isinstance(data, Mapping):
+        from arrowipc._build import build_batch
+
+        if schema is None:
+            raise UsageError("a dict of columns needs the writer's schema: new_stream(sink, schema)")
+        return schema, (build_batch(data, schema),)
+    if isinstance(data, Array) and not hasattr(data.type, "fields"):
+        raise UsageError(
+            f"an array of {data.type} is one column, not a batch: write {{name: array}}, or an array of structs"
+        )
+    if hasattr(data, "__arrow_c_array__"):
+        from arrowipc._import import batch_from
+
+        batch = batch_from(data)
+        return batch.schema, (batch,)
+    if hasattr(data, "__arrow_c_stream__"):
+        # Our own readers have it too; their batches need no detour.
+        if hasattr(data, "read_next_batch") and isinstance(getattr(data, "schema", None), Schema):
+            return data.schema, data
+        from arrowipc._import import stream_from
+
+        stream = stream_from(data)
+        return stream.schema, stream
+    if isinstance(data, (list, tuple, Iterator)):
+        return None, _chained(data, schema)
+    raise UsageError(
+        "write: expected a RecordBatch, a Table, a dict of columns, or an object with __arrow_c_array__ or "
+        f"__arrow_c_stream__, found {described(data)}"
+    )
+
+
+def _chained(items: Iterable[Any], schema: Schema | None) -> Iterator[RecordBatch]:
+    for item in items:
+        yield from _batches_of(item, schema)[1]
+
+
+# -- writers -------------------------------------------------------------------------------------------------
+
+
+#: Options about which messages are written; the others say how bodies are stored.
+RULES = ("dictionary_deltas", "unify_dictionaries", "coalesce_rows", "allow_64bit")
+
+
+class _Writer(BatchWriter):
+    """What both kinds of writers share: everything but what a file has more."""
+
+    __slots__ = ("_closed", "_destination", "_metadata", "_target")
+
+    def __init__(
+        self,
+        target: Any,
+        schema: Any,
+        is_file: bool,
+        durable: bool,
+        metadata: tuple[tuple[bytes, bytes], ...],
+        **options: Any,
+    ) -> None:
+        self._closed = False
+        self._metadata = metadata
+        self._target = target
+        rules = {name: options.pop(name) for name in RULES}
+        packing = Packing(**options)
+        known = None if schema is None else _schema_of(schema)
+        sink, self._destination = self._open(target, durable)
+        super().__init__(sink, packing, is_file=is_file, **rules)
+        self._start(known)
+
+    def _open(self, target: Any, durable: bool) -> tuple[Sink, Any]:
+        return _open_sink(target, durable)
+
+    def _start(self, schema: Schema | None) -> None:
+        if schema is not None:
+            try:
+                self.begin(schema, self._metadata)
+            except BaseException:
+                self._abort("it could not begin")
+                raise
+
+    def write(self, data: Any) -> None:
+        """Write whatever holds rows.
+
+        Parameters
+        ----------
+        data : RecordBatch, Table, reader, dict, or anything with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+            pyarrow, polars, pandas, DuckDB and nanoarrow objects have these. A dict holds a NumPy array, a list
+            or an array per column. Lists and iterators of all these are written item by item.
+
+        Raises
+        ------
+        UsageError
+            The columns are not those of the writer's schema (the message names the first that differs); nothing
+            was written then. Also when the writer is closed.
+        OSError
+            The sink failed; the writer cannot go on.
+        """
+        for batch in self._opened(data):
+            self.write_batch(batch)
+
+    def write_table(
+        self, table: Any, max_chunksize: int | None = None, *, max_chunk_bytes: int | None = None
+    ) -> None:
+        """Write a table, in batches of bounded size.
+
+        Parameters
+        ----------
+        table : Table, or anything that `write` takes
+        max_chunksize : int, optional
+            Rows of a batch at most. Default: batches stay as they are.
+        max_chunk_bytes : int, optional
+            Bytes of a body at most, before compression; a single row may have more.
+
+        Raises
+        ------
+        UsageError
+            As for `write`; also for limits below 1.
+        """
+        rows = _limit("max_chunksize", max_chunksize)
+        size = _limit("max_chunk_bytes", max_chunk_bytes)
+        for batch in self._opened(table):
+            if max_chunksize is None and max_chunk_bytes is None:
+                self.write_batch(batch)
+            else:
+                self.write_rows(batch, rows, size)
+
+    def _opened(self, data: Any) -> Iterator[RecordBatch]:
+        """Yield the batches of what was handed in, after the schema was written if it was not yet."""
+        if not self.is_open:
+            self._check_open()
+        schema, batches = _batches_of(data, self.schema)
+        if self.schema is None and schema is not None:
+            self._start(schema)
+        for batch in batches:
+            if self.schema is None:
+                self._start(batch.schema)
+            yield batch
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the writer is closed")
+        self.check()
+
+    @property
+    def stats(self) -> WriteStats:
+        """WriteStats: messages, batches, dictionaries and bytes written so far."""
+        return WriteStats(*self.counters)
+
+    def close(self) -> None:
+        """Write what ends the stream or file, and put a file that was made under its name.
+
+        Raises
+        ------
+        UsageError
+            An error ended the writer before: there is nothing complete to close, and what it made is removed.
+        OSError
+            The sink failed, or (for paths) data could not be brought to the disk; the old file is still there.
+        """
+        if self._closed:
+            return
+        try:
+            self.finish(self._metadata)
+        except BaseException:
+            self._abort("it could not be closed")
+            raise
+        self._closed = True
+        if self._destination is not None:
+            self._destination.commit()
+        elif hasattr(self._target, "flush") and not _is_map(self._target):
+            self._target.flush()
+        self._release()
+
+    def _abort(self, reason: object) -> None:
+        self._closed = True
+        self.abandon(reason)
+        if self._destination is not None:
+            self._destination.discard()
+        self._release()
+
+    def _release(self) -> None:
+        """Let go of memory that was written to; a map goes on behind what was written."""
+        sink = self.sink
+        if isinstance(sink, FixedSink):
+            sink.release()
+            if _is_map(self._target):
+                self._target.seek(sink.position, os.SEEK_CUR)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        elif not self._closed:
+            # No end marker and no footer: whoever reads what is there must not take it for all.
+            self._abort(f"the with block was left by {kind.__name__}")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"batches written: {self.stats.num_record_batches}"
+        return f"<{type(self).__name__}: {state}>" + (f"\n{self.schema}" if self.schema is not None else "")
+
+
+def _limit(name: str, value: int | None) -> int:
+    if value is None:
+        return 2**63 - 1
+    if value < 1:
+        raise UsageError(f"{name} must be 1 or more, found {value}")
+    return value
+
+
+class RecordBatchStreamWriter(_Writer):
+    """Writes an Arrow IPC stream; made by `new_stream`.
+
+    A writer is a context manager: leaving the block closes it. Left by an exception, the block removes what was
+    made under a path, and a file object gets no end marker.
+    """
+
+    __slots__ = ()
+
+
+class RecordBatchFileWriter(_Writer):
+    """Writes an Arrow IPC file; made by `new_file`.
+
+    A file appears under its name when the writer is closed, complete; until then it has another name.
+    """
+
+    __slots__ = ("_existing",)
+
+    def __init__(
+        self, target: Any, schema: Any, durable: bool, append: bool, metadata: MetadataLike, **options: Any
+    ) -> None:
+        self._existing = ExistingFile.find(target) if append else None
+        if self._existing is not None:
+            version = self._existing.version
+            if options.setdefault("metadata_version", version) != version:
+                raise UsageError(
+                    f"append: the file has metadata version {version}, its messages cannot have another one"
+                )
+            if schema is not None:
+                check_schema(self._existing.schema, _schema_of(schema))
+            schema = self._existing.schema
+        super().__init__(target, schema, True, durable, metadata_pairs(metadata), **options)
+
+    def _open(self, target: Any, durable: bool) -> tuple[Sink, Any]:
+        if self._existing is None:
+            return _open_sink(target, durable)
+        opened = NewFile(target, durable)
+        self._existing.copy_to(opened.descriptor)
+        return DescriptorSink(opened.descriptor, os.fspath(target), self._existing.end), opened
+
+    def _start(self, schema: Schema | None) -> None:
+        existing = self._existing
+        if existing is None:
+            super()._start(schema)
+            return
+        self._metadata = self._metadata or existing.metadata
+        self.resume(existing.schema, existing.batch_blocks, existing.dictionary_blocks)
+        if existing.last_batch is not None:
+            self.remember(existing.last_batch)
+        self._existing = None  # lets go of the old file
+
+    @property
+    def metadata(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Pairs of bytes: the footer's metadata; may be set (to a mapping or pairs) until the writer is closed."""
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, value: MetadataLike) -> None:
+        self._check_open()
+        self._metadata = metadata_pairs(value)
+
+
+def new_stream(
+    sink: Any,
+    schema: Any = None,
+    *,
+    compression: Compression = None,
+    compression_level: int | None = None,
+    min_space_savings: float | None = None,
+    alignment: Literal[8, 64] = 8,
+    legacy: bool = False,
+    metadata_version: Literal["V5", "V4"] = "V5",
+    dictionary_deltas: bool = False,
+    unify_dictionaries: bool = False,
+    coalesce_rows: int = 0,
+    allow_64bit: bool = False,
+    durable: bool = True,
+    use_threads: bool = True,
+) -> RecordBatchStreamWriter:
+    """Begin an Arrow IPC stream.
+
+    Parameters
+    ----------
+    sink : path, URL, file object, socket, bytearray or writable buffer
+        A path is written beside its destination and renamed when the writer is closed; what is not a regular
+        file (a pipe, a device) is written directly. A URL is opened with fsspec. A bytearray grows. Other
+        writable memory (memoryview, shared memory, mmap) is filled from the start; a map, from its position.
+    schema : Schema, or an object with ``__arrow_c_schema__``, optional
+        Default: that of the first thing that is written.
+    compression : {None, "lz4", "zstd"} or dict
+        Codec of the buffers. A dict chooses per column name, ``"*"`` stands for all others:
+        ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
+    compression_level : int, optional
+        Of the codec.
+    min_space_savings : float, optional
+        Buffers that compression makes smaller by less than this share (0 to 1) are stored raw.
+    alignment : {8, 64}
+        Of bodies, counted from the start, and of the buffers in them.
+    legacy : bool, default False
+        Write the framing from before Arrow 0.15.
+    metadata_version : {"V5", "V4"}
+        V4 is for readers older than Arrow 1.0.
+    dictionary_deltas : bool, default False
+        Write a dictionary that only grew as a delta. Some readers cannot take deltas.
+    unify_dictionaries : bool, default False
+        Merge the dictionaries that batches bring, and rewrite the indices.
+    coalesce_rows : int, default 0
+        Batches of fewer rows (without metadata of their own) are joined until they have as many together.
+    allow_64bit : bool, default False
+        Write batches of more than 2**31 - 1 rows, or with longer lists, which some readers cannot read.
+    durable : bool, default True
+        For paths: the file is on the disk, and known under its name there, when `close` returns.
+    use_threads : bool, default True
+        Compress large bodies with several threads.
+
+    Returns
+    -------
+    RecordBatchStreamWriter
+
+    Raises
+    ------
+    UsageError
+        An option is not one of the above, or the sink cannot be written to.
+    UnsupportedError
+        The package of the codec is not installed.
+    OSError
+        The sink cannot be opened.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int64, utf8
+    >>> schema = ipc.Schema([field("id", int64()), field("word", utf8())])
+    >>> sink = bytearray()
+    >>> with ipc.new_stream(sink, schema) as writer:
+    ...     writer.write({"id": [1, 2], "word": ["one", None]})
+    >>> ipc.open_stream(sink).read_all().to_pydict()
+    {'id': [1, 2], 'word': ['one', None]}
+    """
+    return RecordBatchStreamWriter(
+        sink,
+        schema,
+        False,
+        durable,
+        (),
+        compression=compression,
+        compression_level=compression_level,
+        min_space_savings=min_space_savings,
+        alignment=alignment,
+        legacy=legacy,
+        metadata_version=metadata_version,
+        dictionary_deltas=dictionary_deltas,
+        unify_dictionaries=unify_dictionaries,
+        coalesce_rows=coalesce_rows,
+        allow_64bit=allow_64bit,
+        use_threads=use_threads,
+    )
+
+
+def new_file(
+    sink: Any,
+    schema: Any = None,
+    *,
+    metadata: MetadataLike = None,
+    append: bool = False,
+    compression: Compression = None,
+    compression_level: int | None = None,
+    min_space_savings: float | None = None,
+    alignment: Literal[8, 64] = 8,
+    legacy: bool = False,
+    metadata_version: Literal["V5", "V4"] | None = None,
+    dictionary_deltas: bool = False,
+    unify_dictionaries: bool = False,
+    coalesce_rows: int = 0,
+    allow_64bit: bool = False,
+    durable: bool = True,
+    use_threads: bool = True,
+) -> RecordBatchFileWriter:
+    """Begin an Arrow IPC file.
+
+    Parameters
+    ----------
+    sink : path, URL, file object, bytearray or writable buffer
+        As for `new_stream`.
+    schema : Schema, or an object with ``__arrow_c_schema__``, optional
+        Default: that of the first thing that is written, or of the file that is appended to.
+    metadata : mapping or pairs of str or bytes, optional
+        Of the file; ``writer.metadata`` can be set until the writer is closed. What is given here stands in the
+        first message too, where it survives a lost footer.
+    append : bool, default False
+        Go on behind the batches of the file at this path, if there is one. Its batches are copied to a new file
+        (by the kernel, and not at all where the file system shares blocks), which takes the old one's place when
+        the writer is closed: until then, and after a crash, the old file is there as it was.
+    dictionary_deltas : bool, default False
+        A file has one dictionary per column; with this it can grow, for readers that take deltas.
+    unify_dictionaries : bool, default False
+        Merge the dictionaries that batches bring, and rewrite the indices. The one dictionary is written when the
+        file is closed.
+    compression, compression_level, min_space_savings, alignment, legacy, metadata_version, coalesce_rows
+        As for `new_stream`.
+    allow_64bit, durable, use_threads
+        As for `new_stream`.
+
+    Returns
+    -------
+    RecordBatchFileWriter
+
+    Raises
+    ------
+    UsageError, UnsupportedError, OSError
+        As for `new_stream`.
+    FormatError
+        The file to append to is not a complete Arrow IPC file.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int64
+    >>> sink = bytearray()
+    >>> with ipc.new_file(sink, ipc.Schema([field("x", int64())]), metadata={"made by": "hand"}) as writer:
+    ...     writer.write({"x": [1, 2]})
+    ...     writer.write({"x": [3]})
+    >>> with ipc.open_file(sink) as reader:
+    ...     reader.num_record_batches, reader.metadata, reader[-1].to_pydict()
+    (2, ((b'made by', b'hand'),), {'x': [3]})
+    """
+    options = {} if metadata_version is None else {"metadata_version": metadata_version}
+    return RecordBatchFileWriter(
+        sink,
+        schema,
+        durable,
+        append,
+        metadata,
+        compression=compression,
+        compression_level=compression_level,
+        min_space_savings=min_space_savings,
+        alignment=alignment,
+        legacy=legacy,
+        dictionary_deltas=dictionary_deltas,
+        unify_dictionaries=unify_dictionaries,
+        coalesce_rows=coalesce_rows,
+        allow_64bit=allow_64bit,
+        use_threads=use_threads,
+        **options,
+    )
+
+
+def get_record_batch_size(
+    batch: RecordBatch,
+    *,
+    compression: Compression = None,
+    compression_level: int | None = None,
+    min_space_savings: float | None = None,
+    alignment: Literal[8, 64] = 8,
+    legacy: bool = False,
+    metadata_version: Literal["V5", "V4"] = "V5",
+    use_threads: bool = True,
+) -> int:
+    """Return the bytes of the encapsulated message that a batch becomes: prefix, metadata and body.
+
+    The options are those of `new_stream`. Dictionaries have messages of their own, which do not count here.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int64
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}, ipc.Schema([field("x", int64())]))
+    >>> ipc.get_record_batch_size(batch) == len(batch.serialize())
+    True
+    """
+    return batch_size(
+        batch,
+        compression=compression,
+        compression_level=compression_level,
+        min_space_savings=min_space_savings,
+        alignment=alignment,
+        legacy=legacy,
+        metadata_version=metadata_version,
+        use_threads=use_threads,
+    )

@@ -1,0 +1,205 @@
+"""Arrow's golden files, read by us and written again: everyone reads what they read of the originals."""
+
+from __future__ import annotations
+
+import io
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import drive, golden, rewrite
+from helpers.golden import NO_DATA
+
+import arrowipc as ipc
+
+CASES = golden.cases()
+each_case = pytest.mark.parametrize(
+    "case",
+    CASES or [pytest.param(None, marks=pytest.mark.skip(NO_DATA))],
+    ids=lambda case: case and f"{case.parent.name}/{case.name}",
+)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "lz4": {"compression": "lz4"},
+    "zstd": {"compression": "zstd"},
+    "aligned": {"alignment": 64},
+    "zstd aligned": {"compression": "zstd", "alignment": 64},
+    "V4": {"metadata_version": "V4"},
+    "legacy": {"legacy": True},
+    "legacy V4": {"legacy": True, "metadata_version": "V4"},
+}
+STREAMS = [("stream", how) for how in OPTIONS]
+FILES = [("file", how) for how in OPTIONS if "legacy" not in how]
+each_way = pytest.mark.parametrize(("form", "how"), STREAMS + FILES, ids=lambda text: text)
+
+
+@cache
+def written(case: Path, form: str, how: str) -> bytes:
+    """The golden stream written again as a stream, or the golden file as a file."""
+    data = golden.load(case)
+    if form == "stream":
+        reading = drive.from_bytes(data.stream.read_bytes())
+    else:
+        reading = drive.from_file(data.file.read_bytes())
+    return rewrite.written(form, reading.schema, reading.batches, **OPTIONS[how])
+
+
+@cache
+def strictest(case: Path) -> str:
+    """The level of validation that the original stands: some break rules about the domain of values."""
+    try:
+        drive.from_bytes(golden.load(case).stream.read_bytes(), validate="strict").values()
+    except ipc.FormatError:
+        return "full"
+    return "strict"
+
+
+@cache
+def original(case: Path, form: str) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    """What pyarrow reads of the golden itself, in this machine's byte order."""
+    data = golden.load(case)
+    return rewrite.read_by_pyarrow((data.stream if form == "stream" else data.file).read_bytes(), form)
+
+
+@each_way
+@each_case
+def test_pyarrow_reads_what_it_reads_of_the_original(case, form, how):
+    schema, batches = original(case, form)
+    found_schema, found = rewrite.read_by_pyarrow(written(case, form, how), form)
+    assert found_schema.equals(schema, check_metadata=True)
+    assert len(found) == len(batches)
+    for ours, theirs in zip(found, batches, strict=True):
+        ours.validate(full=strictest(case) == "strict")
+        assert ours.equals(theirs, check_metadata=True)
+
+
+@each_way
+@each_case
+def test_equals_its_json_and_stands_what_the_original_stands(case, form, how):
+    read = drive.from_bytes if form == "stream" else drive.from_file
+    reading = read(written(case, form, how), validate=strictest(case))
+    golden.assert_matches(golden.load(case).json, reading.schema, reading.batches)
+
+
+@each_case
+def test_what_is_written_again_is_the_same(case):
+    """A fixed point: written again, what we wrote does not change any more."""
+    for form, how in STREAMS + FILES:
+        data = written(case, form, how)
+        read = drive.from_bytes if form == "stream" else drive.from_file
+        reading = read(data)
+        assert rewrite.written(form, reading.schema, reading.batches, **OPTIONS[how]) == data, (form, how)
+
+
+@each_case
+def test_a_file_holds_a_complete_stream(case):
+    for form, how in FILES:
+        data = written(case, form, how)
+        embedded, whole = drive.from_bytes(data[8:]), drive.from_file(data)
+        assert embedded.schema.equals(whole.schema, check_metadata=True), how
+        assert repr(embedded.values()) == repr(whole.values()), how
+
+
+# Other readers.
+
+
+def by_nanoarrow(data: bytes, form: str) -> pa.Table:
+    import nanoarrow
+
+    return pa.table(nanoarrow.ArrayStream.from_readable(io.BytesIO(data)))
+
+
+def by_arro3(data: bytes, form: str) -> pa.Table:
+    import arro3.io
+
+    read = arro3.io.read_ipc_stream if form == "stream" else arro3.io.read_ipc
+    return pa.table(read(io.BytesIO(data)))
+
+
+def by_polars(data: bytes, form: str) -> pa.Table:
+    import polars
+
+    read = polars.read_ipc_stream if form == "stream" else polars.read_ipc
+    try:
+        return read(io.BytesIO(data)).to_arrow()
+    except polars.exceptions.PanicException as refused:  # no Exception
+        raise NotImplementedError(str(refused)) from None
+
+
+def same(expected: pa.Table, found: pa.Table) -> bool:
+    return bool(found.equals(expected))
+
+
+def same_values(expected: pa.Table, found: pa.Table) -> bool:
+    """Equality but for the types: polars has fewer of them, and keeps a column in the nearest of its own."""
+    if found.column_names != expected.column_names:
+        return False
+    for one, other in zip(found.columns, expected.columns, strict=True):
+        if pa.types.is_temporal(other.type):
+            if not one.equals(other.cast(one.type, safe=False)):  # larger durations wrap around in both
+                return False
+        elif one.to_pylist() != other.to_pylist():
+            return False
+    return True
+
+
+NO_TYPE = "it has no such type"
+# "<folder>/<data set>, <form>, <how>" as patterns -> why the reader refuses it, or gives other values.
+CANNOT: dict[str, dict[str, str]] = {
+    "nanoarrow": {
+        "*_binary_view, *": "its IPC reader has no views yet",
+        "*_list_view, *": "its IPC reader has no list views yet",
+        "*_run_end_encoded, *": "its IPC reader has no run-end encoding yet",
+        "*, stream, legacy": "a prefix of 4 bytes is for V4 only there",
+        **dict.fromkeys(
+            (f"*{name}*, *, {codec}*" for name in ("dict", "extension") for codec in ("lz4", "zstd")),
+            "dictionaries are read raw there",
+        ),
+    },
+    "arro3": {"*_run_end_encoded, *V4": "it expects no validity buffer of them, whatever the version"},
+    "polars": {
+        "1.0.0-bigendian/generated_datetime, *": "it has no time of 24 hours",
+        "*_decimal256, *": NO_TYPE,
+        "*_duplicate_fieldnames, *": "fields need different names there",
+        "*_extension, *": "it does not hand over dictionaries of extension types",
+        "*_interval, *": NO_TYPE,
+        "*_interval_mdn, *": NO_TYPE,
+        "*_list_view, *": NO_TYPE,
+        "*_run_end_encoded, *": NO_TYPE,
+        "*_union, *": NO_TYPE,
+    },
+}
+PEERS = {
+    "nanoarrow": ("nanoarrow", by_nanoarrow, same, STREAMS),  # it reads no files
+    "arro3": ("arro3.io", by_arro3, same, STREAMS + FILES),
+    "polars": ("polars", by_polars, same_values, STREAMS + FILES),
+}
+
+
+@pytest.mark.nosanitize  # peers that bring their own allocators
+@pytest.mark.parametrize("peer", PEERS)
+@each_case
+def test_other_readers(case, peer):
+    """Read what pyarrow reads, but for what stands in the table; nothing stands there that is read."""
+    module, read, is_same, ways = PEERS[peer]
+    pytest.importorskip(module)
+    for form, how in ways:
+        schema, batches = original(case, form)
+        what, problem = f"{case.parent.name}/{case.name}, {form}, {how}", "other values"
+        try:
+            if is_same(pa.Table.from_batches(batches, schema), read(written(case, form, how), form)):
+                problem = ""
+        except Exception as refused:
+            problem = repr(refused)
+        reasons = [reason for pattern, reason in CANNOT[peer].items() if fnmatch(what, pattern)]
+        assert bool(problem) == bool(reasons), f"{what}: {problem or 'is read now, but stands in the table'}"
+
+
+def test_the_tables_name_what_there_is(arrow_data):
+    ways = [f"{form}, {how}" for form, how in STREAMS + FILES]
+    names = {f"{case.parent.name}/{case.name}, {way}" for case in CASES for way in ways}
+    for pattern in (pattern for table in CANNOT.values() for pattern in table):
+        assert any(fnmatch(name, pattern) for name in names), pattern
