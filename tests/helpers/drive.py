@@ -178,8 +178,23 @@ def use(batch: Any, export: bool = True) -> None:
     half = small.slice(small.num_rows // 2)
     for array in half.columns:
         array.to_pylist()
+    write_out(small, sound=export)
+    write_out(half, sound=export, compression="lz4", alignment=64)
+    write_out(half, sound=export, unify_dictionaries=True)
     if export:
         export_to_pyarrow(batch)
+
+
+def write_out(batch: Any, sound: bool, **options: Any) -> None:
+    """Write a batch; if it is `sound` it must come back as it was, else it may also be refused."""
+    if batch.schema.endianness == "big":
+        return  # kept as stored, and we write little-endian
+    sink = bytearray()
+    with contextlib.suppress(*(() if sound else (ipc.ArrowIpcError,))):
+        with ipc.new_stream(sink, batch.schema, **options) as writer:
+            writer.write_batch(batch)
+        (again,) = ipc.open_stream(sink, validate="full" if sound else "none")
+        assert not sound or again.equals(batch, nan_equal=True)
 
 
 def use_array(array: Any) -> None:
