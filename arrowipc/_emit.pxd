@@ -28,6 +28,7 @@ cdef class BatchWriter:
     cdef int64_t coalesce_rows
     cdef bint allow_64bit
     cdef Plan plan                  # None: nothing has said yet what the batches are
+    cdef object asked               # the Schema that it was begun with, before dictionaries were numbered anew
     cdef Plan accepted              # plan of the last batch that was found to fit
     cdef bint has_required          # columns that are not nullable
     cdef Trimmer trimmer

@@ -137,6 +137,29 @@ cdef inline int check_order(Plan plan) except -1:
     return 0
 
 
+cdef list recent = []       # (schema that was asked for, schema that is written), of the last writers
+
+cdef enum:
+    MOST_RECENT = 8
+
+
+cdef object written_schema(object schema):
+    """The schema that a writer declares.
+
+    The same object for the same object: a schema keeps its message and its plan once they are made, and services
+    write thousands of small streams with few schemas.
+    """
+    for asked, written in recent:
+        if asked is schema:
+            return written
+    from arrowipc.serialize import renumber_dictionaries
+
+    written = renumber_dictionaries(schema.__replace__(features=(), endianness="little"))
+    recent.insert(0, (schema, written))
+    del recent[MOST_RECENT:]
+    return written
+
+
 # -- the writer ----------------------------------------------------------------------------------------------
 
 
@@ -197,16 +220,17 @@ cdef class BatchWriter:
         metadata : pairs of bytes
             Of the Schema message; files repeat theirs here, where it survives the loss of the footer.
         """
-        from arrowipc.serialize import encapsulate, renumber_dictionaries, schema_metadata
-
-        if self.is_file:
-            head = MAGIC + b"\0\0"
-        else:
-            head = b""
-        schema = renumber_dictionaries(schema.__replace__(features=(), endianness="little"))
+        head = MAGIC + b"\0\0" if self.is_file else b""
+        self.asked = schema
+        schema = written_schema(schema)
         self.set_plan(schema)
-        # Padded so that the first body can lie at a multiple of the alignment.
-        message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8, self.encoder.legacy)
+        if metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
+            from arrowipc.serialize import encapsulate, schema_metadata
+
+            message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8,
+                                  self.encoder.legacy)
+        else:
+            message = schema.serialize()
         try:
             self.sink.write_bytes(head + message)
         except BaseException as error:
@@ -292,7 +316,7 @@ cdef class BatchWriter:
 
         One row may exceed `max_bytes`. Custom metadata goes with the first one.
         """
-        cdef int64_t start = 0, count
+        cdef int64_t start = 0, count, written, likely = INT64_MAX
         cdef tuple pairs = batch.custom_metadata
         self.check_usable()
         if batch.plan is not self.accepted:
@@ -300,11 +324,14 @@ cdef class BatchWriter:
         if self.pending:
             self.flush()
         while True:
-            count = min(max_rows, batch.d.length - start)
-            start += self.put(batch, start, count, pairs, max_bytes)
+            count = min(max_rows, min(likely, batch.d.length - start))
+            written = self.put(batch, start, count, pairs, max_bytes)
+            start += written
             pairs = ()
             if start >= batch.d.length:
                 return
+            # Trying all that is left each time would cost the square of the number of pieces.
+            likely = min(written, INT64_MAX >> 1) * 2 if written == count else written + (written >> 3)
 
     def write_stored(self, Message message not None, Columns columns not None):
         """Pass a RecordBatch message on with its body untouched, if it says what we would.
@@ -348,7 +375,8 @@ cdef class BatchWriter:
         if self.plan is None:
             raise UsageError("the writer has no schema yet")
         check_order(columns.plan)
-        check_schema(plan_schema(self.plan), plan_schema(columns.plan))
+        if plan_schema(columns.plan) is not self.asked:
+            check_schema(plan_schema(self.plan), plan_schema(columns.plan))
         self.accepted = columns.plan
         return 0
 
@@ -379,7 +407,8 @@ cdef class BatchWriter:
         cdef Columns written = columns
         cdef list emissions
         self.trim(columns, start, count)
-        while count > 1 and body_size(&self.trimmer.d, self.encoder.alignment) > max_bytes:
+        while (max_bytes < INT64_MAX and count > 1
+               and body_size(&self.trimmer.d, self.encoder.alignment) > max_bytes):
             count = max(1, min(count - 1, <int64_t> (count * (<double> max_bytes
                                                      / body_size(&self.trimmer.d, self.encoder.alignment)))))
             self.trim(columns, start, count)

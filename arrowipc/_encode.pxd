@@ -32,6 +32,7 @@ cdef class Encoder:
                     bint dictionary, int64_t id, bint is_delta) except -1
     cdef int64_t put_buffers(self, uint8_t* base, int64_t table, int64_t at, const ColumnsData* d,
                              int64_t n_buffers) noexcept nogil
+    cdef int64_t put_plain(self, uint8_t* base, int64_t at, const ColumnsData* d) noexcept nogil
     # For a message that was read: whether it is one that we would write; the same with a new prefix.
     cdef bint agrees(self, Message message) except -1
     cdef int wrap(self, Message message, int64_t position) except -1

@@ -192,6 +192,9 @@ cdef class Encoder:
         cdef Part* part = self.parts
         cdef bint packed = self.compressor is not None
         at = put_vector(base, table + AT_BUFFERS, at, n_buffers)
+        if not packed and d.plan.n_views == 0 and n_buffers == d.n_extents:
+            # The common case: the buffers of the body are the extents, in their order.
+            return self.put_plain(base, at, d)
         for f in range(d.plan.n_fields):
             field = &d.plan.fields[f]
             if v4_bitmap(field) and self.version == MetadataVersion_V4:
@@ -220,6 +223,27 @@ cdef class Encoder:
                 at += Buffer_SIZE
                 part += 1
         self.n_parts = <int32_t> (part - self.parts)
+        self.body_length = offset
+        self.raw_length = raw
+        return at
+
+    cdef int64_t put_plain(self, uint8_t* base, int64_t at, const ColumnsData* d) noexcept nogil:
+        """`put_buffers` where nothing is compressed, left out or moved."""
+        cdef int64_t offset = 0, raw = 0, size, alignment = self.alignment
+        cdef int32_t i
+        cdef Part* part = self.parts
+        for i in range(d.n_extents):
+            size = d.extents[i].size
+            part.data = d.extents[i].data
+            part.size = size
+            part.prefixed = False
+            put64(base + at, offset)
+            put64(base + at + 8, size)
+            raw += size
+            offset += size + padding(size, alignment)
+            at += Buffer_SIZE
+            part += 1
+        self.n_parts = d.n_extents
         self.body_length = offset
         self.raw_length = raw
         return at

@@ -38,6 +38,7 @@ cdef extern from *:
 
 cdef enum:
     MOST_PIECES = 1024          # of one writev: IOV_MAX of Linux and macOS
+    MOST_AHEAD = 1 << 26        # by which a bytearray grows before it has to
     JOINED = 1 << 16            # objects get buffers smaller than this joined
 
 
@@ -67,16 +68,21 @@ cdef class BytearraySink(Sink):
     """Appends to a bytearray."""
 
     cdef bytearray target
+    cdef int64_t room           # of which it is known that the target has the memory
 
     def __cinit__(self, bytearray target not None):
         self.target = target
 
     cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
-        cdef int64_t used = PyByteArray_GET_SIZE(self.target)
-        PyByteArray_Resize(self.target, used + head_size + body_length)
+        cdef int64_t used = PyByteArray_GET_SIZE(self.target), size = head_size + body_length
+        if used + size > self.room:
+            # On its own a bytearray grows by an eighth; shrinking it to no less than half keeps its memory.
+            self.room = max(used + size, min(2 * used, used + MOST_AHEAD))
+            PyByteArray_Resize(self.target, self.room)
+        PyByteArray_Resize(self.target, used + size)
         put_message(<uint8_t*> PyByteArray_AS_STRING(self.target) + used, head, head_size, parts, n_parts, alignment)
-        self.position += head_size + body_length
+        self.position += size
         return 0
 
 

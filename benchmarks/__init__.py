@@ -15,5 +15,12 @@ QUESTIONS = (
     "compressed",
     "deltas",
     "file_random",
+    "write_batches",
+    "write_table",
+    "write_large",
+    "write_compressed",
+    "write_dictionaries",
+    "write_footer",
+    "write_memory",
     "import_time",
 )

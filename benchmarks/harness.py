@@ -143,11 +143,22 @@ class Case:
 
 @dataclass(frozen=True)
 class Fact:
-    """One row that is no time: a number of bytes per contender, and the most that ours may be."""
+    """One row that is no time: a number of bytes per contender.
+
+    Attributes
+    ----------
+    name : str
+    values : dict of str to float
+    at_most : float, optional
+        The most that `ours` may be.
+    goal : float, optional
+        How many times as small as `baseline` we want `ours` to be.
+    """
 
     name: str
     values: dict[str, float]
-    at_most: float
+    at_most: float | None = None
+    goal: float | None = None
     ours: str = "arrowipc"
     baseline: str = "pyarrow"
 
@@ -312,8 +323,13 @@ def judge_fact(question: str, fact: Fact) -> Result:
     """Return the result of a number of bytes."""
     base = fact.values[fact.baseline]
     timings = {name: Timing(name, v, v, v, base / v if v else math.nan, 1) for name, v in fact.values.items()}
-    verdict = judged(fact.values[fact.ours] <= fact.at_most)
-    goal = f"<= {fact.at_most / 2**20:g} MB"
+    goal = verdict = ""
+    if fact.at_most is not None:
+        goal = f"<= {fact.at_most / 2**20:g} MB"
+        verdict = judged(fact.values[fact.ours] <= fact.at_most)
+    elif fact.goal is not None:
+        goal = f">= {fact.goal:g}x"
+        verdict = judged(base >= fact.goal * fact.values[fact.ours])
     return Result(question, fact.name, "bytes", fact.ours, fact.baseline, timings, goal, verdict)
 
 

@@ -93,7 +93,9 @@ class Printer:
             return
         from rich.table import Table
 
-        table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        # As a title of the table it would be wrapped to the table's width.
+        self._console.print(title, style="bold", markup=False, soft_wrap=True)
+        table = Table(box=None, pad_edge=False)
         for index, name in enumerate(HEADER):
             table.add_column(name, justify="right" if 1 <= index <= 4 else "left", no_wrap=index < 5)
         for cells in rows:
@@ -167,9 +169,11 @@ def markdown_cells(result: dict[str, Any]) -> Iterable[str]:
 
     ours = timings[result["ours"]]
     ratio = times(ours["times_as_fast"]) if ours["times_as_fast"] is not None else ""
+    if ratio and result["baseline"] != "pyarrow":
+        ratio += f" {result['baseline']}"
     per = "" if result["unit"] in ("bytes", "exponent") else f", per {result['unit']}"
     goal = (
         ", ".join(filter(None, (result["goal"], result["verdict"]))).replace(">= ", "≥ ").replace("<= ", "≤ ")
     )
     names = (cell(name) for name in PEERS)
-    return [result["case"] + per, cell(result["baseline"]), cell(result["ours"]), ratio, goal, *names]
+    return [result["case"] + per, cell("pyarrow"), cell(result["ours"]), ratio, goal, *names]

@@ -7,6 +7,7 @@ change and ``--benchmark-compare`` after it. Figures are those of one contender,
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import arrowipc
-from benchmarks import compressed, data, peers
+from benchmarks import compressed, data, peers, writes
 
 pytest.importorskip("pytest_benchmark")
 pytestmark = pytest.mark.bench
@@ -132,3 +133,79 @@ def test_column_access(benchmark: Any) -> None:
 def test_to_pylist(benchmark: Any, name: str) -> None:
     batch = next(iter(arrowipc.open_stream(data.stream([LARGE.slice(0, 10_000)]))))
     benchmark(batch[name].to_pylist)
+
+
+def ours(*batches: pa.RecordBatch) -> list[arrowipc.RecordBatch]:
+    """Return batches as our own objects."""
+    return list(arrowipc.open_stream(data.stream(batches)))
+
+
+@pytest.mark.parametrize("columns", ["mixed", "sliced", "1000"])
+def test_write_small_batches(benchmark: Any, columns: str) -> None:
+    (batch,) = ours(data.plain_batch(1000, 100) if columns == "1000" else data.mixed_batch(110))
+    if columns == "sliced":
+        batch = batch.slice(3, 100)
+    target = writes.warm(20_000_000)
+
+    def run() -> None:
+        with arrowipc.new_stream(target, batch.schema) as writer:
+            for _ in range(20):
+                writer.write_batch(batch)
+
+    benchmark(run)
+
+
+@pytest.mark.parametrize("sink", ["bytearray", "memoryview", "BytesIO", "file"])
+def test_write_sink(benchmark: Any, sink: str, tmp_path: Path) -> None:
+    (batch,) = ours(LARGE)
+    warm = writes.warm(10_000_000)
+    sinks: dict[str, Callable[[], Any]] = {
+        "bytearray": bytearray,
+        "memoryview": lambda: warm,
+        "BytesIO": io.BytesIO,
+        "file": lambda: tmp_path / "out.arrows",
+    }
+
+    def run() -> None:
+        with arrowipc.new_stream(sinks[sink](), batch.schema, durable=False) as writer:
+            writer.write_batch(batch)
+
+    benchmark(run)
+
+
+@pytest.mark.parametrize("rows", [100, 100_000])
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_write_compressed(benchmark: Any, codec: str, rows: int) -> None:
+    batches = ours(*[compressed.numbers(rows)] * (100_000 // rows))
+    target = writes.warm(20_000_000)
+    benchmark(lambda: writes.by_arrowipc(target, batches, compression=codec, use_threads=False))
+
+
+def test_write_foreign_table(benchmark: Any) -> None:
+    table = pa.ipc.open_stream(data.stream([SMALL] * 1000)).read_all()
+    target = writes.warm(10_000_000)
+
+    def run() -> None:
+        with arrowipc.new_stream(target) as writer:
+            writer.write(table)
+
+    benchmark(run)
+
+
+@pytest.mark.parametrize("columns", [10, 1000])
+def test_open_writer_for_a_new_schema(benchmark: Any, columns: int) -> None:
+    fields = list(data.plain_batch(columns, 1).schema)
+
+    def schema() -> tuple[tuple[Any], dict[str, Any]]:
+        source = pa.schema(fields, metadata={"n": str(next(counter))}).serialize().to_pybytes()
+        return (arrowipc.open_stream(source + data.END_OF_STREAM).schema,), {}
+
+    counter = itertools.count()
+    benchmark.pedantic(
+        lambda schema: arrowipc.new_stream(bytearray(), schema).close(), setup=schema, rounds=50
+    )
+
+
+def test_write_deltas(benchmark: Any) -> None:
+    batches = list(arrowipc.open_stream(data.delta_stream(400, 100)))
+    benchmark(lambda: writes.by_arrowipc(bytearray(), batches, dictionary_deltas=True))

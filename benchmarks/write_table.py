@@ -1,0 +1,121 @@
+"""How fast are tables of other libraries written, when they consist of many small batches, or of one large?
+
+Measured, per batch (of the table that is handed in): opening a writer, handing the whole table to it in one
+call, closing the writer.
+
+pyarrow's table:
+
+* pyarrow: ``new_stream(sink, schema)`` and ``write_table(table)``.
+* arrowipc: ``new_stream(sink)`` and ``write(table)``, which takes the table through ``__arrow_c_stream__``.
+* arro3: ``write_ipc_stream(table, BytesIO())``, through the same interface.
+* nanoarrow: ``StreamWriter`` and ``write_stream(table)``, the same.
+* polars would have to import the table first.
+
+polars' frame, of as many chunks; all write text as views, into ``BytesIO``:
+
+* polars: ``frame.write_ipc_stream(BytesIO())``.
+* arrowipc: ``new_stream(BytesIO())`` and ``write(frame)``; arrowipc bytearray: the same to a ``bytearray``.
+* pyarrow: ``RecordBatchReader.from_stream(frame)`` and ``write_batch`` of each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+import arrowipc
+from benchmarks import data, peers
+from benchmarks.harness import Case, Run, Scale
+from benchmarks.writes import proven, to_buffer, to_bytearray, to_bytes_io, warm
+
+TITLE = "write tables of other libraries"
+
+
+def cases(scale: Scale) -> Iterator[Case]:
+    """A thousand small batches, and one large one, from pyarrow and from polars."""
+    small, large = scale.size(100, 3), scale.size(100_000, 30)
+    for rows, count in ((small, scale.size(1_000, 3)), (large, 1)):
+        # Each batch in memory of its own, as when they come from somewhere.
+        table = pa.ipc.open_stream(data.stream([data.mixed_batch(rows)] * count)).read_all()
+        shape = f"{count} batches of 10 mixed columns x {rows} rows"
+        yield Case(f"pyarrow table, {shape}, to growing memory", "batch", count, growing(table), goal=1)
+        yield Case(f"pyarrow table, {shape}, to warm memory", "batch", count, presized(table), goal=1)
+        if peers.polars is not None:
+            chunks = [peers.polars.from_arrow(chunk) for chunk in table.to_batches()]
+            frame = peers.polars.concat(chunks, rechunk=False)
+            yield Case(
+                f"polars frame, {shape}, to BytesIO",
+                "batch",
+                count,
+                framed(frame, table),
+                goal=1,
+                baseline="polars",
+            )
+
+
+def stream_by_pyarrow(sink: Any, table: pa.Table) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def stream_by_arrowipc(sink: Any, table: Any) -> None:
+    with arrowipc.new_stream(sink) as writer:
+        writer.write(table)
+
+
+def stream_by_nanoarrow(sink: Any, table: Any) -> None:
+    with peers.nanoarrow_ipc.StreamWriter.from_writable(sink) as writer:
+        writer.write_stream(table)
+
+
+def growing(table: pa.Table) -> dict[str, Run]:
+    """Return those who write pyarrow's table into growing memory."""
+    found: dict[str, Callable[[], Any]] = {
+        "pyarrow": lambda: to_buffer(lambda sink: stream_by_pyarrow(sink, table)),
+        "arrowipc": lambda: to_bytearray(lambda sink: stream_by_arrowipc(sink, table)),
+    }
+    if peers.nanoarrow_ipc is not None:
+        found["nanoarrow"] = lambda: to_bytes_io(lambda sink: stream_by_nanoarrow(sink, table))
+    if peers.arro3_io is not None:
+        found["arro3"] = lambda: to_bytes_io(
+            lambda sink: peers.arro3_io.write_ipc_stream(table, sink, compression=None)
+        )
+    return {name: proven(write, table) for name, write in found.items()}
+
+
+def presized(table: pa.Table) -> dict[str, Run]:
+    """Return those who write pyarrow's table into memory that is there."""
+    target = warm(to_buffer(lambda sink: stream_by_pyarrow(sink, table)).size * 5 // 4)
+    buffer = pa.py_buffer(target)
+
+    def pyarrows() -> pa.Buffer:
+        stream_by_pyarrow(pa.FixedSizeBufferWriter(buffer), table)
+        return buffer
+
+    def arrowipcs() -> pa.Buffer:
+        stream_by_arrowipc(target, table)
+        return buffer
+
+    return {"pyarrow": proven(pyarrows, table), "arrowipc": proven(arrowipcs, table)}
+
+
+def framed(frame: Any, table: pa.Table) -> dict[str, Run]:
+    """Return those who write polars' frame."""
+
+    def by_pyarrow(sink: Any) -> None:
+        with (
+            pa.RecordBatchReader.from_stream(frame) as reader,
+            pa.ipc.new_stream(sink, reader.schema) as writer,
+        ):
+            for batch in reader:
+                writer.write_batch(batch)
+
+    found: dict[str, Callable[[], Any]] = {
+        "pyarrow": lambda: to_bytes_io(by_pyarrow),
+        "arrowipc": lambda: to_bytes_io(lambda sink: stream_by_arrowipc(sink, frame)),
+        "arrowipc bytearray": lambda: to_bytearray(lambda sink: stream_by_arrowipc(sink, frame)),
+        "polars": lambda: to_bytes_io(frame.write_ipc_stream),
+    }
+    return {name: proven(write, table) for name, write in found.items()}
