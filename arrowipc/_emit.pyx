@@ -69,6 +69,9 @@ cdef class Packing:
                                  f"{' and '.join(map(repr, sorted(map(str, codecs))))}")
             self.choice = {name: each is not None for name, each in compression.items()}
             codec = codecs.pop() if codecs else None
+        if codec is not None and metadata_version == "V4":
+            # pyarrow takes such bodies for raw ones.
+            raise UsageError('compression came with metadata_version="V5": readers of "V4" do not know it')
         if codec is not None:
             compressor = Compressor(codec, compression_level, min_space_savings, use_threads)
         elif compression_level is not None or min_space_savings is not None:
@@ -117,6 +120,8 @@ def batch_message(RecordBatch batch not None, **options):
     cdef Packing packing = Packing(**options)
     cdef Encoder encoder = packing.encoder
     cdef Trimmer trimmer = Trimmer(batch.plan)
+    if encoder.legacy:
+        raise UsageError("legacy is about the prefix of messages in streams and files; a Message has none of its own")
     encode_alone(packing, trimmer, batch)
     owners = (batch, trimmer.keep(), encoder.compressor.keep() if encoder.compressor is not None else None)
     return new_message(encoder.head + encoder.metadata_at, encoder.head_size - encoder.metadata_at, encoder.parts,
@@ -204,7 +209,7 @@ cdef class BatchWriter:
 
     cdef int poison(self, object error) except -1:
         """After an error in the middle of a message nobody knows what has arrived."""
-        self.failure = f"an error ended it: {error}"
+        self.failure = f"an error ended it: {str(error) or type(error).__name__}"
         self.pending = []
         return 0
 
@@ -354,7 +359,7 @@ cdef class BatchWriter:
             self.accept(columns)
         if (not self.packing.untouched or self.has_required or (self.unify and self.dictionaries is not None)
                 or columns.d.length < self.coalesce_rows or not columns.plan.d.whole
-                or not self.encoder.agrees(message)):
+                or columns.plan.d.stored_big or not self.encoder.agrees(message)):
             return False
         if self.pending:
             self.flush()
@@ -373,7 +378,7 @@ cdef class BatchWriter:
     cdef int accept(self, Columns columns) except -1:
         """Whether a batch has the writer's schema, as far as bytes are concerned."""
         if self.plan is None:
-            raise UsageError("the writer has no schema yet")
+            self.expect(plan_schema(columns.plan))
         check_order(columns.plan)
         if plan_schema(columns.plan) is not self.asked:
             check_schema(plan_schema(self.plan), plan_schema(columns.plan))
@@ -382,6 +387,7 @@ cdef class BatchWriter:
 
     cdef int trim(self, Columns columns, int64_t start, int64_t count) except -1:
         cdef Fault fault
+        cdef int64_t nulls
         cdef int32_t i, f
         if self.trimmer.trim(&columns.d, start, count, &fault) < 0:
             raise_fault(&fault, columns.plan)
@@ -395,8 +401,9 @@ cdef class BatchWriter:
             for i in range(self.plan.d.n_columns):
                 f = self.plan.d.columns[i]
                 if self.trimmer.d.nodes[f].null_count and not self.plan.d.fields[f].flags & FIELD_NULLABLE:
-                    raise UsageError(f"column {field_path(self.plan, f)!r} has {self.trimmer.d.nodes[f].null_count} "
-                                     "nulls and the writer's schema says that it has none (nullable=False)")
+                    nulls = self.trimmer.d.nodes[f].null_count
+                    raise UsageError(f"column {field_path(self.plan, f)!r} has {nulls} null{'s' if nulls > 1 else ''} "
+                                     "and the writer's schema says that it has none (nullable=False)")
         return 0
 
     cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1:
@@ -405,7 +412,8 @@ cdef class BatchWriter:
         Returns how many.
         """
         cdef Columns written = columns
-        cdef list emissions
+        cdef list emissions = None
+        cdef int64_t position = self.sink.position
         self.trim(columns, start, count)
         while (max_bytes < INT64_MAX and count > 1
                and body_size(&self.trimmer.d, self.encoder.alignment) > max_bytes):
@@ -424,7 +432,9 @@ cdef class BatchWriter:
             self.encoder.record_batch(&self.trimmer.d, chosen_fields(self.packing), pairs, self.sink.position)
             self.hand_over(self.batch_blocks)
         except BaseException as error:
-            self.poison(error)
+            # A sink that has no room says so before it takes anything: then there is still an end to be written.
+            if emissions or self.sink.position != position or not isinstance(error, UsageError):
+                self.poison(error)
             raise
         self.num_record_batches += 1
         return count
@@ -495,7 +505,8 @@ cdef class BatchWriter:
 
         self.check_usable()
         if self.plan is None:
-            raise UsageError("nothing was written, and no schema given: there is no way to say what is missing")
+            raise UsageError("nothing was written and no schema was given: give the writer a schema, so that it can "
+                             "say what an empty stream or file is empty of")
         if self.pending:
             self.flush()
         try:

@@ -19,7 +19,11 @@ class FixedSink(Sink):
 
 class DescriptorSink(Sink):
     def __new__(
-        cls, descriptor: int, name: str | bytes | None = None, position: int = 0
+        cls,
+        descriptor: int,
+        name: str | bytes | None = None,
+        position: int = 0,
+        ask: Callable[[], int] | None = None,
     ) -> DescriptorSink: ...
 
 class ObjectSink(Sink):

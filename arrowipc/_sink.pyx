@@ -5,14 +5,14 @@ in one vector. Objects get large buffers as they are and small ones joined.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strchr
 
-from arrowipc._core cimport window
+from arrowipc._core cimport export_bytes
 from arrowipc._gather cimport Part, padding, put_part, stored_size
 
 import os
@@ -75,12 +75,18 @@ cdef class BytearraySink(Sink):
 
     cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
-        cdef int64_t used = PyByteArray_GET_SIZE(self.target), size = head_size + body_length
-        if used + size > self.room:
+        cdef int64_t used = PyByteArray_GET_SIZE(self.target), size = head_size + body_length, room = self.room
+        if used + size > room:
             # On its own a bytearray grows by an eighth; shrinking it to no less than half keeps its memory.
-            self.room = max(used + size, min(2 * used, used + MOST_AHEAD))
-            PyByteArray_Resize(self.target, self.room)
-        PyByteArray_Resize(self.target, used + size)
+            room = max(used + size, min(2 * used, used + MOST_AHEAD))
+        try:
+            if room != self.room:
+                PyByteArray_Resize(self.target, room)
+                self.room = room
+            PyByteArray_Resize(self.target, used + size)
+        except BufferError:
+            raise UsageError("the bytearray cannot grow while a memoryview, a reader or a batch points into it: "
+                             "let go of these, or write to another one") from None
         put_message(<uint8_t*> PyByteArray_AS_STRING(self.target) + used, head, head_size, parts, n_parts, alignment)
         self.position += size
         return 0
@@ -102,9 +108,11 @@ cdef class FixedSink(Sink):
     cdef int64_t start
 
     def __cinit__(self, target, int64_t start=0):
-        PyObject_GetBuffer(target, &self.view, PyBUF_WRITABLE)
+        PyObject_GetBuffer(target, &self.view, PyBUF_WRITABLE | PyBUF_ND | PyBUF_FORMAT)
         self.held = True
         self.start = start
+        if self.view.format != NULL and strchr(self.view.format, b"O") != NULL:
+            raise UsageError("this memory holds Python objects: bytes written there would crash the interpreter")
         if not 0 <= start <= self.view.len:
             raise UsageError(f"position {start} lies outside a buffer of {self.view.len} bytes")
 
@@ -143,17 +151,22 @@ cdef class DescriptorSink(Sink):
         What errors call the file.
     position : int, default 0
         Bytes that are in the file already.
+    ask : callable, optional
+        Returns the descriptor, or raises ValueError once its owner has closed it: the number may be that of
+        another file by then.
     """
 
     cdef int descriptor
     cdef object name
+    cdef object ask
     cdef iovec* pieces
     cdef int32_t room
 
-    def __cinit__(self, int descriptor, name=None, int64_t position=0):
+    def __cinit__(self, int descriptor, name=None, int64_t position=0, ask=None):
         self.descriptor = descriptor
         self.position = position
         self.name = name
+        self.ask = ask
 
     def __dealloc__(self):
         free(self.pieces)
@@ -162,6 +175,8 @@ cdef class DescriptorSink(Sink):
                    int64_t alignment, int64_t body_length) except -1:
         cdef int64_t n
         cdef int32_t count, first = 0
+        if self.ask is not None:
+            self.descriptor = self.ask()
         self.reserve(1 + 3 * <int64_t> n_parts)
         count = list_pieces(self.pieces, head, head_size, parts, n_parts, alignment)
         while first < count:
@@ -178,6 +193,9 @@ cdef class DescriptorSink(Sink):
             if n:
                 self.pieces[first].iov_base = <uint8_t*> self.pieces[first].iov_base + n
                 self.pieces[first].iov_len -= n
+            if first < count:
+                # Also a signal cuts a write short, without saying so.
+                PyErr_CheckSignals()
         return 0
 
     cdef int check(self, int code) except -1:
@@ -264,29 +282,65 @@ cdef class ObjectSink(Sink):
 
     cdef int pass_large(self, const Part* part, int64_t alignment) except -1:
         cdef int64_t pad = padding(stored_size(part), alignment)
+        cdef Lent lent
+        cdef bint kept
         if part.prefixed:
             self.hand_over(PyBytes_FromStringAndSize(<const char*> &part.prefix, 8))
-        view = window(part.data, part.size, None)
+        lent = Lent.__new__(Lent)
+        lent.data = part.data
+        lent.size = part.size
+        view = memoryview(lent)
         try:
             self.hand_over(view)
         finally:
             # Whoever kept it would look at memory that is used again: they get an error instead.
-            view.release()
+            kept = not released(view)
+        if kept or lent.exports:
+            raise UsageError("write() kept the memory that it was given, which is only valid during the call: keep "
+                             "bytes(data) instead")
         if pad:
             self.hand_over(PyBytes_FromStringAndSize(<const char*> ZEROS, pad))
         return 0
 
     cdef int hand_over(self, object data) except -1:
-        cdef int64_t done = 0, size = len(data)
+        cdef int64_t done = 0, size = len(data), count
         while done < size:
-            taken = self.call(data if done == 0 else memoryview(data)[done:])
+            rest = data if done == 0 else memoryview(data)[done:]
+            taken = self.call(rest)
+            if done:
+                released(rest)
             if taken is None:
                 if self.raw:
                     raise BlockingIOError("the sink cannot take more now: arrowipc writers need a blocking sink")
-                done = size
-            elif not 0 < taken <= size - done:
-                raise OSError(f"write() of {size - done} bytes says that it took {taken}")
+                count = size - done
             else:
-                done += taken
+                count = taken if hasattr(taken, "__index__") else 0
+            if not 0 < count <= size - done:
+                raise OSError(f"write() was given {size - done:,} bytes and returned {taken!r}: expected how many it "
+                              "took, or None for all of them")
+            done += count
         self.position += size
         return 0
+
+
+cdef class Lent:
+    # Memory that an object may look at during one call.
+    cdef const uint8_t* data
+    cdef int64_t size
+    cdef int exports            # views of it that are alive
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        export_bytes(self, view, self.data, self.size, False, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.exports -= 1
+
+
+cdef bint released(object view) except -1:
+    """Release a memoryview; False when something else rests on it."""
+    try:
+        view.release()
+    except BufferError:
+        return False
+    return True

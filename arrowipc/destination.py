@@ -6,17 +6,30 @@ leaves at most a hidden ``.<name>.<pid>.<random>.tmp`` beside it.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import warnings
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from arrowipc.errors import UsageError
 
-__all__ = ["NewFile", "OpenFile", "RemoteFile"]
+__all__ = ["NewFile", "OpenFile", "RemoteFile", "named", "open_url"]
 
 #: File names have 255 bytes on the file systems that people use; the rest is ours.
 LONGEST_NAME = 200
+
+
+@contextmanager
+def named(path: str) -> Iterator[None]:
+    """Let the OSErrors of a block name the path that the caller knows, not the one that we made up."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, path) from None
 
 
 class NewFile:
@@ -28,6 +41,8 @@ class NewFile:
         The destination; a symbolic link is followed.
     durable : bool
         Whether `commit` waits until the file and its name are on the disk.
+    name : str, optional
+        What errors call the file. Default: `path`.
 
     Attributes
     ----------
@@ -35,72 +50,140 @@ class NewFile:
         Open for writing.
     """
 
-    def __init__(self, path: str | os.PathLike[str], durable: bool) -> None:
-        self._target = os.path.realpath(os.fspath(path))
-        self._directory, name = os.path.split(self._target)
+    def __init__(self, path: str | os.PathLike[str], durable: bool, name: str | None = None) -> None:
+        given = os.fsdecode(path)
+        self._name = name or given
+        if not given or given.endswith(os.sep):
+            raise _error(errno.EISDIR if given else errno.ENOENT, self._name)
+        self._target = os.path.realpath(given)
+        self._directory, last = os.path.split(self._target)
         self._durable = durable
-        random = os.urandom(6).hex()
-        self._temporary = os.path.join(self._directory, f".{name[:LONGEST_NAME]}.{os.getpid()}.{random}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        try:
-            self.descriptor = os.open(self._temporary, flags, 0o666)
-        except OSError as error:
-            # The name that the caller knows, not the one that we made up.
-            raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+        old = _old_file(self._target, self._name)
+        short = os.fsencode(last)[:LONGEST_NAME].decode(errors="ignore")
+        temporary = os.path.join(self._directory, f".{short}.{os.getpid()}.{os.urandom(6).hex()}.tmp")
+        mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o666
+        with named(self._name):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+            self.descriptor = os.open(temporary, flags, mode)
+        self._temporary = _Temporary(self.descriptor, temporary)
         # Also when nobody closes the writer, and when the interpreter ends.
-        self._cleanup = weakref.finalize(self, _remove, self.descriptor, self._temporary, os.getpid())
-        try:
-            os.fchmod(self.descriptor, stat.S_IMODE(os.stat(self._target).st_mode))
-        except OSError:
-            pass  # there is no old file whose mode the new one could keep
+        self._forgotten = weakref.finalize(self, _forget, self._temporary, self._name)
+        if old is not None:
+            _look_like(self.descriptor, old)
 
     def commit(self) -> None:
         """Put the file under its name; on an error it is removed and the old one stays."""
         try:
-            if self._durable:
-                os.fsync(self.descriptor)
+            with named(self._name):
+                self._complete()
         except BaseException:
             self.discard()
             raise
-        self._cleanup.detach()
+
+    def _complete(self) -> None:
+        # Opened before anything changes: a directory that cannot be synced is an error while the old file is
+        # there.
+        directory = os.open(self._directory, os.O_RDONLY) if self._durable else None
         try:
-            os.close(self.descriptor)
-            os.replace(self._temporary, self._target)
-        except BaseException:
-            os.unlink(self._temporary)
-            raise
-        if self._durable:
-            _sync_directory(self._directory)
+            if self._durable:
+                os.fsync(self.descriptor)
+            self._temporary.close()
+            os.replace(self._temporary.path, self._target)
+            self._forgotten.detach()
+            if directory is not None:
+                _sync_directory(directory)
+        finally:
+            if directory is not None:
+                os.close(directory)
 
     def discard(self) -> None:
         """Remove what was written; the destination stays as it was."""
-        self._cleanup()
+        if self._forgotten.detach() is not None:
+            self._temporary.remove()
 
 
-def _remove(descriptor: int, path: str, owner: int) -> None:
-    if os.getpid() != owner:
-        return  # a forked child has the descriptor too, and no say in the file
-    os.close(descriptor)
+class _Temporary:
+    """The file under its first name, and the descriptor that writes it."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self.path = path
+        self._owner = os.getpid()
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def remove(self) -> bool:
+        """Close and remove the file; False in a forked child, which has it open too but no say in it."""
+        if os.getpid() != self._owner:
+            return False
+        # The caller hears of what made us give up, not of what it did to these.
+        with suppress(OSError):
+            self.close()
+        with suppress(OSError):
+            os.unlink(self.path)
+        return True
+
+
+def _forget(temporary: _Temporary, name: str) -> None:
+    """Clean up behind a writer that is gone."""
+    if temporary.remove():
+        warnings.warn(
+            f"a writer to {name!r} was never closed, so there is no such file (or still the old one): use "
+            "`with new_file(...) as writer:`, or call writer.close()",
+            ResourceWarning,
+            stacklevel=2,
+        )
+
+
+def _old_file(target: str, name: str) -> os.stat_result | None:
+    """Find what a new file will replace; None when there is nothing."""
+    if os.path.islink(target):
+        raise _error(errno.ELOOP, name)  # realpath() follows all links but those that lead nowhere
     try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
+        old = os.stat(target)
+    except OSError:
+        return None
+    if not os.access(target, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        # The rename needs no permission for the file itself, and whoever took it away meant something by
+        # that.
+        raise _error(errno.EACCES, name)
+    return old
 
 
-def _sync_directory(path: str) -> None:
+def _look_like(descriptor: int, old: os.stat_result) -> None:
+    """Give a new file owner and mode of the one it replaces, as far as we may."""
+    new = os.fstat(descriptor)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        with suppress(OSError):
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+    with suppress(OSError):
+        os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+
+
+def _sync_directory(descriptor: int) -> None:
     """Bring a new name to the disk."""
-    descriptor = os.open(path or ".", os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+        # Some network file systems have nothing to sync for a directory.
+
+
+def _error(code: int, name: str) -> OSError:
+    return OSError(code, os.strerror(code), name)
 
 
 class OpenFile:
     """Something that is there and is not a regular file, such as a pipe or a device: written to directly."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
+        self._name = os.fsdecode(path)
+        with named(self._name):
+            self.descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
         self._cleanup = weakref.finalize(self, os.close, self.descriptor)
 
     @staticmethod
@@ -111,29 +194,56 @@ class OpenFile:
         except OSError:
             return False
         if stat.S_ISDIR(mode):
-            raise IsADirectoryError(21, "a directory cannot be written to", os.fspath(path))
+            raise _error(errno.EISDIR, os.fsdecode(path))
         return not stat.S_ISREG(mode)
 
     def commit(self) -> None:
         """Close it."""
-        self._cleanup()
+        with named(self._name):
+            self._cleanup()
 
     def discard(self) -> None:
         """Close it; what was written cannot be taken back."""
-        self._cleanup()
+        with suppress(OSError):
+            self._cleanup()
+
+
+def open_url(url: str, durable: bool) -> NewFile | RemoteFile:
+    """Begin a file under a URL that fsspec knows; local ones are files like any other."""
+    try:
+        import fsspec
+        from fsspec.implementations.local import LocalFileSystem
+    except ImportError:
+        raise UsageError(
+            f"{url!r} is a URL; writing it needs fsspec: pip install 'arrowipc[remote]'"
+        ) from None
+    system, path = fsspec.core.url_to_fs(url)
+    return NewFile(path, durable, url) if isinstance(system, LocalFileSystem) else RemoteFile(system, path)
 
 
 class RemoteFile:
-    """A file of any file system that fsspec knows; object stores show it when it is complete."""
+    """A file of any file system that fsspec knows.
 
-    def __init__(self, url: str) -> None:
-        try:
-            import fsspec
-        except ImportError:
-            raise UsageError(f"{url!r} is a URL; writing it needs fsspec: pip install 'arrowipc[remote]'") from None
-        system, path = fsspec.core.url_to_fs(url)
-        # It appears when it is committed, where the file system can do that.
-        self._file: Any = system.open(path, "wb", autocommit=False)
+    Object stores show it when it is complete. So do file systems that can defer a file
+    (``autocommit=False``); with the others what was written before an error stays, incomplete.
+
+    Parameters
+    ----------
+    system : fsspec.AbstractFileSystem
+    path : str
+        As that file system writes it.
+    """
+
+    def __init__(self, system: Any, path: str) -> None:
+        self._system = system
+        self._path = path
+        # Memory has no files that are deferred: they show what was written so far, beginning with nothing.
+        self._renamed = system.protocol == "memory" or "memory" in tuple(system.protocol)
+        self._first = f"{path}.{os.urandom(6).hex()}.tmp" if self._renamed else path
+        self._file: Any = system.open(self._first, "wb", autocommit=False)
+        # Else the next transaction that somebody runs there would commit our file once more.
+        with suppress(AttributeError, ValueError):
+            system.transaction.files.remove(self._file)
 
     def write(self, data: Any) -> Any:
         """Take bytes."""
@@ -141,11 +251,20 @@ class RemoteFile:
 
     def commit(self) -> None:
         """Complete the file."""
-        self._file.close()
-        if hasattr(self._file, "commit"):
-            self._file.commit()
+        try:
+            self._file.close()
+            if self._renamed:
+                self._system.mv(self._first, self._path)
+            elif hasattr(self._file, "commit"):
+                self._file.commit()
+        except BaseException:
+            with suppress(Exception):
+                self.discard()
+            raise
 
     def discard(self) -> None:
-        """Forget what was written."""
-        if hasattr(self._file, "discard"):
+        """Forget what was written, as far as the file system can."""
+        if self._renamed:
+            self._system.rm(self._first)
+        elif hasattr(self._file, "discard"):
             self._file.discard()

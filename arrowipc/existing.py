@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.destination import named
+from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.reader import MessageReader, RecordBatchFileReader
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ BLOCK = struct.Struct("<qi4xq")
 
 class ExistingFile:
     """A complete Arrow IPC file at a path, opened to be continued.
+
+    It is opened once and read through that one descriptor: whoever replaces the file meanwhile changes
+    nothing.
 
     Attributes
     ----------
@@ -47,28 +53,47 @@ class ExistingFile:
     last_batch: RecordBatch | None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # Strict: blocks that overlap are refused. Values are not looked at.
-        reader = RecordBatchFileReader(path, validate="strict")
+        self._name = os.fsdecode(path)
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - close() and copy_to() do
+        try:
+            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                raise UsageError(f"append: {self._name!r} is not a regular file")
+            self._examine()
+        except FormatError as error:
+            self.close()
+            error.args = (f"append to {self._name!r}: {error}",)
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _examine(self) -> None:
+        # Strict: blocks that overlap are refused. No value is looked at; the byte order is shown as it is.
+        reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False)
         decoder = reader._decoder
-        self._path = path
         self.schema: Schema = reader.schema
         self.metadata = reader.metadata
+        if self.schema.endianness != "little":
+            raise UnsupportedError(
+                "append: the file is big-endian and we write little-endian; write it again"
+            )
         reader.count_rows()  # opens every message and compares it with its block
         batches = reader.blocks
-        dictionaries = [decoder.block(i, dictionary=True) for i in range(decoder.num_dictionaries)]
-        if dictionaries and not batches:
-            raise UnsupportedError("append: the file has dictionaries and no batch that uses them; write it again")
-        with open(path, "rb") as file:
-            file.seek(8)
-            messages = MessageReader(file)
-            self.version = messages.read_next_message().version
-            start = 8 + messages.bytes_consumed
+        # Dictionaries that no batch uses are left behind: the first batch brings its own.
+        count = decoder.num_dictionaries if batches else 0
+        dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
+        self._file.seek(8)
+        messages = MessageReader(self._file)
+        self.version = messages.read_next_message().version
+        start = 8 + messages.bytes_consumed
         self.end = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         if self.end % 8:
-            raise UnsupportedError(f"append: the last message ends at byte {self.end}, not at a multiple of 8")
+            raise UnsupportedError(
+                f"append: the last message ends at byte {self.end}, not at a multiple of 8"
+            )
         self.batch_blocks = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks = b"".join([BLOCK.pack(*block) for block in dictionaries])
-        self.last_batch = RecordBatchFileReader(path).get_batch(-1) if dictionaries else None
+        self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
 
     @classmethod
     def find(cls, target: Any) -> Self | None:
@@ -80,33 +105,51 @@ class ExistingFile:
             `target` is not the path of a regular file.
         """
         if not isinstance(target, (str, os.PathLike)) or (isinstance(target, str) and "://" in target):
+            found = "a URL" if isinstance(target, str) else type(target).__name__
             raise UsageError(
-                "append: expected the path of a file: only there the old content can stay until the new one is "
-                f"complete; found {type(target).__name__}"
+                "append: expected the path of a file: only there the old content can stay until the new "
+                f"one is complete; found {found}"
             )
-        return cls(target) if os.path.exists(target) else None
+        try:
+            mode = os.stat(target).st_mode
+        except FileNotFoundError:
+            return None
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(target))
+        if not stat.S_ISREG(mode):
+            # Not even opened: that could wait for somebody at the other end of a pipe.
+            raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
+        return cls(target)
 
     def copy_to(self, descriptor: int) -> None:
-        """Copy everything up to `end` into a new file, and leave its position there."""
-        with open(self._path, "rb", buffering=0) as file:
-            done = 0
-            while done < self.end:
-                done += _copy_some(file.fileno(), descriptor, self.end - done)
-
-
-def _copy_some(source: int, target: int, size: int) -> int:
-    """Copy up to `size` bytes at the positions of both files, within the kernel where it can do that."""
-    if hasattr(os, "copy_file_range"):
+        """Copy everything up to `end` into a new file, leave its position there, and close the old one."""
         try:
-            count = os.copy_file_range(source, target, size)
-            if count:
-                return count
-        except OSError:
-            pass  # across file systems, or an old kernel
-    data = os.read(source, min(size, 1 << 20))
-    if not data:
-        raise UsageError("append: the file became shorter while it was copied")
-    done = 0
-    while done < len(data):
-        done += os.write(target, data[done:])
-    return done
+            self._file.seek(0)
+            done = 0
+            with named(self._name):
+                while done < self.end:
+                    done += self._copy_some(descriptor, self.end - done)
+        finally:
+            self.close()
+
+    def _copy_some(self, target: int, size: int) -> int:
+        """Copy up to `size` bytes at the positions of both files, within the kernel where it can do that."""
+        source = self._file.fileno()
+        if hasattr(os, "copy_file_range"):
+            try:
+                count = os.copy_file_range(source, target, size)
+                if count:
+                    return count
+            except OSError:
+                pass  # across file systems, or an old kernel
+        data = os.read(source, min(size, 1 << 20))
+        if not data:
+            raise TruncatedError(f"append to {self._name!r}: the file became shorter while it was copied")
+        done = 0
+        while done < len(data):
+            done += os.write(target, data[done:])
+        return done
+
+    def close(self) -> None:
+        """Let go of the old file."""
+        self._file.close()

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc._arguments import described, metadata_pairs
+from arrowipc._arguments import check_integer, described, metadata_pairs
 from arrowipc._array import Array, RecordBatch
 from arrowipc._emit import BatchWriter, Packing, batch_size, check_schema
 from arrowipc._sink import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
-from arrowipc.destination import NewFile, OpenFile, RemoteFile
+from arrowipc.destination import NewFile, OpenFile, open_url
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.schema import Schema
@@ -55,33 +55,53 @@ class WriteStats(NamedTuple):
 
 def _open_sink(target: Any, durable: bool) -> tuple[Sink, Any]:
     """Make a sink of what the caller gave; also what has to be told how it ended (None: nothing)."""
+    if isinstance(target, str) and "://" in target:
+        remote = open_url(target, durable)
+        if isinstance(remote, NewFile):
+            return DescriptorSink(remote.descriptor, target), remote
+        return ObjectSink(remote.write), remote
     if isinstance(target, (str, os.PathLike)):
-        if isinstance(target, str) and "://" in target:
-            remote = RemoteFile(target)
-            return ObjectSink(remote.write), remote
         opened = OpenFile(target) if OpenFile.fits(target) else NewFile(target, durable)
-        return DescriptorSink(opened.descriptor, os.fspath(target)), opened
+        return DescriptorSink(opened.descriptor, os.fsdecode(target)), opened
     if isinstance(target, bytearray):
         return BytearraySink(target), None
-    if _is_map(target):
-        return FixedSink(target, target.tell()), None
+    if not _is_map(target) and (hasattr(target, "write") or hasattr(target, "sendall")):
+        return _object_sink(target), None
+    return _memory_sink(target), None
+
+
+def _object_sink(target: Any) -> Sink:
+    if not hasattr(target, "write"):
+        return ObjectSink(target.sendall)
+    if isinstance(target, io.TextIOBase):
+        raise UsageError("the file object takes text: open it in binary mode")
+    if getattr(target, "closed", False) is True:
+        raise UsageError(f"the file object is closed: {described(target)}")
+    if isinstance(target, io.IOBase) and not target.writable():
+        raise UsageError(f"the file object is not open for writing: {described(target)}")
     if type(target) is io.FileIO:
-        return DescriptorSink(target.fileno(), target.name), None
-    if hasattr(target, "write"):
-        if isinstance(target, io.TextIOBase):
-            raise UsageError("the file object takes text: open it in binary mode")
-        return ObjectSink(target.write, isinstance(target, io.RawIOBase)), None
-    if hasattr(target, "sendall"):
-        return ObjectSink(target.sendall), None
+        name = target.name if isinstance(target.name, (str, bytes)) else None
+        return DescriptorSink(target.fileno(), name, 0, target.fileno)
+    return ObjectSink(target.write, isinstance(target, io.RawIOBase))
+
+
+def _memory_sink(target: Any) -> Sink:
     try:
-        return FixedSink(target), None
+        return FixedSink(target, target.tell() if _is_map(target) else 0)
     except TypeError:
+        if memory := getattr(target, "buf", None):
+            raise UsageError(
+                f"expected memory that can be written to, found {described(target)}: give its `buf`, "
+                f"{described(memory)}"
+            ) from None
         raise UsageError(
             "expected a path, a binary file object, a socket, a bytearray or a writable buffer, found "
             f"{described(target)}"
         ) from None
-    except BufferError:
-        raise UsageError(f"a {type(target).__name__} is read-only: it cannot be written to") from None
+    except (BufferError, ValueError) as error:
+        # Read-only, in several stretches, or closed: exporters say which, each in words and errors of its
+        # own.
+        raise UsageError(f"cannot write to the memory of this {type(target).__name__}: {error}") from None
 
 
 def _is_map(target: Any) -> bool:
@@ -102,7 +122,9 @@ def _schema_of(schema: Any) -> Schema:
         return schema_from(schema)
     if isinstance(schema, (list, tuple)):
         return Schema(schema)
-    raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}")
+    raise UsageError(
+        f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}"
+    )
 
 
 def _batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:
@@ -119,7 +141,8 @@ def _batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterab
         return schema, (build_batch(data, schema),)
     if isinstance(data, Array) and not hasattr(data.type, "fields"):
         raise UsageError(
-            f"an array of {data.type} is one column, not a batch: write {{name: array}}, or an array of structs"
+            f"an array of {data.type} is one column, not a batch: write {{name: array}}, or an array of "
+            "structs"
         )
     if hasattr(data, "__arrow_c_array__"):
         from arrowipc._import import batch_from
@@ -136,6 +159,10 @@ def _batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterab
         return stream.schema, stream
     if isinstance(data, (list, tuple, Iterator)):
         return None, _chained(data, schema)
+    if isinstance(data, (str, bytes, os.PathLike)):
+        raise UsageError(
+            f"write: expected data, found {described(data)}: read it first, for example with arrowipc.open()"
+        )
     raise UsageError(
         "write: expected a RecordBatch, a Table, a dict of columns, or an object with __arrow_c_array__ or "
         f"__arrow_c_stream__, found {described(data)}"
@@ -175,34 +202,53 @@ class _Writer(BatchWriter):
         packing = Packing(**options)
         known = None if schema is None else _schema_of(schema)
         sink, self._destination = self._open(target, durable)
-        super().__init__(sink, packing, is_file=is_file, **rules)
-        self._start(known)
+        try:
+            super().__init__(sink, packing, is_file=is_file, **rules)
+            self._start(known)
+        except BaseException:
+            self._abort("it could not begin")
+            raise
 
     def _open(self, target: Any, durable: bool) -> tuple[Sink, Any]:
         return _open_sink(target, durable)
 
     def _start(self, schema: Schema | None) -> None:
         if schema is not None:
-            try:
-                self.begin(schema, self._metadata)
-            except BaseException:
-                self._abort("it could not begin")
-                raise
+            self.begin(schema, self._metadata)
+
+    def expect(self, schema: Schema) -> None:
+        """Begin with `schema` if the writer has none yet; else compare the two.
+
+        Raises
+        ------
+        UsageError
+            The schemas differ; nothing was written.
+        """
+        self._check_open()
+        if self.schema is not None:
+            check_schema(self.schema, schema)
+            return
+        try:
+            self._start(schema)
+        except BaseException:
+            self._abort("it could not begin")
+            raise
 
     def write(self, data: Any) -> None:
         """Write whatever holds rows.
 
         Parameters
         ----------
-        data : RecordBatch, Table, reader, dict, or anything with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-            pyarrow, polars, pandas, DuckDB and nanoarrow objects have these. A dict holds a NumPy array, a list
-            or an array per column. Lists and iterators of all these are written item by item.
+        data : RecordBatch, Table, reader, dict, or anything with ``__arrow_c_array__`` or
+        ``__arrow_c_stream__``
+            pyarrow, polars, pandas, DuckDB and nanoarrow objects have these. A dict holds a NumPy array, a
+            list or an array per column. Lists and iterators of all these are written item by item.
 
         Raises
         ------
         UsageError
-            The columns are not those of the writer's schema (the message names the first that differs); nothing
-            was written then. Also when the writer is closed.
+            The columns are not those of the writer's schema (the message names the first that differs);
+            nothing was written then. Also when the writer is closed.
         OSError
             The sink failed; the writer cannot go on.
         """
@@ -237,20 +283,18 @@ class _Writer(BatchWriter):
 
     def _opened(self, data: Any) -> Iterator[RecordBatch]:
         """Yield the batches of what was handed in, after the schema was written if it was not yet."""
-        if not self.is_open:
-            self._check_open()
+        self._check_open()
         schema, batches = _batches_of(data, self.schema)
         if self.schema is None and schema is not None:
-            self._start(schema)
+            self.expect(schema)
         for batch in batches:
             if self.schema is None:
-                self._start(batch.schema)
+                self.expect(batch.schema)
             yield batch
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise UsageError("the writer is closed")
-        self.check()
+        if not self.is_open:
+            self.check()
 
     @property
     def stats(self) -> WriteStats:
@@ -265,7 +309,8 @@ class _Writer(BatchWriter):
         UsageError
             An error ended the writer before: there is nothing complete to close, and what it made is removed.
         OSError
-            The sink failed, or (for paths) data could not be brought to the disk; the old file is still there.
+            The sink failed, or (for paths) data could not be brought to the disk; the old file is still
+            there.
         """
         if self._closed:
             return
@@ -275,11 +320,11 @@ class _Writer(BatchWriter):
             self._abort("it could not be closed")
             raise
         self._closed = True
+        target = self._release()
         if self._destination is not None:
             self._destination.commit()
-        elif hasattr(self._target, "flush") and not _is_map(self._target):
-            self._target.flush()
-        self._release()
+        elif hasattr(target, "flush") and not _is_map(target):
+            target.flush()
 
     def _abort(self, reason: object) -> None:
         self._closed = True
@@ -288,13 +333,14 @@ class _Writer(BatchWriter):
             self._destination.discard()
         self._release()
 
-    def _release(self) -> None:
-        """Let go of memory that was written to; a map goes on behind what was written."""
-        sink = self.sink
+    def _release(self) -> Any:
+        """Let go of what was written to, and return it; a map goes on behind what was written."""
+        sink, target, self._target = self.sink, self._target, None
         if isinstance(sink, FixedSink):
             sink.release()
-            if _is_map(self._target):
-                self._target.seek(sink.position, os.SEEK_CUR)
+            if _is_map(target):
+                target.seek(sink.position, os.SEEK_CUR)
+        return target
 
     def __enter__(self) -> Self:
         return self
@@ -314,18 +360,14 @@ class _Writer(BatchWriter):
 
 
 def _limit(name: str, value: int | None) -> int:
-    if value is None:
-        return 2**63 - 1
-    if value < 1:
-        raise UsageError(f"{name} must be 1 or more, found {value}")
-    return value
+    return 2**63 - 1 if value is None else check_integer(name, value, 1, 2**63 - 1)
 
 
 class RecordBatchStreamWriter(_Writer):
     """Writes an Arrow IPC stream; made by `new_stream`.
 
-    A writer is a context manager: leaving the block closes it. Left by an exception, the block removes what was
-    made under a path, and a file object gets no end marker.
+    A writer is a context manager: leaving the block closes it. Left by an exception, the block removes what
+    was made under a path, and a file object gets no end marker.
     """
 
     __slots__ = ()
@@ -342,24 +384,32 @@ class RecordBatchFileWriter(_Writer):
     def __init__(
         self, target: Any, schema: Any, durable: bool, append: bool, metadata: MetadataLike, **options: Any
     ) -> None:
-        self._existing = ExistingFile.find(target) if append else None
-        if self._existing is not None:
-            version = self._existing.version
-            if options.setdefault("metadata_version", version) != version:
-                raise UsageError(
-                    f"append: the file has metadata version {version}, its messages cannot have another one"
-                )
-            if schema is not None:
-                check_schema(self._existing.schema, _schema_of(schema))
-            schema = self._existing.schema
-        super().__init__(target, schema, True, durable, metadata_pairs(metadata), **options)
+        existing = self._existing = ExistingFile.find(target) if append else None
+        try:
+            if existing is not None:
+                if options.setdefault("metadata_version", existing.version) != existing.version:
+                    raise UsageError(
+                        f"append: the file has metadata version {existing.version}, its messages cannot have "
+                        "another one: leave metadata_version out"
+                    )
+                if schema is not None:
+                    check_schema(existing.schema, _schema_of(schema))
+                schema = existing.schema
+            super().__init__(target, schema, True, durable, metadata_pairs(metadata), **options)
+        finally:
+            if existing is not None:
+                existing.close()
 
     def _open(self, target: Any, durable: bool) -> tuple[Sink, Any]:
         if self._existing is None:
             return _open_sink(target, durable)
         opened = NewFile(target, durable)
-        self._existing.copy_to(opened.descriptor)
-        return DescriptorSink(opened.descriptor, os.fspath(target), self._existing.end), opened
+        try:
+            self._existing.copy_to(opened.descriptor)
+        except BaseException:
+            opened.discard()
+            raise
+        return DescriptorSink(opened.descriptor, os.fsdecode(target), self._existing.end), opened
 
     def _start(self, schema: Schema | None) -> None:
         existing = self._existing
@@ -370,11 +420,11 @@ class RecordBatchFileWriter(_Writer):
         self.resume(existing.schema, existing.batch_blocks, existing.dictionary_blocks)
         if existing.last_batch is not None:
             self.remember(existing.last_batch)
-        self._existing = None  # lets go of the old file
+        self._existing = None
 
     @property
     def metadata(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Pairs of bytes: the footer's metadata; may be set (to a mapping or pairs) until the writer is closed."""
+        """Pairs of bytes: the footer's metadata; may be set, to a mapping or pairs, until the end."""
         return self._metadata
 
     @metadata.setter
@@ -508,17 +558,17 @@ def new_file(
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
         Default: that of the first thing that is written, or of the file that is appended to.
     metadata : mapping or pairs of str or bytes, optional
-        Of the file; ``writer.metadata`` can be set until the writer is closed. What is given here stands in the
-        first message too, where it survives a lost footer.
+        Of the file; ``writer.metadata`` can be set until the writer is closed. What is given here stands in
+        the first message too, where it survives a lost footer.
     append : bool, default False
-        Go on behind the batches of the file at this path, if there is one. Its batches are copied to a new file
-        (by the kernel, and not at all where the file system shares blocks), which takes the old one's place when
-        the writer is closed: until then, and after a crash, the old file is there as it was.
+        Go on behind the batches of the file at this path, if there is one. Its batches are copied to a new
+        file (by the kernel, and not at all where the file system shares blocks), which takes the old one's
+        place when the writer is closed: until then, and after a crash, the old file is there as it was.
     dictionary_deltas : bool, default False
         A file has one dictionary per column; with this it can grow, for readers that take deltas.
     unify_dictionaries : bool, default False
-        Merge the dictionaries that batches bring, and rewrite the indices. The one dictionary is written when the
-        file is closed.
+        Merge the dictionaries that batches bring, and rewrite the indices. The one dictionary is written when
+        the file is closed.
     compression, compression_level, min_space_savings, alignment, legacy, metadata_version, coalesce_rows
         As for `new_stream`.
     allow_64bit, durable, use_threads

@@ -26,7 +26,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "unified": {"unify_dictionaries": True},
     "coalesced": {"coalesce_rows": 16},
     "legacy": {"legacy": True},
-    "legacy V4, zstd": {"legacy": True, "metadata_version": "V4", "compression": "zstd"},
+    "legacy, zstd": {"legacy": True, "compression": "zstd"},
+    "legacy V4": {"legacy": True, "metadata_version": "V4"},
 }
 ROWS = 83
 LARGE_ROWS = 60_000

@@ -1,0 +1,370 @@
+"""Appending: a file goes on behind its batches as if it had been written at once, or stays as it was."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import arrays, forge
+
+import arrowipc as ipc
+from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
+
+WORDS = pa.array(["a", "b", "c"])
+
+
+def batch_of(start: int, count: int = 5) -> ipc.RecordBatch:
+    """Rows start..start+count, with text, nulls, lists and a dictionary that is always the same."""
+    rows = range(start, start + count)
+    theirs = pa.record_batch(
+        {
+            "x": pa.array([None if i % 5 == 3 else i for i in rows], pa.int64()),
+            "t": pa.array([str(i) * (i % 4) for i in rows], pa.string_view()),
+            "l": pa.array([[i] * (i % 3) for i in rows], pa.list_(pa.int16())),
+            "d": pa.DictionaryArray.from_arrays(pa.array([i % 3 for i in rows], pa.int8()), WORDS),
+        }
+    )
+    return arrays.read_batch(theirs)
+
+
+def plain(*values: int) -> ipc.RecordBatch:
+    return arrays.read_batch(pa.record_batch({"x": pa.array(values, pa.int64())}))
+
+
+def append(path: Path, *batches: ipc.RecordBatch, **options: object) -> None:
+    with ipc.new_file(path, append=True, **options) as writer:
+        for batch in batches:
+            writer.write(batch)
+
+
+def read(path: Path, **options: object) -> list[ipc.RecordBatch]:
+    return list(ipc.open_file(path.read_bytes(), validate="strict", **options))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.arrow"
+
+
+# -- going on ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"compression": "zstd"}, {"alignment": 64}, {"metadata_version": "V4"}]
+)
+def test_rounds_of_appending_are_equal_to_writing_at_once(path, options):
+    batches = [batch_of(i) for i in range(0, 35, 5)]
+    append(path, batches[0], **options)  # becomes new
+    append(path, *batches[1:3], **options)
+    append(path, **options)
+    append(path, *batches[3:], **options)
+    whole = bytearray()
+    with ipc.new_file(whole, **options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    assert path.read_bytes() == whole
+    assert os.listdir(path.parent) == [path.name]
+    table = pa.ipc.open_file(bytes(whole)).read_all()
+    table.validate(full=True)
+    assert table.column("x").to_pylist() == [None if i % 5 == 3 else i for i in range(35)]
+
+
+def test_what_is_appended_may_be_stored_in_other_ways(path):
+    append(path, batch_of(0))
+    for i, options in enumerate(
+        [
+            {"compression": "lz4"},
+            {"alignment": 64},
+            {"legacy": True},
+            {"compression": {"t": "zstd", "*": None}},
+        ]
+    ):
+        append(path, batch_of(5 * i + 5), **options)
+    found = read(path)
+    assert all(batch.equals(batch_of(5 * i)) for i, batch in enumerate(found))
+    assert len(found) == 5
+    for i, (offset, head, body) in enumerate(ipc.open_file(path).blocks):
+        assert (offset + head) % (64 if i == 2 else 8) == body % 8 == 0
+    pa.ipc.open_file(path.read_bytes()).read_all().validate(full=True)
+
+
+@pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("version", ["V4", "V5"])
+def test_files_of_pyarrow_are_continued(path, version, codec):
+    if version == "V4" and codec:
+        return  # pyarrow writes such files, and nobody can read them
+    theirs = [pa.record_batch(batch_of(i)) for i in (0, 5)]
+    options = pa.ipc.IpcWriteOptions(
+        compression=codec, metadata_version=getattr(pa.ipc.MetadataVersion, version)
+    )
+    with pa.ipc.new_file(
+        str(path), theirs[0].schema, options=options, metadata={"made by": "them"}
+    ) as writer:
+        for batch in theirs:
+            writer.write_batch(batch)
+    append(path, batch_of(10))
+    append(path, batch_of(15), compression=None if version == "V4" else "lz4")
+    assert [batch.equals(batch_of(5 * i)) for i, batch in enumerate(read(path))] == [True] * 4
+    assert ipc.open_file(path).metadata == ((b"made by", b"them"),)
+    reader = pa.ipc.open_file(path.read_bytes())
+    assert reader.num_record_batches == 4
+    reader.read_all().validate(full=True)
+
+
+def test_a_file_without_batches_is_continued(path):
+    ipc.new_file(path, batch_of(0).schema).close()
+    append(path, batch_of(0), batch_of(5))
+    assert [batch.num_rows for batch in read(path)] == [5, 5]
+
+
+def test_a_v4_file_stays_one(path):
+    append(path, plain(1), metadata_version="V4")
+    append(path, plain(2))
+    data = path.read_bytes()
+    for offset, head, body in ipc.open_file(path).blocks:
+        assert forge.read(data[offset : offset + head + body], "version") == 3
+    with pytest.raises(UsageError, match=r"the file has metadata version V4.*leave metadata_version out"):
+        append(path, plain(3), metadata_version="V5")
+    assert path.read_bytes() == data
+
+
+def test_legacy_files_are_continued(path):
+    append(path, plain(1), legacy=True)
+    append(path, plain(2))
+    assert ipc.open_file(path).read_all().to_pydict() == {"x": [1, 2]}
+    assert pa.ipc.open_file(path.read_bytes()).read_all().to_pydict() == {"x": [1, 2]}
+
+
+def test_the_dictionary_of_a_file_is_written_once_and_grows_where_that_is_asked_for(path):
+    append(path, batch_of(0))
+    append(path, batch_of(5))
+    assert ipc.open_file(path)._decoder.num_dictionaries == 1
+    words = pa.array(["a", "b", "c", "d"])
+    theirs = pa.record_batch(batch_of(10))
+    grown = arrays.read_batch(
+        theirs.set_column(3, "d", pa.DictionaryArray.from_arrays(pa.array([3, 0, 1, 2, 3], pa.int8()), words))
+    )
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="dictionar"):
+        append(path, grown)
+    assert path.read_bytes() == before
+    append(path, grown, dictionary_deltas=True)
+    assert ipc.open_file(path).read_all().to_pydict()["d"][-5:] == ["d", "a", "b", "c", "d"]
+
+
+# -- metadata ------------------------------------------------------------------------------------------------
+
+
+def test_metadata_is_kept_or_replaced(path):
+    append(path, plain(1), metadata={"k": "1"})
+    append(path, plain(2))
+    assert ipc.open_file(path).metadata == ((b"k", b"1"),)
+    append(path, plain(3), metadata={"k": "2"})
+    assert ipc.open_file(path).metadata == ((b"k", b"2"),)
+    with ipc.new_file(path, append=True) as writer:
+        assert writer.metadata == ((b"k", b"2"),)
+        writer.metadata = {}
+    assert ipc.open_file(path).metadata == ()
+    assert ipc.open_file(path).read_all().to_pydict() == {"x": [1, 2, 3]}
+
+
+def test_the_schema_is_that_of_the_file(path):
+    append(path, batch_of(0))
+    with ipc.new_file(path, append=True) as writer:
+        assert writer.schema == batch_of(0).schema
+    with ipc.new_file(path, batch_of(0).schema, append=True):
+        pass
+
+
+# -- what cannot be continued --------------------------------------------------------------------------------
+
+
+def refuse(
+    path: Path, error: type[Exception], words: str, *batches: ipc.RecordBatch, **options: object
+) -> None:
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(error, match=words):
+        append(path, *batches, **options)
+    assert (path.read_bytes() if path.is_file() else None) == before
+    assert not [name for name in os.listdir(path.parent) if name.endswith(".tmp")]
+
+
+def test_another_schema_is_refused(path):
+    append(path, plain(1))
+    other = arrays.read_batch(pa.record_batch({"x": pa.array([1], pa.int32())}))
+    words = "column 'x' is int32 in the batch and int64 in the writer's schema"
+    refuse(path, UsageError, words, other)
+    refuse(path, UsageError, words, schema=other.schema)
+    refuse(path, UsageError, "4 columns, the writer's schema 1", schema=batch_of(0).schema)
+
+
+def test_what_is_no_complete_file_is_refused_with_its_name(path):
+    append(path, batch_of(0), batch_of(5))
+    whole = path.read_bytes()
+    refusals = [
+        (b"", "append to '.*x.arrow': not an Arrow IPC file"),
+        (b"hello world, this is text\n", "append to '.*': not an Arrow IPC file: expected the magic"),
+        (whole[: len(whole) // 2], "cut short"),
+        (whole[:-1], "cut short"),
+        (whole + b"\n", "something was appended"),
+        (whole[8:], "this is an Arrow IPC stream"),
+    ]
+    for data, words in refusals:
+        path.write_bytes(data)
+        refuse(path, FormatError, words, batch_of(10))
+
+
+def test_a_footer_that_disagrees_with_the_messages_is_refused(path):
+    schema, batch = (
+        forge.schema(forge.field("x", forge.int_(64))),
+        forge.batch(1, [(1, 0)], [b"", forge.i64(7)]),
+    )
+    kinds = {
+        "overlap": lambda found: [found[0], found[0]],
+        "body": lambda found: [(found[0][0], found[0][1], found[0][2] + 8), *found[1:]],
+        "metadata": lambda found: [(found[0][0], found[0][1] + 8, found[0][2]), *found[1:]],
+        "offset": lambda found: [(found[0][0] + 8, *found[0][1:]), *found[1:]],
+        "outside": lambda found: [(1 << 40, *found[0][1:]), *found[1:]],
+        "negative": lambda found: [(-8, *found[0][1:]), *found[1:]],
+    }
+    for blocks in kinds.values():
+        path.write_bytes(forge.file(schema, batch, batch, blocks=blocks))
+        refuse(path, FormatError, "append to '.*x.arrow': ", plain(1))
+    path.write_bytes(forge.file(schema, batch, batch))
+    append(path, plain(1))
+    assert ipc.open_file(path).read_all().to_pydict() == {"x": [7, 7, 1]}
+
+
+def test_a_big_endian_file_is_refused(path):
+    schema = forge.schema(forge.field("x", forge.int_(64)), endianness=1)
+    path.write_bytes(forge.file(schema, forge.batch(1, [(1, 0)], [b"", struct.pack(">q", 7)])))
+    assert ipc.open_file(path).read_all().to_pydict() == {"x": [7]}
+    refuse(path, UnsupportedError, "the file is big-endian", plain(1))
+
+
+def test_what_is_no_path_of_a_file_is_refused(path):
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="not a regular file"):
+        append(path, plain(1))
+    with pytest.raises(IsADirectoryError):
+        append(path.parent, plain(1))
+    for sink, found in (
+        (bytearray(), "bytearray"),
+        ("memory://x", "a URL"),
+        (sys.stdout, "TextIOWrapper|EncodedFile"),
+    ):
+        with pytest.raises(UsageError, match=f"append: expected the path of a file.*found {found}"):
+            ipc.new_file(sink, append=True)
+
+
+def test_a_dangling_link_becomes_a_file(path):
+    path.symlink_to("there")
+    append(path, plain(1))
+    append(path, plain(2))
+    assert path.is_symlink()
+    assert ipc.open_file(path.parent / "there").read_all().to_pydict() == {"x": [1, 2]}
+
+
+# -- meanwhile -----------------------------------------------------------------------------------------------
+
+
+def test_an_exception_leaves_the_file_as_it_was(path):
+    append(path, plain(1))
+    before = path.read_bytes()
+    with pytest.raises(ZeroDivisionError), ipc.new_file(path, append=True) as writer:  # noqa: PT012
+        writer.write(plain(2))
+        assert path.read_bytes() == before
+        raise ZeroDivisionError
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_file_that_becomes_shorter_while_it_is_copied_is_an_error(path):
+    from arrowipc.existing import ExistingFile
+
+    append(path, plain(*range(100_000)))
+    whole = path.read_bytes()
+    existing = ExistingFile.find(path)
+    path.write_bytes(whole[:300_000])
+    with (
+        (path.parent / "new").open("wb", buffering=0) as new,
+        pytest.raises(TruncatedError, match=r"x.arrow"),
+    ):
+        existing.copy_to(new.fileno())
+    # Replaced, it is still there for those who have it open.
+    path.write_bytes(whole)
+    existing = ExistingFile.find(path)
+    path.unlink()
+    path.write_bytes(b"another")
+    with (path.parent / "new").open("wb", buffering=0) as new:
+        existing.copy_to(new.fileno())
+        assert new.tell() == existing.end
+    assert (path.parent / "new").read_bytes() == whole[: existing.end]
+
+
+def test_nothing_stays_open(path):
+    append(path, batch_of(0))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        append(path, batch_of(5))
+        refuse(path, UsageError, "column", plain(1))
+        refuse(path, UsageError, "metadata version V5", metadata_version="V4")
+        refuse(path, UsageError, "level", compression_level=3)
+        refuse(path, UsageError, "coalesce_rows", coalesce_rows=-1)
+        refuse(path, UsageError, "no column 'no'", compression={"no": "lz4"})
+        path.write_bytes(path.read_bytes() + b"x")
+        refuse(path, FormatError, "appended")
+        path.write_bytes(path.read_bytes()[:-1])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+CRASH = """
+import os, random, signal, sys, time
+import arrowipc as ipc
+(batch,) = ipc.open_stream(bytes.fromhex(sys.argv[1]))
+path = sys.argv[2]
+dice = random.Random(1)
+
+def check():
+    reader = ipc.open_file(path, memory_map=False)
+    for i, each in enumerate(reader):
+        assert each.equals(batch.slice(i % 50, 700)), i
+    return len(reader)
+
+def append(i):
+    with ipc.new_file(path, append=True, durable=i % 8 == 0) as writer:
+        writer.write(batch.slice(i % 50, 700))
+
+append(0)
+known = check()
+for _ in range(60):
+    child = os.fork()
+    if child == 0:
+        for i in range(known, known + 5):
+            append(i)
+        os._exit(0)
+    time.sleep(dice.random() * 0.012)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    now = check()
+    assert now >= known, (now, known)
+    known = now
+print(known)
+"""
+
+
+def test_a_killed_process_leaves_the_old_content_readable(path):
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write(plain(*np.arange(1000).tolist()))
+    shown = subprocess.run(
+        [sys.executable, "-c", CRASH, sink.hex(), str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert int(shown.stdout) > 20

@@ -1,0 +1,503 @@
+"""A path holds the old complete file or the new one, whatever happens, and nothing is left beside it."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from helpers import arrays
+
+import arrowipc as ipc
+from arrowipc import UsageError
+
+
+def batch_of(*values: int) -> ipc.RecordBatch:
+    return arrays.read_batch(pa.record_batch({"x": pa.array(values, pa.int64())}))
+
+
+def write(path: object, *values: int, **options: object) -> None:
+    with ipc.new_file(path, **options) as writer:
+        writer.write(batch_of(*values))
+
+
+def values(path: object) -> list[int]:
+    with ipc.open_file(path) as reader:
+        return reader.read_all().to_pydict()["x"]
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A folder's only file, with [0] in it."""
+    write(tmp_path / "x.arrow", 0)
+    return tmp_path / "x.arrow"
+
+
+def untouched(old: Path) -> bool:
+    return values(old) == [0] and os.listdir(old.parent) == [old.name]
+
+
+def run(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **options,
+    )
+
+
+#: What scripts begin with: a schema, and a batch of 1 and 2.
+BEGIN = """
+import errno, os, sys
+import arrowipc as ipc
+from arrowipc.types import field, int64
+(batch,) = ipc.open_stream(bytes.fromhex(sys.argv[1]))
+path = sys.argv[2]
+"""
+
+
+def stream_of(*numbers: int) -> str:
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write(batch_of(*numbers))
+    return sink.hex()
+
+
+# -- what becomes of a file ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_the_old_file_is_there_until_the_new_one_is_complete(old, durable):
+    writer = ipc.new_file(old, durable=durable)
+    writer.write(batch_of(1))
+    assert values(old) == [0]
+    hidden = [name for name in os.listdir(old.parent) if name != old.name]
+    assert len(hidden) == 1
+    assert re.fullmatch(rf"\.x\.arrow\.{os.getpid()}\.[0-9a-f]+\.tmp", hidden[0])
+    writer.close()
+    assert values(old) == [1]
+    assert os.listdir(old.parent) == [old.name]
+    writer.close()
+
+
+def test_an_exception_leaves_the_old_file(old):
+    with pytest.raises(ZeroDivisionError), ipc.new_file(old) as writer:  # noqa: PT012
+        writer.write(batch_of(1))
+        raise ZeroDivisionError
+    assert untouched(old)
+    with pytest.raises(UsageError, match="the with block was left by ZeroDivisionError"):
+        writer.write(batch_of(2))
+
+
+def test_two_writers_of_one_path_do_not_meet(old):
+    first, second = ipc.new_file(old), ipc.new_file(old)
+    first.write(batch_of(1))
+    second.write(batch_of(2))
+    second.close()
+    assert values(old) == [2]
+    first.close()
+    assert values(old) == [1]
+    assert os.listdir(old.parent) == [old.name]
+
+
+def test_a_writer_that_could_not_begin_leaves_nothing(old):
+    for options in ({"compression": {"no": "lz4"}}, {"coalesce_rows": -1}, {"metadata": 7}, {"alignment": 5}):
+        with pytest.raises((UsageError, TypeError)):
+            ipc.new_file(old, batch_of(1).schema, **options)
+        assert untouched(old)
+    with pytest.raises(UsageError, match="nothing was written and no schema was given"):
+        ipc.new_file(old).close()
+    assert untouched(old)
+
+
+def test_a_writer_that_is_forgotten_leaves_the_old_file_and_says_so(old):
+    writer = ipc.new_file(old)
+    writer.write(batch_of(1))
+    with pytest.warns(ResourceWarning, match=r"x\.arrow' was never closed"):  # noqa: PT031
+        del writer
+        gc.collect()
+    assert untouched(old)
+
+
+def test_the_end_of_the_interpreter_leaves_the_old_file(old):
+    for code in ("sys.exit(3)", "", "raise RuntimeError", "keep = [writer]; keep.append(keep); del writer"):
+        shown = run(
+            BEGIN + "writer = ipc.new_file(path)\nwriter.write(batch)\n" + code,
+            stream_of(1, 2),
+            old,
+            env=warning(),
+        )
+        assert "was never closed" in shown.stderr
+        assert untouched(old)
+
+
+def warning() -> dict[str, str]:
+    return {**os.environ, "PYTHONWARNINGS": "always::ResourceWarning"}
+
+
+def test_a_forked_child_that_ends_does_not_take_the_file_along(old):
+    code = """
+writer = ipc.new_file(path)
+writer.write(batch)
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+writer.close()
+with ipc.new_file(path + "2") as writer:
+    writer.write(batch)
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    shown = run(BEGIN + code, stream_of(1, 2), old)
+    assert shown.returncode == 0, shown.stderr
+    assert values(old) == values(str(old) + "2") == [1, 2]
+    assert sorted(os.listdir(old.parent)) == [old.name, old.name + "2"]
+
+
+# -- failures of the disk ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [10, 400, 20_000, 200_000])
+def test_a_file_that_grows_too_large_leaves_the_old_one(old, room):
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
+try:
+    with ipc.new_file(path) as writer:
+        for _ in range(20000):
+            writer.write(batch)
+except OSError as error:
+    assert (error.errno, error.filename) == (errno.EFBIG, path), repr(error)
+    print("refused")
+    try:
+        writer.write(batch)
+    except (ipc.UsageError, NameError) as error:
+        print(error)
+"""
+    shown = run(BEGIN + code, stream_of(1, 2), old, room)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("refused")
+    if room > 1000:
+        assert "File too large" in shown.stdout
+    assert untouched(old)
+
+
+def test_a_footer_that_does_not_fit_leaves_the_old_file(old):
+    code = """
+import resource
+writer = ipc.new_file(path)
+writer.write(batch)
+resource.setrlimit(resource.RLIMIT_FSIZE, (writer.bytes_written + 20,) * 2)
+try:
+    writer.close()
+except OSError as error:
+    print(error.errno == errno.EFBIG, error.filename == path)
+writer.close()
+"""
+    shown = run(BEGIN + code, stream_of(1, 2), old)
+    assert shown.stdout.strip() == "True True", shown.stderr
+    assert untouched(old)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_folder_that_disappears_is_an_error_with_the_path(tmp_path, durable):
+    (tmp_path / "gone").mkdir()
+    path = tmp_path / "gone/x.arrow"
+    writer = ipc.new_file(path, durable=durable)
+    writer.write(batch_of(1))
+    shutil.rmtree(tmp_path / "gone")
+    with pytest.raises(FileNotFoundError) as caught:
+        writer.close()
+    assert caught.value.filename == str(path)
+    assert ".tmp" not in str(caught.value)
+    writer.close()
+
+
+def test_a_folder_that_took_the_name_meanwhile_stays(tmp_path):
+    writer = ipc.new_file(tmp_path / "x")
+    writer.write(batch_of(1))
+    (tmp_path / "x").mkdir()
+    with pytest.raises(IsADirectoryError) as caught:
+        writer.close()
+    assert caught.value.filename == str(tmp_path / "x")
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("", errno.ENOENT),
+        ("folder", errno.EISDIR),
+        ("folder/", errno.EISDIR),
+        ("new/", errno.EISDIR),
+        ("missing/x", errno.ENOENT),
+        ("file/x", errno.ENOTDIR),
+        ("loop", errno.ELOOP),
+        ("n" * 300, errno.ENAMETOOLONG),
+    ],
+)
+def test_paths_that_cannot_be_are_refused_at_once_as_open_does(tmp_path, monkeypatch, path, code):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - compared below
+        write(path, 1)
+    assert (caught.value.errno, caught.value.filename) == (code, path)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_what_may_not_be_written_is_refused_at_once(what):
+    code = """
+ipc.new_file("/dev/null", batch.schema).close()
+if os.getuid() == 0:
+    os.seteuid(65534)
+try:
+    ipc.new_file(path)
+except PermissionError as error:
+    print(error.filename == path, error)
+"""
+    # Not below pytest's folders, which other users may not enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder, old = Path(name), Path(name, "x.arrow")
+        write(old, 0)
+        folder.chmod(0o555 if what == "folder" else 0o777)
+        old.chmod(0o666 if what == "folder" else 0o444)
+        shown = run(BEGIN + code, stream_of(1), old)
+        folder.chmod(0o755)
+        assert shown.stdout.startswith("True [Errno 13] Permission denied"), shown.stderr
+        assert ".tmp" not in shown.stdout
+        assert untouched(old)
+
+
+# -- names, modes, links -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_new_file_keeps_the_mode_of_the_old_one(old, mode):
+    old.chmod(mode)
+    write(old, 1)
+    assert stat.S_IMODE(old.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_first_file_obeys_the_umask(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write(tmp_path / "x", 1)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
+def test_a_new_file_keeps_the_owner_of_the_old_one(old):
+    os.chown(old, 12, 34)
+    write(old, 1)
+    found = old.stat()
+    assert (found.st_uid, found.st_gid) == (12, 34)
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there/x")
+    for number in (1, 2):
+        write(tmp_path / "link", number)
+        assert (tmp_path / "link").is_symlink()
+        assert values(tmp_path / "there/x") == [number]
+    assert os.listdir(tmp_path / "there") == ["x"]
+
+
+def test_a_relative_path_means_what_it_meant_at_the_beginning(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    writer = ipc.new_file("x")
+    monkeypatch.chdir(tmp_path / "b")
+    writer.write(batch_of(1))
+    writer.close()
+    assert os.listdir(tmp_path / "a") == ["x"]
+    assert os.listdir(tmp_path / "b") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["n" * 255, "é" * 127, "𝄞" * 63, ".hidden", "a b\n'\"%s{}", "x.tmp", "\udcff"]
+)
+def test_any_name_that_a_file_may_have(tmp_path, name):
+    write(tmp_path / name, 1)
+    assert values(tmp_path / name) == [1]
+    assert os.listdir(tmp_path) == [name]
+
+
+# -- killed in the middle ------------------------------------------------------------------------------------
+
+KILL = """
+import random, signal, time
+dice = random.Random(1)
+rows = batch.num_rows // 2
+
+def check():
+    # All batches of one generation: its number, and as many rows as it has to have.
+    reader = ipc.open_file(path, memory_map=False)
+    first = {each.column(0)[0] for each in reader}
+    assert len(reader) == 3 and len(first) == 1, (len(reader), first)
+    assert all(each.num_rows == rows for each in reader)
+    return first.pop()
+
+def write(k):
+    with ipc.new_file(path, durable=k % 8 == 0) as writer:
+        for _ in range(3):
+            writer.write(batch.slice(k % rows, rows))
+
+write(0)
+generations, left = set(), 0
+for _ in range(100):
+    child = os.fork()
+    if child == 0:
+        k = dice.randrange(rows)
+        while True:
+            k += 1
+            write(k)
+    time.sleep(dice.random() * 0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    generations.add(check())
+    for name in os.listdir(os.path.dirname(path)):
+        if name != os.path.basename(path):
+            assert name.startswith(".x.arrow.") and name.endswith(".tmp"), name
+            os.unlink(os.path.join(os.path.dirname(path), name))
+            left += 1
+print(len(generations), left)
+"""
+
+
+def test_a_killed_process_leaves_a_complete_file(tmp_path):
+    shown = run(BEGIN + KILL, stream_of(*range(4000)), tmp_path / "x.arrow")
+    assert shown.returncode == 0, shown.stderr
+    generations, left = map(int, shown.stdout.split())
+    # The loop does what it is for: files came to be, and writers were killed in the middle.
+    assert generations > 5
+    assert left > 5
+
+
+# -- on the disk ---------------------------------------------------------------------------------------------
+
+SPY = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void note(const char *what, int fd, const char *name) {
+    char link[64], path[4096] = "";
+    if (name == NULL) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(link, path, sizeof path - 1);
+        path[n > 0 ? n : 0] = 0;
+        name = path;
+    }
+    FILE *out = fopen(getenv("SPY_LOG"), "a");
+    fprintf(out, "%s %s\n", what, name);
+    fclose(out);
+}
+int fsync(int fd) {
+    note("fsync", fd, NULL);
+    return ((int (*)(int)) dlsym(RTLD_NEXT, "fsync"))(fd);
+}
+int rename(const char *from, const char *to) {
+    note("rename", -1, to);
+    return ((int (*)(const char *, const char *)) dlsym(RTLD_NEXT, "rename"))(from, to);
+}
+"""
+
+
+@pytest.mark.nosanitize
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_durable_file_and_its_name_are_brought_to_the_disk(tmp_path, durable):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("needs a C compiler and Linux")
+    (tmp_path / "spy.c").write_text(SPY)
+    made = [compiler, "-shared", "-fPIC", "-o", tmp_path / "spy.so", tmp_path / "spy.c", "-ldl"]
+    subprocess.run(made, check=True)
+    (tmp_path / "out").mkdir()
+    path, log = tmp_path / "out/x", tmp_path / "log"
+    shown = run(
+        BEGIN + f"with ipc.new_file(path, durable={durable}) as writer: writer.write(batch)",
+        stream_of(1),
+        path,
+        env={**os.environ, "LD_PRELOAD": str(tmp_path / "spy.so"), "SPY_LOG": str(log)},
+    )
+    assert shown.returncode == 0, shown.stderr
+    calls = [line.split(" ", 1) for line in log.read_text().splitlines()]
+    assert [what for what, _ in calls] == (["fsync", "rename", "fsync"] if durable else ["rename"])
+    assert [name for what, name in calls if what == "rename"] == [str(path)]
+    if durable:
+        assert re.fullmatch(r"\.x\..*\.tmp", os.path.basename(calls[0][1]))
+        assert calls[2][1] == str(tmp_path / "out")
+
+
+# -- URLs ----------------------------------------------------------------------------------------------------
+
+
+def test_a_url_of_a_local_file_is_a_file_like_any_other(old):
+    pytest.importorskip("fsspec")
+    url = old.as_uri()
+    writer = ipc.new_file(url)
+    writer.write(batch_of(1))
+    assert values(old) == [0]
+    assert len(os.listdir(old.parent)) == 2
+    writer.close()
+    assert values(old) == [1]
+    with pytest.raises(ZeroDivisionError), ipc.new_file(url) as writer:  # noqa: PT012
+        writer.write(batch_of(2))
+        raise ZeroDivisionError
+    assert values(old) == [1]
+    assert os.listdir(old.parent) == [old.name]
+    with pytest.raises(FileNotFoundError) as caught:
+        ipc.new_file(url + ".d/x")
+    assert caught.value.filename == url + ".d/x"
+
+
+def test_a_url_shows_complete_files_only():
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    url, path = "memory://arrowipc/x.arrow", "/arrowipc/x.arrow"
+    for number in (0, 1):
+        writer = ipc.new_file(url)
+        writer.write(batch_of(number))
+        assert not system.exists(path) if number == 0 else values(url) == [0]
+        writer.close()
+        assert values(url) == [number]
+    with pytest.raises(ZeroDivisionError), ipc.new_stream(url) as writer:  # noqa: PT012
+        writer.write(batch_of(2))
+        raise ZeroDivisionError
+    assert values(url) == [1]
+    assert system.ls("/arrowipc", detail=False) == [path]
+    # A transaction of somebody else has no part in it.
+    with system.transaction:
+        pass
+    assert values(url) == [1]
+    system.rm("/arrowipc", recursive=True)
+
+
+def test_a_url_that_nobody_knows_is_refused():
+    pytest.importorskip("fsspec")
+    with pytest.raises(ValueError, match="nowhere"):
+        ipc.new_file("nowhere://x", batch_of(1).schema)

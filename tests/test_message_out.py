@@ -1,0 +1,274 @@
+"""The bytes between the bodies: prefixes, end markers, magic, footers, metadata; and single messages."""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+import pytest
+from helpers import arrays, forge
+
+import arrowipc as ipc
+from arrowipc import UsageError
+
+CONTINUATION, EOS, OLD_EOS = b"\xff\xff\xff\xff", b"\xff\xff\xff\xff" + bytes(4), bytes(4)
+PAIRS = ((b"k", b"1"), (b"k", b"2"), (b"\xff\0", b""), (b"", b"\x80"))
+
+
+def batch_of(*values: int | None) -> ipc.RecordBatch:
+    return arrays.read_batch(pa.record_batch({"x": pa.array(values, pa.int64())}))
+
+
+def stream(*batches: ipc.RecordBatch, **options: object) -> bytes:
+    sink = bytearray()
+    with ipc.new_stream(sink, batches[0].schema, **options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return bytes(sink)
+
+
+def file(*batches: ipc.RecordBatch, **options: object) -> bytes:
+    sink = bytearray()
+    with ipc.new_file(sink, batches[0].schema, **options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return bytes(sink)
+
+
+# -- framing -------------------------------------------------------------------------------------------------
+
+
+def test_a_modern_stream_has_markers_sizes_that_are_multiples_of_8_and_an_end():
+    data = stream(batch_of(1, 2), batch_of(3))
+    assert data[:4] == CONTINUATION
+    assert data[-8:] == EOS
+    parts = forge.split(data)
+    assert len(parts) == 3
+    assert b"".join(parts) + EOS == data
+    for part in parts:
+        assert (8 + struct.unpack_from("<i", part, 4)[0]) % 8 == 0
+        assert forge.read(part, "version") == forge.V5
+
+
+def test_a_legacy_stream_has_bare_sizes_and_an_end_of_4_bytes():
+    data = stream(batch_of(1, 2), legacy=True)
+    size = struct.unpack_from("<i", data)[0]
+    assert 0 < size < 1000
+    assert (4 + size) % 8 == 0
+    assert data[-4:] == OLD_EOS
+    reader = ipc.MessageReader(data)
+    assert [message.kind for message in reader] == ["Schema", "RecordBatch"]
+    assert reader.bytes_consumed == len(data)
+    assert pa.ipc.open_stream(data).read_all().to_pydict() == {"x": [1, 2]}
+
+
+@pytest.mark.parametrize("version", ["V4", "V5"])
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("alignment", [8, 64])
+def test_a_file_is_magic_stream_footer_size_and_magic(alignment, legacy, version):
+    data = file(batch_of(1, None), batch_of(3), alignment=alignment, legacy=legacy, metadata_version=version)
+    assert data[:8] == b"ARROW1\0\0"
+    assert data[-6:] == b"ARROW1"
+    size = struct.unpack_from("<i", data, len(data) - 10)[0]
+    start = len(data) - 10 - size
+    assert start % 8 == 0
+    assert data[start - 8 : start] == (bytes(8) if legacy else EOS)
+    footer = data[start:-10]
+    assert forge.read(footer, "version", root="Footer") == (3 if version == "V4" else 4)
+    blocks = [
+        tuple(
+            forge.read(footer, f"recordBatches[{i}].{part}", root="Footer")
+            for part in ("offset", "metaDataLength", "bodyLength")
+        )
+        for i in range(forge.read(footer, "recordBatches.#", root="Footer"))
+    ]
+    assert len(blocks) == 2
+    for offset, head, body in blocks:
+        assert offset % 8 == head % 8 == 0
+        assert (offset + head) % alignment == body % alignment == 0
+        part = data[offset : offset + head + body]
+        assert part.startswith(CONTINUATION) is not legacy
+        assert forge.read(part, "bodyLength") == body
+        assert forge.read(part, "version") == (3 if version == "V4" else 4)
+    # What lies between is a stream that stands for itself.
+    assert ipc.open_stream(data[8:start]).read_all().to_pydict() == {"x": [1, None, 3]}
+    assert pa.ipc.open_stream(data[8:start]).read_all().to_pydict() == {"x": [1, None, 3]}
+    assert pa.ipc.open_file(data).read_all().to_pydict() == {"x": [1, None, 3]}
+
+
+def test_the_first_message_of_a_file_is_a_schema_at_byte_8():
+    reader = ipc.MessageReader(file(batch_of(1))[8:])
+    assert reader.read_next_message().kind == "Schema"
+
+
+@pytest.mark.parametrize("opener", [ipc.new_stream, ipc.new_file])
+def test_no_batches_are_an_empty_stream_or_file(opener):
+    sink = bytearray()
+    schema = batch_of(1).schema
+    opener(sink, schema).close()
+    table = (ipc.open_file if opener is ipc.new_file else ipc.open_stream)(sink).read_all()
+    assert table.schema == schema
+    assert table.num_rows == 0
+    theirs = pa.ipc.open_file if opener is ipc.new_file else pa.ipc.open_stream
+    assert theirs(bytes(sink)).read_all().num_rows == 0
+
+
+def test_a_batch_without_columns_keeps_its_rows():
+    (bare,) = ipc.open_stream(stream(batch_of(1, 2, 3)), columns=[])
+    for whole in (bare, bare.slice(1)):
+        for data, opener in ((stream(whole), ipc.open_stream), (file(whole), ipc.open_file)):
+            assert [batch.num_rows for batch in opener(data)] == [whole.num_rows]
+
+
+def test_schema_metadata_and_field_metadata_are_written():
+    theirs = pa.schema([pa.field("x", pa.int8(), metadata={"f": "1"})], metadata={"s": "2"})
+    batch = arrays.read_batch(pa.record_batch([pa.array([1], pa.int8())], schema=theirs))
+    for found in (pa.ipc.open_stream(stream(batch)).schema, pa.ipc.open_file(file(batch)).schema):
+        assert found.equals(theirs, check_metadata=True)
+
+
+# -- metadata of files ---------------------------------------------------------------------------------------
+
+
+def test_metadata_stands_in_the_first_message_and_in_the_footer():
+    data = file(batch_of(1), metadata=PAIRS)
+    assert ipc.open_file(data).metadata == PAIRS
+    assert ipc.MessageReader(data[8:]).read_next_message().custom_metadata == PAIRS
+
+
+def test_metadata_can_be_set_until_the_file_is_closed():
+    sink = bytearray()
+    writer = ipc.new_file(sink, batch_of(1).schema, metadata={"first": "1"})
+    assert writer.metadata == ((b"first", b"1"),)
+    writer.write(batch_of(1))
+    writer.metadata = {"last": "2"}
+    writer.close()
+    assert ipc.open_file(sink).metadata == ((b"last", b"2"),)
+    assert ipc.MessageReader(bytes(sink)[8:]).read_next_message().custom_metadata == ((b"first", b"1"),)
+    assert pa.ipc.open_file(bytes(sink)).metadata == {b"last": b"2"}
+    with pytest.raises(UsageError, match="closed"):
+        writer.metadata = {"later": "3"}
+
+
+def test_metadata_of_a_wrong_type_is_refused_before_anything_is_written():
+    sink = bytearray()
+    with pytest.raises(UsageError, match=r"str or bytes, found int 1"):
+        ipc.new_file(sink, batch_of(1).schema, metadata={"k": 1})
+    assert not sink
+
+
+# -- metadata of batches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairs", [(), PAIRS[:1], PAIRS, tuple((b"k%d" % i, bytes(i)) for i in range(200))])
+@pytest.mark.parametrize("alignment", [8, 64])
+def test_custom_metadata_keeps_order_duplicates_and_binary(pairs, alignment):
+    sink = bytearray()
+    with ipc.new_stream(sink, batch_of(1).schema, alignment=alignment) as writer:
+        writer.write_batch(batch_of(1, 2), custom_metadata=pairs)
+        writer.write_batch(batch_of(3))
+    first, second = ipc.open_stream(sink, validate="strict")
+    assert first.custom_metadata == pairs
+    assert second.custom_metadata == ()
+    assert first.to_pydict() == {"x": [1, 2]}
+    theirs = pa.ipc.open_stream(bytes(sink))
+    batch, metadata = theirs.read_next_batch_with_custom_metadata()
+    assert batch.to_pydict() == {"x": [1, 2]}
+    assert (list(metadata.items()) if metadata else []) == list(pairs)
+
+
+def test_custom_metadata_of_a_batch_that_was_read_is_carried_along():
+    sink, again = bytearray(), bytearray()
+    with ipc.new_stream(sink, batch_of(1).schema) as writer:
+        writer.write_batch(batch_of(1), {"a": "1"})
+        writer.write_batch(batch_of(2), {"b": "2"})
+    with ipc.new_file(again) as writer:
+        first, second = ipc.open_stream(sink)
+        writer.write(first)
+        writer.write_batch(second, {})
+    assert [batch.custom_metadata for batch in ipc.open_file(again)] == [((b"a", b"1"),), ()]
+
+
+def test_custom_metadata_of_a_batch_that_is_cut_goes_with_its_first_piece():
+    sink, again = bytearray(), bytearray()
+    with ipc.new_stream(sink, batch_of(1).schema) as writer:
+        writer.write_batch(batch_of(1, 2, 3), {"a": "1"})
+    with ipc.new_stream(again) as writer:
+        writer.write_table(ipc.open_stream(sink), max_chunksize=2)
+    found = [(batch.num_rows, batch.custom_metadata) for batch in ipc.open_stream(again)]
+    assert found == [(2, ((b"a", b"1"),)), (1, ())]
+
+
+# -- single messages -----------------------------------------------------------------------------------------
+
+
+def test_a_message_is_what_a_stream_holds():
+    batch = batch_of(1, None, 3)
+    whole = forge.split(stream(batch))[1]
+    assert batch.serialize() == whole
+    message = batch.to_message()
+    assert (message.kind, message.version, message.body_length) == ("RecordBatch", "V5", 32)
+    assert message.serialize() == whole
+    assert [len(buffer) for buffer in message.buffers] == [1, 24]
+    assert bytes(message.body) == whole[-32:]
+    # A body that was put together is cut into the same buffers.
+    assert [bytes(buffer) for buffer in message.buffers] == [b"\x05", struct.pack("<3q", 1, 0, 3)]
+
+
+def test_compressed_buffers_of_a_message_carry_their_length():
+    batch = arrays.read_batch(pa.record_batch({"x": pa.array([7] * 1000, pa.int64())}))
+    message = batch.to_message(compression="zstd")
+    validity, values = message.buffers
+    assert not validity
+    assert struct.unpack_from("<q", values)[0] == 8000
+    assert bytes(values[8:12]) == b"\x28\xb5\x2f\xfd"
+    assert ipc.read_record_batch(message, batch.schema).equals(batch)
+
+
+def test_a_message_of_a_slice_holds_only_its_rows():
+    batch = batch_of(*range(1000))
+    message = batch.slice(3, 2).to_message()
+    assert message.body_length == 16
+    assert ipc.read_record_batch(message, batch.schema).to_pydict() == {"x": [3, 4]}
+
+
+def test_a_message_keeps_the_custom_metadata_of_its_batch():
+    sink = bytearray()
+    with ipc.new_stream(sink, batch_of(1).schema) as writer:
+        writer.write_batch(batch_of(1), PAIRS)
+    (batch,) = ipc.open_stream(bytes(sink))
+    assert batch.to_message().custom_metadata == PAIRS
+    assert ipc.read_record_batch(batch.serialize(), batch.schema).custom_metadata == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"alignment": 16}, "alignment must be 8 or 64, found 16"),
+        ({"metadata_version": "V6"}, "metadata_version must be .* found 'V6'"),
+        ({"compression": {"y": "lz4"}}, r"the schema has no column 'y'; its columns are \['x'\]"),
+        ({"compression": {"x": "lz4", "*": "zstd"}}, "a message has one codec"),
+        ({"compression_level": 3}, "need a codec"),
+        ({"compression": "zstd", "metadata_version": "V4"}, 'came with metadata_version="V5"'),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, words):
+    sink = bytearray()
+    for call in (
+        lambda: batch_of(1).to_message(**options),
+        lambda: batch_of(1).serialize(**options),
+        lambda: ipc.get_record_batch_size(batch_of(1), **options),
+        lambda: ipc.new_stream(sink, batch_of(1).schema, **options),
+        lambda: ipc.new_file(sink, batch_of(1).schema, **options),
+    ):
+        with pytest.raises(UsageError, match=words):
+            call()
+    assert not sink
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_the_size_of_a_batch_is_what_it_takes_in_a_stream(legacy):
+    batch = batch_of(1, None, 3)
+    empty = bytearray()
+    ipc.new_stream(empty, batch.schema, legacy=legacy).close()
+    assert ipc.get_record_batch_size(batch, legacy=legacy) == len(stream(batch, legacy=legacy)) - len(empty)

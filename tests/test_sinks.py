@@ -1,0 +1,578 @@
+"""Where writers write to: paths, file objects, sockets, pipes, memory; and what can go wrong there."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import io
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from multiprocessing import shared_memory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import arrays
+
+import arrowipc as ipc
+from arrowipc import UsageError
+
+ROWS = 300_000
+
+
+def small() -> ipc.RecordBatch:
+    """Three rows of the columns of `large`."""
+    theirs = {"x": [1, None, 3], "n": [None, 1, 2], "t": ["a", "bc", None], "one": pa.nulls(3)}
+    return arrays.read_batch(pa.record_batch(theirs))
+
+
+def large() -> ipc.RecordBatch:
+    """A few megabytes, in large and small buffers, with nulls."""
+    numbers = np.arange(ROWS)
+    theirs = pa.record_batch(
+        {
+            "x": pa.array(numbers),
+            "n": pa.array([None if i % 7 == 0 else i for i in range(ROWS)], pa.int64()),
+            "t": pa.array(numbers.astype(str)),
+            "one": pa.nulls(ROWS),
+        }
+    )
+    return arrays.read_batch(theirs)
+
+
+@pytest.fixture(scope="module")
+def big() -> ipc.RecordBatch:
+    return large()
+
+
+def reference(*batches: ipc.RecordBatch, **options: Any) -> bytes:
+    """What every sink has to receive."""
+    sink = bytearray()
+    with ipc.new_stream(sink, **options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return bytes(sink)
+
+
+def write_to(sink: Any, *batches: ipc.RecordBatch, **options: Any) -> None:
+    with ipc.new_stream(sink, **options) as writer:
+        for batch in batches:
+            writer.write(batch)
+
+
+def in_a_process(code: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], **options)
+
+
+# -- paths and file objects ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [str, Path], ids=["str", "Path"])
+def test_a_path(tmp_path, make, big):
+    write_to(make(tmp_path / "x.arrows"), small(), durable=False)
+    assert (tmp_path / "x.arrows").read_bytes() == reference(small())
+    write_to(make(tmp_path / "x.arrows"), big, durable=False)
+    assert (tmp_path / "x.arrows").read_bytes() == reference(big)
+    assert os.listdir(tmp_path) == ["x.arrows"]
+
+
+@pytest.mark.parametrize("buffering", [0, -1, 16])
+def test_a_file_object_is_written_from_its_position_and_stays_open(tmp_path, buffering, big):
+    with open(tmp_path / "x", "wb", buffering=buffering) as file:
+        file.write(b"before")
+        write_to(file, small(), big)
+        # Flushed, where there is something to flush.
+        assert (tmp_path / "x").read_bytes() == b"before" + reference(small(), big)
+        file.write(b"after")
+        write_to(file, small())
+    assert (tmp_path / "x").read_bytes() == b"before" + reference(small(), big) + b"after" + reference(
+        small()
+    )
+
+
+def test_a_bytesio(big):
+    sink = io.BytesIO()
+    write_to(sink, big, small(), compression="lz4")
+    assert sink.getvalue() == reference(big, small(), compression="lz4")
+
+
+def test_a_temporary_file_that_spools(big):
+    with tempfile.SpooledTemporaryFile(max_size=1000) as sink:
+        write_to(sink, big)
+        sink.seek(0)
+        assert sink.read() == reference(big)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: open(path), "open it in binary mode"),  # noqa: SIM115
+        (lambda path: open(path, "rb"), "not open for writing"),  # noqa: SIM115
+        (lambda path: open(path, "rb", buffering=0), "not open for writing"),  # noqa: SIM115
+        (lambda path: io.StringIO(), "open it in binary mode"),
+        (lambda path: 7, "expected a path, .*, found int 7"),
+        (lambda path: None, "expected a path, .*, found NoneType None"),
+        (lambda path: b"name", "cannot write to the memory of this bytes: .*"),
+        (lambda path: memoryview(b"name"), "cannot write to the memory of this memoryview"),
+        (lambda path: memoryview(bytearray(90))[::2], "cannot write to the memory of this memoryview"),
+        (lambda path: np.arange(9).reshape(3, 3)[:, 1], "cannot write to the memory of this ndarray"),
+        (lambda path: np.array([None] * 500), "holds Python objects"),
+    ],
+)
+def test_what_cannot_be_a_sink_is_refused_with_a_reason(tmp_path, make, words):
+    (tmp_path / "x").touch()
+    sink = make(tmp_path / "x")
+    with pytest.raises(UsageError, match=words):
+        ipc.new_stream(sink, small().schema)
+    if isinstance(sink, io.IOBase):
+        sink.close()
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_a_closed_file_object_is_refused(tmp_path, buffering):
+    file = open(tmp_path / "x", "wb", buffering=buffering)  # noqa: SIM115
+    file.close()
+    with pytest.raises(UsageError, match="the file object is closed"):
+        ipc.new_stream(file, small().schema)
+
+
+def test_a_file_object_that_is_closed_meanwhile_does_not_lend_its_descriptor_to_another(tmp_path):
+    file = open(tmp_path / "x", "wb", buffering=0)  # noqa: SIM115
+    writer = ipc.new_stream(file, small().schema)
+    number = file.fileno()
+    file.close()
+    with open(tmp_path / "other", "wb", buffering=0) as other:
+        assert other.fileno() == number
+        with pytest.raises(ValueError, match="closed"):
+            writer.write(small())
+    assert (tmp_path / "other").read_bytes() == b""
+
+
+# -- memory --------------------------------------------------------------------------------------------------
+
+
+def test_a_bytearray_grows_behind_what_is_there():
+    sink = bytearray(b"there")
+    write_to(sink, small())
+    assert sink == b"there" + reference(small())
+    write_to(sink, small(), alignment=64)
+    assert sink[5 + len(reference(small())) :] == reference(small(), alignment=64)
+
+
+def test_a_bytearray_that_cannot_grow_says_why():
+    sink = bytearray()
+    writer = ipc.new_stream(sink, small().schema)
+    with memoryview(sink), pytest.raises(UsageError, match="the bytearray cannot grow while a memoryview"):
+        writer.write(small())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        bytearray,
+        lambda size: np.zeros(size, np.uint8),
+        lambda size: np.zeros(-(-size // 8), np.int64),
+        lambda size: np.zeros((1, size), np.uint8),
+    ],
+    ids=["bytearray", "bytes", "words", "table"],
+)
+def test_writable_memory_is_filled_from_its_start(make):
+    data = reference(small(), compression="zstd")
+    room = make(len(data) + 100)
+    view = memoryview(room)
+    write_to(view if isinstance(room, bytearray) else room, small(), compression="zstd")
+    found = bytes(view)
+    assert found[: len(data)] == data
+    assert not any(found[len(data) :])
+    (batch,) = ipc.open_stream(room)
+    assert batch.equals(small())
+
+
+@pytest.mark.parametrize("opener", [ipc.new_stream, ipc.new_file])
+def test_memory_may_fit_exactly_and_nothing_behind_it_is_touched(opener, big):
+    for batch in (small(), big):
+        sink = bytearray()
+        with opener(sink, batch.schema) as writer:
+            writer.write(batch)
+        size = len(sink)
+        room = bytearray(b"\xee" * (size + 64))
+        with opener(memoryview(room)[:size], batch.schema) as writer:
+            writer.write(batch)
+        assert room[:size] == sink
+        assert room[size:] == b"\xee" * 64
+        for missing in (1, 8, size // 2):
+            room = bytearray(b"\xee" * (size + 64))
+            with (
+                pytest.raises(UsageError, match=r"the buffer is full: the next [\d,]+ bytes do not fit"),
+                opener(memoryview(room)[: size - missing], batch.schema) as writer,
+            ):
+                writer.write(batch)
+            assert room[size - missing :] == b"\xee" * (64 + missing)
+
+
+def test_memory_without_room_for_the_schema_is_refused_at_once():
+    room = bytearray(b"\xee" * 100)
+    for size in (0, 1, 8):
+        with pytest.raises(UsageError, match="the buffer is full"):
+            ipc.new_stream(memoryview(room)[:size], small().schema)
+    assert room == b"\xee" * 100
+
+
+def test_memory_is_let_go_when_the_writer_is_closed():
+    room = bytearray(10_000)
+    writer = ipc.new_stream(memoryview(room), small().schema)
+    with pytest.raises(BufferError):
+        room.append(0)
+    writer.close()
+    room.append(0)
+    with pytest.raises(ZeroDivisionError), ipc.new_stream(memoryview(room), small().schema):
+        raise ZeroDivisionError
+    room.append(0)
+    ipc.new_stream(memoryview(room), small().schema)
+    gc.collect()
+    room.append(0)
+
+
+def test_a_map_is_written_from_its_position_which_moves(tmp_path):
+    data = reference(small())
+    (tmp_path / "x").write_bytes(bytes(4096))
+    with open(tmp_path / "x", "r+b") as file, mmap.mmap(file.fileno(), 4096) as room:
+        room.seek(10)
+        write_to(room, small())
+        assert room.tell() == 10 + len(data)
+        write_to(room, small())
+        assert room.tell() == 10 + 2 * len(data)
+        room.seek(4090)
+        with pytest.raises(UsageError, match="the buffer is full"):
+            ipc.new_stream(room, small().schema)
+    assert (tmp_path / "x").read_bytes() == (bytes(10) + data + data).ljust(4096, b"\0")
+
+
+def test_a_map_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "x").write_bytes(bytes(4096))
+    with open(tmp_path / "x", "r+b") as file:
+        room = mmap.mmap(file.fileno(), 4096, access=mmap.ACCESS_READ)
+        with pytest.raises(UsageError, match="cannot write to the memory of this mmap"):
+            ipc.new_stream(room, small().schema)
+        room.close()
+    with pytest.raises(UsageError, match=r"cannot write to the memory of this mmap: .*closed"):
+        ipc.new_stream(room, small().schema)
+
+
+READ_SHARED = """
+import sys
+from multiprocessing import shared_memory
+import arrowipc as ipc
+room = shared_memory.SharedMemory(sys.argv[1])
+print(ipc.open_stream(bytes(room.buf)).read_all().to_pydict())
+room.close()
+from multiprocessing import resource_tracker
+resource_tracker.unregister(room._name, "shared_memory")
+"""
+
+
+def test_another_process_reads_what_was_written_to_shared_memory():
+    room = shared_memory.SharedMemory(create=True, size=4096)
+    try:
+        with pytest.raises(UsageError, match="give its `buf`"):
+            ipc.new_stream(room, small().schema)
+        write_to(room.buf, small())
+        shown = subprocess.run(
+            [sys.executable, "-c", READ_SHARED, room.name], capture_output=True, text=True, check=True
+        )
+        assert shown.stdout.strip() == repr(small().to_pydict())
+    finally:
+        room.close()
+        room.unlink()
+
+
+# -- pipes, sockets, devices ---------------------------------------------------------------------------------
+
+SLOW_READER = """
+import os, sys, time, hashlib
+seen, sizes = hashlib.sha256(), [1, 7, 4096, 100, 65536, 1 << 20]
+time.sleep(0.05)
+for i in range(10**9):
+    part = os.read(0, sizes[i % len(sizes)])
+    if not part:
+        break
+    seen.update(part)
+    if i % 50 == 0:
+        time.sleep(0.001)
+print(seen.hexdigest())
+"""
+
+
+def digest(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_a_pipe_with_a_slow_reader_gets_every_byte(buffering, big):
+    with in_a_process(
+        SLOW_READER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=buffering
+    ) as reader:
+        write_to(reader.stdin, big, small(), big)
+        reader.stdin.close()
+        assert reader.stdout.read().decode().strip() == digest(reference(big, small(), big))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda s: s, lambda s: s.makefile("wb"), lambda s: s.makefile("wb", buffering=0)]
+)
+def test_a_socket_carries_a_stream_to_another_process(make, big):
+    here, there = socket.socketpair()
+    with in_a_process(SLOW_READER, stdin=there, stdout=subprocess.PIPE) as reader, here:
+        there.close()
+        sink = make(here)
+        write_to(sink, big, small())
+        if sink is not here:
+            sink.close()
+        here.shutdown(socket.SHUT_WR)
+        assert reader.stdout.read().decode().strip() == digest(reference(big, small()))
+
+
+def test_a_reader_that_goes_away_is_an_os_error(big):
+    for make in (lambda s: s, lambda s: s.makefile("wb", buffering=0)):
+        here, there = socket.socketpair()
+        with here:
+            there.close()
+            sink = make(here)
+            with pytest.raises(BrokenPipeError):
+                write_to(sink, big)
+            sink.close()
+    source, target = os.pipe()
+    os.close(source)
+    with open(target, "wb", buffering=0) as sink, pytest.raises(BrokenPipeError):
+        write_to(sink, big)
+
+
+def test_a_fifo_is_written_directly(tmp_path, big):
+    os.mkfifo(tmp_path / "pipe")
+    with in_a_process(
+        "import os, sys; sys.stdin = open(sys.argv[1], 'rb'); os.dup2(sys.stdin.fileno(), 0)" + SLOW_READER,
+        str(tmp_path / "pipe"),
+        stdout=subprocess.PIPE,
+    ) as reader:
+        write_to(tmp_path / "pipe", big, small())
+        assert reader.stdout.read().decode().strip() == digest(reference(big, small()))
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_devices_are_written_directly(big):
+    write_to("/dev/null", big)
+    with pytest.raises(OSError, match="/dev/full") as caught:
+        write_to("/dev/full", big)
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == "/dev/full"
+    assert os.path.exists("/dev/full")
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_a_pipe_that_does_not_block_is_refused_when_it_is_full(buffering, big):
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    file = open(target, "wb", buffering=buffering)  # noqa: SIM115
+    with pytest.raises(BlockingIOError), ipc.new_stream(file) as writer:
+        writer.write(big)
+    with pytest.raises(UsageError, match=r"cannot go on: .*"):
+        writer.write(small())
+    os.close(source)
+    # A buffered file has bytes left that nobody can take.
+    with pytest.raises(OSError, match="pipe") if buffering else nullcontext():
+        file.close()
+
+
+def test_signals_during_a_blocked_write_are_handled_and_the_write_goes_on(big):
+    source, target = os.pipe()
+    seen, caught, hits = [], [], 0
+
+    def hit(*_: object) -> None:
+        nonlocal hits
+        hits += 1
+
+    def read() -> None:
+        while part := os.read(source, 1 << 16):
+            seen.append(part)
+            time.sleep(0.0005)
+
+    before = signal.signal(signal.SIGALRM, hit)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        with open(target, "wb", buffering=0) as sink:
+            write_to(sink, big, big)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        thread.join()
+        signal.signal(signal.SIGALRM, before)
+        os.close(source)
+    assert not caught
+    assert hits
+    assert b"".join(seen) == reference(big, big)
+
+
+def test_a_signal_handler_that_raises_ends_a_blocked_write(big):
+    source, target = os.pipe()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    writer = None
+    try:
+        with open(target, "wb", buffering=0) as sink:
+            writer = ipc.new_stream(sink, big.schema)
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                writer.write(big)
+            with pytest.raises(UsageError, match="an error ended it: KeyboardInterrupt"):
+                writer.write(small())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        os.close(source)
+
+
+@pytest.mark.parametrize("columns", [300, 3000])
+def test_more_buffers_than_one_call_takes(tmp_path, columns):
+    theirs = pa.record_batch({f"c{i}": pa.array([i, None, i + 1], pa.int32()) for i in range(columns)})
+    batch = arrays.read_batch(theirs)
+    data = reference(batch, batch, alignment=64)
+    write_to(tmp_path / "x", batch, batch, alignment=64, durable=False)
+    assert (tmp_path / "x").read_bytes() == data
+    found = list(ipc.open_stream(data, validate="strict"))
+    assert all(each.equals(batch) for each in found)
+
+
+# -- objects that behave in their own ways -------------------------------------------------------------------
+
+
+class Short(io.RawIOBase):
+    """Takes a few bytes at a time."""
+
+    def __init__(self, size: Callable[[int], Any]) -> None:
+        self.taken, self.size = bytearray(), size
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> Any:
+        count = self.size(len(data))
+        self.taken += bytes(data[: count if isinstance(count, int) else len(data)])
+        return count
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000, 70_000])
+def test_short_writes_are_continued(most, big):
+    batch = big.slice(0, 30_000 if most > 10 else 20)
+    sink = Short(lambda size: min(size, most))
+    write_to(sink, batch)
+    assert sink.taken == reference(batch)
+
+
+def test_none_from_a_raw_file_means_that_it_would_block_and_from_others_that_all_was_taken(big):
+    with pytest.raises(BlockingIOError, match="need a blocking sink"):
+        write_to(Short(lambda size: None), small())
+
+    class Plain:
+        def __init__(self) -> None:
+            self.parts: list[bytes] = []
+
+        def write(self, data: Any) -> None:
+            self.parts.append(bytes(data))
+
+    sink = Plain()
+    write_to(sink, big)
+    assert b"".join(sink.parts) == reference(big)
+
+
+@pytest.mark.parametrize("answer", [0, -1, 10**9, 2**70, "all", 1.5, b""])
+def test_nonsense_from_write_is_an_os_error_that_shows_it(answer):
+    with pytest.raises(
+        (OSError, OverflowError), match=r"write\(\) was given \d+ bytes and returned|too large"
+    ):
+        write_to(Short(lambda size: answer), small())
+
+
+def test_what_write_raises_arrives_and_ends_the_writer(big):
+    class Failing:
+        def __init__(self, after: int) -> None:
+            self.left = after
+
+        def write(self, data: Any) -> int:
+            self.left -= 1
+            if self.left < 0:
+                raise ConnectionResetError("the line is cut")
+            return len(data)
+
+    for after in range(1, 6):
+        writer = ipc.new_stream(Failing(after), big.schema)
+        with pytest.raises(ConnectionResetError, match="the line is cut"):  # noqa: PT012
+            for _ in range(10):
+                writer.write(big)
+        for call, *arguments in (
+            (writer.write, small()),
+            (writer.write_batch, big),
+            (writer.write_table, big, 3),
+            (writer.close,),
+            (writer.write, big),
+        ):
+            with pytest.raises(UsageError, match="the line is cut"):
+                call(*arguments)
+        assert writer.close() is None
+
+
+class Keeping:
+    """Keeps what it is given, in one of several ways."""
+
+    def __init__(self, keep: Callable[[Any], Any], most: int) -> None:
+        self.kept: list[Any] = []
+        self.keep, self.most = keep, most
+
+    def write(self, data: Any) -> int:
+        self.kept.append(self.keep(data))
+        return min(len(data), self.most)
+
+
+@pytest.mark.parametrize("most", [1 << 60, 50_000])
+def test_a_sink_that_keeps_the_memory_it_was_given_gets_an_error_not_other_bytes(most, big):
+    sink = Keeping(lambda data: data, most)
+    write_to(sink, big)
+    dead = 0
+    for part in sink.kept:
+        try:
+            bytes(part)
+        except ValueError:
+            dead += 1
+    assert dead > 1
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [memoryview, lambda data: memoryview(data)[10:20], lambda data: np.frombuffer(data, np.uint8)],
+    ids=["view", "part", "array"],
+)
+def test_a_sink_that_keeps_a_view_of_the_memory_is_told(keep, big):
+    with pytest.raises(UsageError, match=r"keep bytes\(data\) instead"):
+        write_to(Keeping(keep, 1 << 60), big)
+
+
+def test_a_sink_that_copies_may_keep_everything(big):
+    sink = Keeping(bytes, 1 << 60)
+    write_to(sink, big, small())
+    assert b"".join(sink.kept) == reference(big, small())

@@ -1,0 +1,379 @@
+"""`arrowipc.copy`: bodies pass untouched where reader and writer agree, else they are written anew."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import arrays, forge, randoms
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError, UsageError
+
+ROWS = 1000
+
+
+def source(batches: int = 3, **options: Any) -> bytes:
+    """A stream with text, nulls, lists, views and a dictionary."""
+    sink = bytearray()
+    with ipc.new_stream(sink, **options) as writer:
+        for k in range(batches):
+            rows = range(k * ROWS, k * ROWS + ROWS)
+            theirs = pa.record_batch(
+                {
+                    "x": pa.array([None if i % 7 == 0 else i for i in rows], pa.int64()),
+                    "t": pa.array([str(i) for i in rows]),
+                    "v": pa.array([str(i) * (i % 9) for i in rows], pa.string_view()),
+                    "d": pa.DictionaryArray.from_arrays(
+                        pa.array([i % 3 for i in rows], pa.int8()), pa.array(["a", "b", "c"])
+                    ),
+                }
+            )
+            writer.write_batch(arrays.read_batch(theirs), {"number": str(k)})
+    return bytes(sink)
+
+
+def as_file(stream: bytes, **options: Any) -> bytes:
+    sink = bytearray()
+    with ipc.new_file(sink, **options) as writer:
+        ipc.copy(ipc.open_stream(stream), writer)
+    return bytes(sink)
+
+
+def transfer(data: bytes, *, file: bool = False, reading: Any = None, **options: Any) -> tuple[int, bytes]:
+    """Copy a stream to another one, or to a file; returns the count and the bytes."""
+    sink = bytearray()
+    opener = ipc.new_file if file else ipc.new_stream
+    with ipc.open_stream(data, **(reading or {})) as reader, opener(sink, **options) as writer:
+        count = ipc.copy(reader, writer)
+    return count, bytes(sink)
+
+
+def bodies(data: bytes) -> list[bytes]:
+    return [bytes(m.body) for m in ipc.MessageReader(data) if m.kind == "RecordBatch"]
+
+
+def rows(data: bytes, file: bool = False) -> dict[str, list[Any]]:
+    return (ipc.open_file if file else ipc.open_stream)(data, validate="strict").read_all().to_pydict()
+
+
+def notes(data: bytes, file: bool = False) -> list[Any]:
+    return [batch.custom_metadata for batch in (ipc.open_file if file else ipc.open_stream)(data)]
+
+
+@pytest.mark.parametrize("level", ["none", "full", "strict"])
+@pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("framing", [{}, {"legacy": True}, {"alignment": 64}])
+def test_bodies_pass_untouched_where_both_agree(codec, framing, level):
+    data = source(compression=codec, **framing)
+    reading = {"validate": level}
+    for target in ({}, {"legacy": True}):
+        options = {"compression": codec, "alignment": framing.get("alignment", 8), **target}
+        count, copied = transfer(data, reading=reading, **options)
+        assert count == 3
+        assert bodies(copied) == bodies(data)
+        assert rows(copied) == rows(data)
+        assert notes(copied) == notes(data) == [((b"number", b"%d" % k),) for k in range(3)]
+        pa.ipc.open_stream(copied).read_all().validate(full=True)
+        count, copied = transfer(data, reading=reading, file=True, **options)
+        assert count == 3
+        assert rows(copied, file=True) == rows(data)
+        pa.ipc.open_file(copied).read_all().validate(full=True)
+
+
+def test_a_copy_of_what_we_wrote_is_the_same_bytes():
+    data = source(compression="zstd", alignment=64)
+    assert transfer(data, compression="zstd", alignment=64) == (3, data)
+
+
+def test_a_buffer_that_lies_at_8_is_moved_for_readers_that_want_64():
+    data = source()
+    count, copied = transfer(data, alignment=64)
+    assert count == 0
+    assert copied == source(alignment=64)
+    assert transfer(copied, alignment=8)[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "options"),
+    [
+        ({}, {}, {"compression": "lz4"}),
+        ({"compression": "lz4"}, {}, {}),
+        ({"compression": "lz4"}, {}, {"compression": "zstd"}),
+        ({"compression": "zstd"}, {}, {"compression": "zstd", "compression_level": 9}),
+        ({"compression": "zstd"}, {}, {"compression": "zstd", "min_space_savings": 0.5}),
+        ({"compression": "zstd"}, {}, {"compression": {"x": "zstd"}}),
+        ({}, {}, {"metadata_version": "V4"}),
+        ({"metadata_version": "V4"}, {}, {}),
+        ({}, {"columns": ["t", "d"]}, {}),
+        ({}, {"columns": ["d", "v", "t", "x"]}, {}),
+        ({}, {}, {"coalesce_rows": 5000}),
+        ({}, {}, {"unify_dictionaries": True}),
+    ],
+)
+def test_what_does_not_agree_is_decoded_and_written_anew(written, read, options):
+    for level in ("none", "full"):
+        data = source(**written)
+        reading = {"validate": level, **read}
+        count, copied = transfer(data, reading=reading, **options)
+        assert count == 0
+        names = read.get("columns") or ["x", "t", "v", "d"]
+        expected = {name: rows(data)[name] for name in names}
+        assert rows(copied) == expected
+        assert notes(copied) == notes(data)
+        theirs = pa.ipc.open_stream(copied)
+        if options.get("metadata_version") != "V4":  # which pyarrow refuses with custom metadata
+            theirs.read_all().validate(full=True)
+
+
+def test_small_batches_are_joined_and_large_ones_pass():
+    sink = bytearray()
+    sizes = [1, 2, 500, 3, 1, 600, 2]
+    batches = list(ipc.open_stream(source(1)))
+    with ipc.new_stream(sink) as writer:
+        for size in sizes:
+            writer.write_batch(batches[0].slice(0, size), {})
+    count, copied = transfer(bytes(sink), coalesce_rows=100)
+    assert count == 2
+    assert [batch.num_rows for batch in ipc.open_stream(copied)] == [3, 500, 4, 600, 2]
+    assert rows(copied) == rows(bytes(sink))
+
+
+@given(randoms.batches(), st.booleans(), st.booleans(), st.sampled_from(["none", "strict"]))
+def test_a_copy_reads_as_the_original(parts, from_file, to_file, level):
+    data = randoms.written(parts, file=from_file)
+    reader = (ipc.open_file if from_file else ipc.open_stream)(data, validate=level)
+    sink = bytearray()
+    with (ipc.new_file if to_file else ipc.new_stream)(sink, reader.schema) as writer:
+        ipc.copy(reader, writer)
+    found = list((ipc.open_file if to_file else ipc.open_stream)(sink, validate="strict"))
+    again = list((ipc.open_file if from_file else ipc.open_stream)(data))
+    assert len(found) == len(again)
+    assert all(a.equals(b) for a, b in zip(found, again, strict=True))
+    opened = pa.ipc.open_file(bytes(sink)) if to_file else pa.ipc.open_stream(bytes(sink))
+    opened.read_all().validate(full=True)
+
+
+def test_stream_to_file_to_stream_is_the_stream_again(tmp_path):
+    data = source(compression="lz4")
+    path = tmp_path / "x.arrow"
+    with ipc.new_file(path, compression="lz4", durable=False) as writer:
+        assert ipc.copy(ipc.open_stream(data), writer) == 3
+    for options in ({}, {"memory_map": False}):
+        sink = bytearray()
+        with ipc.open_file(path, **options) as reader, ipc.new_stream(sink, compression="lz4") as writer:
+            assert ipc.copy(reader, writer) == 3
+        assert sink == data
+
+
+def test_only_what_is_left_in_a_reader_is_copied():
+    data, sink = source(), bytearray()
+    with ipc.open_stream(data) as reader, ipc.new_stream(sink) as writer:
+        reader.read_next_batch()
+        assert ipc.copy(reader, writer) == 2
+        assert ipc.copy(reader, writer) == 0
+        writer.write(ipc.open_stream(data))
+    assert [batch.num_rows for batch in ipc.open_stream(sink)] == [ROWS] * 5
+
+
+def test_several_readers_may_be_copied_into_one_writer():
+    sink = bytearray()
+    with ipc.new_file(sink, metadata={"k": "v"}) as writer:
+        assert sum(ipc.copy(ipc.open_stream(source()), writer) for _ in range(3)) == 9
+    assert ipc.open_file(sink).num_record_batches == 9
+    # The schema came with the first reader, and the metadata stands in the first message all the same.
+    assert ipc.MessageReader(bytes(sink)[8:]).read_next_message().custom_metadata == ((b"k", b"v"),)
+
+
+def test_an_empty_reader_gives_its_schema():
+    data = forge.stream(forge.schema(forge.field("x", forge.int_(64))))
+    count, copied = transfer(data)
+    assert count == 0
+    assert [field.name for field in ipc.open_stream(copied).schema] == ["x"]
+
+
+def test_what_a_writer_takes_can_be_copied_too():
+    (batch,) = ipc.open_stream(source(1))
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        assert ipc.copy(batch, writer) == 0
+        assert ipc.copy([batch, batch], writer) == 0
+    assert [each.num_rows for each in ipc.open_stream(sink)] == [ROWS] * 3
+
+
+def test_another_schema_is_refused_before_anything_is_written():
+    sink = bytearray()
+    other = arrays.read_batch(pa.record_batch({"x": [1]}))
+    with ipc.new_stream(sink, other.schema) as writer:
+        size = len(sink)
+        with pytest.raises(UsageError, match=r"the batch has 4 columns.*unknown: \['t', 'v', 'd'\]"):
+            ipc.copy(ipc.open_stream(source()), writer)
+        # Also where there is no batch that could tell.
+        with pytest.raises(UsageError, match=r"missing: \['x'\]"):
+            ipc.copy(ipc.open_stream(forge.stream(forge.schema())), writer)
+        assert len(sink) == size
+        writer.write(other)
+    assert rows(bytes(sink)) == {"x": [1]}
+
+
+def test_a_writer_that_is_closed_or_failed_takes_nothing():
+    writer = ipc.new_stream(bytearray(), ipc.open_stream(source()).schema)
+    writer.close()
+    with pytest.raises(UsageError, match="closed"):
+        ipc.copy(ipc.open_stream(source()), writer)
+
+
+def test_nulls_do_not_pass_into_columns_that_have_none():
+    """The writer's schema promises what the reader's does not."""
+    theirs = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    strict = ipc.open_stream(randoms.written([], theirs)).schema
+    for values, good in (([1, 2], True), ([1, None], False)):
+        data = randoms.written([pa.record_batch({"x": pa.array(values, pa.int64())})])
+        sink = bytearray()
+        with ipc.new_stream(sink, strict) as writer:
+            if good:
+                assert ipc.copy(ipc.open_stream(data), writer) == 0
+            else:
+                with pytest.raises(UsageError, match="column 'x' has 1 null"):
+                    ipc.copy(ipc.open_stream(data), writer)
+
+
+# -- broken and foreign bodies -------------------------------------------------------------------------------
+
+
+def broken() -> bytes:
+    """A stream of one batch whose text offsets lead outside."""
+    schema = forge.schema(forge.field("t", forge.UTF8))
+    batch = forge.batch(2, [(2, 0)], [b"", forge.i32(0, 1, 1000), b"ab"])
+    return forge.stream(schema, batch)
+
+
+@pytest.mark.parametrize("level", ["full", "strict"])
+def test_a_reader_that_validates_passes_no_broken_body(level):
+    sink = bytearray()
+    with ipc.new_stream(sink, ipc.open_stream(broken()).schema) as writer:
+        size = len(sink)
+        with pytest.raises(FormatError, match="t"):
+            ipc.copy(ipc.open_stream(broken(), validate=level), writer)
+        assert len(sink) == size
+
+
+def test_a_reader_that_does_not_validate_passes_bodies_as_they_are():
+    count, copied = transfer(broken(), reading={"validate": "none"})
+    assert count == 1
+    assert bodies(copied) == bodies(broken())
+    with pytest.raises(FormatError):
+        ipc.open_stream(copied).read_all()
+    # Decoding has to follow the offsets, and says that it cannot.
+    sink = bytearray()
+    with ipc.new_stream(sink, ipc.open_stream(broken()).schema, compression="lz4") as writer:
+        size = len(sink)
+        with pytest.raises(FormatError):
+            ipc.copy(ipc.open_stream(broken(), validate="none"), writer)
+        assert len(sink) == size
+
+
+@pytest.mark.parametrize("level", ["none", "full"])
+def test_big_endian_bodies_are_swapped_and_never_passed(level):
+    schema = forge.schema(forge.field("x", forge.int_(64)), endianness=1)
+    data = forge.stream(schema, forge.batch(2, [(2, 0)], [b"", struct.pack(">2q", 7, 8)]))
+    count, copied = transfer(data, reading={"validate": level})
+    assert count == 0
+    assert rows(copied) == {"x": [7, 8]}
+    assert pa.ipc.open_stream(copied).read_all().to_pydict() == {"x": [7, 8]}
+    with pytest.raises(UsageError, match="big-endian"):
+        transfer(data, reading={"validate": level, "ensure_native_endian": False})
+
+
+def test_buffers_that_are_not_aligned_are_moved():
+    schema = forge.schema(forge.field("x", forge.int_(32)))
+    batch = forge.batch(2, [(2, 0)], [(0, 0), (4, 8)])
+    data = forge.stream(schema, forge.message(batch, body=forge.i32(9, 7, 8, 9)))
+    count, copied = transfer(data, reading={"validate": "none"})
+    assert count == 0
+    assert rows(copied) == {"x": [7, 8]}
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_compressed_bodies_of_pyarrow_pass(codec):
+    theirs = [
+        pa.record_batch({"x": np.arange(k, k + 5000), "t": np.arange(k, k + 5000).astype(str)})
+        for k in (0, 1)
+    ]
+    data = randoms.written(theirs, compression=codec)
+    count, copied = transfer(data, compression=codec)
+    assert count == 2
+    assert bodies(copied) == bodies(data)
+    assert pa.ipc.open_stream(copied).read_all().equals(pa.Table.from_batches(theirs))
+
+
+def test_dictionaries_that_change_are_passed_on_in_streams():
+    def batch(words: list[str]) -> pa.RecordBatch:
+        return pa.record_batch(
+            {"d": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(words))}
+        )
+
+    data = randoms.written([batch(["a", "b"]), batch(["c", "d"]), batch(["c", "d"]), batch(["a", "b"])])
+    for level in ("none", "full"):
+        count, copied = transfer(data, reading={"validate": level})
+        assert count == 4
+        assert rows(copied) == {"d": ["a", "b", "c", "d", "c", "d", "a", "b"]}
+        assert pa.ipc.open_stream(copied).read_all().to_pydict() == rows(copied)
+
+
+# -- memory --------------------------------------------------------------------------------------------------
+
+RELAY = r"""
+import re, sys
+import arrowipc as ipc
+options = eval(sys.argv[1])
+reader = ipc.open_stream(open(0, "rb", buffering=0), validate="none")
+with ipc.new_stream(open(1, "wb", buffering=0), **options) as writer:
+    count = ipc.copy(reader, writer)
+with open("/proc/self/status") as status:
+    print(count, *re.findall(r"VmHWM:\s*(\d+) kB", status.read()), file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.nosanitize
+@pytest.mark.parametrize("options", [{}, {"compression": {"x": None}}])
+def test_one_batch_is_in_memory_at_a_time(options):
+    batches, size = 75, 1 << 19  # 300 MB
+    relay = subprocess.Popen(
+        [sys.executable, "-c", RELAY, repr(options)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
+    batch = arrays.read_batch(pa.record_batch({"x": np.arange(size)}))
+
+    def feed() -> None:
+        with ipc.new_stream(relay.stdin) as writer:
+            for _ in range(batches):
+                writer.write(batch)
+        relay.stdin.close()
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    total = 0
+    while part := os.read(relay.stdout.fileno(), 1 << 20):
+        total += len(part)
+    thread.join()
+    count, kilobytes = map(int, relay.stderr.read().split())
+    relay.stdout.close()
+    relay.stderr.close()
+    assert relay.wait() == 0
+    assert count == (0 if options else batches)
+    assert total > batches * size * 8
+    assert kilobytes < 120_000

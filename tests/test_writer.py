@@ -1,0 +1,403 @@
+"""How writers behave: schemas, mismatches, nulls, errors, sizes of batches, closing, threads."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import arrays, forge, randoms
+
+import arrowipc as ipc
+from arrowipc import FormatError, UsageError
+
+OPENERS = [ipc.new_stream, ipc.new_file]
+
+
+def batch_of(*values: Any, name: str = "x", kind: Any = None) -> ipc.RecordBatch:
+    return arrays.read_batch(pa.record_batch({name: pa.array(values, kind or pa.int64())}))
+
+
+def read(sink: bytes | bytearray) -> list[ipc.RecordBatch]:
+    return list((ipc.open_file if sink[:6] == b"ARROW1" else ipc.open_stream)(bytes(sink), validate="strict"))
+
+
+def rows(sink: bytes | bytearray) -> list[int]:
+    return [batch.num_rows for batch in read(sink)]
+
+
+# -- schemas -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+@pytest.mark.parametrize(
+    "how", ["write", "write_batch", "write_table", "table", "list", "iterator", "reader"]
+)
+def test_without_a_schema_the_first_batch_says_it(opener, how):
+    batch, sink = batch_of(1, 2), bytearray()
+    stream = bytearray()
+    with ipc.new_stream(stream) as writer:
+        writer.write(batch)
+    with opener(sink) as writer:
+        assert writer.schema is None
+        assert not sink
+        match how:
+            case "write":
+                writer.write(batch)
+            case "write_batch":
+                writer.write_batch(batch)
+            case "write_table":
+                writer.write_table(batch)
+            case "table":
+                writer.write(ipc.Table(batch.schema, [batch]))
+            case "list":
+                writer.write([batch])
+            case "iterator":
+                writer.write(iter([batch]))
+            case "reader":
+                writer.write(ipc.open_stream(stream))
+        assert writer.schema == batch.schema
+    assert [each.equals(batch) for each in read(sink)] == [True]
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_neither_schema_nor_batch_is_an_error_that_says_what_to_do(opener):
+    for how in (lambda writer: None, lambda writer: writer.write([]), lambda writer: writer.write(iter(()))):
+        sink = bytearray()
+        writer = opener(sink)
+        how(writer)
+        with pytest.raises(UsageError, match="no schema was given: give the writer a schema"):
+            writer.close()
+        assert not sink
+        writer.close()
+
+
+def test_an_empty_table_or_reader_gives_its_schema():
+    schema = batch_of(1).schema
+    for data in (ipc.Table(schema, []), ipc.open_stream(randoms.written([], pa.schema([("x", pa.int64())])))):
+        sink = bytearray()
+        with ipc.new_stream(sink) as writer:
+            writer.write(data)
+        assert ipc.open_stream(sink).schema == schema
+
+
+def test_a_schema_may_be_a_list_of_fields():
+    from arrowipc.types import field, int64
+
+    sink = bytearray()
+    with ipc.new_stream(sink, [field("x", int64())]) as writer:
+        writer.write(batch_of(1))
+    assert rows(sink) == [1]
+    with pytest.raises(UsageError, match=r"schema: expected a Schema, .*, found int 5"):
+        ipc.new_stream(bytearray(), 5)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (batch_of(1, name="y"), "column 0 is named 'y' in the batch and 'x' in the writer's schema"),
+        (batch_of(1, kind=pa.int32()), "column 'x' is int32 in the batch and int64 in the writer's schema"),
+        (batch_of("a", kind=pa.string()), "column 'x' is string in the batch and int64 in"),
+        (arrays.read_batch(pa.record_batch({"x": [1], "y": [2]})), r"2 columns, .* 1; unknown: \['y'\]"),
+        (arrays.read_batch(pa.record_batch({})), r"0 columns, the writer's schema 1; missing: \['x'\]"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"coalesce_rows": 10}])
+def test_another_schema_is_refused_with_the_column_and_the_writer_goes_on(other, words, options):
+    sink = bytearray()
+    with ipc.new_stream(sink, **options) as writer:
+        writer.write(batch_of(1))
+        for write in (writer.write, writer.write_batch, lambda b: writer.write_table(b, 1)):
+            size = len(sink)
+            with pytest.raises(UsageError, match=words):
+                write(other)
+            assert len(sink) == size
+        writer.write(batch_of(2))
+    assert [batch.to_pydict()["x"] for batch in read(sink)] in ([[1], [2]], [[1, 2]])
+
+
+def test_metadata_of_schemas_and_fields_may_differ():
+    theirs = pa.schema([pa.field("x", pa.int64(), metadata={"a": "b"})], metadata={"c": "d"})
+    other = arrays.read_batch(pa.record_batch([pa.array([2])], schema=theirs))
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write(batch_of(1))
+        writer.write(other)
+    assert [batch.to_pydict() for batch in read(sink)] == [{"x": [1]}, {"x": [2]}]
+
+
+# -- nulls ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "lz4"}])
+def test_nulls_in_a_column_that_has_none_are_refused_and_the_writer_goes_on(options):
+    theirs = pa.schema([pa.field("n", pa.int64()), pa.field("x", pa.string(), nullable=False)])
+    sink = bytearray()
+    good = arrays.read_batch(pa.record_batch({"n": [1, None], "x": ["a", "b"]}))
+    bad = arrays.read_batch(pa.record_batch({"n": [1, None, 3], "x": ["a", None, None]}))
+    with ipc.new_stream(sink, ipc.open_stream(randoms.written([], theirs)).schema, **options) as writer:
+        writer.write(good)
+        size = len(sink)
+        with pytest.raises(UsageError, match=r"column 'x' has 2 nulls .*nullable=False"):
+            writer.write(bad)
+        assert len(sink) == size
+        writer.write(bad.slice(0, 1))
+    assert rows(sink) == [2, 1]
+    table = pa.ipc.open_stream(bytes(sink)).read_all()
+    table.validate(full=True)
+    assert table.column("x").to_pylist() == ["a", "b", "a"]
+
+
+def test_broken_contents_are_found_before_anything_is_written():
+    schema = forge.schema(forge.field("t", forge.UTF8))
+    data = forge.stream(schema, forge.batch(2, [(2, 0)], [b"", forge.i32(0, 1, 1000), b"ab"]))
+    (bad,) = ipc.open_stream(data, validate="none")
+    good, sink = batch_of("a", name="t", kind=pa.string()), bytearray()
+    with ipc.new_stream(sink, good.schema) as writer:
+        size = len(sink)
+        with pytest.raises(FormatError, match="t"):
+            writer.write(bad)
+        assert len(sink) == size
+        writer.write(good)
+    assert rows(sink) == [1]
+
+
+def test_a_batch_that_was_kept_big_endian_is_refused():
+    schema = forge.schema(forge.field("x", forge.int_(64)), endianness=1)
+    data = forge.stream(schema, forge.batch(1, [(1, 0)], [b"", (7).to_bytes(8, "big")]))
+    (kept,) = ipc.open_stream(data, ensure_native_endian=False)
+    sink = bytearray()
+    with ipc.new_stream(sink, batch_of(1).schema) as writer:
+        for write in (writer.write, writer.write_batch):
+            with pytest.raises(UsageError, match="read it with ensure_native_endian=True"):
+                write(kept)
+        (swapped,) = ipc.open_stream(data)
+        writer.write(swapped)
+    assert read(sink)[0].to_pydict() == {"x": [7]}
+    with pytest.raises(UsageError, match="big-endian"):
+        kept.to_message()
+
+
+# -- what is handed in ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (5, "expected a RecordBatch, a Table, .* found int 5"),
+        (None, "found NoneType None"),
+        ("x.arrow", "expected data, found str 'x.arrow': read it first"),
+        (Path("x.arrow"), "expected data, found PosixPath"),
+        (b"ARROW1", "expected data, found bytes"),
+        ([batch_of(1), 5], "found int 5"),
+    ],
+)
+def test_what_holds_no_rows_is_refused(data, words):
+    with (
+        ipc.new_stream(bytearray(), batch_of(1).schema) as writer,
+        pytest.raises(UsageError, match=words),
+    ):
+        writer.write(data)
+
+
+def test_an_array_is_a_column_and_not_a_batch():
+    with (
+        ipc.new_stream(bytearray(), batch_of(1).schema) as writer,
+        pytest.raises(UsageError, match=r"an array of int64 is one column, not a batch"),
+    ):
+        writer.write(batch_of(1).column(0))
+
+
+def test_a_source_that_fails_leaves_the_writer_usable():
+    def source() -> Any:
+        yield batch_of(1)
+        raise ZeroDivisionError
+
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        with pytest.raises(ZeroDivisionError):
+            writer.write(source())
+        writer.write(batch_of(2))
+    assert [batch.to_pydict() for batch in read(sink)] == [{"x": [1]}, {"x": [2]}]
+
+
+# -- sizes of batches ----------------------------------------------------------------------------------------
+
+
+def wide(count: int) -> ipc.RecordBatch:
+    theirs = pa.record_batch(
+        {
+            "x": pa.array(np.arange(count)),
+            "t": pa.array([("é" * (i % 40)) for i in range(count)], pa.string()),
+            "l": pa.array([[i % 9] * (i % 5) for i in range(count)], pa.list_(pa.int16())),
+            "v": pa.array([str(i) * (i % 7) for i in range(count)], pa.string_view()),
+            "b": pa.array([i % 3 == 0 for i in range(count)], pa.bool_()),
+        }
+    )
+    return arrays.read_batch(theirs)
+
+
+@pytest.mark.parametrize("most", [1, 7, 100, 2000, 5000])
+def test_max_chunksize_bounds_rows(most):
+    batch, sink = wide(2000), bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write_table(batch, max_chunksize=most)
+        writer.write_table(ipc.Table(batch.schema, [batch.slice(0, 5), batch.slice(5, 20)]), most)
+    expected = [min(most, 2000 - start) for start in range(0, 2000, most)]
+    expected += [min(most, 5 - start) for start in range(0, 5, most)]
+    expected += [min(most, 20 - start) for start in range(0, 20, most)]
+    assert rows(sink) == expected
+    whole = ipc.open_stream(sink).read_all().to_pydict()
+    assert {name: column[:2000] for name, column in whole.items()} == batch.to_pydict()
+
+
+@pytest.mark.parametrize("most", [1, 200, 1000, 20_000, 10**7])
+@pytest.mark.parametrize("alignment", [8, 64])
+def test_max_chunk_bytes_bounds_bodies(alignment, most):
+    batch, sink = wide(300), bytearray()
+    with ipc.new_stream(sink, alignment=alignment) as writer:
+        writer.write_table(batch, max_chunk_bytes=most)
+    sizes = [(m.body_length, m) for m in ipc.MessageReader(bytes(sink)) if m.kind == "RecordBatch"]
+    for (size, _), count in zip(sizes, rows(sink), strict=True):
+        assert size <= most or count == 1
+    assert ipc.open_stream(sink).read_all().to_pydict() == batch.to_pydict()
+    if most == 10**7:
+        assert len(sizes) == 1
+    if most == 1:
+        assert len(sizes) == 300
+
+
+def test_both_bounds_hold_together():
+    batch, sink = wide(500), bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write_table(batch, 50, max_chunk_bytes=1500)
+    found = read(sink)
+    assert all(each.num_rows <= 50 for each in found)
+    assert all(len(each.to_message().body) <= 1500 or each.num_rows == 1 for each in found)
+
+
+def test_without_bounds_batches_stay_as_they_are():
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write_table(ipc.Table(batch_of(1).schema, [batch_of(1, 2), batch_of(), batch_of(3)]))
+    assert rows(sink) == [2, 0, 1]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "7", True])
+@pytest.mark.parametrize("name", ["max_chunksize", "max_chunk_bytes"])
+def test_bounds_below_1_are_refused(name, value):
+    writer = ipc.new_stream(bytearray(), batch_of(1).schema)
+    with pytest.raises(UsageError, match=f"{name} must be an integer"):
+        writer.write_table(batch_of(1), **{name: value})
+    writer.close()
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_many_small_batches_become_one(opener):
+    batch, sink = wide(4000), bytearray()
+    with opener(sink, coalesce_rows=4000) as writer:
+        for i in range(4000):
+            writer.write(batch.slice(i, 1))
+    (found,) = read(sink)
+    assert found.to_pydict() == batch.to_pydict()
+    theirs = pa.ipc.open_file if opener is ipc.new_file else pa.ipc.open_stream
+    theirs(bytes(sink)).read_all().validate(full=True)
+
+
+def test_batches_wait_until_they_are_enough_or_the_end_or_one_that_does_not_wait():
+    batch, sink = wide(1000), bytearray()
+    with ipc.new_stream(sink, coalesce_rows=10) as writer:
+        for size in (3, 3, 3):
+            writer.write(batch.slice(0, size))
+        assert writer.stats.num_record_batches == 0
+        writer.write(batch.slice(0, 2))
+        assert writer.stats.num_record_batches == 1
+        for size in (3, 10, 4, 0, 2):
+            writer.write(batch.slice(0, size))
+        writer.write_batch(batch.slice(0, 2), {"k": "v"})
+        writer.write(batch.slice(0, 1))
+        writer.write_table(batch.slice(0, 8), max_chunksize=5)
+        writer.write(batch.slice(0, 6))
+    assert rows(sink) == [11, 3, 10, 6, 2, 1, 5, 3, 6]
+
+
+# -- the end -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_a_closed_writer_says_so_and_may_be_closed_again(opener):
+    sink = bytearray()
+    writer = opener(sink)
+    writer.write(batch_of(1))
+    writer.close()
+    size = len(sink)
+    writer.close()
+    with writer:
+        pass
+    for call in (
+        lambda: writer.write(batch_of(1)),
+        lambda: writer.write_batch(batch_of(1)),
+        lambda: writer.write_table(batch_of(1)),
+        lambda: writer.write([]),
+    ):
+        with pytest.raises(UsageError, match="closed"):
+            call()
+    assert len(sink) == size
+    assert "closed" in repr(writer)
+
+
+def test_a_stream_that_was_left_by_an_error_has_no_end():
+    sink = io.BytesIO()
+    with pytest.raises(ZeroDivisionError), ipc.new_stream(sink) as writer:  # noqa: PT012
+        writer.write(batch_of(1))
+        raise ZeroDivisionError
+    assert not sink.getvalue().endswith(b"\xff\xff\xff\xff" + bytes(4))
+    with pytest.raises(UsageError, match="the with block was left by ZeroDivisionError"):
+        writer.write(batch_of(1))
+    assert not sink.closed
+
+
+def test_stats_count_messages_and_bytes():
+    sink = bytearray()
+    theirs = {"x": pa.array([7] * 1000), "d": pa.array(["a", "b"] * 500).dictionary_encode()}
+    batch = arrays.read_batch(pa.record_batch(theirs))
+    with ipc.new_stream(sink, batch.schema, compression="zstd") as writer:
+        assert writer.stats[:5] == (1, 0, 0, 0, 0)
+        writer.write(batch)
+        writer.write(batch.slice(1))
+        stats = writer.stats
+        assert stats[:5] == (4, 2, 1, 0, 0)
+    bodies = [message.body_length for message in ipc.MessageReader(bytes(sink))]
+    assert stats.total_serialized_body_size == sum(bodies)
+    raw = sum(len(buffer) for part in (batch, batch.slice(1)) for buffer in part.to_message().buffers)
+    assert stats.total_raw_body_size == raw + len(b"ab") + 3 * 4
+    assert writer.bytes_written == len(sink)
+
+
+# -- threads -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"alignment": 64, "compression": "zstd"}])
+def test_writers_in_several_threads_may_share_batches(options):
+    batches = [wide(n) for n in (50_000, 10, 0)]
+    sinks = [bytearray() for _ in range(4)]
+
+    def write(sink: bytearray) -> None:
+        with ipc.new_stream(sink, **options) as writer:
+            for i in range(6):
+                for batch in batches:
+                    writer.write(batch.slice(i))
+
+    threads = [threading.Thread(target=write, args=(sink,)) for sink in sinks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone = bytearray()
+    write(alone)
+    assert all(sink == alone for sink in sinks)
+    assert rows(alone) == [batch.slice(i).num_rows for i in range(6) for batch in batches]
