@@ -45,6 +45,12 @@ MODULES = (
     "_encode",
     "_sink",
     "_emit",
+    "_alike",
+    "_cells",
+    "_pick",
+    "_routes",
+    "_merge",
+    "_payload",
 )
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.

@@ -62,6 +62,8 @@ _HOMES = {
     **dict.fromkeys(("Array", "RecordBatch"), "arrowipc._array"),
     "Table": "arrowipc.table",
     "concat_batches": "arrowipc._concat",
+    **dict.fromkeys(("DecodedPayloads", "decode_payloads"), "arrowipc._payload"),
+    "repeat": "arrowipc._pick",
     "Schema": "arrowipc.schema",
     **dict.fromkeys(("DataType", "Field"), "arrowipc.types"),
 }

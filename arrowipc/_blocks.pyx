@@ -32,7 +32,7 @@ cdef extern from "stdlib.h" nogil:
 cdef enum:
     KEPT = 1 << 17              # from this size on a block is worth keeping; malloc is good at smaller ones
     HUGE_PAGE = 1 << 21
-    SLOTS = 4
+    SLOTS = 32                  # two batches of payload columns, a block per buffer
     IDLE_BYTES = 1 << 28        # at most 256 MiB wait for the next batch
 
 cdef uint8_t* idle[SLOTS]

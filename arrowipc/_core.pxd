@@ -204,6 +204,13 @@ cdef object window(const uint8_t* data, int64_t size, object owner)
 cdef str field_name(Plan plan, int32_t field)
 cdef str field_path(Plan plan, int32_t field)
 
+# The walk without the allocation, for kernels that use the same `d` again and again: `check_counts` (which fills
+# `prefix`: source_views + 1 entries, NULL without views), room for `count_variadic` more extents, `walk`.
+cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
+                      const LimitsData* limits, Fault* fault) noexcept nogil
+cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcept nogil
+cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
+              const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil
 cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
                 int version, const LimitsData* limits) except -1
 cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil

@@ -471,6 +471,18 @@ cdef int check_counts(const PlanData* plan, const BatchHeader* header, int versi
     return 0
 
 
+cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcept nogil:
+    """Variadic buffers of the planned view fields; their sum is at most that of the message's Buffers."""
+    cdef int64_t count = 0
+    cdef int32_t i, before
+    if plan.n_views:
+        for i in range(plan.n_fields):
+            if plan.fields[i].view >= 0:
+                before = plan.fields[i].views_before
+                count += prefix[before + 1] - prefix[before]
+    return count
+
+
 cdef inline int64_t first_buffer(const FieldPlan* field, bint v4, const int64_t* prefix) noexcept nogil:
     """Which Buffer of the message is the field's first."""
     cdef int64_t first = field.source_buffer
@@ -597,8 +609,6 @@ cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t
     """Walk a message: allocate `out` and point its extents into the body (as stored: compressed, big-endian)."""
     cdef Fault fault
     cdef int64_t* prefix = NULL
-    cdef int64_t variadic = 0
-    cdef int32_t i
     cdef int found
     if plan.d.source_views:
         prefix = <int64_t*> malloc((plan.d.source_views + 1) * sizeof(int64_t))
@@ -607,12 +617,7 @@ cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t
     try:
         found = check_counts(&plan.d, header, version, prefix, limits, &fault)
         if found == 0:
-            if plan.d.n_views:
-                for i in range(plan.d.n_fields):
-                    if plan.d.fields[i].view >= 0:
-                        variadic += (prefix[plan.d.fields[i].views_before + 1]
-                                     - prefix[plan.d.fields[i].views_before])
-            out.allocate(plan, variadic)
+            out.allocate(plan, count_variadic(&plan.d, prefix))
             out.d.length = header.length
             found = walk(&out.d, header, body, body_length, version == MetadataVersion_V4, prefix, limits, &fault)
     finally:

@@ -3,7 +3,8 @@ from libc.stdint cimport int64_t, uint8_t
 
 from arrowipc._array cimport RecordBatch
 from arrowipc._concat cimport Growing
-from arrowipc._core cimport Columns, DictionaryPlan, Envelope, LimitsData, Plan
+from arrowipc._core cimport BatchHeader, Columns, DictionaryPlan, Envelope, LimitsData, Plan
+from arrowipc._fault cimport Fault
 from arrowipc._flatbuf cimport Table
 from arrowipc._message cimport Message
 
@@ -37,6 +38,7 @@ cdef class Decoder:
     cdef readonly int64_t num_record_batches
 
     cdef int open(self, Plan whole) except -1
+    cdef int open_as(self, Plan whole, Plan plan) except -1
     cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner)
     cdef Columns stored(self, Message message)
     cdef tuple dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable)
@@ -48,5 +50,7 @@ cdef class Decoder:
     cdef Columns values_of(self, DictionaryPlan wanted)
 
 
+# Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
+cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian)

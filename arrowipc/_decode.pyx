@@ -16,8 +16,8 @@ from arrowipc._core cimport (
     Plan, field_path, limits_data, locate, open_batch, raise_fault, read_pairs, v4_bitmap,
 )
 from arrowipc._fault cimport (
-    FAULT_EMPTY_OUTSIDE, FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MISALIGNED, FAULT_MISSING, FAULT_NO_DICTIONARY,
-    FAULT_SHARED, Fault, fail, fail_in,
+    FAULT_EMPTY_OUTSIDE, FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MEMORY, FAULT_MISALIGNED, FAULT_MISSING,
+    FAULT_NO_DICTIONARY, FAULT_SHARED, Fault, fail, fail_in,
 )
 from arrowipc._flatbuf cimport Table, Vector, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc._layout cimport *
@@ -91,7 +91,11 @@ cdef class Decoder:
             set_keep_stored(whole)
         if self.level >= LEVEL_STRICT:
             check_features(plan_schema(whole))
-        self.plan = project(whole, self.columns)
+        return self.open_as(whole, project(whole, self.columns))
+
+    cdef int open_as(self, Plan whole, Plan plan) except -1:
+        """Read the messages of the schema `whole` as `plan`, which is made of some of its fields."""
+        self.plan = plan
         if not whole.dictionaries:
             # Most streams: nothing to keep track of, and nothing will be entered here.
             self.known = self.needed = self.entries = NO_DICTIONARIES
@@ -115,7 +119,7 @@ cdef class Decoder:
             header.codec = experimental_codec(message, header.codec)
         locate(out, plan, &header, body, message.body_length, message.version, &self.limits)
         if self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0:
-            raise_fault(&fault, None, place_of(plan, &header, message.version, fault.at))
+            raise_fault(&fault, None, place_of(plan, &header, message.version, fault.at) if fault.at >= 0 else None)
         out.owner = body_owner
         normalise(out, header.codec, &self.limits, self.use_threads)
         out.dictionaries = dictionaries
@@ -320,35 +324,39 @@ cdef int by_offset(const void* a, const void* b) noexcept nogil:
     return (x > y) - (x < y)
 
 
-cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) except -2:
+cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil:
     """Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
 
     `fault.at` is the Buffer's place in the message.
     """
-    cdef int64_t i, count = header.buffers.count, end = 0
+    cdef int64_t i, count = header.buffers.count
     cdef Numbered* buffers = <Numbered*> malloc(count * sizeof(Numbered) + 1)
-    cdef Numbered* b
+    cdef int found
     if buffers == NULL:
-        raise MemoryError()
-    try:
-        for i in range(count):
-            b = &buffers[i]
-            b.offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
-            b.length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
-            b.ordinal = i
-        qsort(buffers, count, sizeof(Numbered), by_offset)
-        for i in range(count):
-            b = &buffers[i]
-            if not inside(b.offset, b.length, body_length):
-                return fail(fault, FAULT_EMPTY_OUTSIDE, -1, -1, b.ordinal, b.offset, body_length, NULL)
-            if b.offset & 7:
-                return fail(fault, FAULT_MISALIGNED, -1, -1, b.ordinal, b.offset, 0, NULL)
-            if b.length:
-                if b.offset < end:
-                    return fail(fault, FAULT_SHARED, -1, -1, b.ordinal, b.offset, end, NULL)
-                end = b.offset + b.length
-    finally:
-        free(buffers)
+        return fail(fault, FAULT_MEMORY, -1, -1, -1, 0, 0, NULL)
+    for i in range(count):
+        buffers[i].offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
+        buffers[i].length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+        buffers[i].ordinal = i
+    qsort(buffers, count, sizeof(Numbered), by_offset)
+    found = check_sorted(buffers, count, body_length, fault)
+    free(buffers)
+    return found
+
+
+cdef int check_sorted(const Numbered* buffers, int64_t count, int64_t body_length, Fault* fault) noexcept nogil:
+    cdef const Numbered* b
+    cdef int64_t i, end = 0
+    for i in range(count):
+        b = &buffers[i]
+        if not inside(b.offset, b.length, body_length):
+            return fail(fault, FAULT_EMPTY_OUTSIDE, -1, -1, b.ordinal, b.offset, body_length, NULL)
+        if b.offset & 7:
+            return fail(fault, FAULT_MISALIGNED, -1, -1, b.ordinal, b.offset, 0, NULL)
+        if b.length:
+            if b.offset < end:
+                return fail(fault, FAULT_SHARED, -1, -1, b.ordinal, b.offset, end, NULL)
+            end = b.offset + b.length
     return 0
 
 

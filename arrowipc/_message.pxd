@@ -1,6 +1,7 @@
 # The framer's shape: what lies between chunks of input and whole messages.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from arrowipc._bytes cimport load_i32
 from arrowipc._core cimport Envelope, LimitsData, Memory, Source
 from arrowipc._gather cimport Part
 
@@ -8,6 +9,41 @@ cdef enum Frame:
     FRAME_MORE = 0      # more input is needed
     FRAME_MESSAGE = 1   # `envelope`, `metadata` and `body` hold a message
     FRAME_END = 2       # the stream is over
+
+
+cdef struct Cut:
+    # A message's metadata in memory that holds it whole, and what follows it: the body, then the next message.
+    const uint8_t* metadata
+    int64_t metadata_size
+    const uint8_t* rest
+    int64_t rest_size
+
+
+cdef inline bint sized_right(int32_t size, const LimitsData* limits) noexcept nogil:
+    return 0 < size and size <= limits.metadata_bytes
+
+
+cdef inline int cut_message(const uint8_t* data, int64_t size, const LimitsData* limits, Cut* out) noexcept nogil:
+    """What `Framer` finds at `data`, for kernels: FRAME_MESSAGE, FRAME_END, or FRAME_MORE: it must say itself."""
+    cdef int64_t prefix = 4
+    cdef int32_t word
+    if size < 4:
+        return FRAME_END if size == 0 else FRAME_MORE
+    word = load_i32(data)
+    if word == -1:
+        if size < 8:
+            return FRAME_MORE
+        word = load_i32(data + 4)
+        prefix = 8
+    if word == 0:
+        return FRAME_END
+    if not sized_right(word, limits) or word > size - prefix:
+        return FRAME_MORE
+    out.metadata = data + prefix
+    out.metadata_size = word
+    out.rest = data + prefix + word
+    out.rest_size = size - prefix - word
+    return FRAME_MESSAGE
 
 
 cdef class Framer:

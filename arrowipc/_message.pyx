@@ -261,15 +261,15 @@ cdef class Framer:
             stranger = STRANGERS.get(self.piece[:4])
             if stranger is not None:
                 raise FormatError(stranger)
+        if sized_right(size, &self.limits):
+            self.state = STATE_METADATA
+            self.wanted = size
+            return FRAME_MESSAGE
         if size < 0:
             raise FormatError(f"the metadata size is {size}: expected 0 (end of stream) or more; are these bytes an "
                               "Arrow IPC stream, and is the start a message boundary?")
-        if size > self.limits.metadata_bytes:
-            raise LimitError(f"the metadata size is {size:,} bytes, more than Limits.metadata_bytes = "
-                             f"{self.limits.metadata_bytes:,}; are these bytes an Arrow IPC stream?")
-        self.state = STATE_METADATA
-        self.wanted = size
-        return FRAME_MESSAGE
+        raise LimitError(f"the metadata size is {size:,} bytes, more than Limits.metadata_bytes = "
+                         f"{self.limits.metadata_bytes:,}; are these bytes an Arrow IPC stream?")
 
     cdef int advance(self) except -1:
         """Go to the next message: see Frame for what the result means."""

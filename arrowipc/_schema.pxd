@@ -1,12 +1,19 @@
 # Between Schema tables, plans and Python schemas.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from arrowipc._core cimport LimitsData, Plan
+from arrowipc._core cimport FieldPlan, LimitsData, Plan
+from arrowipc._fault cimport Fault
+from arrowipc._flatbuf cimport Table
 
 cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
                     object owner)
+# Layout and parameters from a type table of this kind (Schema.fbs Type), all checked.
+cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil
 cdef Plan unshared(Plan plan)
 cdef Plan project(Plan whole, object columns)
+# Some fields of `whole`, in any order: a list of (field, None: all below it, or such a list for its children).
+cdef Plan arrange(Plan whole, list fields)
+cdef list children_of(Plan plan, int32_t field)
 cdef Plan python_plan(object schema, const LimitsData* limits)
 cdef object plan_schema(Plan plan)
 cdef object plan_field(Plan plan, int32_t field)

@@ -630,7 +630,6 @@ cdef int mark_order(Plan plan, bint big) except -1:
 cdef Plan project(Plan whole, object columns):
     """The plan of some columns: names, indices or dotted paths into structs and lists, in the order given."""
     cdef Builder out
-    cdef Plan plan
     cdef int32_t column
     if columns is None:
         return whole
@@ -642,7 +641,12 @@ cdef Plan project(Plan whole, object columns):
     out = Builder()
     for column, below in chosen.items():
         copy_field(whole, whole.d.columns[column], below, out, -1)
-    plan = out.finish(whole.metadata, whole.metadata_size, whole.metadata_owner, whole.schema_table)
+    return finish_part(whole, out)
+
+
+cdef Plan finish_part(Plan whole, Builder out):
+    """The plan of some fields of `whole`, for its messages."""
+    cdef Plan plan = out.finish(whole.metadata, whole.metadata_size, whole.metadata_owner, whole.schema_table)
     plan.d.source_nodes = whole.d.source_nodes
     plan.d.source_buffers = whole.d.source_buffers
     plan.d.source_views = whole.d.source_views
@@ -650,6 +654,13 @@ cdef Plan project(Plan whole, object columns):
     plan.d.stored_big = whole.d.stored_big
     plan.d.keep_stored = whole.d.keep_stored
     return plan
+
+
+cdef Plan arrange(Plan whole, list fields):
+    cdef Builder out = Builder()
+    for field, below in fields:
+        place_field(whole, field, below, out, -1)
+    return finish_part(whole, out)
 
 
 cdef int choose(Plan whole, object item, dict chosen) except -1:
@@ -720,6 +731,15 @@ cdef list find_path(Plan whole, list fields, list names, str name):
 
 cdef int copy_field(Plan whole, int32_t field, dict below, Builder out, int32_t parent) except -1:
     """Copy a field and the chosen part of what is below it (None: all) from plan to plan."""
+    cdef list chosen = None
+    if below is not None:
+        chosen = [(child, below[ordinal]) for ordinal, child in enumerate(children_of(whole, field))
+                  if ordinal in below]
+    return place_field(whole, field, chosen, out, parent)
+
+
+cdef int place_field(Plan whole, int32_t field, object below, Builder out, int32_t parent) except -1:
+    """The same for pairs of a child and what is chosen below it: a dict for `copy_field`, a list for this."""
     cdef FieldPlan model = whole.d.fields[field]
     cdef FieldPlan* f
     cdef int32_t at = out.n_fields, n_children = 0
@@ -728,10 +748,14 @@ cdef int copy_field(Plan whole, int32_t field, dict below, Builder out, int32_t 
     f = out.add(&model, parent)
     if model.codes >= 0:
         memcpy(out.codes + 128 * f.codes, whole.d.codes + 128 * model.codes, 128)
-    for ordinal, child in enumerate(children_of(whole, field)):
-        if below is None or ordinal in below:
-            copy_field(whole, child, None if below is None else below[ordinal], out, at)
-            n_children += 1
+    if below is None:
+        below = [(child, None) for child in children_of(whole, field)]
+    for child, chosen in below:
+        if isinstance(chosen, dict):
+            copy_field(whole, child, chosen, out, at)
+        else:
+            place_field(whole, child, chosen, out, at)
+        n_children += 1
     out.fields[at].n_children = n_children
     out.fields[at].end = out.n_fields
     return 0

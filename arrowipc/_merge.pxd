@@ -1,0 +1,48 @@
+# The dictionaries of many payloads: made one, or replaced by the values that their indices stand for.
+from libc.stdint cimport int32_t, int64_t
+
+cimport cython
+
+from arrowipc._core cimport Columns, Plan
+from arrowipc._routes cimport Route
+from arrowipc._unify cimport ValueTable
+
+
+@cython.final
+cdef class Merged:
+    """One dictionary of the output."""
+    cdef Plan plan              # of its values
+    cdef ValueTable table
+    cdef tuple below            # Merged, per plan.dictionaries
+    cdef Columns last           # the dictionary that came last ...
+    cdef int64_t* places        # ... and per value of it the ordinal in the table
+    cdef int64_t room
+    cdef tuple before           # the state that `rollback` goes back to
+
+    cdef int add(self, Columns values) except -1
+    cdef Columns lower(self, Columns values)
+
+
+@cython.final
+cdef class Merger:
+    """All dictionaries of the output."""
+    cdef tuple top              # Merged, per dictionary of the output's plan
+    cdef list order             # all of them
+    cdef dict plain             # id of a plan of values -> (that plan, Route to plain values)
+
+    cdef int64_t bytes          # that were decoded or made up so far
+
+    # Fill the encoded fields of `route.piece`, which `spread` has left; returns what keeps their memory. At most
+    # `most` bytes are decoded.
+    cdef object fill(self, Route route, Columns columns, int64_t most)
+    cdef Columns decoded(self, Route route, int32_t f, Columns columns, int64_t most)
+    cdef Columns plain_values(self, Columns values, int64_t most)
+    cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1
+    cdef object renumber(self, Route route, int32_t f, Columns columns)
+    cdef int mark(self) except -1
+    cdef int rollback(self) except -1
+    cdef int64_t nbytes(self)
+    cdef tuple snapshot(self)
+
+
+cdef Merger new_merger(Plan out)

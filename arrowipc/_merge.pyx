@@ -1,0 +1,306 @@
+"""Makes one dictionary of those of many payloads, or puts values where their indices were.
+
+Tables of distinct values number what comes in; indices follow. Where the output is to have plain values, they are
+picked from each payload's own dictionary, so nothing is ever put together that nobody refers to.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from arrowipc._bits cimport largest, store_int
+from arrowipc._bytes cimport get_bit
+from arrowipc._concat cimport FAULT_FULL, Growing, raise_append_fault
+from arrowipc._core cimport (
+    FIELD_ENCODED, FIELD_SIGNED, Columns, ColumnsData, DictionaryPlan, Extent, FieldPlan, Node, Plan, ViewRange,
+    field_path, limits_data, raise_fault, LimitsData,
+)
+from arrowipc._element cimport index_at, validity
+from arrowipc._fault cimport Fault, fail
+from arrowipc._grow cimport begins_with
+from arrowipc._pick cimport Pick, pick_rows
+from arrowipc._routes cimport (
+    HOW_DECODED, HOW_RENUMBERED, Route, find_route, plain_schema, raise_route_fault,
+)
+from arrowipc._schema cimport plan_schema, python_plan, same_shape
+from arrowipc._unify cimport ValueTable
+from arrowipc._values cimport dictionary_of
+
+from arrowipc.errors import LimitError, UsageError
+
+
+class IndicesFull(UsageError):
+    """The indices of an output column cannot count the distinct values of all payloads."""
+
+
+cdef int renumbered(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f, const int64_t* places,
+                    int64_t count, Fault* fault) noexcept nogil:
+    """Indices of a field, by `places`; zeros where null."""
+    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t start = d.nodes[f].offset, i, index = 0
+    for i in range(d.nodes[f].length):
+        if bits != NULL and not get_bit(bits, start + i):
+            store_int(out, i, width, 0)
+            continue
+        if index_at(d, f, start + i, count, &index, fault) < 0:
+            return -1
+        if places[index] > limit:
+            return fail(fault, FAULT_FULL, f, -1, -1, places[index], limit, NULL)
+        store_int(out, i, width, places[index])
+    return 0
+
+
+cdef int64_t picks_of(Pick* out, const ColumnsData* d, int32_t f, int64_t count, Fault* fault) noexcept nogil:
+    """What the indices of a field pick of a dictionary of `count` values; returns the number of picks, or -1."""
+    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t start = d.nodes[f].offset, used = 0, i, index = 0
+    for i in range(d.nodes[f].length):
+        if bits != NULL and not get_bit(bits, start + i):
+            index = -1
+        elif index_at(d, f, start + i, count, &index, fault) < 0:
+            return -1
+        if used and out[used - 1].start == index:
+            out[used - 1].times += 1
+        else:
+            out[used] = Pick(index, 1, 1)
+            used += 1
+    return used
+
+
+cdef int shallow_copy(Columns out, Columns columns) except -1:
+    """The same columns in a block of their own, whose extents may be changed."""
+    cdef int32_t variadic = columns.d.n_extents - columns.plan.d.n_buffers
+    out.allocate(columns.plan, variadic)
+    memcpy(out.d.nodes, columns.d.nodes, columns.plan.d.n_fields * sizeof(Node))
+    memcpy(out.d.extents, columns.d.extents, columns.d.n_extents * sizeof(Extent))
+    memcpy(out.d.views, columns.d.views, columns.plan.d.n_views * sizeof(ViewRange))
+    out.d.length = columns.d.length
+    out.owner = columns.owner
+    return 0
+
+
+cdef class Merged:
+    def __dealloc__(self):
+        free(self.places)
+
+    cdef int add(self, Columns values) except -1:
+        """Number the values of a dictionary: `places`, until the next one comes."""
+        cdef int64_t count = values.d.length
+        cdef void* moved
+        if self.last is not None and (values is self.last or (
+                not self.below and self.last.d.length == count and same_shape(self.last.plan, values.plan)
+                and begins_with(values, self.last))):
+            return 0
+        self.last = None
+        if count > self.room:
+            moved = realloc(self.places, 2 * count * sizeof(int64_t))
+            if moved == NULL:
+                raise MemoryError()
+            self.places = <int64_t*> moved
+            self.room = 2 * count
+        self.table.add(self.lower(values) if self.below else values, 0, count, self.places)
+        self.last = values
+        return 0
+
+    cdef Columns lower(self, Columns values):
+        """The values with the indices in them following the tables below."""
+        cdef Columns out = Columns.__new__(Columns)
+        cdef const FieldPlan* field
+        cdef int64_t size
+        cdef bytearray memory
+        cdef int32_t f
+        kept = []
+        shallow_copy(out, values)
+        for f in range(values.plan.d.n_fields):
+            field = &self.plan.d.fields[f]
+            if not field.flags & FIELD_ENCODED:
+                continue
+            inner = self.below[field.dictionary]
+            if values.d.nodes[f].offset:
+                raise UsageError("a dictionary's own indices cannot be a slice")
+            size = values.d.nodes[f].length * field.width
+            memory = bytearray(size + 1)
+            follow(self.below[field.dictionary], values, f, dictionary_of(values, f), memory, field)
+            out.d.extents[field.first_buffer + 1].data = <uint8_t*> memory if size else NULL
+            out.d.extents[field.first_buffer + 1].size = size
+            kept.append(memory)
+        out.owner = (values.owner, *kept)
+        out.dictionaries = tuple([(<Merged> one).table.snapshot() for one in self.below])
+        return out
+
+
+cdef int follow(Merged merged, Columns columns, int32_t f, Columns values, bytearray memory,
+                const FieldPlan* target) except -1:
+    """Write the indices of field f as those of the merged dictionary; `values`: its own, None: not arrived."""
+    cdef int64_t limit = largest(target.width, (target.flags & FIELD_SIGNED) != 0)
+    cdef uint8_t* out = memory
+    cdef Fault fault
+    cdef int found
+    if values is not None:
+        merged.add(values)
+    with nogil:
+        found = renumbered(out, target.width, limit, &columns.d, f, merged.places,
+                           values.d.length if values is not None else 0, &fault)
+    if found < 0 and fault.code == FAULT_FULL:
+        raise IndicesFull(
+            f"column {field_path(columns.plan, f)!r}: all payloads together have more than {limit + 1:,} distinct "
+            f"values, which its indices cannot count: pass dictionaries=\"decode\", a schema= with a wider index "
+            "type, or max_rows= and go on at `next`")
+    if found < 0:
+        raise_fault(&fault, columns.plan)
+    return 0
+
+
+cdef class Merger:
+    cdef object fill(self, Route route, Columns columns, int64_t most):
+        """All encoded fields: decoded values are counted first, because they may bring data buffers of views."""
+        cdef int32_t f, i, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
+        cdef Columns values
+        cdef list decoded = []
+        cdef Fault fault
+        for f in range(route.out.d.n_fields):
+            if route.origins[f].how == HOW_DECODED:
+                values = self.decoded(route, route.origins[f].field, columns, most)
+                for i in range(values.plan.d.n_buffers):
+                    most -= values.d.extents[i].size
+                    self.bytes += values.d.extents[i].size
+                variadic += values.d.n_extents - values.plan.d.n_buffers
+                decoded.append((f, values))
+        if variadic > route.room:
+            route.reserve(variadic)
+        if route.spread(&columns.d, most, &fault) < 0:
+            raise_route_fault(&fault, route.out)
+        self.bytes += route.blanks.used
+        used = route.piece.d.n_extents
+        kept = [values for _, values in decoded]
+        for f, values in decoded:
+            self.place(route, f, values, &used)
+        route.piece.d.n_extents = used
+        for f in range(route.out.d.n_fields):
+            if route.origins[f].how == HOW_RENUMBERED:
+                kept.append(self.renumber(route, f, columns))
+        return kept
+
+    cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1:
+        """Put the only column of `values` where field `f` and all below it belong."""
+        cdef ColumnsData* piece = &route.piece.d
+        cdef const FieldPlan* fields = &route.out.d.fields[f]
+        cdef const ColumnsData* d = &values.d
+        cdef int32_t i, count
+        for i in range(values.plan.d.n_fields):
+            piece.nodes[f + i] = d.nodes[i]
+            memcpy(&piece.extents[fields[i].first_buffer], &d.extents[values.plan.d.fields[i].first_buffer],
+                   fields[i].n_buffers * sizeof(Extent))
+            if fields[i].view >= 0:
+                count = d.views[values.plan.d.fields[i].view].count
+                piece.views[fields[i].view].first = used[0]
+                piece.views[fields[i].view].count = count
+                if count:
+                    memcpy(&piece.extents[used[0]], &d.extents[d.views[values.plan.d.fields[i].view].first],
+                           count * sizeof(Extent))
+                used[0] += count
+        return 0
+
+    cdef object renumber(self, Route route, int32_t f, Columns columns):
+        """Give field `f` indices into the merged dictionary; returns what keeps them."""
+        cdef const FieldPlan* field = &route.out.d.fields[f]
+        cdef int32_t source = route.origins[f].field
+        cdef int64_t size = columns.d.nodes[source].length * field.width
+        cdef Extent* extent = &route.piece.d.extents[field.first_buffer + 1]
+        cdef bytearray memory = bytearray(size + 1)
+        follow(self.top[field.dictionary], columns, source, dictionary_of(columns, source), memory, field)
+        extent.data = <uint8_t*> memory if size else NULL
+        extent.size = size
+        return memory
+
+    cdef Columns decoded(self, Route route, int32_t f, Columns columns, int64_t most):
+        """The values that the indices of field f stand for."""
+        cdef Columns values = dictionary_of(columns, f), out = Columns.__new__(Columns)
+        cdef int64_t length = columns.d.nodes[f].length, n
+        cdef DictionaryPlan dictionary
+        cdef Pick* picks
+        cdef Fault fault
+        if values is None:
+            dictionary = columns.plan.dictionaries[columns.plan.d.fields[f].dictionary]
+            values = Growing(dictionary.values).snapshot()
+        values = self.plain_values(values, most)
+        if length > most // <int64_t> sizeof(Pick):
+            raise LimitError(f"column {field_path(columns.plan, f)!r}: {length:,} rows to decode are more than the "
+                             "bytes of the payload may become (Limits.decompressed_ratio and decompressed_slack)")
+        picks = <Pick*> malloc(length * sizeof(Pick) + 1)
+        if picks == NULL:
+            raise MemoryError()
+        try:
+            with nogil:
+                n = picks_of(picks, &columns.d, f, values.d.length, &fault)
+            if n < 0:
+                raise_fault(&fault, columns.plan)
+            pick_rows(out, values, picks, n, most)
+        finally:
+            free(picks)
+        return out
+
+    cdef Columns plain_values(self, Columns values, int64_t most):
+        """A dictionary whose own values have no dictionaries."""
+        cdef Growing growing
+        cdef Route route
+        cdef LimitsData limits
+        cdef Fault fault
+        if not values.plan.dictionaries:
+            return values
+        known = self.plain.get(id(values.plan))
+        if known is None:
+            limits_data(None, &limits)
+            out = python_plan(plain_schema(plan_schema(values.plan)), &limits)
+            known = self.plain[id(values.plan)] = (values.plan, find_route(values.plan, out, False))
+        route = known[1]
+        kept = self.fill(route, values, most)
+        growing = Growing(route.out)
+        if growing.append_data(&route.piece.d, NULL, NULL, &fault) < 0:
+            raise_append_fault(&fault, route.out)
+        return growing.snapshot()
+
+    cdef int mark(self) except -1:
+        cdef Merged one
+        for one in self.order:
+            one.before = one.table.mark()
+        return 0
+
+    cdef int rollback(self) except -1:
+        cdef Merged one
+        for one in self.order:
+            if one.before is not None and one.table.count != one.before[0]:
+                one.table.rollback(one.before)
+                one.last = None
+        return 0
+
+    cdef int64_t nbytes(self):
+        cdef Merged one
+        cdef int64_t total = 0
+        for one in self.order:
+            total += one.table.growing.total_bytes()
+        return total
+
+    cdef tuple snapshot(self):
+        """The dictionaries of the output, as they stand."""
+        return tuple([(<Merged> one).table.snapshot() for one in self.top])
+
+
+cdef Merged enter(DictionaryPlan dictionary, dict known, list order):
+    cdef Merged one = known.get(dictionary.id)
+    if one is None:
+        one = known[dictionary.id] = Merged.__new__(Merged)
+        one.plan = dictionary.values
+        one.table = ValueTable(dictionary.values)
+        one.below = tuple([enter(inner, known, order) for inner in dictionary.values.dictionaries])
+        order.append(one)
+    return one
+
+
+cdef Merger new_merger(Plan out):
+    cdef Merger merger = Merger.__new__(Merger)
+    cdef dict known = {}
+    merger.order = []
+    merger.plain = {}
+    merger.top = tuple([enter(dictionary, known, merger.order) for dictionary in out.dictionaries])
+    return merger

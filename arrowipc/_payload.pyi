@@ -1,0 +1,55 @@
+"""Columns of payloads; see ``_payload.pyx``."""
+
+from collections.abc import Iterable
+from typing import Any, Literal, final
+
+from arrowipc._array import Array, RecordBatch
+from arrowipc._stream import StreamDecoder
+from arrowipc.errors import ArrowIpcError
+from arrowipc.limits import Limits
+from arrowipc.schema import Schema
+
+__all__ = ["DecodedPayloads", "decode_payloads"]
+
+@final
+class PayloadDecoder: ...
+
+@final
+class PayloadReader(StreamDecoder): ...
+
+@final
+class DecodedPayloads:
+    @property
+    def batch(self) -> RecordBatch: ...
+    @property
+    def counts(self) -> Array: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def next(self) -> int: ...
+    @property
+    def num_null(self) -> int: ...
+    @property
+    def num_failed(self) -> int: ...
+    @property
+    def failures(self) -> tuple[tuple[int, ArrowIpcError], ...]: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def parent_index(self) -> Array | None: ...
+
+def decode_payloads(
+    column: Any,
+    schema: Any = None,
+    *,
+    columns: Iterable[str | int] | str | int | None = None,
+    parent_index: bool | str = False,
+    on_error: Literal["raise", "skip", "null"] = "raise",
+    validate: Literal["none", "full", "strict"] = "full",
+    limits: Limits | None = None,
+    max_rows: int | None = None,
+    max_bytes: int | None = None,
+    dictionaries: Literal["unify", "decode"] = "unify",
+    start: int = 0,
+    use_threads: bool = True,
+) -> DecodedPayloads: ...

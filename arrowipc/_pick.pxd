@@ -1,0 +1,14 @@
+# Elements of columns, repeated and rearranged: what rows are copied by when their order is not that of the source.
+from libc.stdint cimport int64_t
+
+from arrowipc._core cimport Columns
+
+cdef struct Pick:
+    # Some elements that follow each other.
+    int64_t start       # -1: nulls
+    int64_t count
+    int64_t times       # how often all of them come, one after the other
+
+# Fill `out`, which is new, with the rows that `picks` name, all of which exist in `source`; at most `most` bytes may
+# be written. Dictionaries, data of views, and children that need no rearranging are shared with `source`.
+cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t most) except -1

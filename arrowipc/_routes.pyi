@@ -1,0 +1,9 @@
+"""From the schema of a payload to that of the output; for compiled modules."""
+
+from typing import final
+
+@final
+class Route: ...
+
+@final
+class Matching: ...

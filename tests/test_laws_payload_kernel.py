@@ -1,0 +1,282 @@
+"""The laws of payload columns: as decoding each payload alone and putting the rows one behind the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import randoms
+from helpers.drive import LEVELS
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+
+SEED = 20261130
+
+
+def alone(payload: bytes, schema: Any = None, **options: Any) -> list[list[Any]]:
+    """The rows of one payload, as the readers read it."""
+    opened = ipc.open_file if payload[:6] == b"ARROW1" else ipc.open_stream
+    with opened(payload, **options) as reader:
+        columns: list[list[Any]] = [[] for _ in reader.schema.fields]
+        rows = 0
+        for batch in reader:
+            rows += batch.num_rows
+            for values, column in zip(columns, batch.columns, strict=True):
+                values += column.to_pylist()
+    return [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * rows
+
+
+def rows_of(batch: Any) -> list[list[Any]]:
+    if not batch.num_columns:
+        return [[]] * batch.num_rows
+    return [list(row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+def expected(cells: list[bytes | None], **options: Any) -> list[list[Any]]:
+    return [row for cell in cells if cell is not None for row in alone(cell, **options)]
+
+
+def split(items: list[Any], sizes: Iterator[int]) -> list[list[Any]]:
+    parts, at = [], 0
+    while at < len(items):
+        size = next(sizes)
+        parts.append(items[at : at + size])
+        at += size
+    return parts
+
+
+@st.composite
+def columns(draw: Any, *, file: bool = True) -> list[bytes | None]:
+    """Cells whose payloads share a schema: streams, files, nulls; some compressed, some in old framing."""
+    parts = draw(randoms.batches(most_batches=4))
+    if not parts:
+        return [None] * draw(st.integers(0, 3))
+    cells: list[bytes | None] = []
+    for _ in range(draw(st.integers(0, 6))):
+        kind = draw(
+            st.sampled_from(["null", "stream", "stream", "stream", "file" if file else "stream", "old"])
+        )
+        if kind == "null":
+            cells.append(None)
+            continue
+        low = draw(st.integers(0, len(parts)))
+        chosen = parts[low : draw(st.integers(low, len(parts)))]
+        options: dict[str, Any] = {"compression": draw(st.sampled_from([None, None, "lz4", "zstd"]))}
+        if kind == "old":
+            options["use_legacy_format"] = True
+        cells.append(randoms.written(chosen, parts[0].schema, file=kind == "file", **options))
+    return cells
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(cells=columns(), decode=st.booleans())
+def test_a_column_of_payloads_is_each_payload_alone_one_behind_the_other(level, cells, decode):
+    dictionaries = "decode" if decode else "unify"
+    decoded = ipc.decode_payloads(cells, validate=level, dictionaries=dictionaries, parent_index="# of cell")
+    rows = expected(cells, validate=level)
+    assert decoded.next == len(cells)
+    assert decoded.num_null == cells.count(None)
+    assert decoded.parent_index.to_pylist() == [
+        i for i, n in enumerate(decoded.counts.to_pylist()) for _ in range(n)
+    ]
+    assert [row[:-1] for row in rows_of(decoded.batch)] == rows
+    assert decoded.counts.to_pylist() == [0 if c is None else len(alone(c, validate=level)) for c in cells]
+
+
+@given(cells=columns())
+def test_pyarrow_reads_the_same_from_the_batch_that_it_is_handed(cells):
+    decoded = ipc.decode_payloads(cells, dictionaries="decode")
+    streams = [cell for cell in cells if cell is not None]
+    if streams:
+        theirs = pa.record_batch(decoded.batch)
+        theirs.validate(full=True)
+        assert theirs.num_rows == len(expected(cells))
+
+
+@given(cells=columns(), chance=st.randoms(use_true_random=False))
+def test_every_way_to_hand_over_the_column_gives_the_same(cells, chance):
+    rows = expected(cells)
+    arrays = [pa.array(cells, kind) for kind in (pa.binary(), pa.large_binary(), pa.binary_view())]
+    sizes = iter(lambda: chance.randint(1, 3), None)
+    chunked = pa.chunked_array([pa.array(part, pa.binary()) for part in split(cells, sizes)], pa.binary())
+    padded = pa.array([b"before", None, *cells, b"after"], pa.binary()).slice(2, len(cells))
+    views = [None if cell is None else memoryview(bytearray(cell)) for cell in cells]
+    for column in (*arrays, chunked, padded, views, tuple(cells), ipc.Array.from_arrow(arrays[2])):
+        assert rows_of(ipc.decode_payloads(column).batch) == rows
+
+
+@given(cells=columns(), most=st.integers(1, 30), by_bytes=st.booleans())
+def test_resuming_at_any_limit_leaves_nothing_out_and_repeats_nothing(cells, most, by_bytes):
+    limit = {"max_bytes": 40 * most} if by_bytes else {"max_rows": most}
+    rows: list[list[Any]] = []
+    at = 0
+    while at < len(cells):
+        decoded = ipc.decode_payloads(cells, start=at, **limit)
+        counts = decoded.counts.to_pylist()
+        assert decoded.start == at < decoded.next == at + len(counts)
+        if not by_bytes:
+            assert decoded.batch.num_rows <= most or sum(n > 0 for n in counts) == 1
+        rows += rows_of(decoded.batch)
+        at = decoded.next
+    assert rows == expected(cells)
+
+
+def other_versions(batch: pa.RecordBatch, chance: random.Random) -> pa.RecordBatch:
+    """The same rows under a schema that fits: reordered, with columns left out, with other metadata."""
+    kept = chance.sample(range(batch.num_columns), chance.randint(1, batch.num_columns))
+    fields = [batch.schema.field(i).with_metadata({"by": "somebody"}) for i in kept]
+    return pa.RecordBatch.from_arrays(
+        [batch.column(i) for i in kept], schema=pa.schema(fields, metadata={"x": "y"})
+    )
+
+
+@given(parts=randoms.batches(most_batches=3), chance=st.randoms(use_true_random=False), decode=st.booleans())
+def test_schemas_that_fit_are_mapped_by_name(parts, chance, decode):
+    if not parts or not parts[0].num_columns:
+        return
+    whole = parts[0].schema
+    others = [other_versions(part, chance) for part in parts for _ in range(2)]
+    cells = [randoms.written([part]) for part in others]
+    decoded = ipc.decode_payloads(
+        cells,
+        schema=whole,
+        dictionaries="decode" if decode else "unify",
+    )
+    rows = []
+    for other, cell in zip(others, cells, strict=True):
+        places = [other.schema.get_field_index(name) for name in whole.names]
+        rows += [[None if at < 0 else row[at] for at in places] for row in alone(cell)]
+    assert decoded.batch.schema.names == whole.names
+    assert rows_of(decoded.batch) == rows
+
+
+def samples() -> list[bytes]:
+    """Payloads with every kind of column, in every kind of framing."""
+    batch = pa.record_batch(
+        {
+            "n": pa.array([1, None, 3], pa.int32()),
+            "t": ["é", None, "abcdefghijklmnop"],
+            "l": [[1, 2], [], None],
+            "d": pa.array(["x", "y", "x"]).dictionary_encode(),
+            "v": pa.array(["a" * 20, "b", None], pa.string_view()),
+            "b": [True, None, False],
+            "s": [{"a": 1}, None, {"a": None}],
+            "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([1.5, None])),
+            "u": pa.UnionArray.from_dense(
+                pa.array([0, 1, 0], pa.int8()),
+                pa.array([0, 0, 1], pa.int32()),
+                [pa.array([1, 2]), pa.array(["x"])],
+            ),
+        }
+    )
+    plain = batch.select(["n", "t", "l", "v", "b", "s", "u"])
+    return [
+        randoms.written([plain, plain]),
+        randoms.written([batch]),
+        randoms.written([batch], compression="lz4"),
+        randoms.written([batch], file=True),
+        randoms.written([plain], use_legacy_format=True),
+    ]
+
+
+def mutant(data: bytes, dice: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(dice.randint(1, 3)):
+        at = dice.randrange(len(changed))
+        width = dice.choice((1, 1, 4, 8))
+        word = dice.choice((0, 1, -1, 2**31 - 1, dice.getrandbits(63)))
+        changed[at : at + width] = (word % 256**width).to_bytes(width, "little")[: len(changed) - at]
+    return bytes(changed[: dice.randrange(len(changed))]) if dice.random() < 0.1 else bytes(changed)
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("level", LEVELS)
+def test_broken_payloads_give_values_or_errors_and_leave_their_neighbours_alone(level, which):
+    dice = random.Random(SEED)
+    good = samples()[which]
+    rows = alone(good)
+    for _ in range(400):
+        bad = mutant(good, dice)
+        decoded = ipc.decode_payloads([good, bad, good], validate=level, on_error="skip", columns=ALL[which])
+        counts = decoded.counts.to_pylist()
+        assert counts[0] == counts[2] == len(rows)
+        if decoded.batch.num_rows > 10_000:
+            continue
+        if level == "none":
+            repr(decoded.batch)
+            try:
+                decoded.batch.slice(0, len(rows)).to_pylist()
+            except ipc.ArrowIpcError:
+                continue  # dictionaries of broken payloads are followed as far as that goes
+        else:
+            found = rows_of(decoded.batch)
+            assert found[: len(rows)] == found[-len(rows) :] == rows
+            try:
+                model = alone(bad, validate=level)
+            except ipc.ArrowIpcError:
+                model = None
+            if decoded.num_failed:
+                assert counts[1] == 0
+            if model is None:
+                assert decoded.num_failed == 1
+            elif not decoded.num_failed and not renamed(good, bad):
+                assert found[len(rows) : -len(rows)] == model
+
+
+ALL = [["n", "t", "l", "v", "b", "s", "u"], *[["n", "t", "l", "d", "v", "b", "s", "r", "u"]] * 3, None]
+ALL[4] = ALL[0]
+
+
+def renamed(good: bytes, bad: bytes) -> bool:
+    """Whether the mutation has hit the schema, which says what the columns are called."""
+
+    def schema(data: bytes) -> Any:
+        opened = ipc.open_file if data[:6] == b"ARROW1" else ipc.open_stream
+        with opened(data) as reader:
+            return reader.schema
+
+    return schema(good) != schema(bad)
+
+
+@given(cells=columns(file=False), data=st.data())
+def test_null_stands_for_a_broken_payload_with_one_row(cells, data):
+    marks = [data.draw(st.booleans()) for _ in cells]
+    broken = [b"\xff\xff\xff\xff\x10" if mark else cell for mark, cell in zip(marks, cells, strict=True)]
+    decoded = ipc.decode_payloads(broken, on_error="null")
+    readable = [cell for cell in broken if cell is not None and len(cell) > 5]
+    width = len(ipc.open_stream(readable[0]).schema.fields) if readable else 0
+    rows: list[list[Any]] = []
+    for cell, mark in zip(broken, marks, strict=True):
+        rows += [[None] * width] if mark else [] if cell is None else alone(cell)
+    assert rows_of(decoded.batch) == rows
+    assert decoded.num_failed == sum(marks)
+
+
+@given(parts=randoms.batches(most_batches=2), data=st.data())
+def test_repeated_rows_are_those_of_numpy_repeat(parts, data):
+    if not parts or not parts[0].num_columns:
+        return
+    batch = ipc.RecordBatch.from_arrow(parts[0])
+    rows = rows_of(batch)
+    counts = [data.draw(st.integers(0, 3)) for _ in rows]
+    repeated = ipc.repeat(batch, counts)
+    assert rows_of(repeated) == [row for row, n in zip(rows, counts, strict=True) for _ in range(n)]
+    pa.record_batch(repeated).validate(full=True)
+    index = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8)) if rows else []
+    assert rows_of(ipc.repeat(batch, parent_index=index)) == [rows[i] for i in index]
+
+
+def test_every_cut_of_a_column_into_chunks_gives_the_same():
+    cells = [*samples()[:2], None, *samples()[:2]]
+    cells = [cells[0], None, cells[0], cells[0]]
+    rows = expected(cells)
+    for cuts in range(2 ** (len(cells) - 1)):
+        ends = [0, *[i + 1 for i in range(len(cells) - 1) if cuts >> i & 1], len(cells)]
+        column = pa.chunked_array([pa.array(cells[a:b], pa.binary()) for a, b in pairwise(ends)])
+        assert rows_of(ipc.decode_payloads(column).batch) == rows

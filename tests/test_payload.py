@@ -1,0 +1,591 @@
+"""Payload columns: schemas that fit or do not, dictionaries, what is said about broken payloads, limits."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from helpers import forge
+from helpers.randoms import written
+
+import arrowipc as ipc
+from arrowipc._core import live_objects
+from arrowipc.types import dictionary, field, int16, int64, null, struct, utf8
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    return pa.record_batch(columns)
+
+
+def payload(*batches: pa.RecordBatch, **columns: Any) -> bytes:
+    return written(list(batches) or [batch(**columns)])
+
+
+def bare(part: pa.RecordBatch) -> bytes:
+    """The RecordBatch message of a batch without dictionaries."""
+    return part.serialize().to_pybytes()
+
+
+ONE = payload(x=[1, 2])
+TWO = payload(batch(x=[3]), batch(x=[None, 5]))
+
+
+def decode(*cells: Any, **options: Any) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = ipc.decode_payloads(list(cells), **options).batch.to_pydict()
+    return values
+
+
+# -- what a cell may be --------------------------------------------------------------------------------------
+
+
+def test_streams_files_and_nulls_in_one_column():
+    stored = written([batch(x=[7])], file=True)
+    assert decode(ONE, None, stored, TWO) == {"x": [1, 2, 7, 3, None, 5]}
+
+
+def test_bare_messages_need_a_schema_and_may_follow_each_other():
+    part = batch(x=[1, 2])
+    cells = [bare(part), bare(part) * 3, b"", ONE, bare(part) + forge.EOS]
+    assert decode(*cells, schema=part.schema) == {"x": [1, 2] * 6}
+    with pytest.raises(
+        ipc.FormatError, match=r"cell 0: message 1 \(RecordBatch\): a stream begins with a Schema"
+    ):
+        decode(cells[0])
+
+
+def test_bare_messages_in_the_framing_before_0_15():
+    part = batch(x=[1, 2])
+    assert decode(bare(part)[4:], schema=part.schema) == {"x": [1, 2]}
+
+
+def test_messages_as_objects_alone_and_with_their_dictionaries():
+    part = batch(x=[1, 2])
+    message = ipc.read_message(bare(part))
+    assert decode(message, None, message, schema=part.schema) == {"x": [1, 2] * 2}
+    words = batch(w=pa.array(["a", "b", "a"]).dictionary_encode())
+    messages = list(ipc.MessageReader(payload(words)))
+    assert decode(messages, schema=words.schema) == {"w": ["a", "b", "a"]}
+    assert decode(messages[1:], tuple(messages[1:]), [], schema=words.schema) == {"w": ["a", "b", "a"] * 2}
+    with pytest.raises(ipc.FormatError, match="cell 0: no schema"):
+        decode([])
+
+
+def test_numpy_polars_fixed_size_and_every_binary_type():
+    cells = [ONE, None, ONE]
+    columns = [
+        np.array(cells, dtype=object),
+        pl.Series(cells, dtype=pl.Binary),
+        pa.array(cells, pa.binary(len(ONE))),
+        pa.array(cells, pa.large_binary()),
+        pa.nulls(3),
+        pa.chunked_array([], pa.binary()),
+    ]
+    counts = [ipc.decode_payloads(column).batch.num_rows for column in columns]
+    assert counts == [4, 4, 4, 4, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (pa.array([1, 2]), "found int64"),
+        (pa.array(["text"]), "found utf8|found string"),
+        (batch(x=[b""]), "found a table"),
+        (np.array([b"a"]), "dtype=object"),
+        (np.array([[b"a"]], dtype=object), "one dimension"),
+        ([ONE, 3], "cell 1: expected bytes"),
+        (b"bytes", "found bytes"),
+        (pa.array([ONE]).dictionary_encode(), "found dictionary"),
+    ],
+)
+def test_what_is_no_column_of_payloads_is_refused(column, said):
+    with pytest.raises(ipc.UsageError, match=said):
+        ipc.decode_payloads(column)
+
+
+def test_a_column_that_is_broken_itself_is_refused_however_errors_are_treated():
+    stream = forge.stream(
+        forge.schema(forge.field("p", forge.BINARY)),
+        forge.batch(2, [(2, 0)], [b"", forge.i32(0, 4, 1000), b"abcdefgh"]),
+    )
+    (rows,) = ipc.open_stream(stream, validate="none")
+    broken = rows["p"]
+    with pytest.raises(ipc.FormatError, match="the column of payloads itself is broken"):
+        ipc.decode_payloads(broken, on_error="skip")
+
+
+def test_a_column_without_payloads_has_no_columns_unless_a_schema_is_given():
+    for cells in ([], [None, None]):
+        decoded = ipc.decode_payloads(cells)
+        assert (decoded.batch.num_columns, decoded.batch.num_rows, decoded.next) == (0, 0, len(cells))
+        assert decoded.batch.schema.names == []
+        assert decode(*cells, schema=batch(x=[1]).schema) == {"x": []}
+        assert decode(*cells, parent_index=True) == {"parent_index": []}
+
+
+# -- schemas -------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_found_by_name_and_missing_ones_become_null():
+    cells = [payload(a=[1], b=["x"], c=[True]), payload(c=[False], a=[2]), payload(b=["y"])]
+    assert decode(*cells) == {"a": [1, 2, None], "b": ["x", None, "y"], "c": [True, False, None]}
+    assert ipc.decode_payloads(cells, validate="strict").batch.schema.names == ["a", "b", "c"]
+
+
+def test_fields_of_structs_are_found_by_name_at_any_depth():
+    first = payload(s=[{"a": 1, "b": [{"c": "x", "d": 2.5}]}])
+    second = payload(s=pa.array([{"b": [{"d": 1.5}, {"d": 0.5}], "a": 3}, None]))
+    third = payload(s=pa.array([{"a": 4}]))
+    assert decode(first, second, third)["s"] == [
+        {"a": 1, "b": [{"c": "x", "d": 2.5}]},
+        {"a": 3, "b": [{"c": None, "d": 1.5}, {"c": None, "d": 0.5}]},
+        None,
+        {"a": 4, "b": None},
+    ]
+
+
+EVERY = {
+    "bool": pa.bool_(),
+    "text": pa.string(),
+    "large": pa.large_binary(),
+    "view": pa.string_view(),
+    "list": pa.list_(pa.struct([pa.field("x", pa.int8(), nullable=False)])),
+    "large_list": pa.large_list(pa.int8()),
+    "list_view": pa.list_view(pa.int8()),
+    "fixed": pa.list_(pa.field("i", pa.int16(), nullable=False), 3),
+    "struct": pa.struct(
+        [pa.field("n", pa.int8(), nullable=False), pa.field("t", pa.string(), nullable=False)]
+    ),
+    "map": pa.map_(pa.string(), pa.int8()),
+    "sparse": pa.sparse_union([pa.field("a", pa.int8()), pa.field("b", pa.string())], [7, 5]),
+    "dense": pa.dense_union([pa.field("a", pa.int8()), pa.field("b", pa.string())], [7, 0]),
+    "runs": pa.run_end_encoded(pa.int16(), pa.string()),
+    "words": pa.dictionary(pa.int8(), pa.string()),
+    "null": pa.null(),
+    "decimal": pa.decimal256(70, 9),
+    "empty": pa.binary(0),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("dictionaries", ["unify", "decode"])
+def test_missing_columns_of_every_type_are_nulls_that_strict_readers_take(name, dictionaries):
+    schema = pa.schema([("x", pa.int64()), (name, EVERY[name])])
+    decoded = ipc.decode_payloads([ONE, TWO], schema=schema, dictionaries=dictionaries)
+    assert decoded.batch.to_pydict() == {"x": [1, 2, 3, None, 5], name: [None] * 5}
+    pa.record_batch(decoded.batch).validate(full=True)
+    again = ipc.decode_payloads(
+        [decoded.batch.schema.serialize() + decoded.batch.serialize()], validate="full"
+    )
+    if name != "words" or dictionaries == "decode":
+        assert again.batch.to_pydict() == decoded.batch.to_pydict()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_row_of_nulls_stands_for_a_broken_payload_of_any_type(name):
+    schema = pa.schema([(name, EVERY[name])])
+    decoded = ipc.decode_payloads([b"?", None, b""], schema=schema, on_error="null")
+    assert decoded.batch.to_pydict() == {name: [None]}
+    assert decoded.counts.to_pylist() == [1, 0, 0]
+    pa.record_batch(decoded.batch).validate(full=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (
+            [payload(x=[1]), payload(x=["1"])],
+            "cell 1: message 1 .Schema.: column 'x': the payload has string, the output int64",
+        ),
+        (
+            [payload(x=[1]), payload(x=[1], y=[2])],
+            "column 'y': the payload has this field and the output has not",
+        ),
+        ([payload(s=[{"a": 1}]), payload(s=[{"a": 1, "b": 2}])], "column 's.b': the payload has this field"),
+        ([payload(x=[1]), payload(y=[2])], "column 'y'|none of the columns"),
+        (
+            [
+                payload(t=pa.array([1], pa.timestamp("us", "UTC"))),
+                payload(t=pa.array([1], pa.timestamp("us"))),
+            ],
+            "timestamp",
+        ),
+        ([payload(x=pa.array(["a"]).dictionary_encode()), payload(x=["a"])], "dictionary"),
+    ],
+)
+def test_schemas_that_do_not_fit_say_which_column(cells, said):
+    with pytest.raises(ipc.UsageError, match=said):
+        decode(*cells)
+    decoded = ipc.decode_payloads([*cells, cells[0]], on_error="skip")
+    assert decoded.counts.to_pylist() == [1, 0, 1]
+    assert [cell for cell, _ in decoded.failures] == [1]
+
+
+def test_a_missing_column_that_must_not_be_null_does_not_fit():
+    schema = ipc.Schema([field("x", int64()), field("y", int64(), nullable=False)])
+    with pytest.raises(ipc.UsageError, match=r"cell 0: .*column 'y': the payload has no such field"):
+        decode(ONE, schema=schema)
+
+
+def test_nulls_where_the_output_has_none_are_refused():
+    schema = ipc.Schema([field("x", int64(), nullable=False)])
+    assert decode(ONE, schema=schema) == {"x": [1, 2]}
+    with pytest.raises(
+        ipc.FormatError, match=r"cell 1: .*column 'x': has 1 nulls and is declared not nullable"
+    ):
+        decode(ONE, TWO, schema=schema)
+    nothing = ipc.Schema([field("n", struct([field("a", null(), nullable=False)]))])
+    with pytest.raises(ipc.FormatError, match="column 'n.a': has 2 nulls"):
+        decode(payload(n=[{"a": None}] * 2), schema=nothing)
+    inner = ipc.Schema([field("s", struct([field("a", int64(), nullable=False)]))])
+    part = pa.record_batch([pa.array([{"a": 1}, None, {"a": 3}])], ["s"])
+    assert decode(payload(part), schema=inner) == {"s": [{"a": 1}, None, {"a": 3}]}
+    with pytest.raises(ipc.FormatError, match="not nullable"):
+        decode(payload(s=pa.array([{"a": 1}, {"a": None}])), schema=inner)
+
+
+def test_columns_chosen_by_name_index_and_path():
+    cells = [payload(a=[1], s=[{"b": 2, "c": 3}]), payload(s=[{"c": 5, "d": 0, "b": 4}], more=["x"], a=[9])]
+    assert decode(*cells, columns=["s.c", "a"]) == {"s": [{"c": 3}, {"c": 5}], "a": [1, 9]}
+    assert decode(*cells, columns=0) == {"a": [1, 9]}
+    assert decode(*cells, columns=["s"], schema=ipc.decode_payloads(cells[:1]).batch.schema) == {
+        "s": [{"b": 2, "c": 3}, {"b": 4, "c": 5}]
+    }
+    with pytest.raises(ipc.UsageError, match=r"cell 0: .*columns: no column 'z'"):
+        decode(*cells, columns=["z"])
+
+
+def test_names_that_repeat_are_taken_in_turn():
+    both = pa.record_batch([pa.array([1]), pa.array([2])], ["x", "x"])
+    swapped = pa.schema([pa.field("x", pa.int64(), metadata={"a": "b"}), pa.field("x", pa.int64())])
+    other = pa.RecordBatch.from_arrays([pa.array([3]), pa.array([4])], schema=swapped)
+    decoded = ipc.decode_payloads([payload(both), payload(other)]).batch
+    assert [column.to_pylist() for column in decoded.columns] == [[1, 3], [2, 4]]
+
+
+def test_the_children_of_lists_and_maps_may_have_any_name():
+    def named(item: str, key: str) -> pa.Schema:
+        return pa.schema(
+            [
+                ("l", pa.list_(pa.field(item, pa.int8()))),
+                ("m", pa.map_(pa.field(key, pa.string(), nullable=False), pa.field(key + "v", pa.int8()))),
+            ]
+        )
+
+    rows = {"l": [[1], None], "m": [[("a", 1)], []]}
+    cells = [
+        payload(pa.RecordBatch.from_pydict(rows, schema=named(*names))) for names in [("i", "k"), ("e", "q")]
+    ]
+    assert decode(*cells) == {"l": rows["l"] * 2, "m": rows["m"] * 2}
+
+
+def test_many_schemas_in_turn():
+    cells = [payload(**{"x": [i], f"only {i}": [i]}) for i in range(100)] * 2
+    schema = ipc.Schema([field("x", int64())])
+    assert decode(*cells, schema=schema) == {"x": [*range(100)] * 2}
+
+
+def test_big_endian_metadata_v4_and_compressed_payloads_join_the_others():
+    little = forge.stream(
+        forge.schema(forge.field("x", forge.int_(32))), forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)])
+    )
+    old = forge.stream(
+        forge.schema(forge.field("x", forge.int_(32))),
+        forge.batch(1, [(1, 0)], [b"", forge.i32(7)]),
+        version=forge.V4,
+    )
+    big = forge.stream(
+        forge.schema(forge.field("x", forge.int_(32)), endianness=1),
+        forge.batch(2, [(2, 0)], [b"", b"\0\0\0\3\0\0\0\4"]),
+    )
+    packed = written([batch(x=pa.array([5, 6], pa.int32()))], compression="zstd")
+    assert decode(little, big, packed, old, little) == {"x": [1, 2, 3, 4, 5, 6, 7, 1, 2]}
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------
+
+
+def words(*values: str | None, kind: pa.DataType | None = None) -> bytes:
+    return payload(
+        w=pa.array(values).dictionary_encode().cast(kind or pa.dictionary(pa.int32(), pa.string()))
+    )
+
+
+def test_dictionaries_become_one_of_distinct_values():
+    decoded = ipc.decode_payloads([words("a", "b"), words("c", None, "a"), words("b", "d")])
+    theirs = pa.record_batch(decoded.batch).column(0)
+    assert theirs.to_pylist() == ["a", "b", "c", None, "a", "b", "d"]
+    assert theirs.dictionary.to_pylist() == ["a", "b", "c", "d"]
+
+
+def test_values_of_payloads_that_were_left_out_are_not_in_the_dictionary():
+    cells = [words("a"), words("x", "y")[:-20], words("b")]
+    theirs = pa.record_batch(ipc.decode_payloads(cells, on_error="skip").batch).column(0)
+    assert theirs.dictionary.to_pylist() == ["a", "b"]
+
+
+def test_dictionaries_decoded_to_plain_values():
+    decoded = ipc.decode_payloads([words("a", "b"), words("c", None, "a")], dictionaries="decode")
+    assert str(decoded.batch.schema.fields[0].type) == "string"
+    assert decoded.batch.to_pydict() == {"w": ["a", "b", "c", None, "a"]}
+
+
+def test_dictionaries_inside_of_lists_structs_and_other_dictionaries():
+    inner = pa.array(["p", "q", "p"]).dictionary_encode()
+    pairs = pa.StructArray.from_arrays([inner, pa.array([1, 2, 3])], ["i", "n"])
+    outer = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 1], pa.int8()), pairs)
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3, 4], pa.int32()), outer)
+    first = payload(o=outer, l=lists)
+    second = payload(o=outer.slice(1, 2), l=lists.slice(2, 2))
+    rows = [{"i": "p", "n": 3}, {"i": "p", "n": 1}, None, {"i": "q", "n": 2}]
+    expected = {"o": rows + rows[1:3], "l": [rows[:2], [], [None], rows[3:], [None], rows[3:]]}
+    assert decode(first, second, first)["o"] == [*expected["o"], *rows]
+    for how in ("unify", "decode"):
+        assert decode(first, second, dictionaries=how) == expected
+
+
+def test_deltas_and_replaced_dictionaries_inside_a_payload():
+    sink = pa.BufferOutputStream()
+    parts = [
+        batch(w=pa.DictionaryArray.from_arrays(pa.array([0, 1]), ["a", "b"])),
+        batch(w=pa.DictionaryArray.from_arrays(pa.array([2, 0]), ["a", "b", "c"])),
+        batch(w=pa.DictionaryArray.from_arrays(pa.array([0, 1]), ["z", "b"])),
+    ]
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, parts[0].schema, options=options) as writer:
+        for part in parts:
+            writer.write_batch(part)
+    cell = sink.getvalue().to_pybytes()
+    for how in ("unify", "decode"):
+        assert decode(cell, cell, dictionaries=how) == {"w": ["a", "b", "c", "a", "z", "b"] * 2}
+
+
+def test_indices_that_cannot_count_all_values():
+    narrow = pa.dictionary(pa.int8(), pa.string())
+    cells = [words(*[f"{i} {k}" for k in range(50)], kind=narrow) for i in range(4)]
+    with pytest.raises(
+        ipc.UsageError, match=r'cell 2: .*more than 128 distinct values.*dictionaries="decode"'
+    ):
+        decode(*cells, on_error="skip")
+    rows = [f"{i} {k}" for i in range(4) for k in range(50)]
+    assert decode(*cells, dictionaries="decode") == {"w": rows}
+    wider = ipc.Schema([field("w", dictionary(int16(), utf8()))])
+    assert decode(*cells, schema=wider) == {"w": rows}
+    decoded = ipc.decode_payloads(cells, max_rows=1000)
+    assert decoded.next == 2
+    assert decode(*cells, start=2) == {"w": rows[100:]}
+
+
+def test_an_index_outside_its_dictionary_is_found_whatever_is_validated():
+    schema = forge.schema(forge.field("w", forge.Table("Utf8"), dictionary=forge.encoding(0)))
+    values = forge.dictionary(0, forge.batch(1, [(1, 0)], [b"", forge.i32(0, 1), b"a"]))
+    for index in (1, -1):
+        bad = forge.stream(schema, values, forge.batch(1, [(1, 0)], [b"", forge.i32(index)]))
+        for level in ("none", "full", "strict"):
+            for how in ("unify", "decode"):
+                with pytest.raises(ipc.FormatError, match=f"index {index} .*outside the dictionary"):
+                    decode(bad, validate=level, dictionaries=how)
+
+
+# -- errors --------------------------------------------------------------------------------------------------
+
+
+def test_errors_name_cell_message_and_column():
+    text = batch(x=[1], t=["abc"])
+    broken = payload(text, text).replace(b"abc", b"a\xff\xfe")
+    with pytest.raises(
+        ipc.FormatError, match=r"^cell 1: message 2 \(RecordBatch\): column 't': value 0 is not UTF-8"
+    ):
+        decode(payload(text), broken)
+    assert decode(payload(text), broken, payload(text), on_error="skip") == {"x": [1, 1], "t": ["abc", "abc"]}
+
+
+@pytest.mark.parametrize("cut", [1, 5, 12, 60, -20, -9])
+def test_truncated_payloads_are_told_from_complete_ones(cut):
+    with pytest.raises(ipc.FormatError, match=r"^cell 0: "):
+        decode(TWO[:cut])
+
+
+def test_a_payload_that_fails_late_leaves_no_rows():
+    late = payload(batch(x=[1]), batch(x=[2]))[:-24]
+    decoded = ipc.decode_payloads([ONE, late, ONE], on_error="skip")
+    assert decoded.batch.to_pydict() == {"x": [1, 2, 1, 2]}
+    assert decoded.counts.to_pylist() == [2, 0, 2]
+    assert decoded.failures[0][0] == 1
+    assert isinstance(decoded.failures[0][1], ipc.TruncatedError)
+
+
+def test_the_schema_of_a_payload_that_failed_does_not_count():
+    other = payload(y=["a"])[:-20]
+    decoded = ipc.decode_payloads([other, None, ONE], on_error="null")
+    assert decoded.batch.to_pydict() == {"x": [None, 1, 2]}
+    assert decoded.counts.to_pylist() == [1, 0, 2]
+    nothing = ipc.decode_payloads([other, b"", None], on_error="null", parent_index=True)
+    assert nothing.batch.to_pydict() == {"parent_index": [0, 1]}
+
+
+def test_only_the_first_reasons_are_kept():
+    decoded = ipc.decode_payloads([b"?"] * 25, on_error="skip")
+    assert (decoded.num_failed, len(decoded.failures), decoded.batch.num_rows) == (25, 10, 0)
+
+
+def test_null_rows_make_all_columns_nullable():
+    schema = ipc.Schema([field("x", int64(), nullable=False)])
+    decoded = ipc.decode_payloads([ONE], schema=schema, on_error="null")
+    assert [one.nullable for one in decoded.batch.schema.fields] == [True]
+
+
+# -- the parent index, limits, arguments ---------------------------------------------------------------------
+
+
+def test_the_parent_index_counts_cells_of_the_whole_column():
+    decoded = ipc.decode_payloads([ONE, None, TWO], start=1, parent_index=True)
+    assert decoded.batch.to_pydict() == {"x": [3, None, 5], "parent_index": [2, 2, 2]}
+    assert decoded.parent_index.to_pylist() == [2, 2, 2]
+    assert ipc.decode_payloads([ONE]).parent_index is None
+    with pytest.raises(ipc.UsageError, match="parent_index: the payloads have a column 'x' themselves"):
+        ipc.decode_payloads([ONE], parent_index="x")
+    views = payload(v=pa.array(["a" * 30, "b"], pa.string_view()))
+    indexed = ipc.decode_payloads([views, views], parent_index=True).batch
+    assert indexed.to_pydict() == {"v": ["a" * 30, "b"] * 2, "parent_index": [0, 0, 1, 1]}
+
+
+def test_an_output_that_is_full_raises_or_stops_but_never_skips():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([20_000], pa.int16()), pa.array(["x"]))
+    cells = [payload(r=runs)] * 3
+    with pytest.raises(ipc.UnsupportedError, match=r"cell 1: .*run ends would reach 40,000.*max_rows="):
+        ipc.decode_payloads(cells, on_error="skip")
+    decoded = ipc.decode_payloads(cells, max_bytes=10**9)
+    assert (decoded.next, decoded.batch.num_rows) == (1, 20_000)
+
+
+def rows_of_nothing(rows: int) -> bytes:
+    return forge.stream(
+        forge.schema(forge.field("n", forge.Table("Null"))), forge.batch(rows, [(rows, rows)], [])
+    )
+
+
+def test_tiny_payloads_that_claim_many_rows_make_no_large_columns():
+    bomb = rows_of_nothing(2**31 - 1)
+    assert ipc.decode_payloads([bomb]).batch.num_rows == 2**31 - 1
+    with pytest.raises(ipc.LimitError, match=r"cell 0: .*parent indices"):
+        ipc.decode_payloads([bomb], parent_index=True)
+    schema = ipc.Schema([field("n", null()), field("x", int64())])
+    with pytest.raises(ipc.LimitError, match=r"cell 0: .*columns that the payload has not"):
+        ipc.decode_payloads([bomb], schema=schema)
+    with pytest.raises(ipc.LimitError, match=r"cell 1: .*Limits.rows_per_batch"):
+        ipc.decode_payloads([bomb, bomb], on_error="skip")
+    assert ipc.decode_payloads([bomb, bomb], max_rows=10).next == 1
+
+
+def test_dictionary_values_are_not_decoded_without_bound():
+    indices = pa.array(np.zeros(3000, np.int8))
+    cell = payload(w=pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 500_000])))
+    small = ipc.Limits(decompressed_slack=0, decompressed_ratio=1000)
+    with pytest.raises(ipc.LimitError, match="cell 0"):
+        ipc.decode_payloads([cell], dictionaries="decode", limits=small)
+    assert ipc.decode_payloads([cell], limits=small).batch.num_rows == 3000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"validate": "some"},
+        {"on_error": "ignore"},
+        {"dictionaries": "keep"},
+        {"parent_index": 3},
+        {"start": -1},
+        {"max_rows": 0},
+        {"max_bytes": "1"},
+        {"max_rows": True},
+    ],
+)
+def test_arguments_are_checked(options):
+    with pytest.raises(ipc.UsageError, match=next(iter(options))):
+        ipc.decode_payloads([ONE], **options)
+
+
+def test_going_on_with_the_schema_of_the_first_call_gives_equal_batches():
+    cells = [
+        payload(a=[1], w=pa.array(["x"]).dictionary_encode()),
+        payload(w=pa.array(["y"]).dictionary_encode()),
+    ]
+    for how in ("unify", "decode"):
+        first = ipc.decode_payloads(cells, max_rows=1, parent_index=True, dictionaries=how)
+        assert first.schema.names == ["a", "w"]
+        then = ipc.decode_payloads(cells, first.schema, start=first.next, parent_index=True, dictionaries=how)
+        assert then.batch.schema == first.batch.schema
+        assert then.batch.to_pydict() == {"a": [None], "w": ["y"], "parent_index": [1]}
+
+
+def test_results_say_what_they_are():
+    decoded = ipc.decode_payloads([ONE, None, b"?"], on_error="skip")
+    assert repr(decoded) == "<DecodedPayloads: 2 rows of cells 0..3, 1 null, 1 failed>"
+    with pytest.raises(ipc.UsageError):
+        ipc.DecodedPayloads()
+
+
+# -- rows beside payloads ------------------------------------------------------------------------------------
+
+
+def test_other_columns_are_repeated_beside_the_rows_of_their_payloads():
+    source = batch(topic=["a", "b", "c"], payload=[ONE, None, TWO], at=pa.array([1, 2, 3], pa.int16()))
+    decoded = ipc.decode_payloads(source.column("payload"))
+    beside = ipc.repeat(source.select(["topic", "at"]), decoded)
+    assert beside.to_pydict() == {"topic": ["a", "a", "c", "c", "c"], "at": [1, 1, 3, 3, 3]}
+    part = ipc.decode_payloads(source.column("payload"), start=1, parent_index=True)
+    assert ipc.repeat(source.select(["topic"]), part).to_pydict() == {"topic": ["c"] * 3}
+    again = ipc.repeat(source.select(["topic"]), parent_index=part.parent_index)
+    assert again.to_pydict() == {"topic": ["c"] * 3}
+
+
+def test_repeat_takes_numpy_counts_and_slices_of_batches():
+    source = ipc.RecordBatch.from_arrow(batch(x=[1, 2, 3, 4], l=[[1], [2, 3], None, []])).slice(1, 3)
+    assert ipc.repeat(source, np.array([2, 0, 1])).to_pydict() == {"x": [2, 2, 4], "l": [[2, 3], [2, 3], []]}
+    assert ipc.repeat(source, [0, 0, 0]).to_pydict() == {"x": [], "l": []}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (([1],), "one count for each of 2"),
+        (([1, -1],), "negative"),
+        (([1.5, 2],), "expected integers"),
+        ((), "either counts or parent_index"),
+    ],
+)
+def test_repeat_checks_its_counts(arguments, said):
+    with pytest.raises(ipc.UsageError, match=said):
+        ipc.repeat(batch(x=[1, 2]), *arguments)
+    for index in ([2], [-1]):
+        with pytest.raises(ipc.UsageError, match="not one of the 2 rows"):
+            ipc.repeat(batch(x=[1, 2]), parent_index=index)
+
+
+def test_repeat_counts_offsets_before_it_copies():
+    long = batch(t=["x" * 1_000_000])
+    with pytest.raises(ipc.UnsupportedError, match="offsets would reach"):
+        ipc.repeat(long, [3_000])
+
+
+def test_nothing_of_the_column_is_held_after_the_call():
+    gc.collect()
+    before = live_objects()
+    part = batch(x=[1], t=["abc"], w=pa.array(["q"]).dictionary_encode())
+    cells = [
+        memoryview(payload(part)),
+        payload(part)[:-30],
+        written([part], compression="zstd"),
+        written([part], file=True),
+    ]
+    decoded = ipc.decode_payloads(cells, on_error="skip")
+    assert decoded.num_failed == 1
+    for how in ("unify", "decode"):
+        with pytest.raises(ipc.ArrowIpcError):
+            ipc.decode_payloads(cells, dictionaries=how)
+    del decoded
+    gc.collect()
+    assert live_objects() == before
