@@ -257,7 +257,7 @@ def test_what_is_no_path_of_a_file_is_refused(path):
     for sink, found in (
         (bytearray(), "bytearray"),
         ("memory://x", "a URL"),
-        (sys.stdout, "TextIOWrapper|EncodedFile"),
+        (sys.stdout, "TextIOWrapper|EncodedFile|CaptureIO"),
     ):
         with pytest.raises(UsageError, match=f"append: expected the path of a file.*found {found}"):
             ipc.new_file(sink, append=True)
