@@ -36,6 +36,7 @@ MODULES = (
     "_capsule",
     "_foreign_schema",
     "_import",
+    "_columnwise",
     "_scalars",
     "_leaves",
     "_nested",

@@ -153,9 +153,9 @@ def _batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterab
         # Our own readers have it too; their batches need no detour.
         if hasattr(data, "read_next_batch") and isinstance(getattr(data, "schema", None), Schema):
             return data.schema, data
-        from arrowipc._import import stream_from
+        from arrowipc._columnwise import batches_from
 
-        stream = stream_from(data)
+        stream = batches_from(data)
         return stream.schema, stream
     if isinstance(data, (list, tuple, Iterator)):
         return None, _chained(data, schema)
@@ -239,10 +239,10 @@ class _Writer(BatchWriter):
 
         Parameters
         ----------
-        data : RecordBatch, Table, reader, dict, or anything with ``__arrow_c_array__`` or
-        ``__arrow_c_stream__``
-            pyarrow, polars, pandas, DuckDB and nanoarrow objects have these. A dict holds a NumPy array, a
-            list or an array per column. Lists and iterators of all these are written item by item.
+        data : object
+            A RecordBatch, Table or reader; anything with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+            (pyarrow, polars, pandas, DuckDB and nanoarrow objects); a dict with a NumPy array, a list or an
+            array per column. Lists and iterators of all these are written item by item.
 
         Raises
         ------
@@ -281,16 +281,13 @@ class _Writer(BatchWriter):
             else:
                 self.write_rows(batch, rows, size)
 
-    def _opened(self, data: Any) -> Iterator[RecordBatch]:
-        """Yield the batches of what was handed in, after the schema was written if it was not yet."""
+    def _opened(self, data: Any) -> Iterable[RecordBatch]:
+        """Find the batches of what was handed in; a schema that is known without them is written first."""
         self._check_open()
         schema, batches = _batches_of(data, self.schema)
         if self.schema is None and schema is not None:
             self.expect(schema)
-        for batch in batches:
-            if self.schema is None:
-                self.expect(batch.schema)
-            yield batch
+        return batches
 
     def _check_open(self) -> None:
         if not self.is_open:
