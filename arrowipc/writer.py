@@ -360,6 +360,11 @@ def _limit(name: str, value: int | None) -> int:
     return 2**63 - 1 if value is None else check_integer(name, value, 1, 2**63 - 1)
 
 
+def _merges(options: Mapping[str, Any]) -> bool:
+    """Whether a file gets its dictionaries at the end, because they may still change until then."""
+    return bool(options.get("unify_dictionaries") and not options.get("dictionary_deltas"))
+
+
 class RecordBatchStreamWriter(_Writer):
     """Writes an Arrow IPC stream; made by `new_stream`.
 
@@ -388,6 +393,11 @@ class RecordBatchFileWriter(_Writer):
                     raise UsageError(
                         f"append: the file has metadata version {existing.version}, its messages cannot have "
                         "another one: leave metadata_version out"
+                    )
+                if existing.last_batch is not None and _merges(options):
+                    raise UsageError(
+                        "append: the dictionaries of the file are written already and cannot be merged with "
+                        "others: with dictionary_deltas=True they can grow"
                     )
                 if schema is not None:
                     check_schema(existing.schema, _schema_of(schema))
