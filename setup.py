@@ -46,6 +46,9 @@ MODULES = (
     "_encode",
     "_sink",
     "_emit",
+    "_runs",
+    "_subset",
+    "_pack",
 )
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.

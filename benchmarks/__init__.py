@@ -22,5 +22,6 @@ QUESTIONS = (
     "write_dictionaries",
     "write_footer",
     "write_memory",
+    "payload_encode",
     "import_time",
 )
