@@ -36,6 +36,7 @@ MODULES = (
     "_capsule",
     "_foreign_schema",
     "_import",
+    "_columnwise",
     "_scalars",
     "_leaves",
     "_nested",
@@ -51,6 +52,9 @@ MODULES = (
     "_routes",
     "_merge",
     "_payload",
+    "_runs",
+    "_subset",
+    "_pack",
 )
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.

@@ -56,6 +56,7 @@ _HOMES = {
         "arrowipc.writer",
     ),
     "copy": "arrowipc.transfer",
+    **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc._pack"),
     "Message": "arrowipc._message",
     "release_unused": "arrowipc._blocks",
     "StreamDecoder": "arrowipc._stream",

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t
 
 cimport cython
 
-from arrowipc._core cimport Columns
+from arrowipc._core cimport Columns, ColumnsData
 
 
 @cython.final
@@ -23,3 +23,6 @@ cdef class Array:
 
 cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length)
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
+
+# Make of top-level field `f` its elements [offset, offset + length), which exist; its null count is exact.
+cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept

@@ -11,8 +11,8 @@ from libc.string cimport memcpy
 from arrowipc._bytes cimport count_bits, get_bit
 from arrowipc._compare cimport same_values
 from arrowipc._core cimport (
-    Columns, Extent, FieldPlan, Node, Plan, ViewRange, window, FIELD_ENCODED, LAYOUT_DENSE, LAYOUT_FIXED_LIST,
-    LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
+    Columns, ColumnsData, Extent, FieldPlan, Node, Plan, ViewRange, window, FIELD_ENCODED, LAYOUT_DENSE,
+    LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
 )
 from arrowipc._element cimport validity
 from arrowipc._schema cimport plan_field, plan_schema
@@ -365,9 +365,7 @@ cdef class RecordBatch(Columns):
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
     """Rows [offset, offset + length) of a batch, which exist: another table over the same buffers."""
     cdef RecordBatch part = RecordBatch.__new__(RecordBatch)
-    cdef int32_t i, f
-    cdef Node* node
-    cdef Extent* bitmap
+    cdef int32_t i
     part.allocate(batch.plan, batch.d.n_extents - batch.d.plan.n_buffers)
     part.d.length = length
     part.owner = batch.owner
@@ -379,22 +377,26 @@ cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
     memcpy(part.d.extents, batch.d.extents, batch.d.n_extents * sizeof(Extent))
     memcpy(part.d.views, batch.d.views, batch.d.plan.n_views * sizeof(ViewRange))
     for i in range(batch.d.plan.n_columns):
-        f = batch.d.plan.columns[i]
-        node = &part.d.nodes[f]
-        node.offset += offset
-        node.length = length
-        if node.null_count == 0:
-            continue
-        if batch.d.plan.fields[f].layout == LAYOUT_NULL:
-            node.null_count = length
-            continue
-        bitmap = &part.d.extents[batch.d.plan.fields[f].first_buffer]
-        node.null_count = length - count_bits(bitmap.data, node.offset, length)
-        if node.null_count == 0:
-            # Columns without nulls have no bitmap: everything that reads them relies on it.
-            bitmap.data = NULL
-            bitmap.size = 0
+        slice_column(&part.d, batch.d.plan.columns[i], offset, length)
     return part
+
+
+cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept:
+    cdef Node* node = &d.nodes[f]
+    cdef Extent* bitmap
+    node.offset += offset
+    node.length = length
+    if node.null_count == 0:
+        return
+    if d.plan.fields[f].layout == LAYOUT_NULL:
+        node.null_count = length
+        return
+    bitmap = &d.extents[d.plan.fields[f].first_buffer]
+    node.null_count = length - count_bits(bitmap.data, node.offset, length)
+    if node.null_count == 0:
+        # Columns without nulls have no bitmap: everything that reads them relies on it.
+        bitmap.data = NULL
+        bitmap.size = 0
 
 
 cdef Array column_at(RecordBatch batch, int64_t i):

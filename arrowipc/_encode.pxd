@@ -30,6 +30,12 @@ cdef class Encoder:
     cdef int dictionary_batch(self, const ColumnsData* d, int64_t id, bint is_delta, int64_t position) except -1
     cdef int encode(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs, int64_t position,
                     bint dictionary, int64_t id, bint is_delta) except -1
+    # The same without the GIL, for bodies that stay raw and without pairs, when there is room for it already;
+    # False: there is not, nothing was done, and `record_batch` or `dictionary_batch` makes room.
+    cdef bint encode_raw(self, const ColumnsData* d, int64_t position, bint dictionary, int64_t id) noexcept nogil
+    cdef int64_t count_buffers(self, const ColumnsData* d) noexcept nogil
+    cdef int64_t put_tables(self, const ColumnsData* d, int64_t n_buffers, int codec, bint pairs, bint dictionary,
+                            int64_t id, bint is_delta) noexcept nogil
     cdef int64_t put_buffers(self, uint8_t* base, int64_t table, int64_t at, const ColumnsData* d,
                              int64_t n_buffers) noexcept nogil
     cdef int64_t put_plain(self, uint8_t* base, int64_t at, const ColumnsData* d) noexcept nogil
@@ -39,3 +45,4 @@ cdef class Encoder:
     cdef int reserve(self, int64_t head, int32_t parts) except -1
     cdef int64_t put_pairs(self, int64_t at, tuple pairs) except -1
     cdef int finish_head(self, int64_t size, int64_t position) except -1
+    cdef void close_head(self, int64_t size, int64_t position) noexcept nogil

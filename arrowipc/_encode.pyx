@@ -155,22 +155,38 @@ cdef class Encoder:
 
     cdef int encode(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs, int64_t position,
                     bint dictionary, int64_t id, bint is_delta) except -1:
-        cdef int64_t n_buffers = d.n_extents, at, table = INNER if dictionary else HEADER
-        cdef int64_t needed
+        cdef int64_t n_buffers = self.count_buffers(d), at
         cdef int codec = -1
-        cdef uint8_t* base
-        if self.version == MetadataVersion_V4:
-            n_buffers += d.plan.n_bitmaps
-        needed = (INNER + BATCH_SIZE + 16 + 8 + <int64_t> FieldNode_SIZE * d.plan.n_fields + 8
-                  + Buffer_SIZE * n_buffers + 8 + 8 * <int64_t> d.plan.n_views)
-        self.reserve(self.metadata_at + needed, <int32_t> n_buffers)
+        self.reserve(self.metadata_at + tables_size(d, n_buffers), <int32_t> n_buffers)
         if self.compressor is not None:
             codec = self.compressor.codec
             self.compressor.compress(d, chosen, self.stored)
-        base = self.head + self.metadata_at
+        at = self.put_tables(d, n_buffers, codec, len(pairs) > 0, dictionary, id, is_delta)
+        if pairs:
+            at = self.put_pairs(at, pairs)
+        return self.finish_head(at, position)
+
+    cdef bint encode_raw(self, const ColumnsData* d, int64_t position, bint dictionary, int64_t id) noexcept nogil:
+        """`encode` without compression, pairs and delta, if there is room for it; False: `encode` makes room."""
+        cdef int64_t n_buffers = self.count_buffers(d)
+        if (n_buffers > self.parts_room
+                or self.metadata_at + tables_size(d, n_buffers) + self.alignment > min(self.head_room, INT32_MAX)):
+            return False
+        self.close_head(self.put_tables(d, n_buffers, -1, False, dictionary, id, False), position)
+        return True
+
+    cdef inline int64_t count_buffers(self, const ColumnsData* d) noexcept nogil:
+        """Buffer structs of a message."""
+        return d.n_extents + <int64_t> (d.plan.n_bitmaps if self.version == MetadataVersion_V4 else 0)
+
+    cdef int64_t put_tables(self, const ColumnsData* d, int64_t n_buffers, int codec, bint pairs, bint dictionary,
+                            int64_t id, bint is_delta) noexcept nogil:
+        """All of the metadata but custom pairs, where there is room; returns where it ends."""
+        cdef uint8_t* base = self.head + self.metadata_at
+        cdef int64_t at, table = INNER if dictionary else HEADER
         memset(base, 0, INNER + BATCH_SIZE + 16)
         put_envelope(base, self.version, MessageHeader_DictionaryBatch if dictionary else MessageHeader_RecordBatch,
-                     len(pairs) > 0)
+                     pairs)
         if dictionary:
             put_dictionary(base, id, is_delta)
         at = put_batch(base, INNER_VTABLE if dictionary else HEADER_VTABLE, table, d.length, codec,
@@ -179,9 +195,7 @@ cdef class Encoder:
         at = self.put_buffers(base, table, at, d, n_buffers)
         at = put_variadic(base, table, at, d)
         put64(base + MESSAGE + AT_BODY_LENGTH, self.body_length)
-        if pairs:
-            at = self.put_pairs(at, pairs)
-        return self.finish_head(at, position)
+        return at
 
     cdef int64_t put_buffers(self, uint8_t* base, int64_t table, int64_t at, const ColumnsData* d,
                              int64_t n_buffers) noexcept nogil:
@@ -277,17 +291,21 @@ cdef class Encoder:
 
     cdef int finish_head(self, int64_t size, int64_t position) except -1:
         """Put the prefix before `size` bytes of metadata and zeros behind them."""
+        if size + self.alignment > INT32_MAX:
+            raise UsageError(f"the metadata of the message takes {size:,} bytes; its size is an int32")
+        self.reserve(self.metadata_at + size + self.alignment, 0)
+        self.close_head(size, position)
+        return 0
+
+    cdef inline void close_head(self, int64_t size, int64_t position) noexcept nogil:
+        """The same, where there is room for one more multiple of the alignment."""
         cdef int64_t end = self.metadata_at + size
         cdef int64_t pad = padding(position + end, self.alignment)
-        if size + pad > INT32_MAX:
-            raise UsageError(f"the metadata of the message takes {size:,} bytes; its size is an int32")
-        self.reserve(end + pad, 0)
         memset(self.head + end, 0, pad)
         if not self.legacy:
             put32(self.head, -1)
         put32(self.head + self.metadata_at - 4, size + pad)
         self.head_size = end + pad
-        return 0
 
     cdef bint agrees(self, Message message) except -1:
         """Whether a RecordBatch message has our version, codec and alignment, so that its body needs no change."""
@@ -348,6 +366,12 @@ cdef inline int put_text(uint8_t* out, bytes text) except -1:
     put32(out, len(text))
     memcpy(out + 4, source, len(text))
     return 0
+
+
+cdef inline int64_t tables_size(const ColumnsData* d, int64_t n_buffers) noexcept nogil:
+    """Bytes of metadata at most, without custom pairs."""
+    return (INNER + BATCH_SIZE + 16 + 8 + <int64_t> FieldNode_SIZE * d.plan.n_fields + 8 + Buffer_SIZE * n_buffers
+            + 8 + 8 * <int64_t> d.plan.n_views)
 
 
 cdef inline int64_t put_nodes(uint8_t* base, int64_t table, int64_t at, const ColumnsData* d) noexcept nogil:

@@ -1,9 +1,16 @@
 # From the structs of the Arrow C data and stream interfaces to our columns.
 cimport cython
+from libc.stdint cimport int64_t
 
 from arrowipc._array cimport Array, RecordBatch
-from arrowipc._capsule cimport ArrowArrayStream
-from arrowipc._core cimport Plan
+from arrowipc._capsule cimport ArrowArray, ArrowArrayStream, ArrowSchema
+from arrowipc._core cimport Columns, Plan
+
+
+@cython.final
+cdef class ArrayOwner:
+    """A producer's array, ours since it was moved here."""
+    cdef ArrowArray array
 
 
 @cython.final
@@ -20,6 +27,7 @@ cdef class BatchStream:
     cdef RecordBatch single             # the one batch of a stream that was made of a batch
 
     cdef RecordBatch next(self)         # None at the end
+    cdef int ask(self, ArrowSchema* schema) except -1
     cdef int open(self) except -1
     cdef int fail(self, int code) except -1
     cdef int finish(self) except -1
@@ -29,3 +37,16 @@ cdef object import_schema(object source)            # arrowipc.Schema of anythin
 cdef RecordBatch import_batch(object source)        # of anything with __arrow_c_array__ (a struct array)
 cdef Array import_array(object source)
 cdef BatchStream import_stream(object source)       # of anything with __arrow_c_stream__
+
+# For modules that put batches together of what several producers give.
+cdef void count_live(int64_t change) noexcept       # for owners that are defined elsewhere
+cdef int level_of(object validate) except -1
+cdef ArrowSchema* schema_in(object capsule) except NULL
+cdef BatchStream moved_stream(object source)        # without its plan; None: there is no stream
+
+# Fill columns from an array that `owner` keeps: its children (`whole`), or the one column that it is.
+cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level) except -1
+
+# The same from one array per column, each of `length` elements.
+cdef int load_columns(Columns out, Plan plan, const ArrowArray* arrays, int64_t length, object owner,
+                      int level) except -1

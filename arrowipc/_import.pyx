@@ -6,7 +6,6 @@ its buffers are, so extents are computed from lengths, offsets and last offsets;
 columns are under the same rules as those that a reader found in a message.
 """
 
-cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from libc.errno cimport EINVAL, ENOMEM, ENOSYS
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
@@ -35,14 +34,17 @@ cdef int64_t live = 0
 
 
 def live_imports():
-    """Count the arrays and streams of producers that are not released yet: a seam for leak tests."""
+    """Count the owners of producers' arrays and streams that are not released yet: a seam for leak tests."""
     return live
 
 
-@cython.final
+cdef void count_live(int64_t change) noexcept:
+    global live
+    live += change
+
+
 cdef class ArrayOwner:
     """A producer's array, ours since it was moved here."""
-    cdef ArrowArray array
 
     def __cinit__(self):
         global live
@@ -311,9 +313,24 @@ cdef Columns load_values(Columns user, int32_t ordinal, const ArrowArray* array,
     return values
 
 
+cdef list begin(Columns out, Plan plan, int64_t variadic, int64_t length, object owner, Room* room):
+    """Room for what a survey found; returns that for dictionaries, None when there are none."""
+    out.allocate(plan, variadic)
+    out.owner = owner
+    out.d.length = length
+    room.next = plan.d.n_buffers
+    return [None] * len(plan.dictionaries) if plan.dictionaries else None
+
+
+cdef int complete(Columns out, list dictionaries, int level) except -1:
+    """What is left to do once all fields are filled."""
+    out.dictionaries = tuple(dictionaries) if dictionaries is not None else ()
+    normalise(out, -1, NULL, False)
+    return prove(out, level)
+
+
 cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level) except -1:
-    """Fill columns from an array that `owner` keeps: its children (`whole`), or the one column that it is."""
-    cdef list dictionaries = None
+    cdef list dictionaries
     cdef int64_t variadic = 0
     cdef int32_t i
     cdef Room room
@@ -321,21 +338,28 @@ cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, objec
         survey_batch(plan, array, &variadic)
     else:
         survey(plan, 0, array, &variadic)
-    out.allocate(plan, variadic)
-    out.owner = owner
-    out.d.length = array.length
-    room.next = plan.d.n_buffers
-    if plan.dictionaries:
-        dictionaries = [None] * len(plan.dictionaries)
+    dictionaries = begin(out, plan, variadic, array.length, owner, &room)
     if whole:
         for i in range(plan.d.n_columns):
             fill(out, plan.d.columns[i], array.children[i], array.offset, array.length, &room, dictionaries,
                  level)
     else:
         fill(out, 0, array, 0, array.length, &room, dictionaries, level)
-    out.dictionaries = tuple(dictionaries) if dictionaries is not None else ()
-    normalise(out, -1, NULL, False)
-    return prove(out, level)
+    return complete(out, dictionaries, level)
+
+
+cdef int load_columns(Columns out, Plan plan, const ArrowArray* arrays, int64_t length, object owner,
+                      int level) except -1:
+    cdef list dictionaries
+    cdef int64_t variadic = 0
+    cdef int32_t i
+    cdef Room room
+    for i in range(plan.d.n_columns):
+        survey(plan, plan.d.columns[i], &arrays[i], &variadic)
+    dictionaries = begin(out, plan, variadic, length, owner, &room)
+    for i in range(plan.d.n_columns):
+        fill(out, plan.d.columns[i], &arrays[i], 0, length, &room, dictionaries, level)
+    return complete(out, dictionaries, level)
 
 
 cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level):
@@ -404,18 +428,25 @@ cdef class BatchStream:
         """Schema of the batches, an :class:`arrowipc.Schema`."""
         return plan_schema(self.plan)
 
-    cdef int open(self) except -1:
-        """Ask for the schema; `whole` False beforehand: of a single column, whatever its type is."""
-        cdef ArrowSchema schema
+    cdef int ask(self, ArrowSchema* schema) except -1:
+        """Ask for the schema, which the caller releases (release NULL: there is nothing to release)."""
         cdef int code
+        schema.release = NULL
         if (self.stream.get_schema == NULL or self.stream.get_next == NULL
                 or self.stream.get_last_error == NULL):
             raise FormatError("a callback of the ArrowArrayStream is NULL")
-        schema.release = NULL
         with nogil:
-            code = self.stream.get_schema(&self.stream, &schema)
+            code = self.stream.get_schema(&self.stream, schema)
         if code:
+            # What a failed call leaves there is nobody's.
+            schema.release = NULL
             return self.fail(code)
+        return 0
+
+    cdef int open(self) except -1:
+        """Make the plan; `whole` False beforehand: of a single column, whatever its type is."""
+        cdef ArrowSchema schema
+        self.ask(&schema)
         try:
             self.whole = self.whole and stands_for_batch(&schema)
             self.plan = plan_of(&schema, self.whole)
@@ -445,7 +476,6 @@ cdef class BatchStream:
             code = self.stream.get_next(&self.stream, &owner.array)
         self.busy = False
         if code:
-            # What a failed call leaves there is nobody's.
             owner.array.release = NULL
             self.fail(code)
         if owner.array.release == NULL:
@@ -551,8 +581,8 @@ cdef tuple pair_of(object source):
     return <tuple> pair
 
 
-cdef BatchStream stream_of(object source, bint whole, int level):
-    """A stream of what `source` is or offers; None when it offers no stream."""
+cdef BatchStream moved_stream(object source):
+    """The stream that `source` is or offers, which is not asked for its schema yet; None: it offers none."""
     cdef BatchStream stream
     cdef ArrowArrayStream* found
     global live
@@ -572,9 +602,16 @@ cdef BatchStream stream_of(object source, bint whole, int level):
     stream.stream = found[0]
     found.release = NULL
     live += 1
-    stream.whole = whole
-    stream.level = level
-    stream.open()
+    return stream
+
+
+cdef BatchStream stream_of(object source, bint whole, int level):
+    """A stream of what `source` is or offers; None when it offers no stream."""
+    cdef BatchStream stream = moved_stream(source)
+    if stream is not None:
+        stream.whole = whole
+        stream.level = level
+        stream.open()
     return stream
 
 

@@ -20,6 +20,8 @@ cdef class Trimmer:
     cdef Span* spans        # per field: the elements of the source to take; lies in d.block
     cdef int64_t room       # extents that fit d.block
     cdef list blocks        # Memory: scratch that this trim has used, or one block that waits for the next
+    cdef uint8_t* only      # the one block, when it may wait as it is; NULL: `recycle` has to look
+    cdef int64_t only_room
     cdef uint8_t* at        # what is left of the last block
     cdef int64_t left
     cdef int64_t taken      # bytes of scratch that the last trim took, 0: it rewrote nothing

@@ -75,7 +75,8 @@ cdef int open_block(Trimmer t, int64_t size, Fault* fault) noexcept with gil:
     except MemoryError:
         return fail(fault, FAULT_MEMORY)
     t.at = memory.data
-    t.left = memory.capacity
+    t.left = t.only_room = memory.capacity
+    t.only = memory.data if len(t.blocks) == 1 and memory.capacity <= KEPT_BLOCK else NULL
     return 0
 
 
@@ -95,20 +96,19 @@ cdef inline uint8_t* take(Trimmer t, int64_t size, Fault* fault) noexcept nogil:
     return out
 
 
-cdef int recycle(Trimmer t) noexcept with gil:
+cdef inline void recycle(Trimmer t) noexcept nogil:
     """Make the scratch of the last trim free for the next one: a block of moderate size, or none."""
-    cdef Memory first
     t.wanted = min(t.taken, KEPT_BLOCK)
     t.taken = 0
-    first = t.blocks[0]
-    if len(t.blocks) == 1 and first.capacity <= KEPT_BLOCK:
-        t.at = first.data
-        t.left = first.capacity
-    else:
+    if t.only == NULL:
         # Next time one block will do.
-        t.blocks.clear()
-        t.at = NULL
-        t.left = 0
+        drop_blocks(t)
+    t.at = t.only
+    t.left = t.only_room if t.only != NULL else 0
+
+
+cdef int drop_blocks(Trimmer t) noexcept with gil:
+    t.blocks.clear()
     return 0
 
 
@@ -767,7 +767,7 @@ cdef class Trimmer:
         self.wanted = min(self.taken, KEPT_BLOCK)
         self.taken = 0
         self.blocks = []
-        self.at = NULL
+        self.at = self.only = NULL
         self.left = 0
         return kept
 

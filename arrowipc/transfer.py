@@ -18,15 +18,15 @@ __all__ = ["copy"]
 def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -> int:
     """Write all that is left in a reader.
 
-    One batch is in memory at a time. The body of a message goes out as it came in (compressed ones too) where
-    reader and writer agree about the schema, the codec, the alignment and the metadata version, and the writer
-    was not asked to choose columns, levels or sizes; else the batch is decoded and encoded again.
+    One batch is in memory at a time. The body of a message goes out as it came in, compressed or not, where
+    reader and writer agree about schema, codec, alignment and metadata version, and the writer was not asked
+    to choose columns, levels or sizes; else the batch is decoded and encoded again.
 
     Parameters
     ----------
     reader : RecordBatchStreamReader, RecordBatchFileReader, or anything that a writer's `write` takes
-        What its `validate` says is proven before a body is passed on; with ``validate="none"`` only the structure
-        is looked at, and nothing is decompressed.
+        What its `validate` says is proven before a body is passed on; with ``validate="none"`` only the
+        structure is looked at, and nothing is decompressed.
     writer : RecordBatchStreamWriter or RecordBatchFileWriter
         Stays open.
 

@@ -153,9 +153,9 @@ def _batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterab
         # Our own readers have it too; their batches need no detour.
         if hasattr(data, "read_next_batch") and isinstance(getattr(data, "schema", None), Schema):
             return data.schema, data
-        from arrowipc._import import stream_from
+        from arrowipc._columnwise import batches_from
 
-        stream = stream_from(data)
+        stream = batches_from(data)
         return stream.schema, stream
     if isinstance(data, (list, tuple, Iterator)):
         return None, _chained(data, schema)
@@ -239,10 +239,10 @@ class _Writer(BatchWriter):
 
         Parameters
         ----------
-        data : RecordBatch, Table, reader, dict, or anything with ``__arrow_c_array__`` or
-        ``__arrow_c_stream__``
-            pyarrow, polars, pandas, DuckDB and nanoarrow objects have these. A dict holds a NumPy array, a
-            list or an array per column. Lists and iterators of all these are written item by item.
+        data : object
+            A RecordBatch, Table or reader; anything with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+            (pyarrow, polars, pandas, DuckDB and nanoarrow objects); a dict with a NumPy array, a list or an
+            array per column. Lists and iterators of all these are written item by item.
 
         Raises
         ------
@@ -281,16 +281,13 @@ class _Writer(BatchWriter):
             else:
                 self.write_rows(batch, rows, size)
 
-    def _opened(self, data: Any) -> Iterator[RecordBatch]:
-        """Yield the batches of what was handed in, after the schema was written if it was not yet."""
+    def _opened(self, data: Any) -> Iterable[RecordBatch]:
+        """Find the batches of what was handed in; a schema that is known without them is written first."""
         self._check_open()
         schema, batches = _batches_of(data, self.schema)
         if self.schema is None and schema is not None:
             self.expect(schema)
-        for batch in batches:
-            if self.schema is None:
-                self.expect(batch.schema)
-            yield batch
+        return batches
 
     def _check_open(self) -> None:
         if not self.is_open:
@@ -363,6 +360,11 @@ def _limit(name: str, value: int | None) -> int:
     return 2**63 - 1 if value is None else check_integer(name, value, 1, 2**63 - 1)
 
 
+def _merges(options: Mapping[str, Any]) -> bool:
+    """Whether a file gets its dictionaries at the end, because they may still change until then."""
+    return bool(options.get("unify_dictionaries") and not options.get("dictionary_deltas"))
+
+
 class RecordBatchStreamWriter(_Writer):
     """Writes an Arrow IPC stream; made by `new_stream`.
 
@@ -391,6 +393,11 @@ class RecordBatchFileWriter(_Writer):
                     raise UsageError(
                         f"append: the file has metadata version {existing.version}, its messages cannot have "
                         "another one: leave metadata_version out"
+                    )
+                if existing.last_batch is not None and _merges(options):
+                    raise UsageError(
+                        "append: the dictionaries of the file are written already and cannot be merged with "
+                        "others: with dictionary_deltas=True they can grow"
                     )
                 if schema is not None:
                     check_schema(existing.schema, _schema_of(schema))

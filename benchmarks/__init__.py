@@ -23,5 +23,6 @@ QUESTIONS = (
     "write_footer",
     "write_memory",
     "payload_decode",
+    "payload_encode",
     "import_time",
 )

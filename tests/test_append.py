@@ -257,7 +257,7 @@ def test_what_is_no_path_of_a_file_is_refused(path):
     for sink, found in (
         (bytearray(), "bytearray"),
         ("memory://x", "a URL"),
-        (sys.stdout, "TextIOWrapper|EncodedFile"),
+        (sys.stdout, "TextIOWrapper|EncodedFile|CaptureIO"),
     ):
         with pytest.raises(UsageError, match=f"append: expected the path of a file.*found {found}"):
             ipc.new_file(sink, append=True)
@@ -368,3 +368,36 @@ def test_a_killed_process_leaves_the_old_content_readable(path):
     )
     assert shown.returncode == 0, shown.stderr
     assert int(shown.stdout) > 20
+
+
+def words(*values: str) -> pa.RecordBatch:
+    return pa.record_batch({"w": pa.array(values).dictionary_encode()})
+
+
+def test_dictionaries_of_the_file_go_on(path):
+    with ipc.new_file(path) as writer:
+        writer.write(words("a", "b"))
+    with ipc.new_file(path, append=True) as writer:
+        writer.write(words("a", "b", "a"))
+        with pytest.raises(UsageError, match="a file cannot replace a dictionary"):
+            writer.write(words("c"))
+    with ipc.new_file(path, append=True, dictionary_deltas=True) as writer:
+        writer.write(words("a", "b", "c"))
+    with ipc.new_file(path, append=True, dictionary_deltas=True, unify_dictionaries=True) as writer:
+        writer.write(words("d", "b"))
+    with pytest.raises(UsageError, match="written already"):
+        ipc.new_file(path, append=True, unify_dictionaries=True)
+    rows = ["a", "b", "a", "b", "a", "a", "b", "c", "d", "b"]
+    assert pa.ipc.open_file(path).read_all()["w"].to_pylist() == rows
+    assert ipc.open_file(path, validate="strict").read_all().to_pydict() == {"w": rows}
+
+
+def test_dictionary_ids_of_another_writer_stay(path):
+    text = forge.batch(2, [(2, 0)], [b"", forge.i32(0, 1, 2), b"ab"])
+    coded = forge.field("w", forge.UTF8, dictionary=forge.encoding(41))
+    rows = forge.batch(3, [(3, 0)], [b"", forge.i32(0, 1, 0)])
+    path.write_bytes(forge.file(forge.schema(coded), forge.dictionary(41, text), rows))
+    with ipc.new_file(path, append=True, dictionary_deltas=True) as writer:
+        writer.write(words("a", "b", "c"))
+    assert pa.ipc.open_file(path).read_all()["w"].to_pylist() == ["a", "b", "a", "a", "b", "c"]
+    assert ipc.open_file(path).schema.field("w").type.id == 41

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 import subprocess
@@ -494,6 +495,7 @@ def test_memory_is_reused_and_does_not_stay_large(way, codec):
 def test_nothing_is_left_behind(way, codec):
     batch = columns(*[mild(200_000, seed) for seed in range(4)])
     stored_buffers(batch, codec)
+    gc.collect()
     before = _core.live_objects()
     compressor = Compressor(codec, 2, 0.1)
     for _ in range(3):

@@ -22,9 +22,9 @@ from arrowipc._import import array_from, batch_from, live_imports, schema_from, 
 def nothing_stays_behind() -> Iterator[None]:
     before = live_imports()
     yield
-    if live_imports() != before:
+    if live_imports() > before:
         gc.collect()
-    assert live_imports() == before
+    assert live_imports() <= before  # garbage of other tests may be collected at any time
 
 
 # -- schemas -----------------------------------------------------------------------------------------------

@@ -181,6 +181,7 @@ def use(batch: Any, export: bool = True) -> None:
     write_out(small, sound=export)
     write_out(half, sound=export, compression="lz4", alignment=64)
     write_out(half, sound=export, unify_dictionaries=True)
+    pack(half, sound=export)
     if export:
         export_to_pyarrow(batch)
 
@@ -195,6 +196,17 @@ def write_out(batch: Any, sound: bool, **options: Any) -> None:
             writer.write_batch(batch)
         (again,) = ipc.open_stream(sink, validate="full" if sound else "none")
         assert not sound or again.equals(batch, nan_equal=True)
+
+
+def pack(batch: Any, sound: bool) -> None:
+    """The same, a row per payload."""
+    if batch.schema.endianness == "big":
+        return
+    with contextlib.suppress(*(() if sound else (ipc.ArrowIpcError,))):
+        cells = ipc.encode_payloads(batch, rows_per_payload=1)
+        for row, cell in enumerate(cells if sound else ()):
+            (again,) = ipc.open_stream(cell)
+            assert again.equals(batch.slice(row, 1), nan_equal=True)
 
 
 def use_array(array: Any) -> None:

@@ -1,0 +1,134 @@
+"""What people hand to `writer.write`: objects of other libraries, our own, dicts, and chains of them."""
+
+from __future__ import annotations
+
+import io
+
+import duckdb
+import nanoarrow as na
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from arro3.core import Table as Arro3Table
+from helpers.arrays import CASES, read_batch
+
+import arrowipc as ipc
+from arrowipc import UsageError
+from arrowipc.types import field, int64, list_, utf8
+
+TABLE = pa.table(
+    {"id": [1, 2, None, 4], "word": ["one", "two", "three", None], "list": [[1], [], None, [2, 3]]}
+)
+
+
+def stream(data, schema=None, **options):
+    """What is written for `data`, read by pyarrow."""
+    sink = bytearray()
+    with ipc.new_stream(sink, schema, **options) as writer:
+        writer.write(data)
+    return pa.ipc.open_stream(bytes(sink)).read_all()
+
+
+OBJECTS = {
+    "pyarrow table": lambda: TABLE,
+    "pyarrow batch": lambda: TABLE.to_batches()[0],
+    "pyarrow reader": lambda: TABLE.to_reader(max_chunksize=2),
+    "pyarrow table of slices": lambda: pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1)]),
+    "polars": lambda: pl.from_arrow(TABLE),
+    "pandas": lambda: TABLE.to_pandas(types_mapper=pd.ArrowDtype),
+    "duckdb": lambda: duckdb.from_arrow(TABLE),
+    "nanoarrow": lambda: na.ArrayStream(TABLE),
+    "arro3": lambda: Arro3Table.from_arrow(TABLE),
+    "our batch": lambda: ipc.RecordBatch.from_arrow(TABLE.to_batches()[0]),
+    "our table": lambda: ipc.Table.from_arrow(TABLE),
+    "our struct array": lambda: ipc.Array.from_arrow(TABLE.to_struct_array().chunk(0)),
+    "batches in a list": lambda: [TABLE.slice(0, 3), TABLE.slice(3)],
+    "batches of a generator": lambda: (batch for batch in TABLE.to_batches(max_chunksize=1)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_of_every_library_are_written(name):
+    written = stream(OBJECTS[name]())
+    assert written.to_pylist() == TABLE.to_pylist()
+    written.validate(full=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pyarrow_arrays_of_every_type_are_written(name):
+    array = CASES[name]
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    table = pa.table({"x": array})
+    assert stream(table).equals(table)
+    assert stream(table.slice(1, 2)).equals(table.slice(1, 2))
+
+
+def test_a_stream_of_ours_is_written_from_a_reader():
+    batch = read_batch(TABLE.to_batches()[0])
+    reader = ipc.open_stream(b"".join([batch.schema.serialize(), batch.serialize(), batch.serialize()]))
+    assert stream(reader).num_rows == 2 * TABLE.num_rows
+
+
+def test_copy_takes_readers_of_other_libraries():
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        assert ipc.copy(TABLE.to_reader(), writer) == 0
+    assert pa.ipc.open_stream(bytes(sink)).read_all().equals(TABLE)
+
+
+def test_columns_in_a_dict_need_a_schema():
+    schema = ipc.Schema([field("id", int64()), field("word", utf8()), field("list", list_(int64()))])
+    columns = {"id": np.array([1, 2]), "word": ["a", None], "list": pa.array([[1], None])}
+    assert stream(columns, schema).to_pylist() == [
+        {"id": 1, "word": "a", "list": [1]},
+        {"id": 2, "word": None, "list": None},
+    ]
+    with pytest.raises(UsageError, match="needs the writer's schema"):
+        stream(columns)
+
+
+def test_a_mismatch_names_the_column_before_a_byte_is_written():
+    sink = io.BytesIO()
+    writer = ipc.new_stream(sink, TABLE.schema)
+    before = sink.getvalue()
+    wrong = TABLE.set_column(1, "word", pa.array([1, 2, 3, 4]))
+    with pytest.raises(
+        UsageError, match="column 'word' is int64 in the batch and string in the writer's schema"
+    ):
+        writer.write(wrong)
+    with pytest.raises(UsageError, match=r"missing: \['word'\]"):
+        writer.write(TABLE.drop_columns("word"))
+    with pytest.raises(UsageError, match="column 1 is named 'text' in the batch and 'word'"):
+        writer.write(TABLE.rename_columns(["id", "text", "list"]))
+    assert sink.getvalue() == before
+    writer.write(TABLE)
+    writer.close()
+    assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(TABLE)
+
+
+def test_what_holds_no_rows_is_refused_with_what_was_expected():
+    with pytest.raises(UsageError, match="expected a RecordBatch, a Table, a dict of columns"):
+        stream(7)
+    with pytest.raises(UsageError, match="is one column, not a batch"):
+        stream(ipc.Array.from_arrow(pa.array([1])))
+
+
+def test_many_small_batches_become_one():
+    rows = pa.Table.from_batches([TABLE.to_batches()[0].slice(i % 4, 1) for i in range(4000)])
+    sink = bytearray()
+    with ipc.new_stream(sink, rows.schema, coalesce_rows=4000) as writer:
+        writer.write(rows)
+    (batch,) = pa.ipc.open_stream(bytes(sink))
+    assert batch.to_pylist() == rows.to_pylist()
+
+
+def test_table_and_batch_are_taken_over_without_a_copy():
+    numbers = pa.record_batch({"x": [1, 2, 3]})
+    ours = ipc.RecordBatch.from_arrow(numbers)
+    assert ours["x"].to_numpy().ctypes.data == numbers.column(0).buffers()[1].address
+    table = ipc.Table.from_arrow(pa.Table.from_batches([numbers, numbers]))
+    assert [len(batch) for batch in table.batches] == [3, 3]
+    assert ipc.Table.from_pydict({"x": [1]}, ipc.Schema([field("x", int64())])).to_pydict() == {"x": [1]}
