@@ -238,7 +238,7 @@ def test_nulls_where_the_output_has_none_are_refused():
     ):
         decode(ONE, TWO, schema=schema)
     nothing = ipc.Schema([field("n", struct([field("a", null(), nullable=False)]))])
-    with pytest.raises(ipc.FormatError, match="column 'n.a': has 2 nulls"):
+    with pytest.raises(ipc.FormatError, match=r"column 'n\.a': has 2 nulls"):
         decode(payload(n=[{"a": None}] * 2), schema=nothing)
     inner = ipc.Schema([field("s", struct([field("a", int64(), nullable=False)]))])
     part = pa.record_batch([pa.array([{"a": 1}, None, {"a": 3}])], ["s"])
