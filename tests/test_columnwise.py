@@ -16,12 +16,12 @@ from helpers import randoms
 from helpers.arrays import CASES
 from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CSchema, CStream
+from helpers.leaks import counts, more_than
 from helpers.producer import Producer, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arrowipc as ipc
-from arrowipc import _capsule, _core
 from arrowipc._columnwise import ColumnStream, batches_from, columns_from
 from arrowipc._import import BatchStream, batch_from, live_imports, stream_from
 
@@ -30,22 +30,11 @@ pa = pytest.importorskip("pyarrow")
 ARRAYS: dict[str, Any] = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 
 
-def counts() -> dict[str, int]:
-    return {"imports": live_imports(), "exports": _capsule.live_exports(), **_core.live_objects()}
-
-
 @pytest.fixture(autouse=True)
 def nothing_stays_behind() -> Iterator[None]:
     before = counts()
     yield
-    if more_than(before):
-        gc.collect()
     assert not more_than(before)
-
-
-def more_than(before: dict[str, int]) -> dict[str, int]:
-    """What there is more of; garbage of other tests may be collected at any time, so less says nothing."""
-    return {name: count for name, count in counts().items() if count > before[name]}
 
 
 def chunked(array: Any, cuts: list[int]) -> Any:

@@ -15,11 +15,12 @@ from helpers import randoms
 from helpers.arrays import CASES, read_batch, written
 from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CDeviceArray, CSchema, move, peek, release, take
+from helpers.leaks import counts, more_than
 from hypothesis import given
 from hypothesis import strategies as st
 
 import arrowipc as ipc
-from arrowipc import _capsule, _core, types
+from arrowipc import types
 from arrowipc._import import array_from, batch_from, live_imports, schema_from, stream_from
 
 pa = pytest.importorskip("pyarrow")
@@ -27,22 +28,11 @@ pa = pytest.importorskip("pyarrow")
 ARRAYS: dict[str, Any] = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 
 
-def counts() -> dict[str, int]:
-    return {"imports": live_imports(), "exports": _capsule.live_exports(), **_core.live_objects()}
-
-
 @pytest.fixture(autouse=True)
 def nothing_stays_behind() -> Iterator[None]:
     before = counts()
     yield
-    if more_than(before):
-        gc.collect()
     assert not more_than(before)
-
-
-def more_than(before: dict[str, int]) -> dict[str, int]:
-    """What there is more of; garbage of other tests may be collected at any time, so less says nothing."""
-    return {name: count for name, count in counts().items() if count > before[name]}
 
 
 class Pair:
