@@ -14,7 +14,7 @@ from helpers.arrow_columns import COLUMNS, everything, expected, file, stream
 from arrowipc.errors import UsageError
 from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
 from arrowipc.spark.files import find_files
-from arrowipc.spark.source import Slice, cut, pack
+from arrowipc.spark.read import Slice, cut, pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

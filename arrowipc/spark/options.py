@@ -1,0 +1,108 @@
+"""The options of the data source, checked: Spark passes them as texts under lower-case names."""
+
+import difflib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import arrowipc
+from arrowipc.errors import UsageError
+from arrowipc.spark.files import is_file_format
+
+__all__ = ["ReadOptions", "check_names", "choice", "count", "names"]
+
+DEFAULT_ROWS_PER_BATCH = 32_768
+
+READ_OPTIONS = {
+    "path",
+    "paths",
+    "pathglobfilter",
+    "format",
+    "columns",
+    "batchesperpartition",
+    "partitionbytes",
+    "rowsperbatch",
+    "validate",
+    "nanoseconds",
+    "unsupported",
+}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of a read, checked."""
+
+    format: str
+    columns: list[str] | None
+    batches_per_partition: int | None
+    partition_bytes: int | None
+    rows_per_batch: int
+    validate: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "ReadOptions":
+        """Check Spark's options, which come as texts under lower-case names."""
+        check_names(options, READ_OPTIONS)
+        return cls(
+            format=choice(options, "format", ("auto", "file", "stream")),
+            columns=names(options.get("columns")),
+            batches_per_partition=count(options, "batchesPerPartition"),
+            partition_bytes=count(options, "partitionBytes"),
+            rows_per_batch=count(options, "rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
+            validate=choice(options, "validate", ("full", "none", "strict")),
+        )
+
+    def open(self, path: str, columns: Iterable[int | str] | None = None) -> Any:
+        """Open a file of either format; a reader of arrowipc."""
+        opener = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}[
+            self.format
+        ]
+        return opener(path, columns=None if columns is None else list(columns), validate=self.validate)
+
+    def is_stream(self, path: str) -> bool:
+        """Whether the file is to be read as a stream."""
+        return self.format == "stream" or (self.format == "auto" and not is_file_format(path))
+
+
+def check_names(options: Mapping[str, str], known: Collection[str]) -> None:
+    """Refuse a name that looks like one of ours, misspelt; Spark adds options of its own."""
+    for name in options:
+        close = difflib.get_close_matches(name.lower(), known, 1, 0.8)
+        if name.lower() not in known and close:
+            raise UsageError(f"arrowipc has no option {name!r}; did you mean {close[0]!r}?")
+
+
+def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    """Take one of a few words, in any case; the first is the default."""
+    value = options.get(name.lower(), allowed[0]).lower()
+    if value not in allowed:
+        raise UsageError(f"option {name}: expected one of {', '.join(allowed)}, found {value!r}")
+    return value
+
+
+def count(options: Mapping[str, str], name: str) -> int | None:
+    """Take a whole number from 1, None where the option is not given."""
+    value = options.get(name.lower())
+    if value is None:
+        return None
+    if not value.strip().isdecimal() or int(value) < 1:
+        raise UsageError(f"option {name}: expected a whole number from 1, found {value!r}")
+    return int(value)
+
+
+def names(value: str | None) -> list[str] | None:
+    """Take names separated by commas, or a JSON list of them."""
+    if value is None:
+        return None
+    names: Any = [name.strip() for name in value.split(",")]
+    if value.lstrip().startswith("["):
+        try:
+            names = json.loads(value)
+        except ValueError:
+            names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise UsageError(
+            f"option columns: expected names separated by commas or a JSON list of names, found {value!r}"
+        )
+    return names
