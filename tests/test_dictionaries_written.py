@@ -14,16 +14,14 @@ import pyarrow as pa
 import pytest
 from helpers import forge
 from helpers.arrays import read_batch
-from helpers.forge import INT8, INT32, UTF8, encoding, field, i8, i32, stream
-from helpers.randoms import array_of, written
-from helpers.randoms import types as random_types
+from helpers.forge import INT8, UTF8, encoding, field, i8, i32, stream
+from helpers.randoms import LONG, plans, written
 from hypothesis import given
 from hypothesis import strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError, types
 from arrowipc._dictionaries import Emission, WrittenDictionaries
-from arrowipc._unify import ValueTable
 
 WORDS = pa.dictionary(pa.int8(), pa.string())
 STREAMS = [{}, {"deltas": True}, {"unify": True}, {"deltas": True, "unify": True}]
@@ -190,36 +188,6 @@ def check(batches: Sequence[ipc.RecordBatch], root: ipc.Schema | None = None, **
 
 
 # -- the law -------------------------------------------------------------------------------------------------
-
-
-LONG = "a text that is longer than twelve bytes "
-POOLS: list[tuple[pa.DataType, list[Any]]] = [
-    (pa.string(), ["a", "b", "", None, "c", "dd", LONG, "e"]),
-    (pa.large_string(), ["a", "b", "", None, LONG]),
-    (pa.string_view(), ["a", LONG, None, LONG + "b", "exactly 12 b"]),
-    (pa.binary_view(), [b"a", b"\0" * 20, None, b""]),
-    (pa.binary(), [b"a", b"", b"\0", None, b"\0\0"]),
-    (pa.binary(3), [b"abc", b"abd", None]),
-    (pa.binary(0), [b"", None]),
-    (pa.int8(), [1, 0, None, -1]),
-    (pa.int64(), [1, 2**62, None, -1, 0]),
-    (pa.float16(), [0.0, math.nan, -0.0, None, 1.5]),
-    (pa.float32(), [0.0, math.nan, -0.0, None, 1.5]),
-    (pa.float64(), [0.0, math.nan, -0.0, None, math.inf]),
-    (pa.bool_(), [True, False, None]),
-    (pa.null(), [None]),
-    (pa.decimal128(9, 2), [None, 1, 2]),
-    (pa.list_(pa.float64()), [[], None, [0.0], [-0.0], [math.nan], [None, 1.0]]),
-    (pa.list_(pa.string()), [[], None, ["a"], ["a", "b"], [None], [LONG]]),
-    (pa.list_view(pa.int32()), [[], None, [1, 2], [2]]),
-    (pa.list_(pa.int16(), 2), [[1, 2], None, [1, None]]),
-    (
-        pa.struct([("x", pa.int8()), ("y", pa.string_view())]),
-        [{"x": 1, "y": LONG}, None, {"x": None, "y": "a"}],
-    ),
-    (pa.map_(pa.string(), pa.bool_()), [[("k", True)], None, [], [("k", None), ("l", False)]]),
-]
-plans = st.tuples(st.sampled_from(POOLS), st.integers(0, 2**32))
 
 
 def some_batches(kind: pa.DataType, pool: list[Any], chance: random.Random) -> list[Any]:
@@ -821,102 +789,3 @@ def test_a_failure_in_a_later_column_takes_the_earlier_ones_back():
     with pytest.raises(UsageError, match="'c1'"):
         out.decide(two(["a", "b"], ["y"]))
     assert sent(out, two(["a", "c"], ["x"])) == [[delta(["c"])]]
-
-
-# -- tables of values ----------------------------------------------------------------------------------------
-
-
-def distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
-    """What a table must answer, told by the values' text."""
-    known: dict[str, int] = {}
-    places = [known.setdefault(repr(value), len(known)) for value in values]
-    return places, list(known)
-
-
-@given(plans, st.integers(1, 4))
-def test_a_table_numbers_values_by_first_occurrence(plan: Any, pieces: int) -> None:
-    (kind, pool), seed = plan
-    chance = random.Random(seed)
-    parts = [batch(pa.array(chance.choices(pool, k=chance.randint(0, 200)), kind)) for _ in range(pieces)]
-    table, values, snapshots = ValueTable.like(parts[0]), [], []
-    for part in parts:
-        cut = part.slice(chance.randint(0, part.num_rows))
-        before, values = len(values), values + cut.column(0).to_pylist()
-        places, known = distinct(values)
-        assert list(table.add_batch(cut)) == places[before:]
-        assert table.count == len(known)
-        snapshots.append((table.batch(), known))
-    for snapshot, known in snapshots:
-        pa.record_batch(snapshot).validate(full=True)
-        assert [repr(value) for value in snapshot.column(0).to_pylist()] == known
-
-
-@given(random_types, st.integers(0, 2**32))
-def test_a_table_of_any_type_has_each_row_at_its_place(kind: pa.DataType, seed: int) -> None:
-    chance = random.Random(seed)
-    rows = batch(array_of(kind, chance.randint(1, 60), chance))
-    table, values, places = ValueTable.like(rows), [], []
-    for _ in range(3):
-        cut = rows.slice(chance.randint(0, rows.num_rows), chance.randint(0, 30))
-        values += cut.column(0).to_pylist()
-        places += table.add_batch(cut).tolist()
-    first_seen = [place for i, place in enumerate(places) if place not in places[:i]]
-    assert first_seen == list(range(table.count))
-    found = table.batch().column(0).to_pylist()
-    assert repr([found[place] for place in places]) == repr(values)
-
-
-@given(st.integers(0, 2**32), st.sampled_from([pa.string(), pa.int64(), pa.large_binary(), pa.binary(7)]))
-def test_a_table_of_many_values_agrees_with_pyarrow(seed: int, kind: pa.DataType) -> None:
-    chance = random.Random(seed)
-    array = array_of(kind, 3000, chance)
-    if kind == pa.int64():
-        array = pa.array([chance.choice([None, chance.randrange(2000)]) for _ in range(3000)], kind)
-    table = ValueTable.like(batch(array))
-    places = table.add_batch(batch(array)).tolist()
-    encoded = array.dictionary_encode(null_encoding="encode")
-    assert places == encoded.indices.to_pylist()
-    assert pa.record_batch(table.batch()).column(0).equals(encoded.dictionary)
-
-
-def test_a_table_refuses_other_columns():
-    table = ValueTable.like(batch(pa.array([1])))
-    with pytest.raises(UsageError, match="other columns"):
-        table.add_batch(batch(pa.array(["a"])))
-    with pytest.raises(UsageError, match="one column"):
-        ValueTable.like(batch(pa.array([1]), pa.array([1])))
-
-
-def test_a_table_of_encoded_values_looks_through_the_dictionary():
-    table = ValueTable.like(words([0], ["a"]))
-    one = words([0, 1, 2, None, 3], ["a", "b", "a", None])
-    assert table.add_batch(one).tolist() == [0, 1, 0, 2, 2]
-    assert table.batch().column(0).to_pylist() == ["a", "b", None]
-
-
-def test_a_failed_add_takes_everything_back():
-    root = forge.schema(field("c0", UTF8))
-
-    def text(*ends):
-        rows = forge.batch(len(ends) - 1, [(len(ends) - 1, 0)], [b"", i32(*ends), b"abcdefgh"])
-        (found,) = ipc.open_stream(stream(root, rows), validate="none")
-        return found
-
-    table = ValueTable.like(text(0, 1))
-    assert table.add_batch(text(0, 1, 2)).tolist() == [0, 1]
-    with pytest.raises(FormatError, match="offset"):
-        table.add_batch(text(*range(2, 8), 99))
-    assert table.count == 2
-    assert table.add_batch(text(1, 2, 3)).tolist() == [1, 2]
-    assert table.batch().column(0).to_pylist() == ["a", "b", "c"]
-
-
-def test_lists_that_share_their_elements_are_bounded():
-    size = 1 << 20
-    views = forge.schema(field("c0", forge.LIST_VIEW, field("item", INT32)))
-    rows = forge.batch(
-        1000, [(1000, 0), (size, 0)], [b"", bytes(4000), i32(*range(size - 1000, size)), b"", bytes(4 * size)]
-    )
-    (found,) = ipc.open_stream(stream(views, rows))
-    with pytest.raises(ipc.LimitError, match=r"'c0'.*share"):
-        ValueTable.like(found).add_batch(found)

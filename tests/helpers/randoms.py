@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import random
 from decimal import Decimal
 from typing import Any
@@ -199,3 +200,34 @@ def written(
         for part in parts:
             writer.write_batch(part)
     return sink.getvalue().to_pybytes()
+
+
+LONG = "a text that is longer than twelve bytes "
+POOLS: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.string(), ["a", "b", "", None, "c", "dd", LONG, "e"]),
+    (pa.large_string(), ["a", "b", "", None, LONG]),
+    (pa.string_view(), ["a", LONG, None, LONG + "b", "exactly 12 b"]),
+    (pa.binary_view(), [b"a", b"\0" * 20, None, b""]),
+    (pa.binary(), [b"a", b"", b"\0", None, b"\0\0"]),
+    (pa.binary(3), [b"abc", b"abd", None]),
+    (pa.binary(0), [b"", None]),
+    (pa.int8(), [1, 0, None, -1]),
+    (pa.int64(), [1, 2**62, None, -1, 0]),
+    (pa.float16(), [0.0, math.nan, -0.0, None, 1.5]),
+    (pa.float32(), [0.0, math.nan, -0.0, None, 1.5]),
+    (pa.float64(), [0.0, math.nan, -0.0, None, math.inf]),
+    (pa.bool_(), [True, False, None]),
+    (pa.null(), [None]),
+    (pa.decimal128(9, 2), [None, 1, 2]),
+    (pa.list_(pa.float64()), [[], None, [0.0], [-0.0], [math.nan], [None, 1.0]]),
+    (pa.list_(pa.string()), [[], None, ["a"], ["a", "b"], [None], [LONG]]),
+    (pa.list_view(pa.int32()), [[], None, [1, 2], [2]]),
+    (pa.list_(pa.int16(), 2), [[1, 2], None, [1, None]]),
+    (
+        pa.struct([("x", pa.int8()), ("y", pa.string_view())]),
+        [{"x": 1, "y": LONG}, None, {"x": None, "y": "a"}],
+    ),
+    (pa.map_(pa.string(), pa.bool_()), [[("k", True)], None, [], [("k", None), ("l", False)]]),
+]
+#: A type, values of it that are hard to tell apart, and a seed.
+plans = st.tuples(st.sampled_from(POOLS), st.integers(0, 2**32))
