@@ -55,6 +55,8 @@ _HOMES = {
         ),
         "arrowipc.writer",
     ),
+    **dict.fromkeys(("Recovery", "recover"), "arrowipc.recovery"),
+    "RemoteSource": "arrowipc.remote",
     "copy": "arrowipc.transfer",
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc._pack"),
     "Message": "arrowipc._message",

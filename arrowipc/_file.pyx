@@ -259,6 +259,17 @@ cdef class FileDecoder:
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
 
+    def batch_metadata(self, int64_t index, source, int64_t at=0):
+        """Return the custom metadata of record batch `index` from its message, which begins at byte `at`."""
+        cdef Block block = self.footer.block(index, False)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Envelope envelope
+        try:
+            self.open_block(block, held, at, MessageHeader_RecordBatch, False, &envelope)
+            return read_pairs(&envelope.root, Message_custom_metadata)
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+
     def body_ranges(self, int64_t index, source):
         """Return the stretches of the body that the projection reads, from the block's metadata.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +11,8 @@ from arrowipc._decode import decode_messages, schema_of
 from arrowipc._file import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc._message import Framer, Message
 from arrowipc._stream import StreamDecoder
-from arrowipc.errors import TruncatedError, UsageError
+from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
+from arrowipc.remote import RemoteBlocks, RemoteSource
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -54,11 +54,23 @@ class ReadStats(NamedTuple):
 # -- sources -------------------------------------------------------------------------------------------------
 
 
+def _located(source: Any) -> Any:
+    """Say where a URL leads: to a path of this machine, or to a RemoteSource."""
+    if isinstance(source, str) and "://" in source:
+        source = RemoteSource(source)
+    if isinstance(source, RemoteSource):
+        return source.local_path or source
+    return source
+
+
 def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     """Turn what the caller gave into (buffer, None) or (None, file object), and say if we opened the file."""
+    source = _located(source)
+    if isinstance(source, RemoteSource):
+        return None, source.open(), True
     if isinstance(source, (str, os.PathLike)):
-        file = _open_path(source)
-        if not memory_map or not isinstance(file, io.FileIO):
+        file = _builtin_open(source, "rb", buffering=0)
+        if not memory_map:
             return None, file, True
         with file:
             return _mapped(file), None, False
@@ -73,23 +85,6 @@ def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
 
 
 _builtin_open = open
-
-
-def _open_path(source: str | os.PathLike[str]) -> Any:
-    """Open a path, or a URL of any file system that fsspec knows, as an unbuffered binary file."""
-    if not _is_url(source):
-        return _builtin_open(source, "rb", buffering=0)
-    try:
-        import fsspec
-    except ImportError:
-        raise UsageError(
-            f"{source!r} is a URL; reading it needs fsspec: pip install 'arrowipc[remote]'"
-        ) from None
-    return fsspec.open(source, "rb").open()
-
-
-def _is_url(source: str | os.PathLike[str]) -> bool:
-    return isinstance(source, str) and "://" in source
 
 
 def _mapped(file: Any) -> Any:
@@ -333,7 +328,11 @@ class RecordBatchFileReader(_Reader):
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for.
     """
 
-    __slots__ = ("_decoder", "_loaded", "_source")
+    __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_remote", "_source")
+
+    _failure: ArrowIpcError | None
+    _blocks: RemoteBlocks | None
+    _remote: RemoteSource | None
 
     def __init__(
         self,
@@ -345,12 +344,16 @@ class RecordBatchFileReader(_Reader):
         ensure_native_endian: bool = True,
         memory_map: bool = True,
     ) -> None:
-        self._closed = False
-        buffer, self._file, self._owned = _resolve(source, memory_map)
-        self._source = Source(buffer) if self._file is None else None
-        self._loaded = False
+        self._closed = self._loaded = False
+        self._blocks = self._remote = self._source = self._failure = None
+        source = _located(source)
+        if isinstance(source, RemoteSource):
+            self._remote, self._file, self._owned = source, None, False
+        else:
+            buffer, self._file, self._owned = _resolve(source, memory_map)
+            self._source = Source(buffer) if self._file is None else None
         try:
-            size = len(self._source) if self._source is not None else self._file.seek(0, os.SEEK_END)
+            size = self._size()
             tail = self._bytes(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
             start, length = footer_range(bytes(self._bytes(0, min(size, 8))), bytes(tail), size)
             self._decoder = FileDecoder(
@@ -366,10 +369,19 @@ class RecordBatchFileReader(_Reader):
             if self._owned:
                 self._file.close()
             raise
+        if self._remote is not None:
+            self._blocks = RemoteBlocks(self._remote, self._decoder)
+
+    def _size(self) -> int:
+        if self._source is not None:
+            return len(self._source)
+        return self._remote.size if self._remote is not None else int(self._file.seek(0, os.SEEK_END))
 
     def _bytes(self, start: int, length: int) -> bytes | bytearray:
         if self._source is not None:
             return self._source.bytes(start, length)
+        if self._remote is not None:
+            return self._remote.read(start, length)
         data = bytearray(length)
         _read_at(self._file, start, memoryview(data))
         return data
@@ -403,8 +415,15 @@ class RecordBatchFileReader(_Reader):
         return self.num_record_batches
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        for i in range(self.num_record_batches):
+        numbers = range(self.num_record_batches)
+        self._expect(numbers)
+        for i in numbers:
             yield self.get_batch(i)
+
+    def _expect(self, numbers: Iterable[int]) -> None:
+        """Say which batches will be asked for, in rising order: a remote file sends several at once."""
+        if self._blocks is not None:
+            self._blocks.expect(numbers)
 
     def __getitem__(self, index: int) -> RecordBatch:
         return self.get_batch(index)
@@ -432,6 +451,7 @@ class RecordBatchFileReader(_Reader):
         self._check_open()
         if not self._loaded:
             self._load_dictionaries()
+        self._expect(range(self.num_record_batches))
         for i in range(self.num_record_batches):
             if self._source is not None:
                 yield self._decoder.stored(i, self._source, self._decoder.block(i)[0])
@@ -443,17 +463,35 @@ class RecordBatchFileReader(_Reader):
         batch = self.get_batch(i)
         return batch, batch.custom_metadata
 
+    def get_batch_metadata(self, i: int) -> Pairs:
+        """Return the custom metadata of batch `i` from its message alone: no body is touched.
+
+        Raises
+        ------
+        IndexError
+            The file has fewer batches.
+        FormatError, LimitError
+            The message cannot be decoded; others may still be read.
+        """
+        self._check_open()
+        i = self._index(i)
+        return self._decoder.batch_metadata(i, *self._head(i))
+
     def count_rows(self) -> int:
         """Return the rows of all batches, from their metadata alone: no body is touched."""
         self._check_open()
-        total = 0
-        for i in range(self.num_record_batches):
-            offset, length, _ = self._decoder.block(i)
-            if self._source is not None:
-                total += self._decoder.num_rows(i, self._source, offset)
-            else:
-                total += self._decoder.num_rows(i, self._bytes(offset, length))
-        return total
+        numbers = range(self.num_record_batches)
+        self._expect(numbers)
+        return sum([self._decoder.num_rows(i, *self._head(i)) for i in numbers])
+
+    def _head(self, i: int) -> tuple[Any, int]:
+        """The metadata of a batch: the bytes that hold it, and where it begins in them."""
+        offset, length, _ = self._decoder.block(i)
+        if self._source is not None:
+            return self._source, offset
+        if self._blocks is not None:
+            return self._blocks.head(i), 0
+        return self._bytes(offset, length), 0
 
     def _index(self, i: int) -> int:
         count = self.num_record_batches
@@ -462,19 +500,36 @@ class RecordBatchFileReader(_Reader):
         return i + count if i < 0 else i
 
     def _load_dictionaries(self) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(*self._failure.args)
+        try:
+            for i, (block, at) in enumerate(self._dictionaries()):
+                self._decoder.load_dictionary(i, block, at)
+        except ArrowIpcError as error:
+            # Every batch would try again; without its traceback, which would keep the source open.
+            self._failure = type(error)(*error.args)
+            raise
+        self._loaded = True
+
+    def _dictionaries(self) -> Iterator[tuple[Any, int]]:
+        """The dictionary batches: the bytes that hold each, and where it begins in them."""
+        if self._blocks is not None:
+            yield from self._blocks.dictionaries()
+            return
         for i in range(self._decoder.num_dictionaries):
             offset, metadata_length, body_length = self._decoder.block(i, dictionary=True)
             if self._source is not None:
-                self._decoder.load_dictionary(i, self._source, offset)
-            else:
-                at = -metadata_length % 64
-                block = aligned_buffer(at + metadata_length + body_length)
-                _read_at(self._file, offset, memoryview(block)[at:])
-                self._decoder.load_dictionary(i, block, at)
-        self._loaded = True
+                yield self._source, offset
+                continue
+            at = -metadata_length % 64
+            block = aligned_buffer(at + metadata_length + body_length)
+            _read_at(self._file, offset, memoryview(block)[at:])
+            yield block, at
 
     def _fetch(self, i: int) -> tuple[Any, int]:
         """Read a block from the file, of the body only what is projected; also say where it begins."""
+        if self._blocks is not None:
+            return self._blocks.batch(i)
         offset, metadata_length, body_length = self._decoder.block(i)
         at = -metadata_length % 64  # so that the body is aligned to 64 bytes
         block = aligned_buffer(at + metadata_length + body_length)
@@ -495,7 +550,7 @@ class RecordBatchFileReader(_Reader):
         """Let go of the source; batches that were read stay valid."""
         if not self._closed:
             self._closed = True
-            self._source = None
+            self._source = self._blocks = self._remote = None
             if self._owned:
                 self._file.close()
 
@@ -584,9 +639,9 @@ def open_stream(
 
     Parameters
     ----------
-    source : path, URL, bytes-like or binary file object
-        A path is mapped into memory; a URL is opened with fsspec.
-        A file object (or socket file) is read message by message and never past
+    source : path, URL, RemoteSource, bytes-like or binary file object
+        A path is mapped into memory; a URL is opened with fsspec, `arrowipc.remote.RemoteSource` adds options
+        such as credentials to it. A file object (or socket file) is read message by message and never past
         the end of the stream.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
@@ -632,7 +687,9 @@ def open_file(
 ) -> RecordBatchFileReader:
     """Open an Arrow IPC file for random access.
 
-    Parameters are those of `open_stream`; a file object must be seekable.
+    Parameters are those of `open_stream`; a file object must be seekable. Of a file behind a URL only what
+    `columns` need is fetched: its last 64 KiB with the footer, then the ranges of the batches, near ones
+    joined and all at the same time.
 
     Returns
     -------
@@ -657,15 +714,18 @@ def open(
 
     Parameters are those of `open_stream`. A source that cannot seek is taken for a stream.
     """
+    source = _located(source)
     opener = RecordBatchFileReader if _first_bytes(source) == b"ARROW1" else RecordBatchStreamReader
     return opener(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
 
 def _first_bytes(source: Any) -> bytes:
+    if isinstance(source, RemoteSource):
+        return source.head()[:6]
     if isinstance(source, (str, os.PathLike)):
-        if _is_url(source) or os.path.isfile(source):
-            with _open_path(source) as file:
-                return bytes(file.read(6))
+        if os.path.isfile(source):
+            with _builtin_open(source, "rb", buffering=0) as file:
+                return file.read(6)
         return b""  # a pipe must not be opened twice; what does not exist says so when it is opened
     if hasattr(source, "read"):
         if not source.seekable():

@@ -119,8 +119,9 @@ def _check(options: argparse.Namespace) -> None:
 
 def _count_steps(options: argparse.Namespace) -> int:
     if not options.input:
-        return 9  # lay down, start twice, read thrice, compare, write, aggregate
-    return len(options.input) + 4 + (len(options.input) > 1)
+        return 12  # lay down, and the eleven below with three inputs
+    # Start twice, write, read, compare, write Parquet, aggregate; several inputs are compared first.
+    return len(options.input) + 7 + (len(options.input) > 1)
 
 
 def reason(error: Exception) -> str:

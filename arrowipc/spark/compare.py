@@ -42,6 +42,12 @@ class Comparison:
         """Whether all sources hold the same rows, each the same number of times."""
         return self.differing == 0
 
+    def and_(self, other: "Comparison") -> "Comparison":
+        """Join a comparison to this one, which agrees: it compares the first source here with others."""
+        if not other.agree:
+            return other
+        return Comparison(self.names + other.names[1:], self.counts + other.counts[1:], 0, [])
+
 
 def compare_rows(sources: Mapping[str, "DataFrame"]) -> Comparison:
     """Compare all rows on all columns; exact, and independent of order.

@@ -1,41 +1,60 @@
-"""Finds the files that the paths of a read mean: files, directories, glob patterns and lists of them."""
+"""Finds the files that the paths of a read mean: files, directories, patterns, URLs and lists of them."""
 
+import datetime as dt
 import glob
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatch
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from arrowipc.errors import UsageError
+from arrowipc.remote import find_system, io_error
 
-__all__ = ["find_files", "is_file_format"]
+__all__ = ["FoundFile", "find_files", "is_url", "storage_options"]
 
-_MAGIC = b"ARROW1"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_STORAGE = "storage."
+_MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
-def find_files(options: Mapping[str, str]) -> list[str]:
-    """Absolute paths of all files that the options ``path``, ``paths`` and ``pathglobfilter`` name.
+class FoundFile(NamedTuple):
+    """A file to read, as the listing that found it describes it.
+
+    ``size`` (bytes) and ``mtime`` (seconds since 1970) are None where a remote listing does not say.
+    """
+
+    path: str
+    size: int | None
+    mtime: float | None
+
+
+def find_files(options: Mapping[str, str]) -> list[FoundFile]:
+    """All files that the options ``path``, ``paths`` and ``pathglobfilter`` name.
 
     Parameters
     ----------
     options : mapping
         ``path``: one path; ``paths``: a JSON list of them, as Spark passes ``load([...])``. A path may be a
         file, a directory (searched to any depth, without names that begin with ``_`` or ``.``) or a pattern
-        with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. ``pathglobfilter``: a pattern for the names of
-        the files in directories.
+        with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL of a file system that fsspec
+        knows. ``pathglobfilter``: a pattern for the names of the files in directories. ``storage.*``: see
+        `storage_options`.
 
     Returns
     -------
-    list of str
-        In the order of the paths, sorted within each; never empty.
+    list of FoundFile
+        Absolute paths or URLs in the order of the paths, sorted within each; never empty.
 
     Raises
     ------
     UsageError
-        If there is no path, if one is not on a local file system, or if one finds nothing.
+        If there is no path, if one finds nothing, or if nobody knows its kind of URL.
+    OSError
+        If a file system does not answer.
     """
     paths = _paths(options)
     if not paths:
@@ -43,22 +62,41 @@ def find_files(options: Mapping[str, str]) -> list[str]:
             'arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")'
         )
     name_filter = options.get("pathglobfilter")
-    found: dict[str, None] = {}
+    found: dict[str, FoundFile] = {}
     for path in paths:
-        files = sorted(_expand(_local(path), name_filter))
+        local = _local(path)
+        if local is not None:
+            files = [_described(name) for name in sorted(_expand(local, name_filter))]
+        else:
+            files = sorted(_expand_url(path, name_filter, storage_options(options)))
         if not files:
             extra = f" whose name matches {name_filter!r}" if name_filter else ""
             raise UsageError(
                 f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)"
             )
-        found.update(dict.fromkeys(files))
-    return list(found)
+        found.update({file.path: file for file in files})
+    return list(found.values())
 
 
-def is_file_format(path: str) -> bool:
-    """Whether a file begins like an Arrow IPC file, not like a stream."""
-    with open(path, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Take the options ``storage.NAME``, which the file system of a URL wants to know.
+
+    Values are JSON where they can be (``true``, ``5``, ``{"endpoint_url": ...}``), else texts; a text that
+    looks like JSON is given in quotes (``"12345"``). Spark passes the names in lower case.
+    """
+    taken: dict[str, Any] = {}
+    for name, value in options.items():
+        if name.lower().startswith(_STORAGE):
+            try:
+                taken[name[len(_STORAGE) :]] = json.loads(value)
+            except ValueError:
+                taken[name[len(_STORAGE) :]] = value
+    return taken
+
+
+def is_url(path: str) -> bool:
+    """Whether a path that `find_files` gave is one for fsspec."""
+    return "://" in path and not path.startswith(os.sep)
 
 
 def _paths(options: Mapping[str, str]) -> list[str]:
@@ -74,16 +112,24 @@ def _paths(options: Mapping[str, str]) -> list[str]:
     return paths
 
 
-def _local(path: str) -> str:
+# -- local paths ---------------------------------------------------------------------------------------------
+
+
+def _local(path: str) -> str | None:
+    """The absolute path of a local file; None for a URL."""
     scheme = _SCHEME.match(path)
     if scheme is None or os.path.exists(path):
         return os.path.abspath(path)
-    if scheme.group().lower() != "file:":
-        raise UsageError(
-            f"{path}: arrowipc reads files that the driver and every executor see as local ones; for others "
-            'use spark.read.format("binaryFile").load(...) and decode_payloads(df, "content")'
-        )
-    return os.path.abspath(unquote(urlsplit(path).path))
+    if scheme.group().lower() == "file:":
+        return os.path.abspath(unquote(urlsplit(path).path))
+    if "://" in path:
+        return None
+    raise UsageError(f"{path}: expected a local path or a URL such as s3://bucket/{path[scheme.end() :]}")
+
+
+def _described(path: str) -> FoundFile:
+    info = os.stat(path)
+    return FoundFile(path, info.st_size, info.st_mtime)
 
 
 def _expand(path: str, name_filter: str | None) -> Iterator[str]:
@@ -126,3 +172,80 @@ def _braces(pattern: str) -> list[str]:
         return [pattern]
     before, after = pattern[: match.start()], pattern[match.end() :]
     return [spelt for choice in match.group(1).split(",") for spelt in _braces(before + choice + after)]
+
+
+# -- URLs ----------------------------------------------------------------------------------------------------
+
+
+def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -> list[FoundFile]:
+    try:
+        system, path = find_system(url, storage)
+    except UsageError as error:
+        raise UsageError(
+            f"{error}; what only Spark can read comes with "
+            'spark.read.format("binaryFile").load(...) and decode_payloads(df, "content")'
+        ) from error
+    try:
+        entries = list(_entries(system, url, path, name_filter))
+    except Exception as error:
+        failure = io_error(url, error)
+        if isinstance(failure, FileNotFoundError):
+            raise UsageError(f"{url}: no such file") from error
+        raise failure from error
+    return [FoundFile(_url_of(url, info["name"]), info.get("size"), _modified(info)) for info in entries]
+
+
+def _entries(system: Any, url: str, path: str, name_filter: str | None) -> Iterator[dict[str, Any]]:
+    """What the file system says of each file."""
+    if url.endswith("/"):  # over HTTP nothing else tells a directory from a file
+        yield from _below(system, url if path.startswith("http") else path, name_filter)
+        return
+    info = None
+    patterns = any(mark in path for mark in "*?[{")
+    with suppress(*((FileNotFoundError,) if patterns else ())):
+        if "*" not in path:
+            info = system.info(path)
+    if info is None:
+        for pattern in _braces(path):
+            fixed = len(_fixed(pattern))
+            for name, match in system.glob(pattern, detail=True).items():
+                if _shown(name[fixed:]):
+                    directory = match["type"] == "directory"
+                    yield from _below(system, name, name_filter) if directory else [match]
+    elif info["type"] == "directory":
+        yield from _below(system, path, name_filter)
+    else:
+        yield info
+
+
+def _below(system: Any, directory: str, name_filter: str | None) -> Iterable[dict[str, Any]]:
+    """The files in a directory, at any depth."""
+    return [
+        info
+        for name, info in system.find(directory, detail=True).items()
+        if _shown(name[len(directory.rstrip("/")) :])
+        and (name_filter is None or fnmatch(os.path.basename(name), name_filter))
+    ]
+
+
+def _shown(relative: str) -> bool:
+    return not any(_hidden(part) for part in relative.split("/"))
+
+
+def _url_of(url: str, name: str) -> str:
+    """The URL of a file that the file system of `url` calls `name`."""
+    first, chained, rest = url.partition("::")
+    if "://" not in first:  # such as simplecache::s3://...
+        return f"{first}::{_url_of(rest, name)}"
+    scheme = first.partition("://")[0]
+    return (name if "://" in name else f"{scheme}://{name}") + chained + rest
+
+
+def _modified(info: Mapping[str, Any]) -> float | None:
+    for key in _MODIFIED:
+        value = info.get(key)
+        if isinstance(value, dt.datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return None

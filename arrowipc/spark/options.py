@@ -8,9 +8,11 @@ from typing import Any
 
 import arrowipc
 from arrowipc.errors import UsageError
-from arrowipc.spark.files import is_file_format
+from arrowipc.recovery import recover
+from arrowipc.remote import RemoteSource
+from arrowipc.spark.files import is_url, storage_options
 
-__all__ = ["ReadOptions", "check_names", "choice", "count", "names"]
+__all__ = ["ReadOptions", "check_names", "choice", "count", "flag", "names"]
 
 DEFAULT_ROWS_PER_BATCH = 32_768
 
@@ -26,7 +28,14 @@ READ_OPTIONS = {
     "validate",
     "nanoseconds",
     "unsupported",
+    "mode",
+    "columnnameofcorruptrecord",
+    "recover",
+    "ignoremissingfiles",
 }
+STORAGE = "storage"
+CORRUPT_COLUMN = "_corrupt_record"
+_MAGIC = b"ARROW1"
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,11 @@ class ReadOptions:
     partition_bytes: int | None
     rows_per_batch: int
     validate: str
+    mode: str
+    corrupt_column: str
+    recover: bool
+    ignore_missing: bool
+    storage: dict[str, Any]
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -51,26 +65,62 @@ class ReadOptions:
             partition_bytes=count(options, "partitionBytes"),
             rows_per_batch=count(options, "rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
             validate=choice(options, "validate", ("full", "none", "strict")),
+            mode=choice(options, "mode", ("failfast", "permissive", "dropmalformed")),
+            corrupt_column=options.get("columnnameofcorruptrecord") or CORRUPT_COLUMN,
+            recover=flag(options, "recover"),
+            ignore_missing=flag(options, "ignoreMissingFiles"),
+            storage=storage_options(options),
         )
 
-    def open(self, path: str, columns: Iterable[int | str] | None = None) -> Any:
+    @property
+    def goes_on(self) -> bool:
+        """Whether damage is passed over or told in a row, instead of ending the query."""
+        return self.recover or self.mode != "failfast"
+
+    def source(self, path: str, size: int | None = None) -> str | RemoteSource:
+        """What a reader takes for a path; several readers may share it, which saves requests."""
+        return RemoteSource(path, self.storage, size=size) if is_url(path) else path
+
+    def open(self, source: str | RemoteSource, columns: Iterable[int | str] | None = None) -> Any:
         """Open a file of either format; a reader of arrowipc."""
         opener = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}[
             self.format
         ]
-        return opener(path, columns=None if columns is None else list(columns), validate=self.validate)
+        return opener(source, columns=None if columns is None else list(columns), validate=self.validate)
 
-    def is_stream(self, path: str) -> bool:
+    def open_damaged(self, source: str | RemoteSource, columns: Iterable[int | str] | None = None) -> Any:
+        """Open what is left of a file of either format."""
+        chosen: Any = None if columns is None else list(columns)
+        level: Any = self.validate
+        return recover(source, columns=chosen, validate=level)
+
+    def is_stream(self, source: str | RemoteSource) -> bool:
         """Whether the file is to be read as a stream."""
-        return self.format == "stream" or (self.format == "auto" and not is_file_format(path))
+        return self.format == "stream" or (self.format == "auto" and not _begins_like_a_file(source))
+
+
+def _begins_like_a_file(source: str | RemoteSource) -> bool:
+    if isinstance(source, RemoteSource):
+        return source.head()[: len(_MAGIC)] == _MAGIC
+    with open(source, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def check_names(options: Mapping[str, str], known: Collection[str]) -> None:
     """Refuse a name that looks like one of ours, misspelt; Spark adds options of its own."""
     for name in options:
+        first, dot, _ = name.lower().partition(".")
+        if dot and first != STORAGE and difflib.get_close_matches(first, [STORAGE], 1, 0.8):
+            meant = f"{STORAGE}.{name[len(first) + 1 :]}"
+            raise UsageError(f"arrowipc has no option {name!r}; did you mean {meant!r}?")
         close = difflib.get_close_matches(name.lower(), known, 1, 0.8)
         if name.lower() not in known and close:
             raise UsageError(f"arrowipc has no option {name!r}; did you mean {close[0]!r}?")
+
+
+def flag(options: Mapping[str, str], name: str) -> bool:
+    """Take ``true`` or ``false``, the default."""
+    return choice(options, name, ("false", "true")) == "true"
 
 
 def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The job's steps, each one timed: decode payloads, read files, compare, write Parquet, aggregate."""
+"""The job's steps, each one timed: decode payloads, read files, write Arrow files, compare, aggregate."""
 
 import os
 import platform
@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from arrowipc.errors import UsageError
+from arrowipc.remote import RemoteSource
 from arrowipc.spark.compare import Comparison, compare_rows, quote
-from arrowipc.spark.files import find_files
+from arrowipc.spark.files import find_files, is_url
 from arrowipc.spark.flights import Inputs, airline_names
 from arrowipc.spark.payloads import decode_payloads
 from arrowipc.spark.source import register
@@ -83,9 +84,10 @@ class Job:
     Parameters
     ----------
     sources : list of Source
-        The first is aggregated and written; the others are compared with it.
+        The others are compared with the first, which is then written as Arrow IPC files, read back and
+        compared again, aggregated and written as Parquet.
     output : Path
-        Directory for the Parquet output.
+        Directory for what is written.
     by : sequence of str
         One or two columns to group by, or none.
     value : str, optional
@@ -160,7 +162,7 @@ def find_sources(spark: "SparkSession", paths: Sequence[str], column: str | None
     sources = []
     for path in paths:
         files = find_files({"path": path})
-        if not any(_is_parquet(file) for file in files):
+        if not any(_is_parquet(file.path) for file in files):
             sources.append(Source(path, path))
             continue
         schema = spark.read.parquet(path).schema
@@ -176,6 +178,8 @@ def find_sources(spark: "SparkSession", paths: Sequence[str], column: str | None
 
 
 def _is_parquet(path: str) -> bool:
+    if is_url(path):
+        return RemoteSource(path).head()[:4] == b"PAR1"
     with open(path, "rb") as file:
         return file.read(4) == b"PAR1"
 
@@ -262,15 +266,23 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
             frames[source.name] = frame
             timed.rows = _drain(frame)
             timed.size = size
-    first = next(iter(frames.values()))
+    first_name, first = next(iter(frames.items()))
     if len(frames) > 1:
         with watch.step("compare row for row") as timed:
             result.comparison = compare_rows(frames)
             timed.rows = sum(result.comparison.counts)
         if not result.comparison.agree:
             return result
+    name = "flights" if job.flights else "rows"
+    again = _write_and_read(spark, first, job.output / f"{name}.arrow", result, watch)
+    with watch.step("compare what was written") as timed:
+        comparison = compare_rows({first_name: first, "the files written": again})
+        timed.rows = sum(comparison.counts)
+    result.comparison = result.comparison.and_(comparison) if result.comparison else comparison
+    if not comparison.agree:
+        return result
     with watch.step("write Parquet") as timed:
-        rows_path = job.output / ("flights.parquet" if job.flights else "rows.parquet")
+        rows_path = job.output / f"{name}.parquet"
         first.write.mode("overwrite").parquet(str(rows_path))
         timed.rows = result.rows
     result.written.append(rows_path)
@@ -288,6 +300,21 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
             result.names = airline_names()
             result.hours = [row.asDict() for row in _late_by_hour(written).collect()]
     return result
+
+
+def _write_and_read(
+    spark: "SparkSession", frame: "DataFrame", path: Path, result: Result, watch: Stopwatch
+) -> "DataFrame":
+    """Write Arrow IPC files with the data source, and read them with it."""
+    with watch.step("write .arrow files") as timed:
+        frame.write.format("arrowipc").mode("overwrite").save(str(path))
+        timed.rows = result.rows
+    result.written.append(path)
+    source = Source("", str(path))
+    with watch.step("read the files written") as timed:
+        timed.rows = _drain(load(spark, source))
+        timed.size = input_size(spark, source)
+    return load(spark, source)
 
 
 def warm_up(spark: "SparkSession") -> None:
@@ -318,7 +345,7 @@ def input_size(spark: "SparkSession", source: Source) -> int:
     from pyspark.sql import functions as F
 
     if source.column is None:
-        return sum(os.path.getsize(path) for path in find_files({"path": source.path}))
+        return sum(file.size or 0 for file in find_files({"path": source.path}))
     total = spark.read.parquet(source.path).agg(F.sum(F.octet_length(quote(source.column)))).collect()[0][0]
     return int(total or 0)
 

@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from arrowipc.spark.files import find_files
-from arrowipc.spark.options import ReadOptions
-from arrowipc.spark.read import ArrowIpcReader, naming
+from arrowipc.spark.read import ArrowIpcReader, infer_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +29,13 @@ class ArrowIpcDataSource(DataSource):
     ---------------------------
     path, paths
         Files, directories, patterns (``*``, ``**``, ``{a,b}``), or a JSON list; ``load(...)`` sets them.
+        Local, or URLs of any file system that fsspec knows (``pip install 'arrowipc[remote]'``), of which
+        only the ranges that the columns need are fetched.
+    storage.NAME
+        What the file system of a URL wants to know: ``.option("storage.anon", "true")``. Values are JSON
+        where they can be, else texts; put a text such as ``12345`` in quotes.
+    ignoreMissingFiles
+        ``true``: pass over files that vanish between listing and reading; default ``false``.
     pathGlobFilter
         Pattern for the names of files in directories, such as ``*.arrow``.
     format
@@ -47,6 +52,23 @@ class ArrowIpcDataSource(DataSource):
         ``full`` (default), ``none`` or ``strict``, as in :func:`arrowipc.open`.
     nanoseconds, unsupported
         See :class:`arrowipc.spark.TypeOptions`.
+    mode
+        What to do about malformed records: ``FAILFAST`` (default) raises, ``DROPMALFORMED`` leaves them out
+        and says so in the log, ``PERMISSIVE`` gives one row of nulls for each, with what is wrong in the
+        column ``columnNameOfCorruptRecord``.
+    columnNameOfCorruptRecord
+        Default ``_corrupt_record``. An inferred schema gets it as last column in mode ``PERMISSIVE``; a
+        schema of the user's has it as string, or does without.
+    recover
+        ``true``: of files without a footer and of damaged streams the batches in front of the damage are
+        read; what is lost is a malformed record in mode ``PERMISSIVE``, otherwise a warning in the log.
+
+    A malformed record is a record batch of a file (the others are read), what is left of a stream behind the
+    damage, a file without a readable schema, and in the modes that go on also a batch with a value that Spark
+    cannot hold (see ``nanoseconds``). Missing columns, other types than the schema asks for, codecs that are
+    not installed and files that cannot be reached are errors in every mode: they are not damage. The default
+    differs from Spark's CSV and JSON because one batch holds many rows, and because bytes that do not decode
+    are an accident, where a line of text that does not parse is everyday.
 
     The schema is that of the first file; the columns of the others are found by name. A schema given with
     ``.schema(...)`` selects columns, and fields within structs, without reading the rest.
@@ -58,19 +80,8 @@ class ArrowIpcDataSource(DataSource):
         return "arrowipc"
 
     def schema(self) -> "StructType":
-        """Spark schema of the first file, cut down to the option ``columns``."""
-        from pyspark.sql.types import StructType
-
-        from arrowipc.spark.types import to_spark_schema
-
-        options = ReadOptions.of(self.options)
-        path = find_files(self.options)[0]
-        with naming(path), options.open(path, options.columns) as reader:
-            schema = to_spark_schema(reader.schema, self.options)
-        if options.columns is None:
-            return schema
-        order = [column if column in schema.names else column.split(".")[0] for column in options.columns]
-        return StructType([schema[name] for name in dict.fromkeys(order) if name in schema.names])
+        """Spark schema of the first file, cut down to the option ``columns``, with the column for errors."""
+        return infer_schema(self.options)
 
     def reader(self, schema: "StructType") -> "ArrowIpcReader":
         """Build the reader of one query."""

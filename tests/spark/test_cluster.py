@@ -1,91 +1,163 @@
-"""Executors that are processes of their own get the package as an archive, compiled modules and all."""
+"""Executors that are processes of their own: the package travels to them, and they may die."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
+from helpers.shipping import packed_environment, wheel_archive
 
-import arrowipc
 from arrowipc.spark.java import NO_JAVA, find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-JOB = """
-import sys
+SESSION = """
+import json, os, sys, time
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from arrowipc.spark import decode_payloads, register
+from arrowipc.spark import decode_payloads, encode_payloads, register
 import pyarrow as pa
 
-archive, data = sys.argv[1:]
-spark = (
+data, settings = sys.argv[1], json.loads(sys.argv[2])
+builder = (
     SparkSession.builder.master("local-cluster[2,1,1024]")
     .config("spark.ui.enabled", "false")
-    .config("spark.archives", archive + "#shipped")
-    .config("spark.executorEnv.PYTHONPATH", "./shipped")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.sql.shuffle.partitions", "2")
-    .getOrCreate()
 )
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
 register(spark)
+"""
 
+DECODE = """
 def where(batches):
     import arrowipc._core
     for batch in batches:
         yield pa.record_batch({"path": [arrowipc._core.__file__]})
 
-paths = [row[0] for row in spark.range(0, 2, 1, 2).mapInArrow(where, "path string").collect()]
-print("paths", all("shipped" in path for path in paths), paths)
+for row in spark.range(0, 2, 1, 2).mapInArrow(where, "path string").collect():
+    print("path", row[0])
 frame = spark.read.format("arrowipc").option("batchesPerPartition", 1).load(data + "/x.arrow")
 print("files", frame.rdd.getNumPartitions(), frame.agg({"id": "sum"}).collect()[0][0])
 messages = spark.read.parquet(data + "/messages.parquet").repartition(2)
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).collect()[0][0])
-spark.stop()
+again = decode_payloads(encode_payloads(frame, rows_per_payload=7), "payload", "id bigint")
+print("encoded", again.agg({"id": "sum"}).collect()[0][0])
+"""
+
+# In its first attempt, the task of partition 1 waits until rows of it lie on the disk and kills its executor.
+KILL = """
+ROWS, PARTITIONS = 400_000, 4
+output = data + "/written.arrow"
+
+def java():
+    pid = os.getpid()
+    while True:
+        with open(f"/proc/{pid}/stat") as stat:
+            name, rest = stat.read().rsplit(")", 1)
+        if name.endswith("(java"):
+            return pid
+        pid = int(rest.split()[1])
+
+def on_the_disk():
+    for parent, _, names in os.walk(output):
+        for name in names:
+            if "_temporary" in parent and os.path.getsize(os.path.join(parent, name)):
+                return True
+    return False
+
+def doomed(batches):
+    task = TaskContext.get()
+    open(f"{data}/attempt-{task.partitionId()}-{task.attemptNumber()}", "w").close()
+    for number, batch in enumerate(batches):
+        yield batch
+        if number == 5 and task.partitionId() == 1 and task.attemptNumber() == 0:
+            end = time.monotonic() + 60
+            while not on_the_disk() and time.monotonic() < end:
+                time.sleep(0.05)
+            open(f"{data}/killed-{on_the_disk()}", "w").close()
+            os.kill(java(), 9)
+            time.sleep(60)
+
+frame = spark.range(0, ROWS, 1, PARTITIONS).mapInArrow(doomed, "id bigint")
+frame.write.format("arrowipc").mode("append").option("batchRows", 5000).save(output)
+found = [row[0] for row in spark.read.format("arrowipc").load(output).orderBy("id").collect()]
+print("once", found == list(range(ROWS)), len(found))
 """
 
 
-def test_the_package_travels_to_the_executors(tmp_path: Path) -> None:
-    java = find_java()
-    if java is None:
-        pytest.skip(NO_JAVA)
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    """A directory with a file and a table of payloads; what Spark leaves in its own directory is removed."""
     import pyarrow.parquet as pq
     import pyspark
 
     batches = [pa.record_batch({"id": range(start, start + 10)}) for start in range(0, 50, 10)]
     (tmp_path / "x.arrow").write_bytes(file(*batches))
     pq.write_table(pa.table({"payload": [stream(batch) for batch in batches]}), tmp_path / "messages.parquet")
-    archive = tmp_path / "arrowipc.zip"
-    package = Path(arrowipc.__file__).parent
-    with zipfile.ZipFile(archive, "w") as zipped:
-        for directory, _, names in os.walk(package, followlinks=True):
-            for name in names:
-                if name.endswith((".py", ".so")):
-                    path = Path(directory, name)
-                    zipped.write(path, Path("arrowipc") / path.relative_to(package))
     work = Path(pyspark.__file__).parent / "work"
     existed = work.exists()
-    environment = {**os.environ, "JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", JOB, str(archive), str(tmp_path)],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-    finally:
-        if not existed:
-            shutil.rmtree(work, ignore_errors=True)
+    yield tmp_path
+    if not existed:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def submit(script: str, data: Path, settings: dict[str, str], **environment: str) -> str:
+    """Run a script on a cluster of two executors; returns what it prints."""
+    java = find_java()
+    if java is None:
+        pytest.skip(NO_JAVA)
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION + script, str(data), json.dumps(settings)],
+        env={**os.environ, "JAVA_HOME": java, "PYSPARK_DRIVER_PYTHON": sys.executable, **environment},
+        cwd=data,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "paths True" in done.stdout
-    assert "files 5 1225" in done.stdout
-    assert "payloads 1225" in done.stdout
+    return done.stdout
+
+
+def as_archive(directory: Path) -> dict[str, str]:
+    archive = wheel_archive(directory)
+    return {"spark.archives": f"{archive}#arrowipc", "spark.executorEnv.PYTHONPATH": "./arrowipc"}
+
+
+def others(directory: Path) -> list[str]:
+    """What lies in a directory, to any depth, and is no file of rows."""
+    return sorted(path.name for path in directory.rglob("*") if not path.match("part-*.arrow"))
+
+
+def test_the_wheel_travels_as_an_archive_and_a_killed_executor_loses_no_row(data: Path) -> None:
+    printed = submit(DECODE + KILL, data, as_archive(data), PYSPARK_PYTHON=sys.executable)
+    paths = [line for line in printed.splitlines() if line.startswith("path ")]
+    assert len(paths) == 2
+    assert all("/work/app-" in path for path in paths)
+    for line in ("files 5 1225", "payloads 1225", "encoded 1225", "once True 400000"):
+        assert line in printed
+    assert (data / "killed-True").exists(), "no row had reached the disk when the executor was killed"
+    assert (data / "attempt-1-1").exists(), "the task was not tried again"
+    assert others(data / "written.arrow") == ["_SUCCESS"]
+
+
+def test_an_environment_travels_packed(data: Path) -> None:
+    packed = packed_environment(data)
+    settings = {"spark.archives": f"{packed}#environment"}
+    printed = submit(DECODE, data, settings, PYSPARK_PYTHON="./environment/bin/python")
+    paths = [line for line in printed.splitlines() if line.startswith("path ")]
+    assert len(paths) == 2
+    assert all("/environment/lib/" in path for path in paths)
+    for line in ("files 5 1225", "payloads 1225", "encoded 1225"):
+        assert line in printed

@@ -73,10 +73,17 @@ def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Inputs, tmp_p
     result = run(spark, job)
     assert result.comparison is not None
     assert result.comparison.agree
-    assert result.comparison.counts == [ROWS] * 3
-    assert [step.rows for step in result.steps] == [ROWS, ROWS, ROWS, 3 * ROWS, ROWS, ROWS]
+    assert result.comparison.names[-1] == "the files written"
+    assert result.comparison.counts == [ROWS] * 4
+    found_rows = [step.rows for step in result.steps]
+    assert found_rows == [ROWS, ROWS, ROWS, 3 * ROWS, ROWS, ROWS, 2 * ROWS, ROWS, ROWS]
     assert all(step.seconds > 0 for step in result.steps)
-    assert [bool(step.size) for step in result.steps] == [True] * 3 + [False] * 3
+    assert [step.name for step in result.steps if step.size] == [
+        "decode payloads",
+        "read .arrow files",
+        "read .arrows streams",
+        "read the files written",
+    ]
     flights = pq.read_table(tmp_path / "flights.parquet")
     assert flights.num_rows == ROWS
     assert flights.schema.field("time_hour").type == pa.timestamp("us", "UTC")
@@ -165,7 +172,9 @@ def test_data_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
         ("h0", 1.0, 10),
         ("h1", 2.0, 10),
     ]
-    assert [path.name for path in result.written] == ["rows.parquet", "groups.parquet"]
+    assert [path.name for path in result.written] == ["rows.arrow", "rows.parquet", "groups.parquet"]
+    found = pa.Table.from_batches(pa.ipc.open_file(next((tmp_path / "out" / "rows.arrow").glob("part-*"))))
+    assert found.schema.names == ["host", "value"]
     with pytest.raises(UsageError, match="no column 'nix'"):
         run(spark, pipeline.Job(sources, tmp_path / "out", ("nix",)))
     with pytest.raises(UsageError, match="binary columns are body"):
@@ -191,12 +200,14 @@ def test_the_command(tmp_path: Path) -> None:
     output = tmp_path / "build" / "flights"
     assert sorted(path.name for path in output.iterdir()) == [
         "delays.parquet",
+        "flights.arrow",
         "flights.parquet",
         "report.html",
         "spark.log",
     ]
     assert "1,500 flights" in done.stdout
-    assert "agree row for row: payloads, .arrow files, .arrows streams (1,500 rows each)" in done.stdout
+    agree = "agree row for row: payloads, .arrow files, .arrows streams, the files written (1,500 rows each)"
+    assert agree in done.stdout
     assert "WARN" not in done.stderr
 
 

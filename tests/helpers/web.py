@@ -1,0 +1,134 @@
+"""An HTTP server of files in memory that writes down every request, and that can misbehave."""
+
+from __future__ import annotations
+
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, Self
+
+
+class Request(NamedTuple):
+    """One request, and how many bytes of a body were sent for it."""
+
+    method: str
+    path: str
+    range: tuple[int, int] | None
+    sent: int
+
+
+class Web:
+    """A server on a free port of this machine.
+
+    Attributes
+    ----------
+    files : dict
+        Path without the leading slash -> bytes. Paths that end in a slash are directories.
+    log : list of Request
+        What was asked for so far.
+    fault : str
+        ``""``, or how it misbehaves: ``"no ranges"``, ``"says no ranges"``, ``"cut"`` (an answer ends before
+        its Content-Length), ``"short"`` (a range is answered with less), ``"no length"`` (neither ranges nor
+        a Content-Length), ``"broken"`` (status 500).
+    token : str
+        What the header Authorization must hold.
+    """
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self.token = ""
+        self.log: list[Request] = []
+        self.fault = ""
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"web": self}))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/{path}"
+
+    def gets(self) -> list[Request]:
+        return [request for request in self.log if request.method == "GET"]
+
+    def sent(self) -> int:
+        return sum(request.sent for request in self.log)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    web: Web
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, body: bool) -> None:
+        web, path = self.web, self.path.lstrip("/")
+        if web.fault == "broken":
+            return self._end(500, b"", body, None)
+        if self.headers.get("Authorization", "") != web.token:
+            return self._end(401, b"", body, None)
+        if path.endswith("/") or not path:
+            return self._end(200, self._listing(path), body, None, "text/html")
+        data = web.files.get(path)
+        if data is None and any(name.startswith(path + "/") for name in web.files):
+            return self._end(301, b"", body, None, moved=f"/{path}/")
+        if data is None:
+            return self._end(404, b"", body, None)
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
+        if asked is None or web.fault in ("no ranges", "says no ranges", "no length"):
+            return self._end(200, data, body, None)
+        start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
+        part = data[start : end - 3] if web.fault == "short" and start else data[start:end]
+        return self._end(206, part, body, (start, end), total=len(data))
+
+    def _listing(self, path: str) -> bytes:
+        below = {name[len(path) :].split("/")[0] for name in self.web.files if name.startswith(path)}
+        names = {name if path + name in self.web.files else name + "/" for name in below}
+        return "".join(f'<a href="/{path}{name}">{name}</a>\n' for name in sorted(names)).encode()
+
+    def _end(
+        self,
+        status: int,
+        data: bytes,
+        body: bool,
+        part: tuple[int, int] | None,
+        kind: str = "application/octet-stream",
+        total: int = 0,
+        moved: str = "",
+    ) -> None:
+        self.send_response(status)
+        if moved:
+            self.send_header("Location", moved)
+        if self.web.fault == "no length" and data:
+            self.send_header("Connection", "close")
+        else:
+            self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Type", kind)
+        if self.web.fault == "says no ranges":
+            self.send_header("Accept-Ranges", "none")
+        if part is not None:
+            self.send_header("Content-Range", f"bytes {part[0]}-{part[0] + len(data) - 1}/{total}")
+        self.end_headers()
+        cut = self.web.fault == "cut" and len(data) > 100
+        sent = data[: len(data) // 2] if cut else data
+        self.web.log.append(Request(self.command, self.path.lstrip("/"), part, len(sent) if body else 0))
+        if body:
+            try:
+                self.wfile.write(sent)
+            except OSError:
+                self.close_connection = True  # the client did not want it all
+        if cut:
+            self.close_connection = True
