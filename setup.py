@@ -45,6 +45,7 @@ MODULES = (
     "_dictionaries",
     "_encode",
     "_sink",
+    "_statistics",
     "_emit",
     "_alike",
     "_cells",

@@ -57,6 +57,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("Recovery", "recover"), "arrowipc.recovery"),
     "RemoteSource": "arrowipc.remote",
+    **dict.fromkeys(("ColumnStatistics", "batch_statistics", "compute_statistics"), "arrowipc.statistics"),
     "copy": "arrowipc.transfer",
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc._pack"),
     "Message": "arrowipc._message",

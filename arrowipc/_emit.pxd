@@ -27,6 +27,7 @@ cdef class BatchWriter:
     cdef bint unify
     cdef int64_t coalesce_rows
     cdef bint allow_64bit
+    cdef object annotate            # None: batches go out with the metadata that they bring
     cdef Plan plan                  # None: nothing has said yet what the batches are
     cdef object asked               # the Schema that it was begun with, before dictionaries were numbered anew
     cdef Plan accepted              # plan of the last batch that was found to fit

@@ -9,6 +9,7 @@ from arrowipc._core import Columns
 from arrowipc._message import Message
 from arrowipc._sink import Sink
 from arrowipc.schema import Schema
+from arrowipc.statistics import Annotator
 
 __all__ = ["BatchWriter", "Packing", "batch_message", "batch_size", "check_schema"]
 
@@ -37,6 +38,7 @@ class BatchWriter:
         unify_dictionaries: bool = False,
         coalesce_rows: int = 0,
         allow_64bit: bool = False,
+        annotate: Annotator | None = None,
     ) -> None: ...
     @property
     def sink(self) -> Sink: ...

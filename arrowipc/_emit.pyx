@@ -183,11 +183,13 @@ cdef class BatchWriter:
         Batches of fewer rows wait for others until they have as many together.
     allow_64bit : bool
         Write arrays of more than 2**31 - 1 elements.
+    annotate : arrowipc.statistics.Annotator, optional
+        Adds statistics to the metadata of each batch.
     """
 
     def __init__(self, Sink sink not None, Packing packing not None, *, bint is_file=False,
                  bint dictionary_deltas=False, bint unify_dictionaries=False, int64_t coalesce_rows=0,
-                 bint allow_64bit=False):
+                 bint allow_64bit=False, annotate=None):
         if coalesce_rows < 0:
             raise UsageError(f"coalesce_rows must not be negative, found {coalesce_rows}")
         self.sink = sink
@@ -198,6 +200,7 @@ cdef class BatchWriter:
         self.unify = unify_dictionaries
         self.coalesce_rows = coalesce_rows
         self.allow_64bit = allow_64bit
+        self.annotate = annotate
         self.pending = []
         self.batch_blocks = bytearray()
         self.dictionary_blocks = bytearray()
@@ -266,6 +269,8 @@ cdef class BatchWriter:
         limits_data(None, &limits)
         self.plan = python_plan(schema, &limits)
         self.packing.choose(self.plan)
+        if self.annotate is not None:
+            self.annotate.check(schema)
         self.trimmer = Trimmer(self.plan)
         self.trimmers = {}
         if self.plan.dictionaries:
@@ -306,6 +311,11 @@ cdef class BatchWriter:
         self.check_usable()
         if batch.plan is not self.accepted:
             self.accept(batch)
+        if pairs and batch.d.length < self.coalesce_rows:
+            # Statistics are no reason to stay alone: those of several batches together are other ones.
+            from arrowipc.statistics import without_statistics
+
+            pairs = without_statistics(pairs)
         if batch.d.length < self.coalesce_rows and not pairs:
             self.pending.append(batch)
             self.pending_rows += batch.d.length
@@ -357,7 +367,7 @@ cdef class BatchWriter:
         self.check_usable()
         if columns.plan is not self.accepted:
             self.accept(columns)
-        if (not self.packing.untouched or self.has_required or (self.unify and self.dictionaries is not None)
+        if (not self.packing.untouched or self.has_required or self.annotate is not None or (self.unify and self.dictionaries is not None)
                 or columns.d.length < self.coalesce_rows or not columns.plan.d.whole
                 or columns.plan.d.stored_big or not self.encoder.agrees(message)):
             return False
@@ -420,6 +430,8 @@ cdef class BatchWriter:
             count = max(1, min(count - 1, <int64_t> (count * (<double> max_bytes
                                                      / body_size(&self.trimmer.d, self.encoder.alignment)))))
             self.trim(columns, start, count)
+        if self.annotate is not None:
+            pairs = self.annotate(columns, start, count, pairs)
         if self.dictionaries is not None:
             emissions = []
             written = self.dictionaries.before(columns, emissions)

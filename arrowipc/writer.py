@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Literal, Self, TypeAlias
 
     from arrowipc._arguments import MetadataLike
+    from arrowipc.statistics import Annotator
 
     Codec: TypeAlias = Literal["lz4", "zstd"] | None
     Compression: TypeAlias = Codec | Mapping[str, Codec]
@@ -199,11 +200,12 @@ class _Writer(BatchWriter):
         self._metadata = metadata
         self._target = target
         rules = {name: options.pop(name) for name in RULES}
+        annotate = _annotator(options.pop("statistics"))
         packing = Packing(**options)
         known = None if schema is None else _schema_of(schema)
         sink, self._destination = self._open(target, durable)
         try:
-            super().__init__(sink, packing, is_file=is_file, **rules)
+            super().__init__(sink, packing, is_file=is_file, annotate=annotate, **rules)
             self._start(known)
         except BaseException:
             self._abort("it could not begin")
@@ -360,6 +362,14 @@ def _limit(name: str, value: int | None) -> int:
     return 2**63 - 1 if value is None else check_integer(name, value, 1, 2**63 - 1)
 
 
+def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
+    if columns is False:
+        return None
+    from arrowipc.statistics import Annotator
+
+    return Annotator(columns)
+
+
 def _merges(options: Mapping[str, Any]) -> bool:
     """Whether a file gets its dictionaries at the end, because they may still change until then."""
     return bool(options.get("unify_dictionaries") and not options.get("dictionary_deltas"))
@@ -454,6 +464,7 @@ def new_stream(
     unify_dictionaries: bool = False,
     coalesce_rows: int = 0,
     allow_64bit: bool = False,
+    statistics: bool | Iterable[str] = False,
     durable: bool = True,
     use_threads: bool = True,
 ) -> RecordBatchStreamWriter:
@@ -488,6 +499,9 @@ def new_stream(
         Batches of fewer rows (without metadata of their own) are joined until they have as many together.
     allow_64bit : bool, default False
         Write batches of more than 2**31 - 1 rows, or with longer lists, which some readers cannot read.
+    statistics : bool or names of columns, default False
+        Note the minimum, the maximum and the nulls of each column in the metadata of its batch, where readers
+        can see whether they need the rest; see `arrowipc.batch_statistics`.
     durable : bool, default True
         For paths: the file is on the disk, and known under its name there, when `close` returns.
     use_threads : bool, default True
@@ -533,6 +547,7 @@ def new_stream(
         unify_dictionaries=unify_dictionaries,
         coalesce_rows=coalesce_rows,
         allow_64bit=allow_64bit,
+        statistics=statistics,
         use_threads=use_threads,
     )
 
@@ -553,6 +568,7 @@ def new_file(
     unify_dictionaries: bool = False,
     coalesce_rows: int = 0,
     allow_64bit: bool = False,
+    statistics: bool | Iterable[str] = False,
     durable: bool = True,
     use_threads: bool = True,
 ) -> RecordBatchFileWriter:
@@ -578,7 +594,7 @@ def new_file(
         the file is closed.
     compression, compression_level, min_space_savings, alignment, legacy, metadata_version, coalesce_rows
         As for `new_stream`.
-    allow_64bit, durable, use_threads
+    allow_64bit, statistics, durable, use_threads
         As for `new_stream`.
 
     Returns
@@ -620,6 +636,7 @@ def new_file(
         unify_dictionaries=unify_dictionaries,
         coalesce_rows=coalesce_rows,
         allow_64bit=allow_64bit,
+        statistics=statistics,
         use_threads=use_threads,
         **options,
     )

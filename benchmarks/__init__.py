@@ -24,5 +24,6 @@ QUESTIONS = (
     "write_memory",
     "payload_decode",
     "payload_encode",
+    "statistics",
     "import_time",
 )

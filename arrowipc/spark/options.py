@@ -32,6 +32,7 @@ READ_OPTIONS = {
     "columnnameofcorruptrecord",
     "recover",
     "ignoremissingfiles",
+    "pushfilters",
 }
 STORAGE = "storage"
 CORRUPT_COLUMN = "_corrupt_record"
@@ -52,6 +53,7 @@ class ReadOptions:
     corrupt_column: str
     recover: bool
     ignore_missing: bool
+    push_filters: bool
     storage: dict[str, Any]
 
     @classmethod
@@ -69,6 +71,7 @@ class ReadOptions:
             corrupt_column=options.get("columnnameofcorruptrecord") or CORRUPT_COLUMN,
             recover=flag(options, "recover"),
             ignore_missing=flag(options, "ignoreMissingFiles"),
+            push_filters=flag(options, "pushFilters"),
             storage=storage_options(options),
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
+from arrowipc.schema import Schema
 from arrowipc.spark.files import FoundFile, find_files, is_url
 from arrowipc.spark.options import ReadOptions
 
@@ -62,8 +63,8 @@ class SlicePartition(InputPartition):
 class Pruner(Protocol):
     """Decides from what a batch says of itself whether the query needs it."""
 
-    def keeps(self, custom_metadata: tuple[tuple[bytes, bytes], ...]) -> bool:
-        """Whether rows of a batch with this custom metadata may be wanted."""
+    def keeps(self, custom_metadata: tuple[tuple[bytes, bytes], ...], schema: Schema) -> bool:
+        """Whether rows of a batch with this custom metadata may be wanted; the schema is that of the file."""
 
 
 class ArrowIpcReader(DataSourceReader):
@@ -239,7 +240,7 @@ class ArrowIpcReader(DataSourceReader):
             except FormatError:
                 kept.append(number)
                 continue
-            if self.pruner.keeps(metadata):
+            if self.pruner.keeps(metadata, reader.schema):
                 kept.append(number)
         return kept
 

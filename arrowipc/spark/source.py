@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from arrowipc.spark.options import ReadOptions
 from arrowipc.spark.read import ArrowIpcReader, infer_schema
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class ArrowIpcDataSource(DataSource):
         where they can be, else texts; put a text such as ``12345`` in quotes.
     ignoreMissingFiles
         ``true``: pass over files that vanish between listing and reading; default ``false``.
+    pushFilters
+        ``true``: batches whose statistics, which the option ``statistics`` of the writer leaves in them, show
+        that they hold no row of the query are not read. Needs Spark 4.1 and the setting
+        ``spark.sql.python.filterPushdown.enabled=true``.
     pathGlobFilter
         Pattern for the names of files in directories, such as ``*.arrow``.
     format
@@ -85,4 +90,8 @@ class ArrowIpcDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> "ArrowIpcReader":
         """Build the reader of one query."""
+        if ReadOptions.of(self.options).push_filters:
+            from arrowipc.spark.filters import FilteringReader
+
+            return FilteringReader(schema, self.options)
         return ArrowIpcReader(schema, self.options)
