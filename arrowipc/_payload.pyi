@@ -51,5 +51,6 @@ def decode_payloads(
     max_bytes: int | None = None,
     dictionaries: Literal["unify", "decode"] = "unify",
     start: int = 0,
+    bare: bool = True,
     use_threads: bool = True,
 ) -> DecodedPayloads: ...

@@ -753,7 +753,8 @@ cdef int64_t at_most(str name, object value) except -1:
 
 
 def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on_error="raise", validate="full",
-                    limits=None, max_rows=None, max_bytes=None, dictionaries="unify", start=0, use_threads=True):
+                    limits=None, max_rows=None, max_bytes=None, dictionaries="unify", start=0, bare=True,
+                    use_threads=True):
     """Decode a column whose cells are Arrow IPC payloads into one batch.
 
     Parameters
@@ -787,6 +788,9 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         Dictionaries become one, with renumbered indices, or plain values stand in their place.
     start : int, default 0
         The first cell to decode.
+    bare : bool, default True
+        Whether a `schema` also reads cells that are bare messages. With False it is that of the output alone,
+        and such cells are refused as they are without a schema.
     use_threads : bool, default True
         Decompress large bodies with several threads.
 
@@ -862,8 +866,9 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     if schema is not None:
         from arrowipc.schema import Schema
 
-        decoder.given = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
-                                    else import_schema(schema), &decoder.limits)
-        decoder.settle(decoder.given)
+        plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
+                           else import_schema(schema), &decoder.limits)
+        decoder.given = plan if bare else None
+        decoder.settle(plan)
     decoder.decode_all(cells_from(column, start))
     return decoder.result()

@@ -353,6 +353,7 @@ cdef class Matching:
                 if not field.nullable:
                     raise UsageError(f"column {'.'.join((*path, field.name))!r}: the payload has no such field, and "
                                      "the output's is not nullable") from None
+                self.check_spelling(field.name, ours, names, path)
                 self.entries[place] = (HOW_ABSENT, -1)
                 continue
             used[field.name] = at
@@ -362,6 +363,13 @@ cdef class Matching:
             raise UsageError(f"column {'.'.join((*path, found[0]))!r}: the payload has this field and the output has "
                              "not; pass schema= or columns= to say which are wanted")
         return chosen
+
+    cdef int check_spelling(self, str name, tuple ours, list names, tuple path) except -1:
+        """Refuse to take for missing what the payload spells with other capitals: its values would be lost."""
+        for other in names:
+            if other.lower() == name.lower() and other not in [field.name for field in ours]:
+                raise UsageError(f"column {'.'.join((*path, name))!r}: the payload spells it {other!r}")
+        return 0
 
     cdef tuple field(self, object ours, int32_t place, object theirs, int32_t source, tuple path, bint named):
         """Match two fields, and what is below them: the children of structs by name, others one by one."""

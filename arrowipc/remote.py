@@ -50,7 +50,7 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
         import fsspec
     except ImportError:
         raise UsageError(
-            f"{url!r} is a URL; reading it needs fsspec: pip install 'arrowipc[remote]'"
+            f"{url!r} is a URL, which needs fsspec: pip install 'arrowipc[remote]'"
         ) from None
     try:
         system, path = fsspec.core.url_to_fs(url, **(storage_options or {}))

@@ -24,6 +24,7 @@ QUESTIONS = (
     "write_memory",
     "payload_decode",
     "payload_encode",
+    "spark_payloads",
     "statistics",
     "import_time",
 )

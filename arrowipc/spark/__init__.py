@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arrowipc.spark.convert import BatchConverter, to_spark_batch
+    from arrowipc.spark.encode import encode_payload_batches, encode_payloads, payload_schema
     from arrowipc.spark.payloads import decode_payload_batches, decode_payloads
     from arrowipc.spark.source import ArrowIpcDataSource, register
     from arrowipc.spark.types import TypeOptions, to_spark_schema
@@ -24,6 +25,9 @@ __all__ = [
     "TypeOptions",
     "decode_payload_batches",
     "decode_payloads",
+    "encode_payload_batches",
+    "encode_payloads",
+    "payload_schema",
     "register",
     "to_spark_batch",
     "to_spark_schema",
@@ -35,6 +39,9 @@ _HOME = {
     "TypeOptions": "types",
     "decode_payload_batches": "payloads",
     "decode_payloads": "payloads",
+    "encode_payload_batches": "encode",
+    "encode_payloads": "encode",
+    "payload_schema": "encode",
     "register": "source",
     "to_spark_batch": "convert",
     "to_spark_schema": "types",

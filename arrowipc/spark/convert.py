@@ -1,5 +1,6 @@
 """Turns the values of Arrow columns, nested ones too, into exactly the arrays that Spark accepts."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from arrowipc.spark.types import (
     arrow_schema_of,
     arrow_type_of,
     as_schema,
+    find_name,
     spark_type,
     to_spark_schema,
     union_names,
@@ -107,11 +109,13 @@ class BatchConverter:
     ) -> None:
         self.schema = arrow_schema_of(target)
         self._label = label
+        self._room = _Room()
+        rules = _Rules(options.nanoseconds, options.unsupported, self._room)
         names = [field.name for field in source]
         self._columns: list[tuple[int, Convert]] = []
         for field in target.fields:
             index = find_name(field.name, names, label)
-            convert = _converter(source[index].type, field.dataType, options, field.name)
+            convert = _converter(source[index].type, field.dataType, rules, field.name)
             self._columns.append((index, convert if field.nullable else _not_null(convert, field.name)))
         storage = Schema([_storage_field(field) for field in source], source.metadata, source.endianness)
         self._storage = None if storage.equals(source, check_metadata=True) else storage
@@ -122,7 +126,7 @@ class BatchConverter:
 
     def hand_over(self, batch: Any) -> pa.RecordBatch:
         """Pass a batch to pyarrow without copying, in a form that `convert` and `split` understand."""
-        return pa.record_batch(batch if self._storage is None else _Disguised(batch, self._storage))
+        return pa.record_batch(batch if self._storage is None else Disguised(batch, self._storage))
 
     def split(self, batch: pa.RecordBatch, rows: int, bytes_: int = 1 << 26) -> Iterator[pa.RecordBatch]:
         """Convert what was handed over into batches of at most ``rows`` rows and about ``bytes_`` bytes."""
@@ -130,18 +134,21 @@ class BatchConverter:
         if size > bytes_:
             rows = max(1, min(rows, batch.num_rows * bytes_ // size))
         for start in range(0, batch.num_rows, rows):
-            yield from self._halve(batch.slice(start, rows))
+            yield from self._halve(batch.slice(start, rows), bytes_)
 
-    def _halve(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        # Dictionary and run-end columns may grow past Spark's 32-bit offsets when they are decoded.
+    def _halve(self, batch: pa.RecordBatch, bytes_: int) -> Iterator[pa.RecordBatch]:
+        # Dictionary and run-end columns grow when they are decoded, maybe past Spark's 32-bit offsets.
+        half = batch.num_rows // 2
+        self._room.most = min(bytes_, MAX_OFFSET) if half else MAX_OFFSET
         try:
             yield self.convert(batch)
         except _TooLongError as error:
-            half = batch.num_rows // 2
             if not half:
                 raise UnsupportedError(f"{self._label}: {error}") from None
-            yield from self._halve(batch.slice(0, half))
-            yield from self._halve(batch.slice(half))
+            yield from self._halve(batch.slice(0, half), bytes_)
+            yield from self._halve(batch.slice(half), bytes_)
+        finally:
+            self._room.most = MAX_OFFSET
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert what was handed over, as one batch."""
@@ -156,10 +163,24 @@ class BatchConverter:
 
 
 class _TooLongError(Exception):
-    """A column of a batch does not fit 32-bit offsets; half of its rows may."""
+    """A column of a batch does not fit 32-bit offsets, or its room; half of its rows may."""
 
 
-class _Disguised:
+@dataclasses.dataclass(slots=True)
+class _Room:
+    """How many bytes a text or binary column may have once its dictionary or runs are decoded."""
+
+    most: int = MAX_OFFSET
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rules(TypeOptions):
+    """The options of one converter, and the room that its columns have."""
+
+    room: _Room = dataclasses.field(default_factory=_Room)
+
+
+class Disguised:
     """A batch under another schema of the same physical layout, for pyarrow to import."""
 
     def __init__(self, batch: Any, schema: Schema) -> None:
@@ -168,19 +189,6 @@ class _Disguised:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
-
-
-def find_name(name: str, names: list[str], label: str) -> int:
-    """Index of a column by its exact name, or by the only one that differs in case."""
-    if names.count(name) == 1:
-        return names.index(name)
-    alike = [index for index, other in enumerate(names) if other.lower() == name.lower()]
-    if len(alike) == 1:
-        return alike[0]
-    shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-    if not alike:
-        raise UsageError(f"{label} has no column {name!r}; its columns are {shown or 'none at all'}")
-    raise UsageError(f"{label} has {len(alike)} columns named {name!r}; Spark finds columns by name")
 
 
 def _storage_field(field: Field) -> Field:
@@ -215,13 +223,13 @@ def _storage(type_: at.DataType) -> at.DataType:
     return type_
 
 
-def _converter(source: at.DataType, target: st.DataType, options: TypeOptions, path: str) -> Convert:
+def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
     """Plan the conversion of one column, or of one child of one."""
     match source:
         case at.Dictionary():
-            return _dictionary(_converter(source.value_type, target, options, path), path)
+            return _dictionary(_converter(source.value_type, target, options, path), path, options.room)
         case at.RunEndEncoded():
-            return _run_ends(_converter(source.values.type, target, options, path), path)
+            return _run_ends(_converter(source.values.type, target, options, path), path, options.room)
     expected = arrow_type_of(target, path)
     match source, target:
         case (
@@ -371,7 +379,7 @@ def _mask(array: Any, as_numpy: bool = False) -> Any:
     return mask.to_numpy(zero_copy_only=False) if as_numpy else mask
 
 
-def _dictionary(convert: Convert, path: str) -> Convert:
+def _dictionary(convert: Convert, path: str, room: _Room) -> Convert:
     # The slices of a batch, and mostly the batches of a file, share their dictionary. The one converted last
     # is kept with its result, so that its addresses cannot come to mean another one.
     last: list[Any] = [None, None, None]
@@ -382,29 +390,29 @@ def _dictionary(convert: Convert, path: str) -> Convert:
         key = flat and (len(words), words.offset, [each and each.address for each in words.buffers()])
         if not key or key != last[0]:
             last[:] = key, words, convert(words)
-        return _take(last[2], array.indices, path)
+        return _take(last[2], array.indices, path, room)
 
     return decode
 
 
-def _run_ends(convert: Convert, path: str) -> Convert:
+def _run_ends(convert: Convert, path: str, room: _Room) -> Convert:
     def expand(array: Any) -> Any:
         # The values and run ends of a slice are those of the whole; only offset and length tell.
         rows = np.arange(array.offset, array.offset + len(array))
         runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
-        return _take(convert(array.values), pa.array(runs), path)
+        return _take(convert(array.values), pa.array(runs), path, room)
 
     return expand
 
 
-def _take(values: Any, indices: Any, path: str) -> Any:
+def _take(values: Any, indices: Any, path: str, room: _Room) -> Any:
     too_long = _TooLongError(f"column {path!r}: a value is longer than Spark's 2 GiB")
     texts = pa.types.is_string(values.type) or pa.types.is_binary(values.type)
     # Checked here because older versions of pyarrow wrap around instead of raising.
-    if texts and values.get_total_buffer_size() * len(indices) > MAX_OFFSET:
+    if texts and values.get_total_buffer_size() * len(indices) > room.most:
         lengths = pc.binary_length(values)
         longest = pc.max(lengths).as_py() or 0
-        if longest * len(indices) > MAX_OFFSET and (pc.sum(lengths.take(indices)).as_py() or 0) > MAX_OFFSET:
+        if longest * len(indices) > room.most and (pc.sum(lengths.take(indices)).as_py() or 0) > room.most:
             raise too_long
     try:
         return values.take(indices)
@@ -455,7 +463,7 @@ def _map(key: Convert, item: Convert, expected: pa.DataType) -> Convert:
     return convert
 
 
-def _struct(source: at.Struct, target: st.StructType, options: TypeOptions, path: str) -> Convert:
+def _struct(source: at.Struct, target: st.StructType, options: _Rules, path: str) -> Convert:
     names = [field.name for field in source.fields]
     expected = arrow_type_of(target, path)
     plan = []
@@ -478,7 +486,7 @@ def _struct(source: at.Struct, target: st.StructType, options: TypeOptions, path
     return convert
 
 
-def _union(source: at.Union, target: st.StructType, options: TypeOptions, path: str) -> Convert:
+def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) -> Convert:
     """A struct with one nullable field per member, of which the one that the row holds is set."""
     names = union_names(source)
     expected = arrow_type_of(target, path)

@@ -33,6 +33,9 @@ READ_OPTIONS = {
     "recover",
     "ignoremissingfiles",
     "pushfilters",
+    "maxfilespertrigger",
+    "maxbytespertrigger",
+    "maxtrackedfiles",
 }
 STORAGE = "storage"
 CORRUPT_COLUMN = "_corrupt_record"

@@ -1,27 +1,31 @@
-"""Decodes a binary column whose every cell is a whole Arrow IPC stream or file."""
+"""Decodes a binary column whose every cell is Arrow IPC: a whole stream, a whole file, or bare messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql import types as st
 
 import arrowipc
-from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
+from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.schema import Schema
-from arrowipc.spark.convert import BatchConverter, find_name
-from arrowipc.spark.types import TypeOptions, arrow_schema_of, to_spark_schema
+from arrowipc.spark.cells import PayloadDecoder, binary_column
+from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, find_name, to_spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from typing import TypeAlias
 
-    from arrowipc import RecordBatch
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["decode_payload_batches", "decode_payloads"]
 
+OnError: "TypeAlias" = Literal["raise", "skip", "null"]
+
+# More rows per batch gain nothing, and 16 MiB of them keep a worker small: it holds its input, what it
+# decodes and what it hands over at the same time.
 DEFAULT_ROWS_PER_BATCH = 10_000
+DEFAULT_BYTES_PER_BATCH = 16 << 20
+DEFAULT_SAMPLE = 10
 
 
 def decode_payloads(
@@ -31,35 +35,49 @@ def decode_payloads(
     *,
     columns: Sequence[str] | None = None,
     keep: Sequence[str] = (),
-    on_error: Literal["raise", "skip"] = "raise",
+    on_error: OnError = "raise",
+    error_column: str | None = None,
     nanoseconds: str = "error",
     unsupported: str = "error",
     validate: str = "full",
     rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
+    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
+    sample: int = DEFAULT_SAMPLE,
 ) -> "DataFrame":
     """Turn a binary column of Arrow IPC payloads into the rows they hold.
 
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        With a binary column; each cell is a whole stream or a whole file, or null (no rows).
+        With a binary column; each cell is a whole stream or a whole file, or null (no rows). Streaming data
+        frames work too, with `schema` given.
     column : str
         Name of that column.
     schema : StructType, str or Arrow schema, optional
-        Columns wanted from the payloads, found by name; a text is DDL (``"id bigint, tag string"``). By
-        default the schema of the first payload, for which a small job runs at once.
+        Columns wanted from the payloads, found by name; a text is DDL (``"id bigint, tag string"``). With an
+        Arrow schema (pyarrow's or ours) cells may also be bare RecordBatch messages of that schema. By
+        default what the first payloads hold, for which a small job runs at once.
     columns : sequence of str, optional
-        Instead of a schema, the names of the columns wanted (``a.b`` for a field of a struct).
+        The names of the columns wanted (``a.b`` for a field of a struct), of an Arrow schema or of what the
+        first payloads hold.
     keep : sequence of str
         Columns of `df` to repeat beside each row of their payload; they come first.
-    on_error : {"raise", "skip"}
-        Stop at a payload that cannot be read, or leave it out entirely.
+    on_error : {"raise", "skip", "null"}
+        Stop at a payload that cannot be read, leave it out entirely, or put one row of nulls in its place,
+        beside its kept columns.
+    error_column : str, optional
+        With ``on_error="null"``, a last column with the reason why a payload could not be read; null in
+        every other row. What Spark's own sources call the column of corrupt records; count its values to
+        count the failures.
     nanoseconds, unsupported : str
         See :class:`TypeOptions`.
     validate : {"full", "none", "strict"}
         As in :func:`arrowipc.open`.
-    rows_per_batch : int
-        Most rows handed to Spark at once.
+    rows_per_batch, bytes_per_batch : int
+        Most rows, and about the most bytes, handed to Spark at once; larger payloads come in several batches.
+    sample : int, default 10
+        How many payloads are looked at where no `schema` is given. Columns that some of them lack are null in
+        their rows.
 
     Returns
     -------
@@ -69,9 +87,15 @@ def decode_payloads(
     Raises
     ------
     UsageError
-        For a column that `df` does not have, a name that occurs twice, or no payload to take the schema from.
+        For a column that `df` does not have, a name that occurs twice, no payload to take the schema from,
+        or payloads in the sample that do not go together.
     ArrowIpcError
         On the executors, for a broken payload; the text gives its row and partition.
+
+    Notes
+    -----
+    A payload that lacks a column has nulls there; one that has none of the columns counts as broken. Columns
+    of another Arrow type are converted where no value changes.
 
     Examples
     --------
@@ -79,37 +103,48 @@ def decode_payloads(
     """
     for name in (column, *keep):
         find_name(name, df.columns, "the data frame")
+    if isinstance(schema, st.StructType | str) and columns is not None:
+        raise UsageError("give either schema= or columns=: a schema already says which columns are wanted")
+    _check_choices(on_error, error_column, validate)
     options = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
-    wanted = _wanted(df, column, schema, columns, options)
-    source = df.select(column, *(name for name in keep if name != column))
+    if schema is None:
+        schema = infer_schema(df, column, options, sample)
+    elif isinstance(schema, str):
+        schema = st.StructType.fromDDL(schema)
+    wanted = _wanted(schema, columns, options)
+    source = df.select(*map(quoted, dict.fromkeys((column, *keep))))
+    output = _output(source.schema, keep, wanted.target, on_error, error_column)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return decode_payload_batches(
+        return _decoded(
             batches,
-            column,
             wanted,
-            columns=columns,
-            keep=keep,
+            column=column,
+            keep=list(keep),
             on_error=on_error,
+            error_column=error_column,
             options=options,
             validate=validate,
             rows_per_batch=rows_per_batch,
+            bytes_per_batch=bytes_per_batch,
         )
 
-    return source.mapInArrow(decode, _beside(source.schema, keep, wanted))
+    return map_in_arrow(source, decode, output)
 
 
 def decode_payload_batches(
     batches: Iterable[pa.RecordBatch],
     column: str,
-    schema: StructType,
+    schema: Any,
     *,
     columns: Sequence[str] | None = None,
     keep: Sequence[str] = (),
-    on_error: Literal["raise", "skip"] = "raise",
+    on_error: OnError = "raise",
+    error_column: str | None = None,
     options: TypeOptions | None = None,
     validate: str = "full",
     rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
+    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
 ) -> Iterator[pa.RecordBatch]:
     """Decode the payloads of an iterator of batches, for use in a ``mapInArrow`` function of your own.
 
@@ -119,9 +154,11 @@ def decode_payload_batches(
         As ``mapInArrow`` hands them in.
     column : str
         The binary column.
-    schema : pyspark.sql.types.StructType
-        The columns wanted from the payloads.
-    columns, keep, on_error, validate, rows_per_batch
+    schema : StructType or Arrow schema
+        The columns wanted from the payloads; see :func:`decode_payloads`. No text: only the driver reads DDL.
+    columns : sequence of str, optional
+        Some of the columns of `schema`.
+    keep, on_error, error_column, validate, rows_per_batch, bytes_per_batch
         As in :func:`decode_payloads`.
     options : TypeOptions, optional
         What to do about values that Spark cannot hold.
@@ -129,225 +166,242 @@ def decode_payload_batches(
     Yields
     ------
     pyarrow.RecordBatch
-        The kept columns, then those of `schema`.
+        The kept columns, then those of `schema`, then the error column; never without rows.
 
     Raises
     ------
+    UsageError
+        For arguments that are not as described.
     ArrowIpcError
-        For a payload that cannot be read, unless ``on_error="skip"``.
+        For a payload that cannot be read, unless `on_error` says otherwise.
+
+    Examples
+    --------
+    >>> schema = StructType.fromDDL("id bigint, tag string")                            # doctest: +SKIP
+    >>> def decode(batches):
+    ...     yield from decode_payload_batches(batches, "payload", schema)
+    >>> messages.mapInArrow(decode, schema)                                             # doctest: +SKIP
     """
-    if on_error not in ("raise", "skip"):
-        raise UsageError(f"on_error: expected 'raise' or 'skip', found {on_error!r}")
-    decoder = _Decoder(
-        column, schema, columns, list(keep), on_error == "skip", options or TypeOptions(), validate
-    )
-    for batch in batches:
-        yield from decoder.decode(batch, rows_per_batch)
-
-
-def _wanted(
-    df: "DataFrame", column: str, schema: Any, columns: Sequence[str] | None, options: TypeOptions
-) -> StructType:
-    """The Spark schema of the payloads' columns, as given or as found in the first payload."""
-    if schema is not None and columns is not None:
-        raise UsageError("give either schema= or columns=: a schema already says which columns are wanted")
-    if isinstance(schema, StructType):
-        return schema
+    _check_choices(on_error, error_column, validate)
     if isinstance(schema, str):
-        return cast("StructType", StructType.fromDDL(schema))
-    if schema is not None:
-        return to_spark_schema(schema, options)
-    first = df.select(column).where(df[column].isNotNull()).head()
-    if first is None:
-        raise UsageError(f"column {column!r} holds no payload to take the schema from; pass schema=")
-    with arrowipc.open(bytes(first[0]), columns=None if columns is None else list(columns)) as reader:
-        found = to_spark_schema(reader.schema, options)
-    if columns is None:
-        return found
-    order = dict.fromkeys(name if name in found.names else name.split(".")[0] for name in columns)
-    return StructType([found[name] for name in order if name in found.names])
+        raise UsageError("schema: DDL can be read on the driver only; call StructType.fromDDL there")
+    options = options or TypeOptions()
+    return _decoded(
+        batches,
+        _wanted(schema, columns, options),
+        column=column,
+        keep=list(keep),
+        on_error=on_error,
+        error_column=error_column,
+        options=options,
+        validate=validate,
+        rows_per_batch=rows_per_batch,
+        bytes_per_batch=bytes_per_batch,
+    )
 
 
-def _beside(source: StructType, keep: Sequence[str], wanted: StructType) -> StructType:
-    """The schema of the kept columns and the decoded ones."""
+def _check_choices(on_error: str, error_column: str | None, validate: str) -> None:
+    for name, value, allowed in (
+        ("on_error", on_error, get_args(OnError)),
+        ("validate", validate, ("full", "none", "strict")),
+    ):
+        if value not in allowed:
+            choices = ", ".join(map(repr, allowed))
+            raise UsageError(f"{name}: expected one of {choices}, found {value!r}")
+    if error_column is not None and on_error != "null":
+        raise UsageError(f'error_column needs on_error="null": with {on_error!r} no row holds a reason')
+
+
+class Wanted(NamedTuple):
+    """The columns wanted from the payloads, and the schema of bare messages."""
+
+    target: st.StructType
+    given: Schema | None
+
+
+def _wanted(schema: Any, columns: Sequence[str] | None, options: TypeOptions) -> Wanted:
+    given = None
+    if isinstance(schema, st.StructType):
+        target = schema
+    else:
+        given = as_schema(schema)
+        target = to_spark_schema(given, options)
+    if columns is not None:
+        target = narrowed(target, columns)
+    # Asked for here, where the driver still hears of types that no payload can have.
+    arrow_schema_of(target)
+    return Wanted(target, given)
+
+
+def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, **options: Any) -> Iterator[pa.RecordBatch]:
+    if not wanted.target.fields and not options["keep"]:
+        raise UsageError("no column is wanted from the payloads, and none is kept")
+    decoder = PayloadDecoder(wanted.target, wanted.given, **options)
+    for batch in batches:
+        yield from decoder.decode(batch)
+
+
+def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
+    """The columns of these names in this order; ``a.b`` is field b of struct a, unless a name has the dot."""
+    order: dict[str, list[str] | None] = {}
+    for name in columns:
+        head, _, rest = (name, "", "") if name in schema.names else name.partition(".")
+        head = schema.names[find_name(head, schema.names, "the schema of the payloads")]
+        inner = order.setdefault(head, [])
+        if not rest:
+            order[head] = None
+        elif inner is not None:
+            inner.append(rest)
+    fields = []
+    for head, inner in order.items():
+        field = schema[head]
+        if inner is not None:
+            if not isinstance(field.dataType, st.StructType):
+                raise UsageError(f"column '{head}.{inner[0]}': {head!r} is no struct")
+            field = st.StructField(head, narrowed(field.dataType, inner), field.nullable)
+        fields.append(field)
+    return st.StructType(fields)
+
+
+def _output(
+    source: st.StructType,
+    keep: Sequence[str],
+    target: st.StructType,
+    on_error: OnError,
+    error_column: str | None,
+) -> st.StructType:
+    """The schema of the kept columns, the decoded ones, and the reasons."""
     kept = [source.fields[find_name(name, source.names, "the data frame")] for name in keep]
+    for field in kept:
+        if isinstance(field.dataType, st.YearMonthIntervalType | st.CalendarIntervalType):
+            raise UsageError(
+                f"keep: Python cannot be handed column {field.name!r} of type "
+                f"{field.dataType.simpleString()}; cast it in Spark"
+            )
     taken = {field.name.lower() for field in kept}
-    for field in wanted.fields:
+    for field in target.fields:
         if field.name.lower() in taken:
             raise UsageError(
                 f"the payloads have a column {field.name!r} and so does keep=; "
                 "rename the column of the data frame"
             )
-    return StructType([*kept, *wanted.fields])
+    fields = [
+        st.StructField(field.name, field.dataType, field.nullable or on_error == "null")
+        for field in target.fields
+    ]
+    if error_column is not None:
+        if error_column.lower() in taken | {field.name.lower() for field in fields}:
+            raise UsageError(f"error_column: there is a column {error_column!r} already; choose another name")
+        fields.append(st.StructField(error_column, st.StringType()))
+    return st.StructType([*kept, *fields])
 
 
-@dataclass(slots=True)
-class _Pending:
-    """Payloads of one Arrow schema that wait to be joined: each with its row and its batches."""
+def quoted(name: str) -> "Column":
+    """The column of exactly this name, dots and all."""
+    from pyspark.sql import functions as F
 
-    converter: BatchConverter
-    payloads: list[tuple[int, list["RecordBatch"]]]
-    rows: int = 0
-
-
-class _CannotJoinError(Exception):
-    """The payloads are fine, and too many to be joined into one batch."""
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")
 
 
-class _Decoder:
-    """Decodes the payload column of one batch after the other.
+def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "DataFrame":
+    """As the method of data frames, which fails for columns with a dot in their names."""
+    names = df.columns
+    if not any("." in name for name in names):
+        return df.mapInArrow(function, schema)
 
-    Handing a small batch over and converting it costs ten times what decoding it does, so the batches of
-    payloads of equal schema are joined first, up to the size of an output batch.
+    def renamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from function(batch.rename_columns(names) for batch in batches)
+
+    return df.toDF(*(f"c{index}" for index in range(len(names)))).mapInArrow(renamed, schema)
+
+
+# -- the schema of payloads that nobody described ------------------------------------------------------------
+
+
+def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int) -> st.StructType:
+    """The columns of the first payloads, merged; their schemas alone travel to the driver.
+
+    Payloads without a readable schema are passed over: decoding says more about them, or what to do instead.
     """
+    if df.isStreaming:
+        raise UsageError(
+            f"column {column!r}: the payloads of a streaming data frame cannot be looked at beforehand; "
+            "pass schema="
+        )
+    if sample < 1:
+        raise UsageError(f"sample: expected a whole number from 1, found {sample!r}")
 
-    def __init__(
-        self,
-        column: str,
-        schema: StructType,
-        columns: Sequence[str] | None,
-        keep: list[str],
-        skip: bool,
-        options: TypeOptions,
-        validate: str,
-    ) -> None:
-        self._column = column
-        self._target = schema
-        self._columns = None if columns is None else list(columns)
-        self._keep = keep
-        self._skip = skip
-        self._options = options
-        self._validate = validate
-        self._names = arrow_schema_of(schema).names
-        self._known: Schema | None = None
-        self._converter: BatchConverter | None = None
-        self._pending: _Pending | None = None
-        self._rows_before = 0
-        self._joinable = 1 << 30
+    def schemas(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _schemas_of(batches, sample)
 
-    def decode(self, batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-        """Decode the payloads of one batch."""
-        for row, payload in self._payloads(batch):
+    payload = quoted(column)
+    source = df.select(payload.alias("payload")).where(payload.isNotNull())
+    found = source.mapInArrow(schemas, "schema binary, problem string").head(sample)
+    if not found:
+        raise UsageError(f"column {column!r} holds no payload to take the schema from; pass schema=")
+    readable = [row["schema"] for row in found if row["schema"] is not None]
+    if not readable:
+        raise UsageError(
+            f"column {column!r}: none of the first {len(found)} payloads has a schema that can be read; pass "
+            f"schema=. The first: {found[0]['problem']}"
+        )
+    return merge_schemas([to_spark_schema(arrowipc.read_schema(bytes(each)), options) for each in readable])
+
+
+def _schemas_of(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Schema message, or what is wrong, of the first so many cells."""
+    for batch in batches:
+        cells = binary_column(batch, "payload").slice(0, most)
+        schemas: list[bytes | None] = []
+        problems: list[str | None] = []
+        for cell in cells:
             try:
-                converter, found = self._read(payload)
+                with arrowipc.open(memoryview(cell.as_buffer())) as reader:
+                    schemas.append(bytes(reader.schema.serialize()))
+                problems.append(None)
             except ArrowIpcError as error:
-                self._refuse(row, error)
-                continue
-            pending = self._pending
-            if pending is not None and (pending.converter is not converter or pending.rows >= most):
-                yield from self._flush(batch, most)
-                pending = None
-            if pending is None:
-                pending = self._pending = _Pending(converter, [])
-            pending.payloads.append((row, found))
-            pending.rows += sum(item.num_rows for item in found)
-        yield from self._flush(batch, most)
-        self._rows_before += batch.num_rows
-
-    def _payloads(self, batch: pa.RecordBatch) -> Iterator[tuple[int, memoryview]]:
-        """Rows and payloads of the column, nulls left out."""
-        column = batch.column(find_name(self._column, batch.schema.names, "the batch"))
-        if not pa.types.is_binary(column.type) and not pa.types.is_large_binary(column.type):
-            raise UsageError(f"column {self._column!r} has the type {column.type}, expected binary")
-        _, offset_buffer, data = column.buffers()
-        width = np.int32 if pa.types.is_binary(column.type) else np.int64
-        bounds = np.frombuffer(offset_buffer or bytes(8), width)[column.offset :].tolist()
-        view = memoryview(data or b"")
-        valid = column.is_valid().to_pylist() if column.null_count else None
-        for row in range(len(column)):
-            if valid is None or valid[row]:
-                yield row, view[bounds[row] : bounds[row + 1]]
-
-    def _read(self, payload: memoryview) -> tuple[BatchConverter, list["RecordBatch"]]:
-        """Read one payload whole, so that a broken one leaves nothing behind."""
-        with arrowipc.open(payload, columns=self._columns, validate=self._validate) as reader:
-            converter = self._conversion(reader.schema)
-            return converter, list(reader)
-
-    def _conversion(self, schema: Schema) -> BatchConverter:
-        """The converter for a payload's schema: the last one, as long as the schema stays the same."""
-        if self._converter is None or (schema is not self._known and schema != self._known):
-            self._converter = BatchConverter(schema, self._target, self._options, "the payload")
-            self._known = schema
-        return self._converter
-
-    def _flush(self, batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-        pending, self._pending = self._pending, None
-        if pending is None:
+                schemas.append(None)
+                problems.append(str(error))
+        arrays = [pa.array(schemas, pa.binary()), pa.array(problems, pa.string())]
+        if len(cells):
+            yield pa.RecordBatch.from_arrays(arrays, names=["schema", "problem"])
+        most -= len(cells)
+        if not most:
             return
-        first, count = 0, len(pending.payloads)
-        while first < count:
-            some = pending.payloads[first : first + self._joinable]
-            try:
-                converted = self._convert(pending.converter, some, most)
-            except _CannotJoinError:
-                # Narrow dictionary indices or 32-bit offsets are full: fewer payloads at a time, from now on.
-                self._joinable = len(some) // 2
-                continue
-            except ArrowIpcError:
-                yield from self._one_by_one(batch, pending, some, most)
-            else:
-                yield from self._finish(batch, some, converted)
-            first += len(some)
-
-    def _convert(
-        self, converter: BatchConverter, payloads: list[tuple[int, list["RecordBatch"]]], most: int
-    ) -> list[pa.RecordBatch]:
-        """Join the batches of some payloads and convert them."""
-        batches = [batch for _, found in payloads for batch in found]
-        if len(batches) > 1:
-            try:
-                batches = [arrowipc.concat_batches(batches)]
-            except UnsupportedError as error:
-                if len(payloads) > 1:
-                    raise _CannotJoinError from error
-        return [part for batch in batches for part in converter.split(converter.hand_over(batch), most)]
-
-    def _one_by_one(
-        self,
-        batch: pa.RecordBatch,
-        pending: _Pending,
-        payloads: list[tuple[int, list["RecordBatch"]]],
-        most: int,
-    ) -> Iterator[pa.RecordBatch]:
-        """Convert payload by payload after the joined ones failed, to find the one to blame."""
-        for payload in payloads:
-            try:
-                converted = self._convert(pending.converter, [payload], most)
-            except ArrowIpcError as error:
-                self._refuse(payload[0], error)
-            else:
-                yield from self._finish(batch, [payload], converted)
-
-    def _finish(
-        self,
-        batch: pa.RecordBatch,
-        payloads: list[tuple[int, list["RecordBatch"]]],
-        converted: list[pa.RecordBatch],
-    ) -> Iterator[pa.RecordBatch]:
-        """Put the kept columns beside the converted batches."""
-        if not self._keep:
-            yield from converted
-            return
-        lengths = [sum(item.num_rows for item in found) for _, found in payloads]
-        parents = np.repeat([row for row, _ in payloads], lengths)
-        kept = [batch.column(find_name(name, batch.schema.names, "the batch")) for name in self._keep]
-        start = 0
-        for item in converted:
-            rows = pa.array(parents[start : start + item.num_rows])
-            start += item.num_rows
-            arrays = [column.take(rows) for column in kept] + item.columns
-            yield pa.RecordBatch.from_arrays(arrays, names=[*self._keep, *self._names])
-
-    def _refuse(self, row: int, error: ArrowIpcError) -> None:
-        if self._skip:
-            return
-        where = f"column {self._column!r}, row {self._rows_before + row}{_partition()}"
-        raise type(error)(f'{where}: {error}; on_error="skip" leaves such payloads out') from error
 
 
-def _partition() -> str:
-    from pyspark import TaskContext
+def merge_schemas(schemas: Sequence[st.StructType]) -> st.StructType:
+    """All columns of all schemas, in the order in which they appear.
 
-    context = TaskContext.get()
-    return "" if context is None else f" of partition {context.partitionId()}"
+    Raises
+    ------
+    UsageError
+        For a column that has two types.
+    """
+    return _merge_fields(schemas, "")
+
+
+def _merge_fields(structs: Sequence[st.StructType], prefix: str) -> st.StructType:
+    merged: dict[str, st.StructField] = {}
+    for struct in structs:
+        for field in struct.fields:
+            known = merged.setdefault(field.name.lower(), field)
+            if known is not field:
+                type_ = _merge_types(known.dataType, field.dataType, prefix + field.name)
+                merged[field.name.lower()] = st.StructField(known.name, type_)
+    return st.StructType(list(merged.values()))
+
+
+def _merge_types(one: st.DataType, other: st.DataType, path: str) -> st.DataType:
+    match one, other:
+        case st.StructType(), st.StructType():
+            return _merge_fields([one, other], f"{path}.")
+        case st.ArrayType(), st.ArrayType():
+            return st.ArrayType(_merge_types(one.elementType, other.elementType, f"{path}.element"))
+    if one != other:
+        raise UsageError(
+            f"payloads of the sample do not go together: column {path!r} is {one.simpleString()} in one and "
+            f"{other.simpleString()} in another; pass schema= to say what is wanted"
+        )
+    return one

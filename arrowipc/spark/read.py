@@ -359,7 +359,7 @@ def _opened(options: ReadOptions, source: "str | RemoteSource") -> Any:
 
 def _selection(reader: Any, target: "StructType", path: str) -> list[int | str] | None:
     """The columns to read from a file, None for all of them."""
-    from arrowipc.spark.convert import find_name
+    from arrowipc.spark.types import find_name
 
     names = [field.name for field in reader.schema]
     wanted: list[int | str] = [find_name(name, names, path) for name in target.names]

@@ -1,15 +1,22 @@
 """The Spark data source ``arrowipc``: what Spark asks it for, and its options."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from arrowipc.errors import UnsupportedError
 from arrowipc.spark.options import ReadOptions
 from arrowipc.spark.read import ArrowIpcReader, infer_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from arrowipc.spark.sink import ArrowIpcStreamWriter
+    from arrowipc.spark.streaming import ArrowIpcStreamReader
+    from arrowipc.spark.write import ArrowIpcWriter
 
 __all__ = ["ArrowIpcDataSource", "register"]
 
@@ -24,10 +31,10 @@ def register(spark: "SparkSession") -> None:
 
 
 class ArrowIpcDataSource(DataSource):
-    """Reads Arrow IPC files (``.arrow``, Feather 2) and streams (``.arrows``, Hugging Face caches).
+    """Arrow IPC files (``.arrow``, Feather 2) and streams (``.arrows``, Hugging Face caches).
 
-    Options (names in any case)
-    ---------------------------
+    Options of reading (names in any case)
+    --------------------------------------
     path, paths
         Files, directories, patterns (``*``, ``**``, ``{a,b}``), or a JSON list; ``load(...)`` sets them.
         Local, or URLs of any file system that fsspec knows (``pip install 'arrowipc[remote]'``), of which
@@ -77,6 +84,41 @@ class ArrowIpcDataSource(DataSource):
 
     The schema is that of the first file; the columns of the others are found by name. A schema given with
     ``.schema(...)`` selects columns, and fields within structs, without reading the rest.
+
+    Options of ``readStream``, besides those of reading
+    ---------------------------------------------------
+    path
+        One directory; the files that appear in it, at any depth, are read once each, oldest first. They must
+        be complete when they appear (rename them), and stay as they are.
+    maxFilesPerTrigger, maxBytesPerTrigger
+        Limits of a micro-batch; one file at least. Default: all that is there.
+    maxTrackedFiles
+        Of how many files, the newest, the checkpoint says by name that they were read; default 20,000. A file
+        that appears late and is older than all of them is passed over.
+
+    Options of writing
+    ------------------
+    path
+        A directory; ``save(...)`` and ``start(...)`` set it. Mode ``append`` or ``overwrite``; the latter
+        replaces Arrow files and refuses a directory that holds others.
+    format
+        ``file`` (default, ``.arrow``) or ``stream`` (``.arrows``).
+    compression, compressionLevel
+        ``none`` (default), ``lz4`` or ``zstd``.
+    batchRows, batchBytes
+        Rows, and bytes before compression, of a record batch at most; default 65,536 and 32 MiB.
+    maxRecordsPerFile
+        Rows of a file at most; default: a file per task.
+    dictionaryColumns
+        Columns of text or binary to be written dictionary-encoded: names, separated by commas or as a JSON
+        list. A task holds a column's distinct values in memory.
+    statistics
+        ``true``, or names of columns: leaves the least and greatest values of each batch in its metadata,
+        where ``pushFilters`` finds them.
+    checkpointLocation
+        Of ``writeStream``: as with every sink of Spark's. Each row is there exactly once after restarts.
+
+    `path` may be a URL that fsspec knows, and ``storage.NAME`` options go to its file system.
     """
 
     @classmethod
@@ -95,3 +137,32 @@ class ArrowIpcDataSource(DataSource):
 
             return FilteringReader(schema, self.options)
         return ArrowIpcReader(schema, self.options)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "ArrowIpcWriter":
+        """Build the writer of one job."""
+        from arrowipc.spark.write import ArrowIpcWriter
+
+        return ArrowIpcWriter(schema, self.options, overwrite)
+
+    def streamReader(self, schema: "StructType") -> "ArrowIpcStreamReader":
+        """Build the reader of one streaming query."""
+        with needing_streams():
+            from arrowipc.spark.streaming import ArrowIpcStreamReader
+        return ArrowIpcStreamReader(schema, self.options)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "ArrowIpcStreamWriter":
+        """Build the writer of a streaming query."""
+        with needing_streams():
+            from arrowipc.spark.sink import ArrowIpcStreamWriter
+        return ArrowIpcStreamWriter(schema, self.options, overwrite)
+
+
+@contextmanager
+def needing_streams() -> Iterator[None]:
+    """Say what is missing where PySpark is older than the interfaces that streams need."""
+    try:
+        yield
+    except ImportError as error:
+        raise UnsupportedError(
+            f"streams of arrowipc need PySpark 4.2 to be read and 4.1 to be written ({error})"
+        ) from error

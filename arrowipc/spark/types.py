@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -15,7 +15,14 @@ from arrowipc.schema import Field, Schema
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-__all__ = ["TypeOptions", "arrow_schema_of", "arrow_type_of", "to_spark_schema"]
+__all__ = [
+    "TypeOptions",
+    "arrow_schema_of",
+    "arrow_type_of",
+    "find_name",
+    "schema_to_read",
+    "to_spark_schema",
+]
 
 Nanoseconds: "TypeAlias" = Literal["error", "truncate", "long"]
 Unsupported: "TypeAlias" = Literal["error", "drop", "string"]
@@ -261,11 +268,11 @@ def arrow_type_of(type_: st.DataType, path: str) -> pa.DataType:
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, st.ArrayType):
         element = arrow_type_of(type_.elementType, f"{path}.element")
-        return pa.list_(pa.field("element", element, type_.containsNull))
+        return pa.list_(pa.field("element", element, type_.containsNull or pa.types.is_null(element)))
     if isinstance(type_, st.MapType):
         key = pa.field("key", arrow_type_of(type_.keyType, f"{path}.key"), nullable=False)
         value = arrow_type_of(type_.valueType, f"{path}.value")
-        return pa.map_(key, pa.field("value", value, type_.valueContainsNull))
+        return pa.map_(key, pa.field("value", value, type_.valueContainsNull or pa.types.is_null(value)))
     if isinstance(type_, st.StructType):
         return pa.struct(_arrow_fields(type_, path + "."))
     try:
@@ -287,3 +294,80 @@ def _arrow_fields(type_: st.StructType, prefix: str) -> list[pa.Field]:
         pa.field(field.name, arrow_type_of(field.dataType, prefix + field.name), field.nullable)
         for field in type_.fields
     ]
+
+
+def schema_to_read(source: Schema, target: st.StructType, label: str) -> Schema:
+    """The schema that payloads are decoded into: all that ``target`` wants, in the Arrow types of ``source``.
+
+    What ``source`` lacks is there too, in the Arrow type that Spark would have written, so that a payload
+    that has it finds its place.
+
+    Raises
+    ------
+    UsageError
+        If ``source`` has none of the columns, or lacks one that must not be null.
+    """
+    names = [field.name for field in source]
+    found = [find_name(field.name, names, label, optional=True) for field in target.fields]
+    if found and all(index is None for index in found):
+        # Which is more likely to be another kind of payload than one without a value.
+        find_name(target.fields[0].name, names, label)
+    return Schema(
+        [
+            _field_to_read(None if index is None else source[index], field, label, field.name)
+            for index, field in zip(found, target.fields, strict=True)
+        ]
+    )
+
+
+def _field_to_read(source: Field | None, target: st.StructField, label: str, path: str) -> Field:
+    if source is not None:
+        return Field(source.name, _type_to_read(source.type, target.dataType, label, path), target.nullable)
+    if not target.nullable:
+        raise UsageError(f"{label} has no column {path!r}, and the schema says that it is never null")
+    missing: Field = as_schema(pa.schema([pa.field(target.name, arrow_type_of(target.dataType, path))]))[0]
+    return missing
+
+
+def _type_to_read(source: at.DataType, target: st.DataType, label: str, path: str) -> at.DataType:
+    """The type with those children of its structs that are wanted, and nullable all the way down."""
+    match source, target:
+        case at.Struct(), st.StructType():
+            names = [field.name for field in source.fields]
+            children = []
+            for field in target.fields:
+                index = find_name(field.name, names, f"struct column {path!r}", optional=True)
+                child = None if index is None else source.fields[index]
+                children.append(_field_to_read(child, field, label, f"{path}.{field.name}"))
+            return at.Struct(tuple(children))
+        case (
+            (at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()),
+            st.ArrayType(),
+        ):
+            element = Field(
+                source.value_field.name,
+                _type_to_read(source.value_field.type, target.elementType, label, f"{path}.element"),
+            )
+            if isinstance(source, at.FixedSizeList):
+                return at.FixedSizeList(element, source.list_size)
+            return type(source)(element)
+    return source
+
+
+@overload
+def find_name(name: str, names: list[str], label: str) -> int: ...
+@overload
+def find_name(name: str, names: list[str], label: str, optional: bool) -> int | None: ...
+def find_name(name: str, names: list[str], label: str, optional: bool = False) -> int | None:
+    """Index of a column by its exact name, or by the only one that differs in case; None if optional."""
+    if names.count(name) == 1:
+        return names.index(name)
+    alike = [index for index, other in enumerate(names) if other.lower() == name.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    if not alike:
+        if optional:
+            return None
+        shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+        raise UsageError(f"{label} has no column {name!r}; its columns are {shown or 'none at all'}")
+    raise UsageError(f"{label} has {len(alike)} columns named {name!r}; Spark finds columns by name")

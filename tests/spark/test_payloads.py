@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from helpers.arrow_columns import everything, expected, file, stream
+from helpers.arrow_columns import COLUMNS, everything, expected, file, stream
+from hypothesis import given, settings
+from hypothesis import strategies as st_
+from pyspark.sql import types as st
 
+import arrowipc
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark import decode_payload_batches, decode_payloads, to_spark_schema
 
@@ -163,10 +171,186 @@ def test_values_that_spark_cannot_hold_are_blamed_on_their_row() -> None:
 def test_arguments_that_are_wrong() -> None:
     with pytest.raises(UsageError, match="on_error"):
         decode(table(), on_error="ignore")
+    with pytest.raises(UsageError, match="validate"):
+        decode(table(), validate="some")
+    with pytest.raises(UsageError, match="on the driver only"):
+        decode(table(), schema="id bigint")
+    with pytest.raises(UsageError, match="no column is wanted"):
+        decode(table(), columns=[])
     with pytest.raises(UsageError, match="has no column 'nix'"):
         list(decode_payload_batches([table()], "nix", SCHEMA))
     with pytest.raises(UsageError, match="'host' has the type string, expected binary"):
         list(decode_payload_batches([table()], "host", SCHEMA))
+
+
+# What a payload becomes does not depend on its neighbours.
+
+
+def flat(*batches: pa.RecordBatch, **options: Any) -> list[dict[str, Any]]:
+    return rows(*decode(*batches, **options))
+
+
+LACKING = [
+    pa.record_batch({"ID": pa.array([5], pa.int32()), "other": ["x"]}),
+    pa.record_batch({"size": pa.array([7], pa.int8()), "more": [1], "id": [1], "word": ["plain"]}),
+    pa.record_batch({"word": pa.array(["a", None])}),
+    pa.record_batch(
+        {"word": pa.array([b"a", None]).cast(pa.large_string()), "id": pa.array([1, None], pa.uint8())}
+    ),
+    small(0),
+    small(1, 0),
+    small(2).select(["size", "word"]),
+]
+
+
+def as_wanted(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows with all columns wanted, found in any case."""
+    names = {name.lower(): name for name in batch.schema.names}
+    return [
+        {name: row[names[name]] if name in names else None for name in ("id", "word", "size")}
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("turn", range(len(LACKING)))
+def test_columns_that_payloads_lack_or_spell_otherwise(turn: int) -> None:
+    batches = (LACKING[turn:] + LACKING[:turn]) * 3
+    column = table(*map(stream, batches))
+    wanted = [row for batch in batches for row in as_wanted(batch)]
+    assert flat(column) == wanted
+    assert flat(*(column.slice(row, 1) for row in range(column.num_rows))) == wanted
+    assert flat(column, rows_per_batch=1) == wanted
+
+
+def test_children_of_structs_are_found_as_columns_are() -> None:
+    one = pa.record_batch({"s": [{"a": 1, "b": "x", "c": 1.5}]})
+    two = pa.record_batch({"s": [{"B": "y"}]})
+    three = pa.record_batch({"s": pa.array([{"b": "z", "a": 3}])})
+    schema = st.StructType.fromJson(to_spark_schema(one.schema).jsonValue())
+    schema["s"].dataType.fields.pop()
+    for order in ([one, two, three], [two, three, one], [three, one, two]):
+        found = [row["s"]["b"] for row in flat(table(*map(stream, order)), schema=schema)]
+        assert found == [next(v for k, v in b.to_pylist()[0]["s"].items() if k.lower() == "b") for b in order]
+    assert flat(table(stream(one)), schema=schema, columns=["s.a"]) == [{"s": {"a": 1}}]
+
+
+def test_a_column_that_must_not_be_null_cannot_be_missing() -> None:
+    schema = st.StructType().add("id", "long", False).add("size", "integer")
+    column = table(stream(pa.record_batch({"size": pa.array([7], pa.uint16())})))
+    with pytest.raises(UsageError, match="no column 'id', and the schema says"):
+        decode(column, schema=schema)
+    with pytest.raises(ArrowIpcError, match="row 1"):
+        decode(table(stream(small(0)), stream(small(0).select(["size"]))), schema=schema)
+
+
+def test_many_payloads_that_fail() -> None:
+    cells = [b"?" if number % 3 else stream(small(number)) for number in range(200)]
+    good = [small(number) for number in range(0, 200, 3)]
+    assert flat(table(*cells), on_error="skip") == rows(*good)
+    for size in (1, 7, 1000):
+        found = flat(table(*cells), on_error="null", keep=["host"], error_column="why", rows_per_batch=size)
+        assert [row["host"] for row in found] == [
+            f"host{number}" for number in range(200) for _ in range(1 if number % 3 else 3)
+        ]
+        broken = [row for row in found if row["why"] is not None]
+        assert len(broken) == 133
+        assert all(row["id"] is row["word"] is row["size"] is None for row in broken)
+        assert all("cell" not in row["why"] for row in broken)
+
+
+def test_error_column() -> None:
+    nanoseconds = [
+        pa.record_batch({"at": pa.array([value], pa.timestamp("ns"))}) for value in (1000, 1999, 3000)
+    ]
+    column = table(b"?", *map(stream, nanoseconds), None, b"?")
+    schema = to_spark_schema(nanoseconds[0].schema)
+    found = flat(column, schema=schema, on_error="null", error_column="why")
+    assert [row["at"] is None for row in found] == [True, False, True, False, True]
+    assert [bool(row["why"]) for row in found] == [True, False, True, False, True]
+    assert "1999" in found[2]["why"]
+    with pytest.raises(UsageError, match="error_column needs"):
+        decode(column, schema=schema, error_column="why")
+
+
+def test_bare_messages_need_an_arrow_schema() -> None:
+    ours = arrowipc.RecordBatch.from_arrow(small(0).select(["id", "size"]))
+    message = bytes(ours.serialize())
+    schema = small(0).select(["id", "size"]).schema
+    column = table(message, stream(small(1)), message, None)
+    expected_rows = rows(*(batch.select(["id", "size"]) for batch in (small(0), small(1), small(0))))
+    assert flat(column, schema=schema) == expected_rows
+    assert flat(column, schema=schema, columns=["size"]) == [{"size": row["size"]} for row in expected_rows]
+    for first in (0, 1):
+        with pytest.raises(UsageError, match="bare RecordBatch message"):
+            decode(column.slice(first), schema=to_spark_schema(schema))
+
+
+def test_payloads_larger_than_a_batch_come_in_pieces() -> None:
+    big = pa.record_batch(
+        {"id": range(50_000), "word": ["w" * 50] * 50_000, "size": pa.nulls(50_000, pa.uint16())}
+    )
+    column = table(stream(small(0)), stream(big), stream(small(1)))
+    found = decode(column, keep=["host"], bytes_per_batch=1 << 18)
+    assert [row["id"] for row in rows(*found)] == [*range(3), *range(50_000), *range(100, 103)]
+    assert max(batch.nbytes for batch in found) < 1 << 19
+    wide = table(stream(small(0, 1000)), stream(small(1, 10))).set_column(
+        0, "host", pa.array(["h" * 10_000, "i"])
+    )
+    found = decode(wide, keep=["host"], bytes_per_batch=1 << 18)
+    assert sum(batch.num_rows for batch in found) == 1010
+    assert max(batch.nbytes for batch in found) < 1 << 19
+
+
+def test_dictionaries_whose_values_are_too_many_for_one_batch() -> None:
+    word = "x" * (1 << 20)
+    batch = pa.record_batch(
+        {"word": pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), [word])}
+    )
+    schema = to_spark_schema(batch.schema)
+    total = 0
+    for part in decode_payload_batches([table(stream(batch), stream(batch))], "payload", schema):
+        assert part.nbytes < 1 << 27
+        assert part.column(0)[0].as_py() == word
+        total += part.num_rows
+    assert total == 6000
+
+
+# The laws.
+
+
+def by_pyarrow(payload: bytes) -> pa.RecordBatch:
+    return pa.ipc.open_stream(payload).read_all().combine_chunks().to_batches()[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st_.lists(st_.tuples(st_.integers(0, 6), st_.sampled_from([None, "lz4", "zstd"])), max_size=8),
+    st_.lists(st_.integers(0, 8), max_size=4),
+    st_.integers(1, 20),
+)
+def test_equal_to_each_payload_alone_wherever_batches_end(
+    payloads: list[tuple[int, str | None]], cuts: list[int], size: int
+) -> None:
+    cells = [
+        stream(small(n), small(n + 10, count), compression=codec) for n, (count, codec) in enumerate(payloads)
+    ]
+    column = table(*cells)
+    bounds = sorted({0, len(cells), *(cut for cut in cuts if cut < len(cells))})
+    parts = [column.slice(begin, end - begin) for begin, end in pairwise(bounds)]
+    wanted = rows(*(part for cell in cells for part in [by_pyarrow(cell)]))
+    assert flat(*parts, rows_per_batch=size) == wanted
+
+
+@pytest.mark.parametrize("name", sorted(COLUMNS))
+def test_each_type_in_payloads_written_by_pyarrow(name: str) -> None:
+    batch = pa.record_batch({"x": COLUMNS[name].array})
+    schema = to_spark_schema(batch.schema)
+    assert schema["x"].dataType.simpleString() == COLUMNS[name].spark
+    values = [{"x": value} for value in COLUMNS[name].values]
+    column = table(stream(batch, batch.slice(1)), None, stream(batch.slice(2)))
+    expected_rows = values + values[1:] + values[2:]
+    assert flat(column, schema=schema) == expected_rows
+    assert flat(column.slice(2), column, schema=schema, on_error="null") == values[2:] + expected_rows
 
 
 # In Spark.
@@ -224,3 +408,82 @@ def test_errors_in_spark(spark: SparkSession, messages: DataFrame) -> None:
     renamed = messages.withColumnRenamed("host", "ID")
     with pytest.raises(UsageError, match="have a column 'id' and so does keep="):
         decode_payloads(renamed, "payload", keep=["ID"])
+
+
+def payload_frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
+    return spark.createDataFrame(pa.Table.from_batches([table(*payloads)])).coalesce(1)
+
+
+def test_the_schema_is_that_of_the_first_payloads_together(spark: SparkSession) -> None:
+    one = pa.record_batch({"id": [1], "s": [{"a": 1}]})
+    two = pa.record_batch({"ID": [2], "s": [{"b": "x"}], "more": [1.5]})
+    frame = payload_frame(spark, None, b"?", stream(one), stream(two))
+    found = decode_payloads(frame, "payload", on_error="skip")
+    assert found.schema.simpleString() == "struct<id:bigint,s:struct<a:bigint,b:string>,more:double>"
+    assert [row.asDict(recursive=True) for row in found.orderBy("id").collect()] == [
+        {"id": 1, "s": {"a": 1, "b": None}, "more": None},
+        {"id": 2, "s": {"a": None, "b": "x"}, "more": 1.5},
+    ]
+    assert decode_payloads(frame, "payload", on_error="skip", sample=2).columns == ["id", "s"]
+    other = payload_frame(spark, stream(one), stream(pa.record_batch({"id": ["text"]})))
+    with pytest.raises(UsageError, match=r"column 'id' is bigint in one and string in another"):
+        decode_payloads(other, "payload")
+    with pytest.raises(UsageError, match="none of the first 1 payloads"):
+        decode_payloads(payload_frame(spark, b"?"), "payload", on_error="skip")
+
+
+def test_failures_are_counted_by_their_reasons(spark: SparkSession) -> None:
+    frame = payload_frame(spark, b"?", stream(small(0)), None, stream(small(1))[:-80])
+    found = decode_payloads(
+        frame, "payload", SCHEMA, keep=["host"], on_error="null", error_column="_corrupt_record"
+    )
+    assert found.columns == ["host", "id", "word", "size", "_corrupt_record"]
+    broken = found.where("_corrupt_record IS NOT NULL").collect()
+    assert [(row["host"], row["id"]) for row in broken] == [("host0", None), ("host3", None)]
+    assert found.count() == 5
+    with pytest.raises(UsageError, match="a column 'ID' already"):
+        decode_payloads(frame, "payload", SCHEMA, on_error="null", error_column="ID")
+
+
+def test_columns_with_dots_in_their_names(spark: SparkSession) -> None:
+    frame = payload_frame(spark, stream(pa.record_batch({"x.y": [1]})))
+    frame = frame.toDF("the.host", "the.payload")
+    found = decode_payloads(frame, "the.payload", keep=["the.host"])
+    assert found.columns == ["the.host", "x.y"]
+    assert [tuple(row) for row in found.collect()] == [("host0", 1)]
+
+
+# Memory.
+
+
+@pytest.mark.slow
+@pytest.mark.nosanitize
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="needs Linux to measure a worker's peak"
+)
+def test_a_gigabyte_of_payloads_takes_a_worker_less_than_512_mib(spark: SparkSession, tmp_path: Path) -> None:
+    rows_each, payloads = 8192, 1024
+    batch = pa.record_batch({"id": range(rows_each), "text": ["t" * 120] * rows_each})
+    payload = stream(batch)
+    assert len(payload) > 1 << 20
+    schema = to_spark_schema(batch.schema)
+    folder = str(tmp_path)
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for each in batches:
+            for start in range(0, each.num_rows, 64):
+                count = min(64, each.num_rows - start)
+                yield pa.record_batch({"payload": pa.array([payload] * count, pa.binary())})
+
+    def decode_and_measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # The worker may have done other work before: its peak begins anew.
+        Path("/proc/self/clear_refs").write_text("5")
+        yield from decode_payload_batches(batches, "payload", schema)
+        peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
+        Path(folder, str(os.getpid())).write_text(peak.split()[1])
+
+    cells = spark.range(0, payloads, 1, 2).mapInArrow(make, "payload binary")
+    cells.mapInArrow(decode_and_measure, schema).write.format("noop").mode("overwrite").save()
+    peaks = [int(path.read_text()) for path in tmp_path.iterdir()]
+    assert len(peaks) >= 1
+    assert max(peaks) < 512 << 10, f"{max(peaks) >> 10} MiB"

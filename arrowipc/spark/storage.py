@@ -1,0 +1,335 @@
+"""The few operations that a commit is made of, on local file systems and on those that fsspec knows."""
+
+import errno
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from arrowipc.remote import find_system
+from arrowipc.spark.files import storage_options
+
+__all__ = ["Entry", "Storage", "is_hidden", "open_storage"]
+
+# Others are at work: a task that was told to stop may put a file into a directory that is being removed.
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file: its name under the root, its bytes, and when it was last modified (microseconds since 1970)."""
+
+    name: str
+    size: int
+    modified: int
+
+
+def open_storage(path: str, options: Mapping[str, str]) -> "Storage":
+    """Find the storage that a path or URL means.
+
+    Parameters
+    ----------
+    path : str
+        A local path, a ``file:`` URL, or any URL that fsspec knows.
+    options : mapping
+        Of them ``storage.*``, see `storage_options`.
+
+    Raises
+    ------
+    UsageError
+        If fsspec, or its package for this kind of URL, is not installed.
+    """
+    if path.lower().startswith("file:"):
+        return _Local(os.path.abspath(unquote(urlsplit(path).path)))
+    if "://" not in path:
+        return _Local(os.path.abspath(path))
+    system, root = find_system(path, storage_options(options))
+    if system.protocol == "file" or "file" in tuple(system.protocol):
+        return _Local(root)
+    return _Remote(system, root)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether some part of a name begins with ``_`` or ``.``: such files are nobody's data."""
+    return any(part.startswith(("_", ".")) for part in name.split("/"))
+
+
+class Storage:
+    """A directory and what a commit does in it; names are relative to it, with ``/`` between their parts.
+
+    Attributes
+    ----------
+    root : str
+        The directory, for people and for openers: a path or a URL.
+    renames_directories : bool
+        Whether `rename_directory` happens at one moment or not at all.
+    """
+
+    root: str
+    renames_directories: bool
+
+    def path(self, name: str = "") -> str:
+        """The path or URL of a name."""
+        return f"{self.root.rstrip('/')}/{name}" if name else self.root
+
+    def files(self) -> list[Entry]:
+        """All files at any depth, without hidden ones; empty when the directory does not exist."""
+        return [entry for entry in self._walk() if not is_hidden(entry.name)]
+
+    def _walk(self) -> Iterator[Entry]:
+        raise NotImplementedError
+
+    def is_file(self) -> bool:
+        """Whether the root itself is a file."""
+        raise NotImplementedError
+
+    def exists(self, name: str = "") -> bool:
+        """Whether there is a file or directory of that name."""
+        raise NotImplementedError
+
+    def names(self, name: str) -> list[str]:
+        """What lies in a directory; empty when it does not exist."""
+        raise NotImplementedError
+
+    def make_directory(self, name: str) -> None:
+        """Make a directory and those above it; no error when it is there."""
+        raise NotImplementedError
+
+    def sink(self, name: str) -> AbstractContextManager[Any]:
+        """What a writer of arrowipc can be given to make a file; the writer is closed within the block."""
+        raise NotImplementedError
+
+    def write_text(self, name: str, text: str) -> None:
+        """Make a small file, which is there complete or not at all where the file system can do that."""
+        raise NotImplementedError
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in the place of what had it."""
+        raise NotImplementedError
+
+    def rename_directory(self, old: str, new: str) -> None:
+        """Give a directory another name, which nothing has."""
+        raise NotImplementedError
+
+    def remove(self, name: str) -> None:
+        """Remove a file; no error when it is not there."""
+        raise NotImplementedError
+
+    def remove_tree(self, name: str) -> None:
+        """Remove a directory and all in it; no error when it is not there."""
+        raise NotImplementedError
+
+    def remove_if_empty(self, name: str = "") -> None:
+        """Remove a directory that holds nothing; else leave it."""
+        raise NotImplementedError
+
+    def sync(self, name: str = "") -> None:
+        """Wait until the names in a directory are on the disk."""
+        raise NotImplementedError
+
+
+class _Local(Storage):
+    """A directory that the driver and all executors see under the same path."""
+
+    renames_directories = True
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def _walk(self) -> Iterator[Entry]:
+        for parent, directories, names in os.walk(self.root, onerror=_unless_missing):
+            directories[:] = [name for name in directories if not is_hidden(name)]
+            for name in names:
+                path = os.path.join(parent, name)
+                # A file may be moved away or replaced while we look.
+                with suppress(FileNotFoundError):
+                    found = os.stat(path)
+                    if stat.S_ISREG(found.st_mode):
+                        relative = os.path.relpath(path, self.root).replace(os.sep, "/")
+                        yield Entry(relative, found.st_size, found.st_mtime_ns // 1000)
+
+    def is_file(self) -> bool:
+        return os.path.lexists(self.root) and not os.path.isdir(self.root)
+
+    def exists(self, name: str = "") -> bool:
+        return os.path.lexists(self.path(name))
+
+    def names(self, name: str) -> list[str]:
+        try:
+            return os.listdir(self.path(name))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, name: str) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                os.makedirs(self.path(name), exist_ok=True)
+            except FileNotFoundError:
+                # Another job found a directory above it empty, and removed it.
+                if attempt == ATTEMPTS:
+                    raise
+            else:
+                return
+
+    @contextmanager
+    def sink(self, name: str) -> Iterator[Any]:
+        yield self.path(name)
+
+    def write_text(self, name: str, text: str) -> None:
+        directory, last = os.path.split(self.path(name))
+        temporary = os.path.join(directory, f".{last}.{os.urandom(6).hex()}.tmp")
+        try:
+            with open(temporary, "x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path(name))
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        self.sync(os.path.dirname(name))
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self.path(old), self.path(new))
+
+    def rename_directory(self, old: str, new: str) -> None:
+        os.rename(self.path(old), self.path(new))
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self.path(name))
+
+    def remove_tree(self, name: str) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                shutil.rmtree(self.path(name))
+            except FileNotFoundError:
+                # Also when a task removed its own file before we came to it: look again.
+                if not self.exists(name):
+                    return
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY or attempt == ATTEMPTS:
+                    raise
+                time.sleep(0.05 * attempt)
+            else:
+                return
+
+    def remove_if_empty(self, name: str = "") -> None:
+        with suppress(OSError):
+            os.rmdir(self.path(name))
+
+    def sync(self, name: str = "") -> None:
+        descriptor = os.open(self.path(name), os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            # Some network file systems have nothing to sync for a directory.
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        finally:
+            os.close(descriptor)
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+class _Remote(Storage):
+    """A directory of an fsspec file system; most know no directories and copy where others rename.
+
+    Parameters
+    ----------
+    system : fsspec.AbstractFileSystem
+    root : str
+        As that file system writes it.
+    """
+
+    renames_directories = False
+
+    def __init__(self, system: Any, root: str) -> None:
+        self._system = system
+        self._root = root.rstrip("/")
+        self.root = system.unstrip_protocol(self._root)
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _walk(self) -> Iterator[Entry]:
+        self._system.invalidate_cache()
+        for path, found in self._system.find(self._root, detail=True).items():
+            name = path[len(self._root) :].lstrip("/")
+            if name and found.get("type", "file") == "file":
+                yield Entry(name, int(found.get("size") or 0), _modified(found))
+
+    def is_file(self) -> bool:
+        return bool(self._system.isfile(self._root))
+
+    def exists(self, name: str = "") -> bool:
+        self._system.invalidate_cache()
+        return bool(self._system.exists(self._at(name)))
+
+    def names(self, name: str) -> list[str]:
+        self._system.invalidate_cache()
+        with suppress(FileNotFoundError):
+            found = self._system.ls(self._at(name), detail=False)
+            return [path.rstrip("/").rsplit("/", 1)[-1] for path in found]
+        return []
+
+    def make_directory(self, name: str) -> None:
+        self._system.makedirs(self._at(name), exist_ok=True)
+
+    @contextmanager
+    def sink(self, name: str) -> Iterator[Any]:
+        with self._system.open(self._at(name), "wb") as file:
+            yield file
+
+    def write_text(self, name: str, text: str) -> None:
+        self._system.pipe_file(self._at(name), text.encode())
+
+    def rename(self, old: str, new: str) -> None:
+        self._system.mv(self._at(old), self._at(new))
+
+    def rename_directory(self, old: str, new: str) -> None:
+        self.make_directory(new)
+        for path in self._system.find(self._at(old)):
+            name = path[len(self._at(old)) :].lstrip("/")
+            self.rename(f"{old}/{name}", f"{new}/{name}")
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._system.rm_file(self._at(name))
+
+    def remove_tree(self, name: str) -> None:
+        self._system.invalidate_cache()
+        with suppress(FileNotFoundError):
+            self._system.rm(self._at(name), recursive=True)
+
+    def remove_if_empty(self, name: str = "") -> None:
+        with suppress(OSError, NotImplementedError):
+            if not self.names(name):
+                self._system.rmdir(self._at(name))
+
+    def sync(self, name: str = "") -> None:
+        """Nothing to do: what a store has taken, it has."""
+
+
+def _modified(found: Mapping[str, Any]) -> int:
+    """When a file was modified, under the names that file systems have for it."""
+    for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created"):
+        value: Any = found.get(key)
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = datetime.fromisoformat(value)
+        if hasattr(value, "timestamp"):
+            return int(value.timestamp() * 1_000_000)
+        if isinstance(value, (int, float)):
+            return int(value * 1_000_000)
+    return 0

@@ -1,0 +1,510 @@
+"""Structured Streaming: files that appear in a directory, each row once, over restarts, in and out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from helpers.arrow_columns import file
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from pyspark.sql import types as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
+
+from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.spark import register
+from arrowipc.spark.parts import Written
+from arrowipc.spark.sink import ArrowIpcStreamWriter
+from arrowipc.spark.storage import Entry
+from arrowipc.spark.streaming import DIGEST_LENGTH, ArrowIpcStreamReader, Offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = pytest.mark.spark
+
+IDS = st.StructType([st.StructField("id", st.LongType())])
+HOUR = 3600
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def put(path: Path, *values: int, age: float = 0) -> Path:
+    """Let a file of numbers appear, complete, with the modification time of some seconds ago."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name("." + path.name)
+    hidden.write_bytes(file(pa.record_batch({"id": pa.array(values, pa.int64())})))
+    then = time.time() - age
+    os.utime(hidden, (then, then))
+    return hidden.rename(path)
+
+
+def source(path: Path, **options: Any) -> ArrowIpcStreamReader:
+    texts = {name.lower(): str(value) for name, value in options.items()}
+    return ArrowIpcStreamReader(IDS, {"path": str(path), **texts})
+
+
+def stored(offset: Any) -> Any:
+    """Return an offset as it comes back from Spark's checkpoint."""
+    return json.loads(json.dumps(offset))
+
+
+def rows(reader: ArrowIpcStreamReader, start: Any, end: Any) -> list[int]:
+    """Return the rows between two offsets."""
+    parts = reader.partitions(stored(start), stored(end))
+    return sorted(v for part in parts for batch in reader.read(part) for v in batch["id"].to_pylist())
+
+
+def drained(reader: ArrowIpcStreamReader, start: Any, limit: Any = None) -> tuple[list[list[int]], Any]:
+    """Return the micro-batches from an offset until there is nothing more, and the last offset."""
+    found = []
+    while True:
+        end = stored(reader.latestOffset(stored(start), limit or reader.getDefaultReadLimit()))
+        if end == start:
+            return found, end
+        found.append(rows(reader, start, end))
+        start = end
+
+
+# The source, without Spark around it.
+
+
+def test_each_file_is_read_once_oldest_first(tmp_path: Path) -> None:
+    reader = source(tmp_path, maxFilesPerTrigger=2)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxFiles(2)) == start
+    for number in range(5):
+        put(tmp_path / f"{9 - number}.arrow", number, age=100 - number)
+    batches, end = drained(reader, start)
+    assert batches == [[0, 1], [2, 3], [4]]
+    put(tmp_path / "deep" / "er.arrow", 5)
+    (tmp_path / "_hidden.arrow").write_bytes(b"")
+    (tmp_path / "_temporary").mkdir()
+    put(tmp_path / "_temporary" / "x.arrow", 99)
+    # A new process knows the offset and nothing else.
+    assert drained(source(tmp_path), end)[0] == [[5]]
+
+
+def test_limits(tmp_path: Path) -> None:
+    sizes = [
+        put(tmp_path / f"{number}.arrow", number, age=100 - number).stat().st_size for number in range(6)
+    ]
+    start = source(tmp_path).initialOffset()
+    size = sizes[0]
+    assert source(tmp_path).getDefaultReadLimit() == ReadAllAvailable()
+    assert source(tmp_path, maxFilesPerTrigger=3).getDefaultReadLimit() == ReadMaxFiles(3)
+    by_bytes = source(tmp_path, maxBytesPerTrigger=2 * size)
+    assert by_bytes.getDefaultReadLimit() == ReadMaxBytes(2 * size)
+    assert drained(by_bytes, start)[0] == [[0, 1], [2, 3], [4, 5]]
+    assert drained(source(tmp_path, maxBytesPerTrigger=1), start)[0] == [[n] for n in range(6)]
+    both = source(tmp_path, maxBytesPerTrigger=3 * size, maxFilesPerTrigger=2)
+    assert drained(both, start)[0] == [[0, 1], [2, 3], [4, 5]]
+    assert drained(both, start, ReadAllAvailable())[0] == [[0, 1, 2, 3, 4, 5]]
+    with pytest.raises(UnsupportedError, match="files or bytes"):
+        both.latestOffset(start, ReadMaxRows(1))
+
+
+def test_available_now_takes_nothing_that_comes_later(tmp_path: Path) -> None:
+    put(tmp_path / "a.arrow", 1, age=50)
+    put(tmp_path / "b.arrow", 2, age=40)
+    reader = source(tmp_path, maxFilesPerTrigger=1, maxTrackedFiles=1)
+    reader.prepareForTriggerAvailableNow()
+    put(tmp_path / "early.arrow", 3, age=60)
+    put(tmp_path / "late.arrow", 4)
+    batches, end = drained(reader, reader.initialOffset())
+    assert batches == [[1], [2]]
+    assert drained(source(tmp_path), end)[0] == [[3, 4]]
+
+
+def test_a_file_that_appears_late_is_not_lost(tmp_path: Path) -> None:
+    reader = source(tmp_path)
+    put(tmp_path / "new.arrow", 1)
+    _, end = drained(reader, reader.initialOffset())
+    put(tmp_path / "old.arrow", 2, age=400 * 24 * HOUR)
+    batches, end = drained(source(tmp_path), end)
+    assert batches == [[2]]
+    # Neither does a file come twice because its directory was away for a while.
+    shutil.move(tmp_path / "new.arrow", tmp_path.parent / "away")
+    put(tmp_path / "more.arrow", 3)
+    batches, end = drained(source(tmp_path), end)
+    assert batches == [[3]]
+    shutil.move(tmp_path.parent / "away", tmp_path / "new.arrow")
+    assert drained(source(tmp_path), end) == ([], end)
+
+
+def test_a_batch_that_runs_again_has_the_same_files(tmp_path: Path) -> None:
+    put(tmp_path / "a.arrow", 1, age=10)
+    put(tmp_path / "b.arrow", 2, age=5)
+    reader = source(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    put(tmp_path / "between.arrow", 3, age=7)
+    put(tmp_path / "before.arrow", 4, age=70)
+    assert rows(source(tmp_path), start, end) == [1, 2]
+    assert drained(source(tmp_path), stored(end))[0] == [[3, 4]]
+    assert rows(reader, end, end) == []
+    (tmp_path / "a.arrow").unlink()
+    with pytest.raises(UsageError, match="1 of the files of this micro-batch are gone"):
+        reader.partitions(start, end)
+
+
+def test_a_directory_that_is_away_is_an_error(tmp_path: Path) -> None:
+    reader = source(tmp_path / "none")
+    with pytest.raises(UsageError, match="no such directory"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    put(tmp_path / "file.arrow", 1)
+    with pytest.raises(UsageError, match="found a file"):
+        source(tmp_path / "file.arrow")
+    with pytest.raises(UsageError, match="needs a directory"):
+        ArrowIpcStreamReader(IDS, {})
+    with pytest.raises(UsageError, match="did you mean 'maxfilespertrigger'"):
+        source(tmp_path, maxFilePerTrigger=1)
+
+
+def test_names_are_chosen(tmp_path: Path) -> None:
+    put(tmp_path / "a.arrow", 1)
+    (tmp_path / "letter.txt").write_text("dear")
+    assert drained(source(tmp_path, pathGlobFilter="*.arrow"), Offset().stored())[0] == [[1]]
+
+
+def entries(times: dict[str, int]) -> list[Entry]:
+    return [Entry(name, 1, when) for name, when in times.items()]
+
+
+def test_an_offset_is_bounded() -> None:
+    many = entries({f"{number:06}": number for number in range(50_000)})
+    end = Offset().after(many, [], many, 1000)
+    assert len(json.dumps(end.stored())) < 1000 * DIGEST_LENGTH + 200
+    assert end.unread(many) == []
+    late = entries({"late": 49_500, "too late": 10})
+    assert end.unread([*many, *late]) == late[:1]
+    assert Offset.of(stored(end.stored())) == end
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    arrivals=some.lists(
+        some.lists(some.tuples(some.integers(0, 20), some.integers(0, 30)), max_size=6),
+        min_size=1,
+        max_size=8,
+    ),
+    limit=some.integers(1, 4),
+    most=some.integers(1, 12),
+)
+def test_every_file_comes_once_or_is_older_than_those_tracked(
+    arrivals: list[list[tuple[int, int]]], limit: int, most: int
+) -> None:
+    there: dict[str, int] = {}
+    offset = Offset()
+    read: list[str] = []
+    missed: set[str] = set()
+    for arrived in arrivals:
+        for number, when in arrived:
+            name = f"f{number}"
+            if name in there:
+                continue
+            there[name] = when
+            if (when, name) < offset.floor:
+                missed.add(name)
+        listing = entries(there)
+        unread = offset.unread(listing)
+        taken, left = unread[:limit], unread[limit:]
+        if taken:
+            end = offset.after(taken, left, listing, most)
+            # What Spark plans from the two offsets is what was taken.
+            still = {entry.name for entry in end.unread(listing)}
+            planned = [entry.name for entry in offset.unread(listing) if entry.name not in still]
+            assert planned == [entry.name for entry in taken]
+            read += planned
+            offset = Offset.of(stored(end.stored()))
+    rest = [entry.name for entry in offset.unread(entries(there))]
+    assert len(set(read)) == len(read)
+    assert sorted([*read, *rest, *missed]) == sorted(there)
+    if not missed and len(there) <= most:
+        assert offset.floor == (0, "")
+
+
+# The sink, without Spark around it.
+
+
+def batch(
+    path: Path | str, *tasks: list[int], number: int = 0, overwrite: bool = False, query: str = "q"
+) -> Any:
+    """Run the tasks of a micro-batch, up to their messages; return the committer and these."""
+    writer = ArrowIpcStreamWriter(IDS, {"path": str(path), "checkpointlocation": "c"}, overwrite)
+    messages = []
+    for partition, values in enumerate(tasks):
+        given_rows = [pa.record_batch({"id": pa.array(values, pa.int64())})] if values else []
+        directory = writer._attempts(query, number)
+        parts = writer._parts.write(given_rows, directory, f"{query}-{number:08}", partition)
+        messages.append(Written(tuple(parts), query))
+    return writer, messages
+
+
+def found(path: Path) -> list[int]:
+    """Return the rows that a reader finds."""
+    hidden = [name for name in path.rglob("*.arrow") if "/_" not in str(name)]
+    return sorted(v for name in hidden for v in pa.ipc.open_file(name).read_all()["id"].to_pylist())
+
+
+def tree(path: Path) -> list[str]:
+    return sorted(str(name.relative_to(path)) for name in path.rglob("*"))
+
+
+def test_a_batch_is_committed_once(tmp_path: Path) -> None:
+    writer, messages = batch(tmp_path, [1, 2], [3])
+    assert found(tmp_path) == []
+    writer.commit(messages, 0)
+    first = tree(tmp_path)
+    for other in ([1, 2], [3]), ([1], [2], [3]), ([1, 2, 3],):
+        writer, messages = batch(tmp_path, *other)
+        writer.commit(messages, 0)
+        assert found(tmp_path) == [1, 2, 3]
+        assert tree(tmp_path) == first
+    assert not (tmp_path / "_temporary").exists()
+
+
+def test_numbers_of_another_query_are_other_batches(tmp_path: Path) -> None:
+    for query in ("q", "r"):
+        writer, messages = batch(tmp_path, [1], query=query)
+        writer.commit(messages, 0)
+    assert found(tmp_path) == [1, 1]
+
+
+def test_a_commit_that_was_interrupted_is_made_good(tmp_path: Path) -> None:
+    # Before the files got their name.
+    batch(tmp_path, [1], [2])
+    writer, messages = batch(tmp_path, [1, 2])
+    writer.commit(messages, 0)
+    assert found(tmp_path) == [1, 2]
+    # Behind it, before the note.
+    shutil.rmtree(tmp_path / "_commits")
+    writer, messages = batch(tmp_path, [1], [2])
+    writer.commit(messages, 0)
+    assert found(tmp_path) == [1, 2]
+    assert not (tmp_path / "_temporary").exists()
+
+
+def test_a_commit_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    writer, messages = batch(tmp_path, [1], [2])
+    (tmp_path / messages[1].parts[0].temporary).unlink()
+    with pytest.raises(FileNotFoundError):
+        writer.commit(messages, 0)
+    assert found(tmp_path) == []
+    writer.abort(messages, 0)
+    assert tree(tmp_path) == []
+    # Spark runs the batch again.
+    writer, messages = batch(tmp_path, [1], [2])
+    writer.commit(messages, 0)
+    assert found(tmp_path) == [1, 2]
+
+
+def test_abort_without_messages_finds_what_tasks_wrote(tmp_path: Path) -> None:
+    writer, _ = batch(tmp_path, [1], [2], number=3)
+    writer.abort([None, None], 3)
+    assert tree(tmp_path) == []
+
+
+def test_notes_do_not_pile_up(tmp_path: Path) -> None:
+    for number in range(12):
+        writer, messages = batch(tmp_path, [number], number=number)
+        writer.commit(messages, number)
+    assert sorted(os.listdir(tmp_path / "_commits" / "q")) == ["00000010", "00000011"]
+    writer, messages = batch(tmp_path, [5], number=5)
+    writer.commit(messages, 5)
+    assert found(tmp_path) == list(range(12))
+
+
+def test_a_batch_without_rows(tmp_path: Path) -> None:
+    writer, messages = batch(tmp_path, [], [])
+    writer.commit(messages, 0)
+    assert found(tmp_path) == []
+    assert not list(tmp_path.glob("batch-*"))
+    writer, _ = batch(tmp_path)
+    writer.commit([], 1)
+
+
+def test_complete_mode_replaces(tmp_path: Path) -> None:
+    put(tmp_path / "deep" / "old.arrow", 99)
+    for number in range(3):
+        writer, messages = batch(tmp_path, [number], [number + 10], number=number, overwrite=True)
+        writer.commit(messages, number)
+        assert found(tmp_path) == [number, number + 10]
+    # Stopped between the note and the removal of what was there.
+    put(tmp_path / "batch-00000001-q" / "old.arrow", 98)
+    writer, messages = batch(tmp_path, [2], [12], number=2, overwrite=True)
+    writer.commit(messages, 2)
+    assert found(tmp_path) == [2, 12]
+    assert [name.name for name in tmp_path.glob("batch-*")] == ["batch-00000002-q"]
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(UsageError, match=r"letter\.txt"):
+        batch(tmp_path, [3], number=3, overwrite=True)
+
+
+def test_a_store_without_renames() -> None:
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    url = "memory://streams/out"
+
+    def remote() -> list[int]:
+        names = [name for name in memory.find("/streams/out") if name.endswith(".arrow") and "/_" not in name]
+        return sorted(
+            v for name in names for v in pa.ipc.open_file(memory.cat(name)).read_all()["id"].to_pylist()
+        )
+
+    try:
+        writer, messages = batch(url, [1], [2])
+        writer.commit(messages, 0)
+        assert remote() == [1, 2]
+        # Half of a batch, because its commit died: the note tells.
+        writer, messages = batch(url, [3], [4], number=1)
+        memory.cp_file(
+            f"/streams/out/{messages[0].parts[0].temporary}", "/streams/out/batch-00000001-q/half.arrow"
+        )
+        writer, messages = batch(url, [3, 4], number=1)
+        writer.commit(messages, 1)
+        assert remote() == [1, 2, 3, 4]
+        writer, messages = batch(url, [3], [4], number=1)
+        writer.commit(messages, 1)
+        assert remote() == [1, 2, 3, 4]
+        assert not [name for name in memory.find("/streams/out") if "_temporary" in name]
+    finally:
+        memory.rm("/streams", recursive=True)
+
+
+# In Spark.
+
+
+def until(query: StreamingQuery, done: Callable[[], bool]) -> None:
+    """Wait, not for ever, until something holds; an error of the query is ours."""
+    for _ in range(600):
+        if query.exception() is not None:
+            raise AssertionError(str(query.exception()))
+        if done():
+            return
+        time.sleep(0.1)
+    raise AssertionError("the query does not get there")
+
+
+def stream(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
+    return spark.readStream.format("arrowipc").schema("id long").options(**options).load(str(path))
+
+
+def run(frame: DataFrame, out: Path, checkpoint: Path) -> None:
+    """Run a query over all that is available now."""
+    query = (
+        frame.writeStream.format("arrowipc")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start(str(out))
+    )
+    if not query.awaitTermination(120):
+        query.stop()
+        raise AssertionError("the query does not come to an end")
+
+
+def ids(spark: SparkSession, path: Path) -> list[int]:
+    return sorted(row["id"] for row in spark.read.format("arrowipc").load(str(path)).collect())
+
+
+def last(log: Path) -> Path:
+    return max((path for path in log.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+
+
+def test_exactly_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    into, out, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
+    for number in range(5):
+        put(into / f"{number}.arrow", number, number + 100, age=50 - number)
+    wanted = sorted([*range(5), *range(100, 105)])
+    run(stream(spark, into, maxFilesPerTrigger=2), out, checkpoint)
+    assert ids(spark, out) == wanted
+    assert len(list(out.glob("batch-*"))) == 3
+    # Nothing new; then the last batch again, as after a crash between our commit and Spark's note of it.
+    run(stream(spark, into, maxFilesPerTrigger=2), out, checkpoint)
+    assert ids(spark, out) == wanted
+    log = checkpoint / "commits"
+    crc = log / f".{last(log).name}.crc"
+    last(log).unlink()
+    crc.unlink(missing_ok=True)
+    put(into / "late.arrow", 7, age=400 * 24 * HOUR)
+    put(into / "new.arrow", 8)
+    run(stream(spark, into, maxFilesPerTrigger=2), out, checkpoint)
+    assert ids(spark, out) == sorted([*wanted, 7, 8])
+    assert not (out / "_temporary").exists()
+    assert len(os.listdir(next((out / "_commits").iterdir()))) <= 2
+
+
+def test_a_running_query_sees_new_files_and_goes_on_when_started_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    into, out, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
+    put(into / "0.arrow", 0)
+
+    def start() -> StreamingQuery:
+        writer = stream(spark, into).writeStream.format("arrowipc")
+        return writer.option("checkpointLocation", str(checkpoint)).start(str(out))
+
+    for round_ in range(2):
+        query = start()
+        try:
+            until(query, lambda round_=round_: 2 * round_ in found(out))
+            put(into / f"{2 * round_ + 1}.arrow", 2 * round_ + 1)
+            until(query, lambda round_=round_: 2 * round_ + 1 in found(out))
+        finally:
+            query.stop()
+        put(into / f"{2 * round_ + 2}.arrow", 2 * round_ + 2)
+    assert found(out) == [0, 1, 2, 3]
+    assert ids(spark, out) == [0, 1, 2, 3]
+
+
+def test_our_sink_is_a_source(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "a" / "0.arrow", 1, 2)
+    for number in range(2):
+        put(tmp_path / "a" / f"more{number}.arrow", 10 + number)
+        run(stream(spark, tmp_path / "a"), tmp_path / "b", tmp_path / "check-b")
+        run(stream(spark, tmp_path / "b"), tmp_path / "c", tmp_path / "check-c")
+    assert ids(spark, tmp_path / "c") == [1, 2, 10, 11]
+
+
+def test_a_failed_batch_leaves_nothing_and_runs_again(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    into, out, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
+    put(into / "a.arrow", 1, age=5)
+    put(into / "b.arrow", 2)
+    broken = stream(spark, into).selectExpr("if(id = 2, raise_error('broken'), id) as id")
+    with pytest.raises(PySparkException, match="broken"):
+        run(broken, out, checkpoint)
+    assert found(out) == []
+    assert [name for name in tree(out) if name.endswith(".arrow")] == []
+    run(stream(spark, into), out, checkpoint)
+    assert ids(spark, out) == [1, 2]
+
+
+def test_complete_mode_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    into, out = tmp_path / "in", tmp_path / "out"
+    for number in range(2):
+        put(into / f"{number}.arrow", 1, 2, number + 5)
+        counts = stream(spark, into).groupBy("id").count()
+        query = (
+            counts.writeStream.format("arrowipc")
+            .outputMode("complete")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(out))
+        )
+        assert query.awaitTermination(120)
+    rows_ = spark.read.format("arrowipc").load(str(out)).orderBy("id").collect()
+    assert [tuple(row) for row in rows_] == [(1, 2), (2, 2), (5, 1), (6, 1)]
