@@ -20,14 +20,6 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError
 cdef extern from * nogil:
     int64_t fetch_add "__sync_fetch_and_add"(int64_t* counter, int64_t step) noexcept
 
-ctypedef size_t (*create_t)(void** context, unsigned int version) noexcept nogil
-ctypedef void (*reset_t)(void* context) noexcept nogil
-ctypedef size_t (*decode_t)(void* context, void* target, size_t* room, const void* frame, size_t* stored,
-                           const unsigned int* options) noexcept nogil
-ctypedef size_t (*free_t)(void* context) noexcept nogil
-ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
-ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
-
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
     LZ4_EXPANSION = 255             # a byte of an LZ4 block yields at most this many
@@ -37,8 +29,6 @@ cdef enum:
     ZSTD_RUN = 1
     ZSTD_BLOCK = 1 << 17            # most that a compressed block holds
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
-    WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
-    IDLE_CONTEXTS = 16
 
 cdef uint32_t LZ4_MAGIC = 0x184D2204
 cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
@@ -49,27 +39,6 @@ cdef int64_t ZSTD_WINDOW = 1 << 27              # what zstd itself grants a stre
 # -- decompression: what each buffer claims ------------------------------------------------------------------
 
 
-cdef struct Job:
-    # One compressed buffer.
-    const uint8_t* frame
-    int64_t stored          # bytes of the frame
-    int64_t claim           # bytes that it says it holds
-    uint8_t* target
-    int64_t used            # bytes of the frame that the codec took, -1: not known
-    int64_t made            # bytes that the codec gave
-    size_t code             # what the codec returned
-    int outcome             # Outcome
-    int32_t extent
-    int32_t field
-    int32_t buffer
-
-cdef enum Outcome:
-    DONE = 0
-    BROKEN                  # the codec refuses the frame
-    UNFINISHED              # the frame goes on after its claim, or stops before its end
-    TRAILING                # bytes after the frame
-    OTHER_SIZE              # the frame holds another number of bytes
-
 cdef enum Refusal:
     # Claims that are refused before anything is allocated.
     REFUSED_SHORT = 1       # no room for the prefix
@@ -79,16 +48,6 @@ cdef enum Refusal:
     REFUSED_TOTAL           # Limits.decompressed_bytes
     REFUSED_RATIO           # Limits.decompressed_ratio and _slack
     REFUSED_FRAME           # the frame itself speaks against it
-
-
-cdef struct Ledger:
-    # Sums over the buffers of a batch, and the claim that was refused.
-    int64_t stored
-    int64_t claimed
-    int64_t reserved        # claims rounded up to the alignment of buffers
-    int64_t raw             # buffers stored raw
-    int64_t jobs
-    const char* why         # of REFUSED_FRAME
 
 
 cdef inline int64_t scaled(int64_t elements, int64_t width) noexcept nogil:
@@ -305,64 +264,108 @@ cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limit
 # -- decompression: the codec --------------------------------------------------------------------------------
 
 
-cdef struct Functions:
-    # liblz4's frame decoder as the lz4 package exports it; all NULL where there is no such thing.
-    create_t create
-    free_t free
-    reset_t reset
-    decode_t decode
-    is_error_t is_error
-    error_name_t error_name
-
-
 cdef inline void* address(object number):
     return <void*> <uintptr_t> number
 
 
-@cython.final
 cdef class Library:
     """How a codec is decoded: by C functions, or by the callable that codec.py wraps around its package."""
-    cdef int codec
-    cdef Functions c
-    cdef object call        # call(frame, target) -> None, raises; used when `c.decode` is NULL
-    cdef list idle          # Contexts that nobody uses
-
     def __cinit__(self, int codec, addresses, call):
         memset(&self.c, 0, sizeof(Functions))
         self.codec = codec
         self.call = call
         self.idle = []
-        if addresses is not None:
-            self.c.create = <create_t> address(addresses[0])
-            self.c.free = <free_t> address(addresses[1])
-            self.c.reset = <reset_t> address(addresses[2])
-            self.c.decode = <decode_t> address(addresses[3])
-            self.c.is_error = <is_error_t> address(addresses[4])
-            self.c.error_name = <error_name_t> address(addresses[5])
+        if addresses is None:
+            return
+        self.c.free = <free_t> address(addresses[1])
+        self.c.is_error = <is_error_t> address(addresses[2])
+        self.c.error_name = <error_name_t> address(addresses[3])
+        if codec == CompressionType_LZ4_FRAME:
+            self.c.create_lz4 = <create_lz4_t> address(addresses[0])
+            self.c.decode_lz4 = <decode_lz4_t> address(addresses[4])
+            self.c.reset_lz4 = <reset_lz4_t> address(addresses[5])
+            self.c.decode_block = <decode_block_t> address(addresses[6])
+        else:
+            self.c.create_zstd = <create_zstd_t> address(addresses[0])
+            self.c.decode_zstd = <decode_zstd_t> address(addresses[4])
+
+    cdef bint native(self):
+        return self.c.is_error != NULL
 
 
-@cython.final
 cdef class Context:
     """The C decoder's working memory, used by one thread at a time."""
-    cdef void* state
-    cdef Library library
 
     def __cinit__(self, Library library):
         self.library = library
-        if library.c.is_error(library.c.create(&self.state, LZ4_VERSION)) or self.state == NULL:
-            raise MemoryError("no memory to decompress LZ4")
+        if library.codec == CompressionType_LZ4_FRAME:
+            library.c.create_lz4(&self.state, LZ4_VERSION)
+        else:
+            self.state = library.c.create_zstd()
+        if self.state == NULL:
+            raise MemoryError(f"no memory to decompress {codec_name(library.codec)}")
 
     def __dealloc__(self):
         if self.state != NULL:
             self.library.c.free(self.state)
 
 
+cdef void decode_zstd(const Functions* library, void* state, Job* job) noexcept nogil:
+    """All frames of a job; their headers and sizes are known to be what `check_zstd` allows."""
+    job.code = library.decode_zstd(state, job.target, job.claim, job.frame, job.stored)
+    job.made = 0
+    if library.is_error(job.code):
+        job.outcome = BROKEN
+    else:
+        job.made = job.code
+        job.outcome = DONE if job.made == job.claim else OTHER_SIZE
+
+
+cdef inline uint8_t lz4_checksum(uint8_t flags, uint8_t size) noexcept nogil:
+    """The byte that closes a header of two bytes: the second one of their XXH32."""
+    cdef uint32_t h = <uint32_t> 374761393 + 2
+    h += flags * <uint32_t> 374761393
+    h = (h << 11 | h >> 21) * <uint32_t> 2654435761
+    h += size * <uint32_t> 374761393
+    h = (h << 11 | h >> 21) * <uint32_t> 2654435761
+    h = (h ^ h >> 15) * <uint32_t> 2246822519
+    h = (h ^ h >> 13) * <uint32_t> 3266489917
+    return <uint8_t> ((h ^ h >> 16) >> 8)
+
+
+cdef bint decode_lz4_block(const Functions* library, Job* job) noexcept nogil:
+    """Decode a frame of one block and no checksums, as small buffers are, at half the price of the frame's decoder.
+
+    False: it has another shape, or something is wrong with it.
+    """
+    cdef const uint8_t* frame = job.frame
+    cdef int64_t stored = job.stored - 15, most
+    cdef uint32_t word
+    # 0x60 and 0x40: version 1, blocks independent or linked, nothing else.
+    if stored < 1 or (frame[4] & 0xDF) != 0x40 or frame[5] & 0x8F or frame[5] < 0x40 or job.claim < 1:
+        return False
+    most = <int64_t> 1 << (8 + 2 * (frame[5] >> 4))
+    word = load_u32(frame + 7)
+    if (word & 0x7FFFFFFF != stored or stored > most or job.claim > most or load_u32(frame + 11 + stored) != 0
+            or frame[6] != lz4_checksum(frame[4], frame[5])):
+        return False
+    if word >> 31:
+        if stored != job.claim:
+            return False
+        memcpy(job.target, frame + 11, stored)
+    elif library.decode_block(<const char*> frame + 11, <char*> job.target, <int> stored, <int> job.claim) != job.claim:
+        return False
+    job.made = job.claim
+    job.outcome = DONE
+    return True
+
+
 cdef void decode_lz4(const Functions* library, void* state, Job* job) noexcept nogil:
     # stable_target: what is written stays where it is, so linked blocks refer to it in place.
     cdef unsigned int[4] options = [1, 0, 0, 0]
     cdef size_t room = job.claim, taken = job.stored
-    library.reset(state)
-    job.code = library.decode(state, job.target, &room, job.frame, &taken, options)
+    library.reset_lz4(state)
+    job.code = library.decode_lz4(state, job.target, &room, job.frame, &taken, options)
     job.made = room
     if library.is_error(job.code):
         job.outcome = BROKEN
@@ -372,6 +375,14 @@ cdef void decode_lz4(const Functions* library, void* state, Job* job) noexcept n
         job.outcome = TRAILING
     else:
         job.outcome = DONE if job.made == job.claim else OTHER_SIZE
+
+
+cdef bint decode_job(const Functions* library, void* state, Job* job) noexcept nogil:
+    if library.decode_zstd != NULL:
+        decode_zstd(library, state, job)
+    elif not decode_lz4_block(library, job):
+        decode_lz4(library, state, job)
+    return job.outcome == DONE
 
 
 cdef struct Queue:
@@ -384,8 +395,7 @@ cdef struct Queue:
 cdef void run_native(const Functions* library, void* state, Queue* queue) noexcept nogil:
     cdef int64_t i = fetch_add(&queue.taken, 1)
     while i < queue.n_jobs and queue.failed == queue.n_jobs:
-        decode_lz4(library, state, &queue.jobs[i])
-        if queue.jobs[i].outcome != DONE:
+        if not decode_job(library, state, &queue.jobs[i]):
             queue.failed = i
         i = fetch_add(&queue.taken, 1)
 
@@ -416,7 +426,7 @@ cdef class Work:
         cdef Context context
         cdef Queue* queue
         cdef void* state
-        if library.c.decode == NULL:
+        if not library.native():
             self.run_python()
             return
         context = library.idle.pop() if library.idle else Context(library)
@@ -427,7 +437,8 @@ cdef class Work:
             state = context.state
             with nogil:
                 run_native(&library.c, state, queue)
-        if len(library.idle) < IDLE_CONTEXTS:
+        # What a frame that failed leaves behind outlives a reset of LZ4's context (the size that it stated).
+        if self.queue.failed == self.queue.n_jobs and len(library.idle) < IDLE_CONTEXTS:
             library.idle.append(context)
 
     cdef int run_python(self) except -1:
@@ -458,7 +469,7 @@ cdef Library library_for(int codec):
     if libraries[codec] is None:
         from arrowipc import codec as codecs
 
-        addresses = codecs.lz4_functions() if codec == CompressionType_LZ4_FRAME else None
+        addresses = codecs.lz4_functions() if codec == CompressionType_LZ4_FRAME else codecs.zstd_functions()
         libraries[codec] = Library(codec, addresses, codecs.decoder(codec))
     return libraries[codec]
 
@@ -559,7 +570,7 @@ cdef object broken(Columns columns, Work work):
     """The exception for a frame that does not hold what was claimed."""
     cdef Job* job = &work.queue.jobs[work.queue.failed]
     cdef str why
-    if job.outcome == BROKEN and work.library.c.decode == NULL:
+    if job.outcome == BROKEN and not work.library.native():
         why = str(work.error)
     elif job.outcome == BROKEN:
         why = work.library.c.error_name(job.code).decode("utf-8", "replace")

@@ -1,9 +1,10 @@
 # The dictionaries of many payloads: made one, or replaced by the values that their indices stand for.
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
 
-from arrowipc._core cimport Columns, Plan
+from arrowipc._core cimport Columns, ColumnsData, Plan
+from arrowipc._fault cimport Fault
 from arrowipc._routes cimport Route
 from arrowipc._unify cimport ValueTable
 
@@ -38,6 +39,7 @@ cdef class Merger:
     cdef Columns decoded(self, Route route, int32_t f, Columns columns, int64_t most)
     cdef Columns plain_values(self, Columns values, int64_t most)
     cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1
+    cdef object encode(self, Route route, int32_t f, Columns columns, int64_t most)
     cdef object renumber(self, Route route, int32_t f, Columns columns)
     cdef int mark(self) except -1
     cdef int rollback(self) except -1
@@ -46,3 +48,10 @@ cdef class Merger:
 
 
 cdef Merger new_merger(Plan out)
+
+
+# Kernels: numbers for the values of a plain field of `d`, and indices of these numbers. -1: `fault`; FAULT_FULL
+# without `what`: a number above `limit`.
+cdef int encode_values(ValueTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil
+cdef int store_places(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f, const int64_t* places,
+                      Fault* fault) noexcept nogil

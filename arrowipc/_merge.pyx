@@ -9,7 +9,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from arrowipc._bits cimport largest, store_int
-from arrowipc._bytes cimport get_bit
+from arrowipc._bytes cimport get_bit, mul_overflows
 from arrowipc._concat cimport FAULT_FULL, Growing, raise_append_fault
 from arrowipc._core cimport (
     FIELD_ENCODED, FIELD_SIGNED, Columns, ColumnsData, DictionaryPlan, Extent, FieldPlan, Node, Plan, ViewRange,
@@ -20,7 +20,7 @@ from arrowipc._fault cimport Fault, fail
 from arrowipc._grow cimport begins_with
 from arrowipc._pick cimport Pick, pick_rows
 from arrowipc._routes cimport (
-    HOW_DECODED, HOW_RENUMBERED, Route, find_route, plain_schema, raise_route_fault,
+    HOW_DECODED, HOW_ENCODED, HOW_RENUMBERED, Route, find_route, plain_schema, raise_route_fault,
 )
 from arrowipc._schema cimport plan_schema, python_plan, same_shape
 from arrowipc._unify cimport ValueTable
@@ -47,6 +47,52 @@ cdef int renumbered(uint8_t* out, int32_t width, int64_t limit, const ColumnsDat
         if places[index] > limit:
             return fail(fault, FAULT_FULL, f, -1, -1, places[index], limit, NULL)
         store_int(out, i, width, places[index])
+    return 0
+
+
+cdef int encode_values(ValueTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil:
+    """Number the values of a plain field, whose nulls stay nulls; `places` has nothing for them."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t start = d.nodes[f].offset, length = d.nodes[f].length, i = 0, first
+    # The field alone, as columns of the table's plan: its buffers come first there.
+    cdef ViewRange view
+    cdef ColumnsData alone
+    alone.plan = &table.plan.d
+    alone.nodes = &d.nodes[f]
+    alone.extents = &d.extents[field.first_buffer]
+    alone.views = &view
+    alone.length = length
+    alone.n_extents = field.n_buffers
+    alone.block = NULL
+    if field.view >= 0:
+        view = d.views[field.view]
+        view.first -= field.first_buffer
+    while i < length:
+        if bits != NULL and not get_bit(bits, start + i):
+            i += 1
+            continue
+        first = i
+        while i < length and (bits == NULL or get_bit(bits, start + i)):
+            i += 1
+        if table.add_data(&alone, first, i - first, places + first, fault) < 0:
+            fault.field = f
+            return -1
+    return 0
+
+
+cdef int store_places(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f, const int64_t* places,
+                      Fault* fault) noexcept nogil:
+    """What `encode_values` has found as indices; zeros where null."""
+    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t start = d.nodes[f].offset, i
+    for i in range(d.nodes[f].length):
+        if bits != NULL and not get_bit(bits, start + i):
+            store_int(out, i, width, 0)
+        elif places[i] > limit:
+            return fail(fault, FAULT_FULL, f, -1, -1, places[i], limit, NULL)
+        else:
+            store_int(out, i, width, places[i])
     return 0
 
 
@@ -142,13 +188,17 @@ cdef int follow(Merged merged, Columns columns, int32_t f, Columns values, bytea
         found = renumbered(out, target.width, limit, &columns.d, f, merged.places,
                            values.d.length if values is not None else 0, &fault)
     if found < 0 and fault.code == FAULT_FULL:
-        raise IndicesFull(
-            f"column {field_path(columns.plan, f)!r}: all payloads together have more than {limit + 1:,} distinct "
-            f"values, which its indices cannot count: pass dictionaries=\"decode\", a schema= with a wider index "
-            "type, or max_rows= and go on at `next`")
+        raise indices_full(columns, f, limit)
     if found < 0:
         raise_fault(&fault, columns.plan)
     return 0
+
+
+cdef object indices_full(Columns columns, int32_t f, int64_t limit):
+    return IndicesFull(
+        f"column {field_path(columns.plan, f)!r}: all payloads together have more than {limit + 1:,} distinct "
+        f"values, which its indices cannot count: pass dictionaries=\"decode\", a schema= with a wider index "
+        "type, or max_rows= and go on at `next`")
 
 
 cdef class Merger:
@@ -179,6 +229,10 @@ cdef class Merger:
         for f in range(route.out.d.n_fields):
             if route.origins[f].how == HOW_RENUMBERED:
                 kept.append(self.renumber(route, f, columns))
+            elif route.origins[f].how == HOW_ENCODED:
+                indices = self.encode(route, f, columns, most - route.blanks.used)
+                most -= len(indices)
+                kept.append(indices)
         return kept
 
     cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1:
@@ -210,6 +264,42 @@ cdef class Merger:
         cdef bytearray memory = bytearray(size + 1)
         follow(self.top[field.dictionary], columns, source, dictionary_of(columns, source), memory, field)
         extent.data = <uint8_t*> memory if size else NULL
+        extent.size = size
+        return memory
+
+    cdef object encode(self, Route route, int32_t f, Columns columns, int64_t most):
+        """Give field `f` indices for the plain values of the payload; returns what keeps them."""
+        cdef const FieldPlan* field = &route.out.d.fields[f]
+        cdef Merged merged = self.top[field.dictionary]
+        cdef int32_t source = route.origins[f].field
+        cdef int64_t length = columns.d.nodes[source].length, size = 0
+        cdef int64_t limit = largest(field.width, (field.flags & FIELD_SIGNED) != 0)
+        cdef Extent* extent = &route.piece.d.extents[field.first_buffer + 1]
+        cdef int64_t* places
+        cdef bytearray memory
+        cdef uint8_t* out
+        cdef Fault fault
+        cdef int found
+        if mul_overflows(length, field.width + <int64_t> sizeof(int64_t), &size) or size > most:
+            raise LimitError(f"column {field_path(columns.plan, source)!r}: the indices of {length:,} values are more "
+                             "bytes than the payload may become (Limits.decompressed_ratio and decompressed_slack)")
+        size = length * field.width
+        memory = bytearray(size + 1)
+        out = memory
+        places = <int64_t*> malloc(length * sizeof(int64_t) + 1)
+        if places == NULL:
+            raise MemoryError()
+        with nogil:
+            found = encode_values(merged.table, &columns.d, source, places, &fault)
+            if found == 0:
+                found = store_places(out, field.width, limit, &columns.d, source, places, &fault)
+        free(places)
+        if found < 0 and fault.code == FAULT_FULL and fault.what == NULL:
+            raise indices_full(columns, source, limit)
+        if found < 0:
+            raise_append_fault(&fault, columns.plan)
+        self.bytes += size
+        extent.data = out if size else NULL
         extent.size = size
         return memory
 

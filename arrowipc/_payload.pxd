@@ -8,8 +8,10 @@ from arrowipc._cells cimport Cell, Cells
 from arrowipc._concat cimport Growing
 from arrowipc._core cimport Columns, ColumnsData, Envelope, LimitsData, Memory, Plan
 from arrowipc._fault cimport Fault
+from arrowipc._inflate cimport Inflater, Scratch
 from arrowipc._merge cimport Merger
-from arrowipc._message cimport Message
+from arrowipc._message cimport Cut, Message
+from arrowipc._recode cimport Recoder
 from arrowipc._routes cimport Route
 from arrowipc._stream cimport StreamDecoder
 
@@ -18,6 +20,7 @@ cdef enum Way:
     WAY_DONE = 0        # the payload, or all cells, are done
     WAY_OTHER           # the payload is not of the schema at hand
     WAY_ROOM            # more data buffers of views than there is room for
+    WAY_CODEC           # a codec that has not been looked for
     WAY_SLOW            # the decoder of single payloads has to look at it
     WAY_STOP            # the output would exceed what the caller asked for
     WAY_COLUMN          # the column itself is broken
@@ -31,6 +34,7 @@ cdef class DecodedPayloads:
     cdef readonly int64_t next
     cdef readonly int64_t num_null
     cdef readonly int64_t num_failed
+    cdef readonly int64_t num_alone
     cdef readonly tuple failures
     cdef bint indexed           # the batch's last column is the parent index
 
@@ -72,24 +76,29 @@ cdef class PayloadDecoder:
     cdef int64_t taken              # bytes of these payloads
     cdef int64_t made               # bytes that no payload holds: missing columns, decoded dictionaries
     cdef int64_t held               # bytes of the output's dictionaries
-    cdef int64_t wanted             # WAY_ROOM: data buffers of views
+    cdef int64_t wanted             # WAY_ROOM: data buffers of views; WAY_CODEC: the codec
+    cdef Inflater inflater
+    cdef Scratch scratch            # the body at hand, where it was compressed
     cdef int64_t expected           # cells, as far as is known
     cdef Memory counts              # int64 per cell
     cdef int64_t num_null
     cdef int64_t num_failed
+    cdef int64_t num_alone
     cdef list failures
     cdef object full                # the error that says that the output takes no more
 
     # Kernels
-    cdef int run(self, Cells cells, Growing g, Route route, int64_t stop, Fault* fault) noexcept nogil
-    cdef int payload(self, Growing g, Route route, const Cell* cell) noexcept nogil
-    cdef int framed(self, Growing g, Route route, const Cell* cell) noexcept nogil
-    cdef int take(self, Growing g, Route route, const Envelope* message, const uint8_t* body,
+    cdef int run(self, Cells cells, Growing g, Route route, Recoder recoder, int64_t stop,
+                 Fault* fault) noexcept nogil
+    cdef int payload(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
+    cdef int framed(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
+    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message) noexcept nogil
+    cdef int take(self, Growing g, Route route, Recoder recoder, const Envelope* message, const uint8_t* body,
                   int64_t size) noexcept nogil
     cdef void save(self, Growing g) noexcept nogil
     cdef void undo(self, Growing g) noexcept nogil
     cdef int64_t allowance(self, int64_t size) noexcept nogil
-    cdef int finish(self, Growing g, int64_t size) noexcept nogil
+    cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil
     # One payload
     cdef bint turn(self, Cells cells, int way) except -1
     cdef bint slow(self, Cells cells) except -1
@@ -102,6 +111,7 @@ cdef class PayloadDecoder:
     cdef int append(self, const ColumnsData* d) except -1
     # Schemas
     cdef Route route_for(self, Plan whole)
+    cdef Recoder recoder_for(self, Route route)
     cdef bint find_other(self, const Cell* cell) except -1
     cdef int settle(self, Plan plan) except -1
     cdef int forget(self) except -1

@@ -1,9 +1,9 @@
 """Payload columns: every cell a whole Arrow IPC stream, file or message, decoded into one batch in one pass.
 
-A loop without Python takes payload after payload: prefix, schema compared bytewise with the one before, walk,
-proofs, append, with the functions that readers use. What it does not know (other schemas, dictionaries,
-compression, other byte order, files, and everything that is wrong) it leaves to the decoder that readers have,
-which reads that one payload or says what is wrong; then the loop goes on.
+A loop without Python takes payload after payload: prefix, schema compared bytewise with the one before,
+dictionaries (`_recode`), walk, decompression (`_inflate`), proofs, append, with the functions that readers use. What
+it does not know (other schemas, deltas, nested dictionaries, other byte order, files, and everything that is wrong)
+it leaves to the decoder that readers have, which reads that one payload or says what is wrong; then the loop goes on.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -12,23 +12,25 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 from arrowipc._alike cimport alike, plans_alike
-from arrowipc._array cimport Array, RecordBatch, make_array
+from arrowipc._array cimport RecordBatch
 from arrowipc._bytes cimport add_overflows, loose_i64, mul_overflows, prefetch
 from arrowipc._cells cimport Cell, Cells, cells_from, raise_cell_fault
 from arrowipc._concat cimport FAULT_FULL, Growing, raise_append_fault
 from arrowipc._core cimport (
-    FIELD_NULLABLE, LEVEL_STRICT, BatchHeader, Columns, ColumnsData, Envelope, Extent, Memory, Node, Plan, Source,
-    ViewRange, check_counts, check_sizes, count_variadic, limits_data, open_batch, open_message, raise_fault, walk,
-    window,
+    FIELD_NULLABLE, LEVEL_STRICT, BatchHeader, Columns, ColumnsData, Envelope, Memory, Plan, Source, check_counts,
+    check_sizes, count_variadic, limits_data, open_batch, open_message, raise_fault, walk, window,
 )
 from arrowipc._decode cimport check_extents
 from arrowipc._fault cimport Fault
 from arrowipc._file cimport FileDecoder
 from arrowipc._flatbuf cimport fb_field
 from arrowipc._import cimport import_schema
+from arrowipc._inflate cimport INFLATE_LATER, INFLATED, new_inflater
 from arrowipc._layout cimport *
 from arrowipc._merge cimport new_merger
 from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, Cut, Message, cut_message
+from arrowipc._parents cimport int64_array, with_index
+from arrowipc._recode cimport RECODE_CODEC, RECODE_ROOM, RECODED, Recoder, new_recoder
 from arrowipc._routes cimport Route, find_route, plain_schema, raise_route_fault
 from arrowipc._schema cimport plan_schema, project, python_plan, read_plan
 from arrowipc._stream cimport StreamDecoder
@@ -60,12 +62,17 @@ cdef inline void fetch_ahead(const uint8_t* data, int64_t size) noexcept nogil:
         i += CACHE_LINE
 
 
+cdef inline bint is_data(int kind) noexcept nogil:
+    return kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch
+
+
 # -- the kernel ----------------------------------------------------------------------------------------------
 
 
 cdef class PayloadDecoder:
     def __dealloc__(self):
         free(self.saved)
+        free(self.scratch.data)
 
     cdef void save(self, Growing g) noexcept nogil:
         """Remember the output as it is before a payload."""
@@ -88,15 +95,20 @@ cdef class PayloadDecoder:
             return INT64_MAX
         return max(most - self.made, 0)
 
-    cdef int finish(self, Growing g, int64_t size) noexcept nogil:
+    cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil:
         """After a payload was appended: WAY_DONE, or why it cannot stay."""
-        cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0
+        cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
         cdef double ahead
         if g.length > self.limits.rows_per_batch or index > self.allowance(size):
             return WAY_SLOW
+        if recoder is not None and recoder.changed:
+            held = recoder.total_bytes()
         if self.payloads and (g.length > self.max_rows or (
-                self.max_bytes < INT64_MAX and g.total_bytes() + self.held + index > self.max_bytes)):
+                self.max_bytes < INT64_MAX and g.total_bytes() + held + index > self.max_bytes)):
             return WAY_STOP
+        if recoder is not None and recoder.changed:
+            recoder.keep()
+            self.held = held
         (<loose_i64*> self.counts.data)[self.at - self.start] = g.length - self.saved_length
         self.at += 1
         self.payloads += 1
@@ -111,9 +123,11 @@ cdef class PayloadDecoder:
             g.ahead = ahead
         return WAY_DONE
 
-    cdef int run(self, Cells cells, Growing g, Route route, int64_t stop, Fault* fault) noexcept nogil:
+    cdef int run(self, Cells cells, Growing g, Route route, Recoder recoder, int64_t stop,
+                 Fault* fault) noexcept nogil:
         """Cells up to `stop`, until something else than the kernel is needed."""
         cdef Cell cell, following
+        cdef int64_t made
         cdef int way
         while self.at < stop:
             if cells.get(self.at, &cell, fault) < 0:
@@ -128,33 +142,39 @@ cdef class PayloadDecoder:
             if route is None:
                 return WAY_SLOW
             self.save(g)
-            way = self.payload(g, route, &cell)
+            made = self.made
+            way = self.payload(g, route, recoder, &cell)
             if way == WAY_DONE:
-                way = self.finish(g, cell.size)
+                way = self.finish(g, recoder, cell.size)
             if way != WAY_DONE:
                 self.undo(g)
+                self.made = made
+                if recoder is not None:
+                    recoder.undo()
                 return way
         return WAY_DONE
 
-    cdef int payload(self, Growing g, Route route, const Cell* cell) noexcept nogil:
+    cdef int payload(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil:
         cdef Envelope message
         cdef Fault fault
+        if recoder is not None:
+            recoder.begin()
         if cell.metadata_size < 0:
-            return self.framed(g, route, cell)
+            return self.framed(g, route, recoder, cell)
         if (open_message(cell.data, cell.metadata_size, &message, &fault) < 0
                 or message.kind != MessageHeader_RecordBatch):
             return WAY_SLOW
         if route.whole is not self.given:
             return WAY_OTHER
-        return self.take(g, route, &message, cell.body, message.body_length)
+        return self.take(g, route, recoder, &message, cell.body, message.body_length)
 
-    cdef int framed(self, Growing g, Route route, const Cell* cell) noexcept nogil:
+    cdef int framed(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil:
         """A payload that lies in one stretch."""
         cdef Cut cut
         cdef Envelope message
         cdef Fault fault
         cdef const uint8_t* data = cell.data
-        cdef int64_t left = cell.size
+        cdef int64_t left = cell.size, body
         cdef int way, found = cut_message(data, left, &self.limits, &cut)
         if found != FRAME_MESSAGE:
             return WAY_SLOW
@@ -171,32 +191,50 @@ cdef class PayloadDecoder:
                 return WAY_OTHER
             data = cut.rest
             left = cut.rest_size
-        elif (message.kind != MessageHeader_RecordBatch or route.whole is not self.given
-              or cut.metadata == cell.data + 4):
+        elif (not is_data(message.kind) or route.whole is not self.given or cut.metadata == cell.data + 4):
             return WAY_OTHER
         while True:
             found = cut_message(data, left, &self.limits, &cut)
             if found != FRAME_MESSAGE:
                 return WAY_DONE if found == FRAME_END else WAY_SLOW
-            if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
-                    or message.kind != MessageHeader_RecordBatch or message.body_length > cut.rest_size):
-                return WAY_SLOW
-            way = self.take(g, route, &message, cut.rest, cell.size)
-            if way != WAY_DONE:
-                return way
-            data = cut.rest + message.body_length
-            left = cut.rest_size - message.body_length
+            body = recoder.again(&cut, &self.limits) if recoder is not None else -1
+            if body < 0:
+                if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
+                        or not is_data(message.kind) or message.body_length > cut.rest_size):
+                    return WAY_SLOW
+                body = message.body_length
+                if message.kind == MessageHeader_RecordBatch:
+                    way = self.take(g, route, recoder, &message, cut.rest, cell.size)
+                else:
+                    way = self.shelve(recoder, &cut, &message)
+                if way != WAY_DONE:
+                    return way
+            data = cut.rest + body
+            left = cut.rest_size - body
 
-    cdef int take(self, Growing g, Route route, const Envelope* message, const uint8_t* body,
+    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message) noexcept nogil:
+        """One DictionaryBatch message."""
+        cdef int found
+        if recoder is None:
+            return WAY_SLOW
+        found = recoder.arrive(cut, message, self.level, &self.limits, self.inflater)
+        if found == RECODE_CODEC:
+            self.wanted = recoder.codec
+            return WAY_CODEC
+        return WAY_DONE if found == RECODED else WAY_SLOW
+
+    cdef int take(self, Growing g, Route route, Recoder recoder, const Envelope* message, const uint8_t* body,
                   int64_t size) noexcept nogil:
-        """One RecordBatch message: located, proven, appended."""
+        """One RecordBatch message: located, decompressed, proven, appended."""
         cdef ColumnsData* d = &route.walked.d
         cdef BatchHeader header
         cdef Fault fault
         cdef int64_t variadic = 0
         cdef int64_t* prefix = route.prefix if route.plan.d.source_views else NULL
-        if (route.encoded or route.plan.d.stored_big or open_batch(&message.header, &header, &fault) < 0
-                or header.codec >= 0 or fb_field(&message.root, Message_custom_metadata, 4) != 0
+        cdef int found
+        if ((route.encoded and recoder is None) or route.plan.d.stored_big
+                or open_batch(&message.header, &header, &fault) < 0
+                or fb_field(&message.root, Message_custom_metadata, 4) != 0
                 or check_counts(&route.plan.d, &header, message.version, prefix, &self.limits, &fault) < 0):
             return WAY_SLOW
         if prefix != NULL:
@@ -208,15 +246,31 @@ cdef class PayloadDecoder:
         d.length = header.length
         if (walk(d, &header, body, message.body_length, message.version == MetadataVersion_V4, prefix, &self.limits,
                  &fault) < 0
-                or (self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)
-                or check_sizes(d, &fault) < 0
-                or (self.level and check_columns(d, NULL, self.level, &fault) < 0)
+                or (self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
+            return WAY_SLOW
+        if header.codec >= 0:
+            found = self.inflater.inflate(d, header.codec, &self.limits, &self.scratch)
+            if found == INFLATE_LATER:
+                self.wanted = header.codec
+                return WAY_CODEC
+            if found != INFLATED:
+                return WAY_SLOW
+        if (check_sizes(d, &fault) < 0
+                or (self.level and check_columns(d, recoder.words if recoder is not None else NULL, self.level, &fault) < 0)
                 or (route.n_guarded and route.check_nulls(d, &fault) < 0)):
             return WAY_SLOW
         if not route.direct:
             if route.spread(d, self.allowance(size), &fault) < 0:
                 return WAY_SLOW
             self.made += route.blanks.used
+            if route.encoded:
+                found = recoder.recode(d, &route.piece.d, route.room, self.allowance(size))
+                if found == RECODE_ROOM:
+                    self.wanted = recoder.wanted
+                    return WAY_ROOM
+                if found != RECODED:
+                    return WAY_SLOW
+                self.made += recoder.made
             d = &route.piece.d
         return WAY_DONE if g.append_data(d, NULL, NULL, &fault) == 0 else WAY_SLOW
 
@@ -225,6 +279,7 @@ cdef class PayloadDecoder:
     cdef int decode_all(self, object cells) except -1:
         """Cells of any number of chunks."""
         cdef Cells some
+        cdef Recoder recoder
         cdef Fault fault
         cdef int64_t end, stop
         cdef int way
@@ -235,14 +290,23 @@ cdef class PayloadDecoder:
             self.count_room(end - self.start)
             while self.at < end:
                 stop = min(end, self.at + STEP)
+                recoder = self.recoder_for(self.route)
                 with nogil:
-                    way = self.run(some, self.growing, self.route, stop, &fault)
+                    way = self.run(some, self.growing, self.route, recoder, stop, &fault)
                 if way == WAY_COLUMN:
                     raise_cell_fault(&fault, some)
                 if way != WAY_DONE and not self.turn(some, way):
                     return 0
                 PyErr_CheckSignals()
         return 0
+
+    cdef Recoder recoder_for(self, Route route):
+        """What the loop needs for the dictionaries on a route; None: nothing, or more than it can do."""
+        if route is None or not (route.encoded or route.whole.dictionaries):
+            return None
+        if route.recoder is None:
+            route.recoder = new_recoder(route, self.merger) or False
+        return route.recoder or None
 
     cdef int count_room(self, int64_t cells) except -1:
         """Room for the row counts of so many cells."""
@@ -260,6 +324,9 @@ cdef class PayloadDecoder:
             return False
         if way == WAY_ROOM:
             self.route.reserve(self.wanted)
+            return True
+        if way == WAY_CODEC:
+            self.inflater.prepare(self.wanted)
             return True
         if way == WAY_OTHER:
             cells.get(self.at, &cell, &fault)
@@ -281,7 +348,7 @@ cdef class PayloadDecoder:
         if open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0:
             return False
         for route in self.routes:
-            if (route.whole is self.given if message.kind == MessageHeader_RecordBatch else (
+            if (route.whole is self.given if is_data(message.kind) else (
                     message.kind == MessageHeader_Schema and (
                         route.messaged and route.whole.metadata_size == cut.metadata_size
                         and memcmp(route.whole.metadata, cut.metadata, cut.metadata_size) == 0
@@ -298,11 +365,12 @@ cdef class PayloadDecoder:
         cdef Cell cell
         cdef Fault fault
         cdef bint known = self.out is not None
-        cdef int64_t made = self.made
+        cdef int64_t made = self.made, held = self.held
         cdef int way
         if cells.get(self.at, &cell, &fault) < 0:
             raise_cell_fault(&fault, cells)
         self.full = None
+        self.num_alone += 1
         if known:
             self.save(self.growing)
             self.merger.mark()
@@ -312,13 +380,14 @@ cdef class PayloadDecoder:
                 # A payload without a schema of its own and without rows: nothing has been given or found.
                 raise FormatError("no schema")
             self.held = self.merger.nbytes()
-            way = self.finish(self.growing, cell.size)
+            way = self.finish(self.growing, None, cell.size)
             if way == WAY_DONE:
                 return True
             if way == WAY_SLOW:
                 self.too_much()
         except BaseException as error:
             self.made = made
+            self.held = held
             if known:
                 self.undo(self.growing)
                 self.merger.rollback()
@@ -328,6 +397,7 @@ cdef class PayloadDecoder:
                 raise
             return self.refused(error)
         self.made = made
+        self.held = held
         self.undo(self.growing)
         self.merger.rollback()
         return False
@@ -516,6 +586,7 @@ cdef class PayloadDecoder:
         out.start = self.start
         out.next = self.at
         out.num_null = self.num_null
+        out.num_alone = self.num_alone
         out.num_failed = self.num_failed
         out.failures = tuple(self.failures)
         return out
@@ -604,92 +675,6 @@ cdef object nullable_schema(object schema):
                   schema.endianness, schema.features)
 
 
-cdef object index_field(str name):
-    from arrowipc._datatypes import Field, Int
-
-    return Field(name, Int(64, True), False)
-
-
-cdef void put_words(Extent* extents, Memory memory) noexcept:
-    """The buffers of a column of words without nulls."""
-    extents[0].data = extents[1].data = NULL
-    extents[0].size = 0
-    extents[1].size = memory.size
-    if memory.size:
-        extents[1].data = memory.data
-
-
-cdef Plan plan_of_one = None
-
-
-cdef Array int64_array(Memory memory, int64_t count):
-    """An array without nulls over memory of our own."""
-    cdef Columns columns = Columns.__new__(Columns)
-    cdef LimitsData limits
-    global plan_of_one
-    if plan_of_one is None:
-        from arrowipc.schema import Schema
-
-        limits_data(None, &limits)
-        plan_of_one = python_plan(Schema([index_field("count")]), &limits)
-    columns.allocate(plan_of_one, 0)
-    columns.d.length = count
-    columns.d.nodes[0] = Node(count, 0, 0)
-    put_words(columns.d.extents, memory)
-    columns.owner = memory
-    columns.dictionaries = ()
-    return make_array(columns, 0, 0, count)
-
-
-cdef Memory cell_numbers(const int64_t* counts, int64_t start, int64_t n, int64_t rows):
-    """The number of each cell, as often as it has rows."""
-    cdef Memory memory = Memory(8 * rows + 64)
-    cdef loose_i64* index = <loose_i64*> memory.data
-    cdef int64_t i, k
-    memory.size = 8 * rows
-    with nogil:
-        for i in range(n):
-            for k in range(counts[i]):
-                index[k] = start + i
-            index += counts[i]
-    return memory
-
-
-cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, int64_t start, int64_t n):
-    """The batch with one more column: the number of the cell that each row comes from."""
-    from arrowipc.schema import Schema
-
-    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-    cdef LimitsData limits
-    cdef Plan plan
-    cdef Memory memory
-    cdef int32_t i
-    cdef int32_t buffers = batch.plan.d.n_buffers, variadic = batch.d.n_extents - buffers
-    schema = plan_schema(batch.plan)
-    if name in schema.names:
-        raise UsageError(f"parent_index: the payloads have a column {name!r} themselves; pass another name: "
-                         'parent_index="..."')
-    limits_data(None, &limits)
-    plan = python_plan(Schema([*schema.fields, index_field(name)], schema.metadata, schema.endianness), &limits)
-    memory = cell_numbers(counts, start, n, batch.d.length)
-    out.allocate(plan, variadic)
-    out.d.length = batch.d.length
-    if batch.plan.d.n_fields:
-        memcpy(out.d.nodes, batch.d.nodes, batch.plan.d.n_fields * sizeof(Node))
-        memcpy(out.d.extents, batch.d.extents, buffers * sizeof(Extent))
-    if batch.plan.d.n_views:
-        memcpy(out.d.views, batch.d.views, batch.plan.d.n_views * sizeof(ViewRange))
-    if variadic:
-        memcpy(out.d.extents + buffers + 2, batch.d.extents + buffers, variadic * sizeof(Extent))
-    for i in range(batch.plan.d.n_views):
-        out.d.views[i].first += 2
-    out.d.nodes[batch.plan.d.n_fields] = Node(batch.d.length, 0, 0)
-    put_words(out.d.extents + buffers, memory)
-    out.owner = (batch.owner, memory)
-    out.dictionaries = batch.dictionaries if batch.dictionaries is not None else ()
-    return out
-
-
 cdef class DecodedPayloads:
     """What :func:`decode_payloads` made of some cells.
 
@@ -703,6 +688,9 @@ cdef class DecodedPayloads:
         The first cell, and the one to go on with: the number of cells where all of them were read.
     num_null, num_failed : int
         Null cells, and payloads that could not be decoded (unless that raised).
+    num_alone : int
+        Payloads that were read one by one, because the loop that takes the others cannot: the first of each schema,
+        files, deltas and nested dictionaries, broken ones. Each takes some microseconds.
     failures : tuple of (int, ArrowIpcError)
         Cell and reason of the first ten of these.
 
@@ -813,7 +801,8 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     A payload's schema fits when its columns of the same names have the same types, in any order and down to the
     children of structs. Metadata and nullability may differ; a field that is missing becomes null if it is
     nullable; a field that nobody asked for is an error unless `schema` or `columns` is given. Dictionary
-    indices may have any width.
+    indices may have any width, and a column without nested values may be dictionary-encoded in some payloads and plain
+    in others: the output is what its schema says.
 
     Examples
     --------
@@ -855,6 +844,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.on_error = on_error
     decoder.decode = dictionaries == "decode"
     decoder.use_threads = use_threads
+    decoder.inflater = new_inflater(use_threads)
     decoder.index_name = None if parent_index is False else "parent_index" if parent_index is True else parent_index
     decoder.max_rows = at_most("max_rows", max_rows)
     decoder.max_bytes = at_most("max_bytes", max_bytes)

@@ -15,6 +15,7 @@ cdef enum How:
     HOW_ABSENT          # the payload has no such field: nulls
     HOW_RENUMBERED      # dictionary indices, of another dictionary
     HOW_DECODED         # dictionary-encoded in the payload, plain in the output
+    HOW_ENCODED         # plain in the payload, dictionary-encoded in the output
 
 cdef struct Origin:
     # Of a field of the output; below a field that is not HOW_READ nothing is said.
@@ -51,6 +52,7 @@ cdef class Route:
     cdef int64_t* prefix        # for the walk
     cdef int64_t room           # variadic extents in both
     cdef Blanks blanks
+    cdef object recoder         # what the loop needs to know of dictionaries (_recode); None: nothing yet
 
     cdef int reserve(self, int64_t variadic) except -1
     # Make `piece` of the columns `d`; encoded fields are left to the caller. -1: `fault`.

@@ -382,6 +382,9 @@ cdef class Matching:
             how = HOW_RENUMBERED if encoded else HOW_DECODED
             if not (b.value_type == a.value_type if encoded else plain_type(b.value_type) == a):
                 raise self.refuse(path, a, b)
+        elif isinstance(a, types.Dictionary) and a.value_type == b and not b.children and not isinstance(b, types.Null):
+            # Values without fields below them, whose nulls have a bitmap that serves the indices as well.
+            how = HOW_ENCODED
         elif type(a) is not type(b) or not same_shell(a, b, types):
             raise self.refuse(path, a, b)
         self.entries[place] = (how, self.taken)

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 cimport cython
 
 from arrowipc._concat cimport Growing
-from arrowipc._core cimport Columns, Plan
+from arrowipc._core cimport Columns, ColumnsData, Plan
 from arrowipc._fault cimport Fault
 
 cdef struct Slot:
@@ -35,12 +35,20 @@ cdef class ValueTable:
     cdef Spelling spelled           # nested types: all values
     cdef int64_t* ends              # ... where each stops
     cdef Spelling scratch           # ... the value at hand
+    cdef int64_t kept_count         # flat values: what `take_back` goes back to
+    cdef int64_t kept_null_at
 
     # Ordinals of rows start .. start + count of `values` go to `mapping`. Appends nothing when it raises.
     # Dictionaries below the column continue those of the values so far, as for `Growing.append`.
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2
+    # The same without Python, for a `flat` table. -1: `fault`, and some values may have been appended.
+    cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
+                      Fault* fault) noexcept nogil
+    # ... its state, and the way back to the one that was kept last.
+    cdef void keep(self) noexcept nogil
+    cdef void take_back(self) noexcept nogil
     cdef Columns snapshot(self)
     # The state, and the way back to it: snapshots taken in between are void then.
     cdef tuple mark(self)

@@ -8,7 +8,7 @@ dictionary that took one for the other would change data.
 Nothing here trusts contents: broken offsets, indices, views, codes and run ends raise.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -275,7 +275,7 @@ cdef int finish_flat(ValueTable t, GrowingMemory g, int64_t before, Fault* fault
 cdef int make_room(ValueTable t, int64_t extra, Fault* fault) noexcept nogil:
     """Room for `extra` more values."""
     cdef int64_t needed = t.count + extra, room, i
-    cdef uint64_t slot, mask = t.mask
+    cdef uint64_t slot, mask = t.mask if t.slots != NULL else SMALLEST - 1
     cdef void* moved
     if needed > t.room:
         room = max(2 * t.room, max(needed, SMALLEST))
@@ -293,8 +293,6 @@ cdef int make_room(ValueTable t, int64_t extra, Fault* fault) noexcept nogil:
         return fail(fault, FAULT_FULL, -1, -1, -1, needed, UINT32_MAX - 1, b"distinct values")
     if t.slots != NULL and 2 * <uint64_t> needed <= mask + 1:
         return 0
-    if t.slots == NULL:
-        mask = SMALLEST - 1
     while 2 * <uint64_t> needed > mask + 1:
         mask = 2 * mask + 1
     moved = calloc(mask + 1, sizeof(Slot))
@@ -344,6 +342,21 @@ cdef inline int64_t enter(ValueTable t, uint64_t hash, uint64_t slot) noexcept n
     t.hashes[t.count] = hash
     t.count += 1
     return t.count - 1
+
+
+cdef void take_out(ValueTable t, int64_t count, int64_t null_at) noexcept nogil:
+    """Leave the first `count` values in the slots."""
+    cdef int64_t i
+    cdef uint64_t slot
+    for i in range(t.count - 1, count - 1, -1):
+        if i == t.null_at:
+            continue
+        slot = t.hashes[i] & t.mask
+        while t.slots[slot].place != i + 1:
+            slot = (slot + 1) & t.mask
+        t.slots[slot].place = 0
+    t.count = count
+    t.null_at = null_at
 
 
 cdef int add_words(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_t start, int64_t count,
@@ -727,6 +740,19 @@ cdef class ValueTable:
             growing.adopt(values.dictionaries)
         return found
 
+    cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
+                      Fault* fault) noexcept nogil:
+        return add_flat(self, self.growing, d, start, count, mapping, fault) if count else 0
+
+    cdef void keep(self) noexcept nogil:
+        self.growing.save()
+        self.kept_count = self.count
+        self.kept_null_at = self.null_at
+
+    cdef void take_back(self) noexcept nogil:
+        take_out(self, self.kept_count, self.kept_null_at)
+        self.growing.restore()
+
     cdef Columns snapshot(self):
         """The values so far, in memory that later ones leave alone."""
         return self.growing.snapshot()
@@ -738,20 +764,9 @@ cdef class ValueTable:
 
     cdef int rollback(self, tuple mark) except -1:
         cdef Growing g = self.growing
-        cdef const uint8_t* state = mark[6]
-        cdef int64_t count = mark[0], i
-        cdef uint64_t slot
-        for i in range(self.count - 1, count - 1, -1):
-            if i == self.null_at:
-                continue
-            slot = self.hashes[i] & self.mask
-            while self.slots[slot].place != i + 1:
-                slot = (slot + 1) & self.mask
-            self.slots[slot].place = 0
-        self.count = count
-        self.null_at = mark[1]
+        take_out(self, mark[0], mark[1])
         self.spelled.size = mark[2]
-        memcpy(g.saved, state, g.state_bytes)
+        memcpy(g.saved, PyBytes_AS_STRING(mark[6]), g.state_bytes)
         g.saved_length = mark[3]
         g.saved_kept = mark[4]
         g.restore()

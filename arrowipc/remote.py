@@ -54,8 +54,10 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
         ) from None
     try:
         system, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
-    except (ImportError, ValueError) as error:
+    except ImportError as error:
         raise UsageError(f"{url}: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{url}: not a URL that fsspec knows: {error}") from error
     return system, path
 
 

@@ -12,7 +12,9 @@ holds all rows in one piece per column, proven to be safe.
 * polars: ``read_ipc_stream`` for each cell and ``concat``.
 
 The cases differ in what payloads of one column have in common: everything, all but their metadata (pandas
-puts the range of its index there), or little; and in what a payload holds.
+puts the range of its index there), or little; and in what a payload holds. Dictionaries come out as one, or
+as plain values. The codecs themselves take 0.3 us (LZ4) and 1.6 us (ZSTD) for the 15 buffers of a payload,
+most of which are too small to be worth it; writers compress them all the same.
 """
 
 from __future__ import annotations
@@ -43,8 +45,15 @@ def cases(scale: Scale) -> Iterator[Case]:
     swapped = mixed.select(mixed.schema.names[::-1])
     yield streams("two orders of the columns in turn", [mixed, swapped], few)
     encoded = mixed.set_column(9, "city", mixed.column(9).dictionary_encode())
-    yield streams("one column dictionary-encoded", [encoded], few, polars=False)
+    yield streams(
+        "one column dictionary-encoded, the same each time", [encoded], count, goal=25, polars=False
+    )
+    others = [encoded.set_column(9, "city", cities(i)) for i in range(scale.size(500, 4))]
+    yield streams("one column dictionary-encoded, others each time", others, few, polars=False)
+    plain_values = {"dictionaries": "decode"}
+    yield streams("dictionary-encoded, to plain values", others, few, polars=False, ours=plain_values)
     yield streams("compressed with LZ4", [mixed], few, compression="lz4")
+    yield streams("compressed with ZSTD", [mixed], few, compression="zstd")
     yield streams("1000 rows", [data.mixed_batch(scale.size(1000, 3))], scale.size(200, 3))
     yield beside(scale)
 
@@ -53,6 +62,11 @@ def ranges(batch: pa.RecordBatch, count: int) -> list[pa.RecordBatch]:
     """Return the batch with metadata as pandas writes it, `count` times."""
     text = '{"index_columns": [{"kind": "range", "name": null, "start": 0, "stop": %d, "step": 1}]}'
     return [batch.replace_schema_metadata({"pandas": text % (i + 1_000_000)}) for i in range(count)]
+
+
+def cities(which: int) -> pa.DictionaryArray:
+    """Return ten rows of a column with a dictionary of its own: ten of fifty values."""
+    return pa.array([f"city {(7 * which + i) % 50}" for i in range(10)]).dictionary_encode()
 
 
 def column_of(cells: list[bytes], count: int) -> pa.Array:
@@ -91,14 +105,16 @@ def streams(
     count: int,
     goal: float | None = None,
     polars: bool = True,
+    ours: dict[str, object] | None = None,
     **options: object,
 ) -> Case:
-    """Return the case of cells that hold a stream each."""
+    """Return the case of cells that hold a stream each, written with `options` and decoded with `ours`."""
+    chosen = ours or {}
     column = column_of([data.stream([batch], **options) for batch in batches], count)
     runs: dict[str, Run] = {
         "pyarrow": lambda: rows_by_pyarrow(column),
-        "arrowipc": lambda: rows_by_arrowipc(column),
-        "arrowipc none": lambda: rows_by_arrowipc(column, validate="none"),
+        "arrowipc": lambda: rows_by_arrowipc(column, **chosen),
+        "arrowipc none": lambda: rows_by_arrowipc(column, validate="none", **chosen),
     }
     if peers.polars is not None and polars:
         runs["polars"] = lambda: rows_by_polars(column)

@@ -213,7 +213,8 @@ def test_a_row_of_nulls_stands_for_a_broken_payload_of_any_type(name):
             ],
             "timestamp",
         ),
-        ([payload(x=pa.array(["a"]).dictionary_encode()), payload(x=["a"])], "dictionary"),
+        ([payload(x=pa.array(["a"]).dictionary_encode()), payload(x=[1])], "dictionary"),
+        ([payload(x=pa.DictionaryArray.from_arrays([0], [[1]])), payload(x=[[1]])], "dictionary"),
     ],
 )
 def test_schemas_that_do_not_fit_say_which_column(cells, said):

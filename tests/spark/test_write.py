@@ -580,7 +580,7 @@ def test_a_store_without_renames(memory: Any) -> None:
 
 def test_options_of_the_storage_arrive() -> None:
     options = {"path": "x", "storage.flag": "true", "storage.size": "3", "storage.name": "bucket"}
-    with pytest.raises(UsageError, match="not a path or URL that fsspec knows"):
+    with pytest.raises(UsageError, match="not a URL that fsspec knows"):
         open_storage("nosuch://x", options)
     storage: Any = open_storage("memory://x", options)
     assert storage._system.storage_options == {"flag": True, "size": 3, "name": "bucket"}
