@@ -59,6 +59,14 @@ MODULES = (
     "_runs",
     "_subset",
     "_pack",
+    "_framed",
+    "_strided",
+    "_tensor",
+    "_dlpack",
+    "_assemble",
+    "_sparse",
+    "_sparse_dense",
+    "_sparse_message",
 )
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.

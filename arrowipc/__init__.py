@@ -57,6 +57,12 @@ _HOMES = {
     ),
     **dict.fromkeys(("Recovery", "recover"), "arrowipc.recovery"),
     "RemoteSource": "arrowipc.remote",
+    "Tensor": "arrowipc._tensor",
+    **dict.fromkeys(("get_tensor_size", "read_tensor", "read_tensors", "write_tensor"), "arrowipc.tensor"),
+    **dict.fromkeys(
+        ("SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix"), "arrowipc.sparse"
+    ),
+    **dict.fromkeys(("read_sparse_tensor", "write_sparse_tensor"), "arrowipc._sparse_io"),
     **dict.fromkeys(("ColumnStatistics", "batch_statistics", "compute_statistics"), "arrowipc.statistics"),
     "copy": "arrowipc.transfer",
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc._pack"),

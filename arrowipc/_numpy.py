@@ -17,10 +17,11 @@ from arrowipc._datatypes import (
     Int,
     Interval,
     RunEndEncoded,
+    Struct,
     Time,
     Timestamp,
 )
-from arrowipc.errors import UsageError
+from arrowipc.errors import FormatError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +45,23 @@ _FLOATS = {"half": "<f2", "single": "<f4", "double": "<f8"}
 
 def to_numpy(array: Array, copy: bool) -> _Values:
     """See :meth:`arrowipc.Array.to_numpy`."""
+    if isinstance(array.type, (FixedSizeList, Struct)) and _holds_tensors(array):
+        from arrowipc.tensor_columns import column_to_numpy
+
+        return column_to_numpy(array, copy)
     return _copied(array) if copy else _viewed(array)
+
+
+def _holds_tensors(array: Array) -> bool:
+    """Whether a column says that it is one of tensors, and what it says is sound."""
+    if array.field.extension_name is None:
+        return False
+    from arrowipc.tensor_columns import tensor_parameters
+
+    try:
+        return tensor_parameters(array.field) is not None
+    except FormatError:
+        return False
 
 
 def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _Values:

@@ -9,6 +9,8 @@ cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table,
                     object owner)
 # Layout and parameters from a type table of this kind (Schema.fbs Type), all checked.
 cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil
+# The Python type of values of a fixed width, from what `read_type` made of that table.
+cdef object fixed_type(const FieldPlan* f, const Table* type)
 cdef Plan unshared(Plan plan)
 cdef Plan project(Plan whole, object columns)
 # Some fields of `whole`, in any order: a list of (field, None: all below it, or such a list for its children).

@@ -804,14 +804,30 @@ cdef object field_type(Plan plan, int32_t field, const Table* table):
     cdef const FieldPlan* f = &plan.d.fields[field]
     cdef DictionaryPlan dictionary
     cdef Table type
-    cdef Vector zone
     from arrowipc import _datatypes as types
 
     if f.flags & FIELD_ENCODED:
         dictionary = plan.dictionaries[f.dictionary]
         return types.Dictionary(types.Int(8 * f.width, f.flags & FIELD_SIGNED != 0),
                                 field_type(dictionary.values, 0, table), f.flags & FIELD_ORDERED != 0, dictionary.id)
-    kind = f.type
+    if f.layout == LAYOUT_FIXED:
+        if fb_table(table, Field_type, &type) <= 0:
+            raise FormatError("a type table does not lie inside the metadata")
+        return fixed_type(f, &type)
+    if f.layout >= LAYOUT_LIST32:
+        return nested_type(plan, field, types)
+    return getattr(types, {
+        Type_Null: "Null", Type_Bool: "Bool", Type_Utf8: "Utf8", Type_Binary: "Binary", Type_LargeUtf8: "LargeUtf8",
+        Type_LargeBinary: "LargeBinary", Type_Utf8View: "Utf8View", Type_BinaryView: "BinaryView",
+    }[f.type])()
+
+
+cdef object fixed_type(const FieldPlan* f, const Table* type):
+    """The type of values of a fixed width (LAYOUT_FIXED), whose parameters `read_type` has checked."""
+    cdef Vector zone
+    cdef int kind = f.type
+    from arrowipc import _datatypes as types
+
     if kind == Type_Int:
         return types.Int(8 * f.width, f.flags & FIELD_SIGNED != 0)
     if kind == Type_FloatingPoint:
@@ -824,21 +840,14 @@ cdef object field_type(Plan plan, int32_t field, const Table* table):
         return types.Time(UNITS[f.unit], 8 * f.width)
     if kind == Type_Timestamp:
         text = None
-        if fb_table(table, Field_type, &type) > 0 and fb_string(&type, Timestamp_timezone, &zone) > 0 and zone.count:
+        if fb_string(type, Timestamp_timezone, &zone) > 0 and zone.count:
             text = PyBytes_FromStringAndSize(<const char*> zone.data, zone.count).decode()
         return types.Timestamp(UNITS[f.unit], text)
     if kind == Type_Duration:
         return types.Duration(UNITS[f.unit])
     if kind == Type_Interval:
         return types.Interval(("year_month", "day_time", "month_day_nano")[f.unit])
-    if kind == Type_FixedSizeBinary:
-        return types.FixedSizeBinary(f.width)
-    if f.layout >= LAYOUT_LIST32:
-        return nested_type(plan, field, types)
-    return getattr(types, {
-        Type_Null: "Null", Type_Bool: "Bool", Type_Utf8: "Utf8", Type_Binary: "Binary", Type_LargeUtf8: "LargeUtf8",
-        Type_LargeBinary: "LargeBinary", Type_Utf8View: "Utf8View", Type_BinaryView: "BinaryView",
-    }[kind])()
+    return types.FixedSizeBinary(f.width)
 
 
 cdef object nested_type(Plan plan, int32_t field, object types):

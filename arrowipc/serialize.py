@@ -56,7 +56,10 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
 __all__ = [
+    "add_buffers",
+    "add_integers",
     "add_key_values",
+    "add_offsets",
     "add_schema",
     "add_table",
     "add_type",
@@ -72,6 +75,9 @@ CONTINUATION = b"\xff\xff\xff\xff"
 
 #: Bytes of a ``Block`` struct, see File.fbs.
 BLOCK_SIZE = 24
+
+#: Bytes of a ``Buffer`` struct, see Schema.fbs.
+BUFFER_SIZE = 16
 
 #: Table -> its fields in the order of their slots: name, how the builder stores it, default. A union takes
 #: two slots, the tag and the value. Tables without fields are left out.
@@ -125,6 +131,43 @@ TABLES: dict[str, tuple[tuple[str, str, int], ...]] = {
     "FixedSizeList": (("listSize", "Int32", 0),),
     "Map": (("keysSorted", "Bool", 0),),
     "Union": (("mode", "Int16", 0), ("typeIds", "Offset", 0)),
+    "TensorDim": (("size", "Int64", 0), ("name", "Offset", 0)),
+    "Tensor": (
+        ("type_type", "Uint8", 0),
+        ("type", "Offset", 0),
+        ("shape", "Offset", 0),
+        ("strides", "Offset", 0),
+        ("data", "Buffer", 0),
+    ),
+    "SparseTensorIndexCOO": (
+        ("indicesType", "Offset", 0),
+        ("indicesStrides", "Offset", 0),
+        ("indicesBuffer", "Buffer", 0),
+        ("isCanonical", "Bool", 0),
+    ),
+    "SparseMatrixIndexCSX": (
+        ("compressedAxis", "Int16", 0),
+        ("indptrType", "Offset", 0),
+        ("indptrBuffer", "Buffer", 0),
+        ("indicesType", "Offset", 0),
+        ("indicesBuffer", "Buffer", 0),
+    ),
+    "SparseTensorIndexCSF": (
+        ("indptrType", "Offset", 0),
+        ("indptrBuffers", "Offset", 0),
+        ("indicesType", "Offset", 0),
+        ("indicesBuffers", "Offset", 0),
+        ("axisOrder", "Offset", 0),
+    ),
+    "SparseTensor": (
+        ("type_type", "Uint8", 0),
+        ("type", "Offset", 0),
+        ("shape", "Offset", 0),
+        ("non_zero_length", "Int64", 0),
+        ("sparseIndex_type", "Uint8", 0),
+        ("sparseIndex", "Offset", 0),
+        ("data", "Buffer", 0),
+    ),
 }
 
 PRECISIONS = {"half": Precision.HALF, "single": Precision.SINGLE, "double": Precision.DOUBLE}
@@ -301,7 +344,10 @@ def new_builder(size: int = 1024) -> Any:
 
 
 def add_table(builder: Any, table: str, /, **values: Any) -> int:
-    """Add one table; what is None or equal to its default stays absent. Returns its offset."""
+    """Add one table; what is None or equal to its default stays absent. Returns its offset.
+
+    A ``Buffer`` is a pair of offset and length.
+    """
     fields = TABLES.get(table, ())
     builder.StartObject(len(fields))
     for slot, (name, kind, default) in enumerate(fields):
@@ -310,6 +356,12 @@ def add_table(builder: Any, table: str, /, **values: Any) -> int:
             continue
         if kind == "Offset":
             builder.PrependUOffsetTRelativeSlot(slot, value, 0)
+        elif kind == "Buffer":
+            offset, length = value
+            builder.Prep(8, BUFFER_SIZE)
+            builder.PrependInt64(length)
+            builder.PrependInt64(offset)
+            builder.PrependStructSlot(slot, builder.Offset(), 0)  # structs lie inside their table
         else:
             getattr(builder, f"Prepend{kind}Slot")(slot, value, default)
     return int(builder.EndObject())
@@ -318,9 +370,9 @@ def add_table(builder: Any, table: str, /, **values: Any) -> int:
 def add_schema(builder: Any, schema: Schema) -> int:
     """Add a ``Schema`` table and everything below it; returns its offset."""
     schema = number_dictionaries(schema)
-    fields = _add_offsets(builder, [_add_field(builder, field) for field in schema.fields])
+    fields = add_offsets(builder, [_add_field(builder, field) for field in schema.fields])
     pairs = add_key_values(builder, schema.metadata)
-    features = _add_integers(builder, "Int64", 8, schema.features) if schema.features else None
+    features = add_integers(builder, "Int64", 8, schema.features) if schema.features else None
     return add_table(
         builder,
         "Schema",
@@ -340,7 +392,7 @@ def add_key_values(builder: Any, pairs: Iterable[tuple[bytes, bytes]]) -> int | 
     for key, value in pairs:
         stored = builder.CreateString(key), builder.CreateString(value)
         offsets.append(add_table(builder, "KeyValue", key=stored[0], value=stored[1]))
-    return _add_offsets(builder, offsets) if offsets else None
+    return add_offsets(builder, offsets) if offsets else None
 
 
 def add_type(builder: Any, type_: DataType) -> tuple[Type, int]:
@@ -384,7 +436,7 @@ def _parameters(builder: Any, type_: DataType) -> tuple[Type, dict[str, Any]]:
         case Union(mode, _, codes):
             return Type.Union, {
                 "mode": UNION_MODES[mode],
-                "typeIds": _add_integers(builder, "Int32", 4, codes),
+                "typeIds": add_integers(builder, "Int32", 4, codes),
             }
     raise UsageError(f"expected a type that has a table of its own, found {type_}")
 
@@ -403,7 +455,7 @@ def _add_field(builder: Any, field: Field) -> int:
         )
         type_ = type_.value_type
     # Written even where it is empty, for the same reason.
-    children = _add_offsets(builder, [_add_field(builder, child) for child in type_.children])
+    children = add_offsets(builder, [_add_field(builder, child) for child in type_.children])
     tag, stored = add_type(builder, type_)
     name = builder.CreateString(field.name)
     return add_table(
@@ -419,7 +471,7 @@ def _add_field(builder: Any, field: Field) -> int:
     )
 
 
-def _add_offsets(builder: Any, offsets: list[int]) -> int:
+def add_offsets(builder: Any, offsets: list[int]) -> int:
     """Add a vector of tables that are in the buffer already."""
     builder.StartVector(4, len(offsets), 4)
     for offset in reversed(offsets):
@@ -435,8 +487,15 @@ def _add_structs(builder: Any, structs: bytes | bytearray, size: int) -> int:
     return int(builder.EndVector())
 
 
-def _add_integers(builder: Any, kind: str, width: int, values: tuple[int, ...]) -> int:
-    """Add a vector of integers of `width` bytes."""
+def add_buffers(builder: Any, buffers: Iterable[tuple[int, int]]) -> int:
+    """Add a vector of ``Buffer`` structs, each given as offset and length."""
+    structs = b"".join([part.to_bytes(8, "little") for buffer in buffers for part in buffer])
+    return _add_structs(builder, structs, BUFFER_SIZE)
+
+
+def add_integers(builder: Any, kind: str, width: int, values: Iterable[int]) -> int:
+    """Add a vector of integers of `width` bytes, `kind` such as ``Int64``."""
+    values = tuple(values)
     builder.StartVector(width, len(values), width)
     prepend = getattr(builder, f"Prepend{kind}")
     for value in reversed(values):

@@ -24,7 +24,9 @@ QUESTIONS = (
     "write_memory",
     "payload_decode",
     "payload_encode",
+    "sparse_tensors",
     "spark_payloads",
     "statistics",
+    "tensors",
     "import_time",
 )

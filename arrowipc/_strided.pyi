@@ -1,0 +1,3 @@
+from arrowipc._framed import Piecewise
+
+class Gathered(Piecewise): ...

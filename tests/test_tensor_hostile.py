@@ -1,0 +1,299 @@
+"""Tensor messages put together by hand: what the schema allows is read, the rest is refused by name."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import types as T
+
+TYPES = {"Null": 1, "Int": 2, "FloatingPoint": 3, "Utf8": 5, "Bool": 6, "List": 12, "FixedSizeBinary": 15}
+
+
+def dimensions(b: Any, shape: Any, names: Any) -> int:
+    """The vector of TensorDim tables."""
+    offsets = []
+    for i, size in enumerate(shape):
+        name = None if names is None else b.CreateString(names[i])
+        b.StartObject(2)
+        b.PrependInt64Slot(0, size, 0)
+        if name is not None:
+            b.PrependUOffsetTRelativeSlot(1, name, 0)
+        offsets.append(b.EndObject())
+    b.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        b.PrependUOffsetTRelative(offset)
+    return int(b.EndVector())
+
+
+def message(
+    body: bytes,
+    shape: Any = (2, 3),
+    strides: Any = None,
+    data: tuple[int, int] | None = (0, 48),
+    kind: str | int | None = "FloatingPoint",
+    parameters: tuple[tuple[str, int], ...] = (("Int16", 2),),
+    names: Any = None,
+    body_length: int | None = None,
+    header_type: int = 4,
+) -> bytes:
+    """A Tensor message as Tensor.fbs says, made with nothing of ours."""
+    b = flatbuffers.Builder(0)
+    dims = None if shape is None else dimensions(b, shape, names)
+    steps = None
+    if strides is not None:
+        b.StartVector(8, len(strides), 8)
+        for stride in reversed(strides):
+            b.PrependInt64(stride)
+        steps = b.EndVector()
+    type_ = None
+    if kind is not None:
+        b.StartObject(len(parameters))
+        for slot, (how, value) in enumerate(parameters):
+            getattr(b, f"Prepend{how}Slot")(slot, value, 0)
+        type_ = b.EndObject()
+    b.StartObject(5)
+    if kind is not None:
+        b.PrependUint8Slot(0, TYPES.get(kind, kind) if isinstance(kind, str) else kind, 0)
+        b.PrependUOffsetTRelativeSlot(1, type_, 0)
+    if dims is not None:
+        b.PrependUOffsetTRelativeSlot(2, dims, 0)
+    if steps is not None:
+        b.PrependUOffsetTRelativeSlot(3, steps, 0)
+    if data is not None:
+        b.Prep(8, 16)
+        b.PrependInt64(data[1])
+        b.PrependInt64(data[0])
+        b.PrependStructSlot(4, b.Offset(), 0)
+    tensor = b.EndObject()
+    b.StartObject(5)
+    b.PrependInt64Slot(3, len(body) if body_length is None else body_length, 0)
+    b.PrependUOffsetTRelativeSlot(2, tensor, 0)
+    b.PrependUint8Slot(1, header_type, 0)
+    b.PrependInt16Slot(0, 4, 0)
+    b.Finish(b.EndObject())
+    metadata = bytes(b.Output())
+    metadata += bytes(-len(metadata) % 8)
+    return b"\xff\xff\xff\xff" + struct.pack("<i", len(metadata)) + metadata + body
+
+
+VALUES = np.arange(6.0)
+BODY = VALUES.tobytes()
+
+
+# -- what must be read ---------------------------------------------------------------------------------------
+
+
+def read(data: bytes) -> np.ndarray[Any, Any]:
+    found = ipc.read_tensor(data)
+    assert found == ipc.read_tensor(bytearray(data)) == ipc.read_tensor(memoryview(b"x" + data)[1:])
+    return np.asarray(found.to_numpy())
+
+
+def test_by_hand_row_major():
+    assert (read(message(BODY)) == VALUES.reshape(2, 3)).all()
+    assert (read(message(BODY, strides=())) == VALUES.reshape(2, 3)).all()
+    assert (read(message(BODY, strides=(24, 8))) == VALUES.reshape(2, 3)).all()
+
+
+def test_by_hand_column_major():
+    assert (read(message(BODY, strides=(8, 16))) == VALUES.reshape(3, 2).T).all()
+
+
+def test_by_hand_offset_inside_the_body():
+    body = b"\xee" * 64 + BODY + b"\xee" * 16
+    assert (read(message(body, data=(64, 48))) == VALUES.reshape(2, 3)).all()
+    assert (read(message(body, data=(72, 48))) != VALUES.reshape(2, 3)).any()
+
+
+def test_by_hand_gaps_and_shared_values():
+    assert read(message(BODY, (3,), (16,))).tolist() == [0, 2, 4]
+    assert read(message(BODY, (2, 3), (0, 8))).tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert read(message(BODY, (4, 3), (8, 8))).tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
+    assert read(message(BODY, (1, 6), (999_999, 8))).tolist() == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_by_hand_sizes_of_zero_and_one():
+    assert read(message(BODY, (), data=(8, 8))) == 1
+    assert read(message(b"", (0, 3), data=(0, 0))).shape == (0, 3)
+    assert read(message(b"", (0, 3), data=(999, 0))).shape == (0, 3)
+    assert read(message(BODY, (3, 0), (10**9, 8))).shape == (3, 0)
+
+
+def test_by_hand_names():
+    assert ipc.read_tensor(message(BODY, names=("zeit", "größe"))).dim_names == ("zeit", "größe")
+    assert ipc.read_tensor(message(BODY, names=("", ""))).dim_names is None
+
+
+def test_by_hand_booleans_take_one_byte_each():
+    tensor = ipc.read_tensor(message(b"\1\0\1\1", (2, 2), data=(0, 4), kind="Bool", parameters=()))
+    assert tensor.type == T.bool_()
+    assert tensor.to_numpy().tolist() == [[True, False], [True, True]]
+    assert ipc.read_tensor(tensor.serialize()) == tensor
+
+
+def test_by_hand_misaligned_values_are_copied():
+    data = message(b"\xee" + BODY, data=(1, 48))
+    assert (read(data) == VALUES.reshape(2, 3)).all()
+    assert ipc.read_tensor(data).to_numpy().flags.aligned
+
+
+def test_a_prefix_from_before_version_0_15():
+    assert (read(message(BODY)[4:]) == VALUES.reshape(2, 3)).all()
+
+
+# -- what must be refused ------------------------------------------------------------------------------------
+
+HUGE = 2**62
+BROKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "negative size": ({"shape": (-1, 3)}, r"Tensor\.shape\[0\]\.size is -1"),
+    "most negative size": ({"shape": (2, -(2**63))}, r"Tensor\.shape\[1\]"),
+    "more than the body": ({"shape": (2, 4)}, r"Tensor\.data holds 48 bytes.*need 64"),
+    "overflowing count": ({"shape": (HUGE, HUGE)}, r"Tensor\.shape"),
+    "overflowing bytes": ({"shape": (HUGE,)}, r"Tensor\.shape"),
+    "wrapping count": ({"shape": (2**32, 2**32)}, r"Tensor\.shape"),
+    "no shape": ({"shape": None}, r"lacks the required Tensor\.shape"),
+    "no type": ({"kind": None}, r"lacks the required Tensor\.type"),
+    "no data": ({"data": None}, r"lacks the required Tensor\.data"),
+    "unknown type": ({"kind": 99}, r"Tensor\.type"),
+    "text": ({"kind": "Utf8", "parameters": ()}, r"Tensor\.type is Utf8.*fixed width"),
+    "lists": ({"kind": "List", "parameters": ()}, r"Tensor\.type is List"),
+    "nulls": ({"kind": "Null", "parameters": ()}, r"Tensor\.type is Null"),
+    "odd width": (
+        {"kind": "Int", "parameters": (("Int32", 12), ("Bool", 1))},
+        r"Tensor\.type: Int\.bitWidth",
+    ),
+    "unknown precision": ({"parameters": (("Int16", 7),)}, r"Tensor\.type: FloatingPoint\.precision"),
+    "negative width": (
+        {"kind": "FixedSizeBinary", "parameters": (("Int32", -5),)},
+        r"Tensor\.type.*byteWidth",
+    ),
+    "too few strides": ({"strides": (8,)}, r"Tensor\.strides has 1 entries for 2 dimensions"),
+    "too many strides": ({"strides": (24, 8, 8)}, r"Tensor\.strides has 3"),
+    "negative stride": ({"strides": (-24, 8)}, r"Tensor\.strides\[0\] is -24"),
+    "stride past the end": ({"strides": (32, 8)}, r"Tensor\.data holds 48 bytes.*need 56"),
+    "overflowing stride": ({"strides": (2**63 - 1, 8)}, r"Tensor\.strides"),
+    "overflowing sum": ({"shape": (3, 3), "strides": (HUGE, HUGE)}, r"Tensor\.strides"),
+    "shared without end": ({"shape": (2**40, 6), "strides": (0, 8)}, r"Tensor\.strides.*overlap_bytes"),
+    "data behind the body": (
+        {"data": (8, 48)},
+        r"Tensor\.data: bytes 8\.\.\+48 lie outside the 48-byte body",
+    ),
+    "data before the body": ({"data": (-8, 48)}, r"Tensor\.data"),
+    "data of negative length": ({"data": (0, -48)}, r"Tensor\.data"),
+    "data that wraps": ({"data": (2**63 - 1, 48)}, r"Tensor\.data"),
+    "65 dimensions": ({"shape": (1,) * 65}, r"Tensor\.shape has 65 dimensions"),
+    "a name that is not UTF-8": ({"names": (b"\xff", b"x")}, r"Tensor\.shape\[0\]\.name is not UTF-8"),
+    "another message": ({"header_type": 3}, "RecordBatch"),
+    "a body that is missing": ({"body_length": 1000}, "ends inside the body"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_metadata_is_refused_with_the_name_of_the_field(case):
+    changes, words = BROKEN[case]
+    data = message(BODY, **changes)
+    for source in (data, bytearray(data)):
+        with pytest.raises(ipc.FormatError, match=words):
+            ipc.read_tensor(source)
+
+
+def test_as_many_dimensions_as_numpy_has():
+    tensor = ipc.read_tensor(message(BODY, (6,) + (1,) * 63))
+    assert tensor.ndim == 64
+    assert ipc.read_tensor(tensor.serialize()) == tensor
+    assert "64" in str(len(tensor.shape))
+
+
+def test_no_element_and_sizes_that_numpy_cannot_hold():
+    tensor = ipc.read_tensor(message(b"", (0, HUGE, HUGE), data=(0, 0)))
+    assert tensor.size == 0
+    with pytest.raises(ipc.UsageError, match="NumPy cannot hold"):
+        tensor.to_numpy()
+    assert "shape" in repr(tensor)
+    assert tensor == ipc.read_tensor(tensor.serialize())
+
+
+def test_other_files_are_named():
+    with pytest.raises(ipc.FormatError, match="Parquet"):
+        ipc.read_tensor(b"PAR1" * 30)
+    with pytest.raises(ipc.FormatError, match="open_stream"):
+        ipc.read_tensor(ipc.Schema([]).serialize())
+    for nothing in (b"", b"\xff\xff\xff\xff\0\0\0\0", bytes(64), bytes(1000)):
+        with pytest.raises(ipc.TruncatedError, match="no message"):
+            ipc.read_tensor(nothing)
+        assert list(ipc.read_tensors(nothing)) == []
+
+
+# -- mutations -----------------------------------------------------------------------------------------------
+
+
+def use(data: bytes) -> None:
+    """Read, and do with the result what people do."""
+    try:
+        tensor = ipc.read_tensor(data)
+    except ipc.ArrowIpcError:
+        return
+    assert repr(tensor)
+    try:
+        values = tensor.to_numpy()
+    except ipc.UsageError:
+        assert tensor.size == 0
+        return
+    assert values.size == tensor.size
+    assert tensor.equals(tensor, nan_equal=True)
+    if tensor.nbytes <= 1 << 20:
+        assert ipc.read_tensor(tensor.serialize()).equals(tensor, nan_equal=True)
+        assert memoryview(tensor).nbytes == tensor.nbytes
+        assert tensor.to_numpy(copy=True).tobytes() == memoryview(tensor).tobytes()
+        with suppress(BufferError, RuntimeError):
+            np.from_dlpack(tensor)
+
+
+ORIGINALS = [
+    message(BODY),
+    message(BODY, strides=(8, 16), names=("a", "bc")),
+    message(b"\xee" * 8 + BODY, (3, 2), (16, 8), (8, 48)),
+    ipc.Tensor(np.arange(6).astype("M8[s]").reshape(2, 3), ("x", "y")).serialize(),
+    ipc.Tensor(np.zeros((2, 2), "V5")).serialize(),
+]
+
+
+@pytest.mark.parametrize("original", ORIGINALS)
+def test_every_byte_changed_gives_values_or_our_error(original):
+    end = min(len(original), 330)
+    for i in range(end):
+        for value in {0, 1, 0x7F, 0x80, 0xFF, original[i] ^ 1, (original[i] + 1) & 255, original[i] ^ 0x40}:
+            use(original[:i] + bytes([value]) + original[i + 1 :])
+
+
+@pytest.mark.parametrize("original", ORIGINALS)
+def test_every_truncation_is_refused(original):
+    for end in range(len(original)):
+        with pytest.raises(ipc.TruncatedError):
+            ipc.read_tensor(original[:end])
+
+
+@given(st.data())
+def test_law_mutations_give_values_or_our_error(data):
+    mutated = bytearray(data.draw(st.sampled_from(ORIGINALS)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        width = data.draw(st.sampled_from([1, 2, 4, 8]))
+        at = data.draw(st.integers(0, max(0, min(len(mutated), 330) - width)))
+        most = 2 ** (8 * width) - 1
+        word = data.draw(st.one_of(st.integers(0, most), st.sampled_from([0, 1, most, most // 2 + 1])))
+        mutated[at : at + width] = word.to_bytes(width, "little")
+    use(bytes(mutated))
+
+
+@given(st.binary(max_size=200))
+def test_law_any_bytes_behind_a_prefix(rest):
+    use(b"\xff\xff\xff\xff" + struct.pack("<i", max(len(rest) // 8 * 8, 8)) + rest)
