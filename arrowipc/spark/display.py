@@ -85,7 +85,8 @@ def show(console: Console, result: pipeline.Result, report: Path) -> None:
     found = result.comparison
     if found is not None and found.agree:
         console.print(
-            f"[green]agree row for row:[/] {', '.join(found.names)} ({found.counts[0]:,} rows each)"
+            f"[green]agree row for row:[/] {', '.join(found.names)} ({found.counts[0]:,} rows each)",
+            soft_wrap=True,
         )
     elif found is not None:
         counts = ", ".join(

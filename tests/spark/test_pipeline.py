@@ -173,8 +173,8 @@ def test_data_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
         ("h1", 2.0, 10),
     ]
     assert [path.name for path in result.written] == ["rows.arrow", "rows.parquet", "groups.parquet"]
-    found = pa.Table.from_batches(pa.ipc.open_file(next((tmp_path / "out" / "rows.arrow").glob("part-*"))))
-    assert found.schema.names == ["host", "value"]
+    with pa.ipc.open_file(next((tmp_path / "out" / "rows.arrow").glob("part-*"))) as reader:
+        assert reader.schema.names == ["host", "value"]
     with pytest.raises(UsageError, match="no column 'nix'"):
         run(spark, pipeline.Job(sources, tmp_path / "out", ("nix",)))
     with pytest.raises(UsageError, match="binary columns are body"):

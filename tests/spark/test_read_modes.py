@@ -17,6 +17,7 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
+from arrowipc.schema import Schema
 from arrowipc.spark import ArrowIpcDataSource, register
 from arrowipc.spark.files import find_files, storage_options
 from arrowipc.spark.read import ArrowIpcReader
@@ -323,7 +324,7 @@ class Only:
     def __init__(self, *wanted: bytes) -> None:
         self.wanted = wanted
 
-    def keeps(self, custom_metadata: tuple[tuple[bytes, bytes], ...]) -> bool:
+    def keeps(self, custom_metadata: tuple[tuple[bytes, bytes], ...], schema: Schema) -> bool:
         return dict(custom_metadata)[b"number"] in self.wanted
 
 
