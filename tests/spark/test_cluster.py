@@ -154,7 +154,7 @@ def test_the_wheel_travels_as_an_archive_and_a_killed_executor_loses_no_row(data
 
 def test_an_environment_travels_packed(data: Path) -> None:
     packed = packed_environment(data)
-    # Nothing but the environment: the tests may run with a path to the package, which executors would inherit.
+    # Nothing but the environment: executors would inherit the path that the tests may run with.
     settings = {"spark.archives": f"{packed}#environment", "spark.executorEnv.PYTHONPATH": ""}
     printed = submit(DECODE, data, settings, PYSPARK_PYTHON="./environment/bin/python")
     paths = [line for line in printed.splitlines() if line.startswith("path ")]

@@ -1,0 +1,58 @@
+"""Tensors in binary columns: made and read as NumPy arrays in the functions that people give to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from arrowipc import SparseCOOTensor, read_tensor, write_sparse_tensor
+from arrowipc.tensor import arrays_from_cells, cells_from_arrays
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def make(batches: Iterator[Any]) -> Iterator[Any]:
+    """A matrix per id, every seventh missing; column-major where the id is odd."""
+    for batch in batches:
+        ids = batch["id"].to_pylist()
+        matrices = [
+            None if n % 7 == 6 else np.full((2, 3), n, np.float32, order="F" if n % 2 else "C") for n in ids
+        ]
+        cells = pa.array(cells_from_arrays(matrices), pa.binary())
+        yield pa.record_batch({"id": batch["id"], "matrix": cells})
+
+
+def add_up(batches: Iterator[Any]) -> Iterator[Any]:
+    """The sum of each matrix, and how many values it has."""
+    for batch in batches:
+        matrices = arrays_from_cells(batch["matrix"])
+        sums = [None if each is None else float(each.sum()) for each in matrices]
+        shapes = [None if each is None else list(each.shape) for each in matrices]
+        yield pa.record_batch({"id": batch["id"], "sum": pa.array(sums, pa.float64()), "shape": shapes})
+
+
+def test_tensors_travel_in_binary_columns(spark: SparkSession) -> None:
+    cells = spark.range(0, 50, 1, 3).mapInArrow(make, "id bigint, matrix binary")
+    found = cells.mapInArrow(add_up, "id bigint, sum double, shape array<bigint>").orderBy("id").collect()
+    assert [tuple(row) for row in found] == [
+        (n, None, None) if n % 7 == 6 else (n, 6.0 * n, [2, 3]) for n in range(50)
+    ]
+    first = cells.where("id = 5").head()
+    assert first is not None
+    assert read_tensor(bytes(first["matrix"])).to_numpy().tolist() == [[5.0] * 3] * 2
+
+
+def test_sparse_tensors_travel_in_binary_columns(spark: SparkSession) -> None:
+    dense = np.diag([1, 0, 3])
+    sink = bytearray()
+    write_sparse_tensor(SparseCOOTensor.from_dense(dense), sink)
+    row = spark.createDataFrame([(bytes(sink),)], "cell binary").head()
+    assert row is not None
+    assert read_tensor(bytes(row["cell"])).to_dense().tolist() == dense.tolist()
