@@ -45,6 +45,7 @@ def run(*arguments: str) -> None:
 
 
 @pytest.mark.nosanitize  # pyarrow, polars and their thread pools
+@pytest.mark.filterwarnings("default:PySpark does not yet fully support pandas")
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_benchmark_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     why_not = getattr(module(name), "missing", lambda: None)()

@@ -72,14 +72,14 @@ class PartsWriter:
         batches : iterable of pyarrow.RecordBatch
             As Spark hands them over.
         directory : str
-            Of the job. The attempt gets a directory of its own in it, made before the first row is asked for:
-            an attempt that outlives its job finds the directory gone and fails.
+            Of the job, which is there. The attempt gets a directory of its own in it: one that outlives its
+            job finds its directory gone, one that begins after it that of the job, and fails.
         job : str
             What makes the names of the job's files unique.
         partition : int
         """
         attempt = f"{directory}/{partition:05}-{uuid.uuid4().hex}"
-        self._storage.make_directory(attempt)
+        self._storage.make_child(attempt)
         options = self._options
         fitted = (fit(batch, self._plain) for batch in batches)
         rows = regroup(fitted, options.batch_rows, options.batch_bytes)
@@ -96,7 +96,7 @@ class PartsWriter:
         """Write a file that holds the schema and no rows."""
         name = f"part-00000-{job}{self._options.suffix}"
         attempt = f"{directory}/{uuid.uuid4().hex}"
-        self._storage.make_directory(attempt)
+        self._storage.make_child(attempt)
         self._write_file((), f"{attempt}/{name}")
         return Part(f"{attempt}/{name}", name, 0)
 

@@ -74,6 +74,8 @@ class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty(QUERY_PROPERTY) or self._checkpoint
         batch = int(context.getLocalProperty(BATCH_PROPERTY) or 0)
         directory = self._attempts(query, batch)
+        # The driver is told the number of a batch when it commits, so its tasks make the directory.
+        self._storage.make_directory(directory)
         parts = self._parts.write(iterator, directory, f"{query}-{batch:08}", context.partitionId())
         return Written(tuple(parts), query)
 

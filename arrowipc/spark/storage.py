@@ -101,6 +101,10 @@ class Storage:
         """Make a directory and those above it; no error when it is there."""
         raise NotImplementedError
 
+    def make_child(self, name: str) -> None:
+        """Make a directory in one that is there; where stores know directories, an error if it is not."""
+        self.make_directory(name)
+
     def sink(self, name: str) -> AbstractContextManager[Any]:
         """What a writer of arrowipc can be given to make a file; the writer is closed within the block."""
         raise NotImplementedError
@@ -176,6 +180,9 @@ class _Local(Storage):
                     raise
             else:
                 return
+
+    def make_child(self, name: str) -> None:
+        os.mkdir(self.path(name))
 
     @contextmanager
     def sink(self, name: str) -> Iterator[Any]:

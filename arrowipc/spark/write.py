@@ -65,6 +65,8 @@ class ArrowIpcWriter(DataSourceArrowWriter):
         self._job = uuid.uuid4().hex
         self._directory = f"{HIDDEN}/{self._job}"
         self._parts = PartsWriter(self._storage, files, checked)
+        # Made here and by nobody else: a task that begins after the job has ended finds it gone.
+        self._storage.make_directory(self._directory)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> Written:
         """Write the rows of one task attempt."""
@@ -90,7 +92,6 @@ class ArrowIpcWriter(DataSourceArrowWriter):
         if not parts and (self._overwrite or not old):
             # Who reads it back gets no rows, and the schema.
             parts = [self._parts.write_empty(self._directory, self._job)]
-        storage.make_directory(self._directory)
         try:
             storage.remove(SUCCESS)
             for part in parts:

@@ -247,6 +247,7 @@ def batch(
     for partition, values in enumerate(tasks):
         given_rows = [pa.record_batch({"id": pa.array(values, pa.int64())})] if values else []
         directory = writer._attempts(query, number)
+        writer._storage.make_directory(directory)
         parts = writer._parts.write(given_rows, directory, f"{query}-{number:08}", partition)
         messages.append(Written(tuple(parts), query))
     return writer, messages
