@@ -67,6 +67,8 @@ MODULES = (
     "_sparse",
     "_sparse_dense",
     "_sparse_message",
+    "_pairs",
+    "_lease",
 )
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.

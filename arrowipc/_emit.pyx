@@ -115,6 +115,11 @@ cdef int encode_alone(Packing packing, Trimmer trimmer, RecordBatch batch) excep
     return 0
 
 
+cdef tuple owners_of(Columns columns, Trimmer trimmer, Encoder encoder):
+    """What the parts of the message that was just encoded point into."""
+    return columns, trimmer.keep(), encoder.compressor.keep() if encoder.compressor is not None else None
+
+
 def batch_message(RecordBatch batch not None, **options):
     """The RecordBatch message of a batch; see `arrowipc.RecordBatch.to_message`."""
     cdef Packing packing = Packing(**options)
@@ -123,9 +128,8 @@ def batch_message(RecordBatch batch not None, **options):
     if encoder.legacy:
         raise UsageError("legacy is about the prefix of messages in streams and files; a Message has none of its own")
     encode_alone(packing, trimmer, batch)
-    owners = (batch, trimmer.keep(), encoder.compressor.keep() if encoder.compressor is not None else None)
     return new_message(encoder.head + encoder.metadata_at, encoder.head_size - encoder.metadata_at, encoder.parts,
-                       encoder.n_parts, encoder.alignment, owners)
+                       encoder.n_parts, encoder.alignment, owners_of(batch, trimmer, encoder))
 
 
 def batch_size(RecordBatch batch not None, **options):
@@ -378,6 +382,8 @@ cdef class BatchWriter:
         try:
             self.put_dictionaries(emissions)
             self.encoder.wrap(message, self.sink.position)
+            if self.sink.keeps:
+                self.sink.owners = message
             self.hand_over(self.batch_blocks)
         except BaseException as error:
             self.poison(error)
@@ -442,6 +448,8 @@ cdef class BatchWriter:
                 if written is not columns:
                     self.trim(written, start, count)
             self.encoder.record_batch(&self.trimmer.d, chosen_fields(self.packing), pairs, self.sink.position)
+            if self.sink.keeps:
+                self.sink.owners = owners_of(written, self.trimmer, self.encoder)
             self.hand_over(self.batch_blocks)
         except BaseException as error:
             # A sink that has no room says so before it takes anything: then there is still an end to be written.
@@ -465,6 +473,8 @@ cdef class BatchWriter:
         if trimmer.trim(&emission.values.d, emission.start, emission.values.d.length - emission.start, &fault) < 0:
             raise_fault(&fault, emission.values.plan, f"dictionary {emission.id}")
         self.encoder.dictionary_batch(&trimmer.d, emission.id, emission.is_delta, self.sink.position)
+        if self.sink.keeps:
+            self.sink.owners = owners_of(emission.values, trimmer, self.encoder)
         self.hand_over(self.dictionary_blocks)
         self.num_dictionary_batches += 1
         self.num_dictionary_deltas += emission.is_delta

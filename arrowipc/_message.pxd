@@ -103,6 +103,7 @@ cdef class Pieces:
 
 
 cdef Message take_message(Framer framer)
+cdef Message open_apart(object metadata, object body, object limits)
 cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const Part* parts, int32_t n_parts,
                          int64_t alignment, object owners)
 cdef str kind_name(int kind)

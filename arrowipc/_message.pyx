@@ -4,6 +4,7 @@ Columnar format, "Encapsulated message format": a continuation marker ``FFFFFFFF
 the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of body. A size of 0 ends the stream.
 """
 
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -16,7 +17,7 @@ from arrowipc._core cimport (
 )
 from arrowipc._fault cimport Fault
 from arrowipc._flatbuf cimport Table, fb_table
-from arrowipc._gather cimport Part, padding, put_part
+from arrowipc._gather cimport Part, padding, put_part, stored_size
 from arrowipc._layout cimport *
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
@@ -392,6 +393,69 @@ cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const P
     return message
 
 
+cdef Message open_apart(object metadata, object body, object limits):
+    """A message whose metadata and body came apart, whatever the one says about the length of the other.
+
+    An encapsulated message's prefix in front of the metadata is skipped.
+    """
+    cdef Message message = Message.__new__(Message)
+    cdef Source head = Source(metadata), rest = Source(body)
+    cdef LimitsData bounds
+    cdef Fault fault
+    cdef int64_t start = 8 if head.size >= 8 and load_i32(head.data) == -1 else 0
+    limits_data(limits, &bounds)
+    if head.size - start > bounds.metadata_bytes:
+        raise LimitError(f"the metadata has {head.size - start:,} bytes, more than Limits.metadata_bytes = "
+                         f"{bounds.metadata_bytes:,}")
+    message.metadata_bytes = head.data + start
+    message.metadata_size = head.size - start
+    message.metadata_owner = head
+    if open_message(message.metadata_bytes, message.metadata_size, &message.envelope, &fault) < 0:
+        raise_fault(&fault)
+    message.body_bytes = rest.data
+    message.body_owner = rest
+    return message
+
+
+def message_kind(metadata, limits=None):
+    """Return what `Message.kind` will say of metadata whose body has not come yet, and how long that body is.
+
+    Raises
+    ------
+    FormatError, LimitError
+        As `message_of` does.
+    """
+    cdef Message message = open_apart(metadata, b"", limits)
+    return kind_name(message.envelope.kind), message.envelope.body_length
+
+
+def message_of(metadata, body=None, limits=None):
+    """Return the `Message` of metadata and a body that came apart from each other, without copying them.
+
+    Parameters
+    ----------
+    metadata : bytes-like
+        The FlatBuffers bytes, at any address; an encapsulated message's prefix in front of them is skipped.
+    body : bytes-like, optional
+        As long as the metadata says; zeros at the end that only fill up to a multiple of 64 may be missing.
+    limits : Limits, optional
+
+    Raises
+    ------
+    FormatError
+        The metadata is broken, or the body has another length than it says.
+    LimitError
+        The metadata is longer than the limits allow.
+    """
+    cdef Message message = open_apart(metadata, b"" if body is None else body, limits)
+    cdef int64_t found = (<Source> message.body_owner).size, claimed = message.envelope.body_length
+    if found > claimed or claimed - found >= CACHE_LINE:
+        raise FormatError(f"{message.kind} message: its metadata says that the body has {claimed:,} bytes, found "
+                          f"{found:,}")
+    message.envelope.body_length = found
+    return message
+
+
 cdef class Message:
     """One encapsulated message: its metadata, and its body in one stretch or as the buffers it is made of.
 
@@ -465,6 +529,54 @@ cdef class Message:
         self.body_owner = memory
         self.pieces = None
         return 0
+
+    def copy_body_into(self, target):
+        """Write the body, `body_length` bytes, to the beginning of writable memory.
+
+        Raises
+        ------
+        UsageError
+            `target` is smaller, or read-only.
+        """
+        cdef Py_buffer view
+        cdef uint8_t* out
+        cdef int32_t i
+        try:
+            PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
+        except BufferError as error:
+            raise UsageError(f"cannot write to the memory of this {type(target).__name__}: {error}") from None
+        try:
+            if view.len < self.envelope.body_length:
+                raise UsageError(f"the body has {self.envelope.body_length:,} bytes, the target {view.len:,}")
+            out = <uint8_t*> view.buf
+            with nogil:
+                if self.pieces is not None:
+                    for i in range(self.pieces.count):
+                        out = put_part(out, &self.pieces.parts[i], self.pieces.alignment)
+                elif self.envelope.body_length:
+                    memcpy(out, self.body_bytes, self.envelope.body_length)
+        finally:
+            PyBuffer_Release(&view)
+
+    @property
+    def stretches(self):
+        """list of memoryview: the body as it goes out, padding included, to be sent one behind the other."""
+        cdef const Part* part
+        cdef int64_t pad
+        cdef int32_t i
+        cdef list out = []
+        if self.pieces is None:
+            return [self.body] if self.envelope.body_length else out
+        for i in range(self.pieces.count):
+            part = &self.pieces.parts[i]
+            pad = padding(stored_size(part), self.pieces.alignment)
+            if part.prefixed:
+                out.append(PyBytes_FromStringAndSize(<const char*> &part.prefix, 8))
+            if part.size:
+                out.append(window(part.data, part.size, self.pieces.owners))
+            if pad:
+                out.append(bytes(pad))
+        return out
 
     def serialize(self, int64_t alignment=8):
         """Return the encapsulated message: prefix, metadata and body as bytes.

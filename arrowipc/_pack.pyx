@@ -44,7 +44,7 @@ from arrowipc._emit import check_schema
 from arrowipc._sink import BytearraySink
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
-from arrowipc.writer import _batches_of, _schema_of
+from arrowipc.writer import batches_of, _schema_of
 
 __all__ = ["GroupedPayloads", "encode_payloads"]
 
@@ -563,7 +563,7 @@ cdef RecordBatch one_batch(object data, object schema):
         return data
     if isinstance(data, Mapping) and schema is None:
         raise UsageError("encode_payloads: a dict of columns needs schema=")
-    declared, found = _batches_of(data, schema)
+    declared, found = batches_of(data, schema)
     batches = list(found)
     if batches:
         return concat_batches(batches)

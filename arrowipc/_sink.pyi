@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["BytearraySink", "DescriptorSink", "FixedSink", "ObjectSink"]
+from arrowipc._message import Message
+
+__all__ = ["BytearraySink", "DescriptorSink", "FixedSink", "MessageSink", "ObjectSink"]
 
 class Sink:
     @property
@@ -12,6 +14,11 @@ class Sink:
 
 class BytearraySink(Sink):
     def __new__(cls, target: bytearray) -> BytearraySink: ...
+
+class MessageSink(Sink):
+    @property
+    def ended(self) -> bool: ...
+    def take(self) -> list[Message]: ...
 
 class FixedSink(Sink):
     def __new__(cls, target: Any, start: int = 0) -> FixedSink: ...

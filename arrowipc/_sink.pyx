@@ -12,14 +12,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, strchr
 
+from arrowipc._bytes cimport load_i32
 from arrowipc._core cimport export_bytes
 from arrowipc._gather cimport Part, padding, put_part, stored_size
+from arrowipc._message cimport Message, new_message
 
 import os
 
 from arrowipc.errors import UsageError
 
-__all__ = ["BytearraySink", "FixedSink", "DescriptorSink", "ObjectSink"]
+__all__ = ["BytearraySink", "FixedSink", "DescriptorSink", "MessageSink", "ObjectSink"]
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -90,6 +92,38 @@ cdef class BytearraySink(Sink):
         put_message(<uint8_t*> PyByteArray_AS_STRING(self.target) + used, head, head_size, parts, n_parts, alignment)
         self.position += size
         return 0
+
+
+cdef class MessageSink(Sink):
+    """Keeps messages as objects that point at what was written, for transports that move bodies by themselves."""
+
+    cdef list messages
+    cdef readonly bint ended    # the end-of-stream marker came
+
+    def __cinit__(self):
+        self.messages = []
+        self.keeps = True
+
+    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+                   int64_t alignment, int64_t body_length) except -1:
+        # The head is a prefix of 8 bytes and the metadata; without metadata it is the end of the stream.
+        if head_size < 8 or load_i32(head) != -1:
+            raise UsageError("messages that stand for themselves have no prefix: legacy=True means nothing here")
+        if load_i32(head + 4) == 0:
+            self.ended = True
+        elif isinstance(self.owners, Message):
+            self.messages.append(self.owners)       # passed on as it was read
+        else:
+            self.messages.append(new_message(head + 8, head_size - 8, parts, n_parts, alignment, self.owners))
+        self.owners = None
+        self.position += head_size + body_length
+        return 0
+
+    def take(self):
+        """list of Message: those that came since the last call."""
+        taken = self.messages
+        self.messages = []
+        return taken
 
 
 cdef class FixedSink(Sink):

@@ -13,5 +13,6 @@ cdef class StreamDecoder(Framer):
     cdef RecordBatch read_batch(self)
     cdef int begin(self) except -1
     cdef object take_event(self)
+    cdef object event(self)
     cdef int check_order(self, int kind) except -1
     cdef int check_end(self, int found) except -1

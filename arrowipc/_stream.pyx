@@ -124,16 +124,22 @@ cdef class StreamDecoder(Framer):
         return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
 
     cdef object take_event(self):
-        from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
+        from arrowipc.events import EndOfStream
 
-        cdef int kind, found = self.advance()
+        cdef int found = self.advance()
         if found != FRAME_MESSAGE:
             self.check_end(found)
             if found == FRAME_MORE or self.ended:
                 return None
             self.ended = True
             return EndOfStream(self.bytes_consumed, self.end_marker)
-        kind = self.envelope.kind
+        return self.event()
+
+    cdef object event(self):
+        """Decode the message at hand, and say what it was."""
+        from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
+
+        cdef int kind = self.envelope.kind
         self.check_order(kind)
         if kind == MessageHeader_Schema:
             self.begin()
@@ -141,6 +147,33 @@ cdef class StreamDecoder(Framer):
         if kind == MessageHeader_RecordBatch:
             return BatchRead(self.decoder.batch(&self.envelope, self.body, self.body_owner))
         return DictionaryRead(*self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True))
+
+    def decode_next(self, Message message not None):
+        """Decode a message that came by itself, as the next one of this stream; returns its event.
+
+        For transports that deliver whole messages (Dissociated IPC): whoever calls this does not `feed`.
+
+        Raises
+        ------
+        FormatError
+            The bytes break the format; every later call raises UsageError.
+        """
+        self.check_usable()
+        try:
+            message.join()
+            self.number = self.num_messages + 1
+            self.envelope = message.envelope
+            self.kind_known = True
+            self.metadata = message.metadata_bytes
+            self.metadata_size = message.metadata_size
+            self.metadata_owner = message.metadata_owner
+            self.body = message.body_bytes
+            self.body_owner = message.body_owner
+            self.num_messages += 1
+            return self.event()
+        except BaseException as error:
+            self.poison(error)
+            raise
 
     cdef int check_order(self, int kind) except -1:
         reason = (LATER if self.opened else FIRST).get(kind)

@@ -145,7 +145,7 @@ def _pump(framer: Framer, file: Any) -> None:
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class BatchReader:
     """What both kinds of readers share: a life that ends, and handing all batches over."""
 
     __slots__ = ("__weakref__", "_closed", "_file", "_owned")
@@ -197,7 +197,7 @@ class _Reader:
         return export_stream(self.schema, iter(self), requested_schema)
 
 
-class RecordBatchStreamReader(_Reader):
+class RecordBatchStreamReader(BatchReader):
     """Reads the batches of an Arrow IPC stream; made by `open_stream`.
 
     Iterating, or `read_next_batch`, gives each batch once. Batches point into the source's memory (or into
@@ -322,7 +322,7 @@ class RecordBatchStreamReader(_Reader):
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-class RecordBatchFileReader(_Reader):
+class RecordBatchFileReader(BatchReader):
     """Reads the batches of an Arrow IPC file in any order; made by `open_file`.
 
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for.

@@ -12,12 +12,12 @@ from arrowipc._stream import StreamDecoder
 from arrowipc.errors import FormatError
 from arrowipc.events import BatchRead, EndOfStream
 from arrowipc.reader import (
+    BatchReader,
     RecordBatchFileReader,
     _first_bytes,
     _located,
     _pump,
     _read_some,
-    _Reader,
     _resolve,
 )
 from arrowipc.remote import RemoteSource
@@ -120,7 +120,7 @@ class Recovery(Immutable):
         return f"<Recovery of a {self.format}: {self}>"
 
 
-class RecoveryReader(_Reader):
+class RecoveryReader(BatchReader):
     """Reads the batches that a damaged source still holds; made by `recover`."""
 
     __slots__ = ("_batches", "_report", "_schema")

@@ -128,7 +128,7 @@ def _schema_of(schema: Any) -> Schema:
     )
 
 
-def _batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:
+def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:
     """Find the schema (None: only the batches know) and the batches in whatever people hand to a writer."""
     if isinstance(data, RecordBatch):
         return data.schema, (data,)
@@ -172,7 +172,7 @@ def _batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterab
 
 def _chained(items: Iterable[Any], schema: Schema | None) -> Iterator[RecordBatch]:
     for item in items:
-        yield from _batches_of(item, schema)[1]
+        yield from batches_of(item, schema)[1]
 
 
 # -- writers -------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class _Writer(BatchWriter):
     def _opened(self, data: Any) -> Iterable[RecordBatch]:
         """Find the batches of what was handed in; a schema that is known without them is written first."""
         self._check_open()
-        schema, batches = _batches_of(data, self.schema)
+        schema, batches = batches_of(data, self.schema)
         if self.schema is None and schema is not None:
             self.expect(schema)
         return batches

@@ -1,0 +1,33 @@
+"""Dissociated IPC: Arrow streams whose metadata and bodies travel apart, over sockets, shared memory and UCX.
+
+Names load when they are first used.
+"""
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_HOMES = {
+    "Client": "arrowipc.dissociated.client",
+    "connect": "arrowipc.dissociated.client",
+    "Dialect": "arrowipc.dissociated.protocol",
+    "DissociatedUri": "arrowipc.dissociated.uri",
+    "Server": "arrowipc.dissociated.server",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> "Any":
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'arrowipc.dissociated' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,242 @@
+"""One end of a connection, as every transport offers it: tagged and untagged messages, both ways, without waiting.
+
+Drivers (blocking, asyncio) decide when to wait and for what; transports only ever do what goes at once.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from arrowipc._message import Message
+    from arrowipc._pairs import Pairs
+    from arrowipc.limits import Limits
+
+__all__ = ["Connection", "Deadline", "Frame", "Listener", "OfferedMemory", "PeerMemory", "wait"]
+
+
+class Frame(NamedTuple):
+    """A message that arrived."""
+
+    tag: int | None  #: None: untagged
+    data: Any  #: bytes-like
+    handles: tuple[int, ...] = ()  #: file descriptors that came with it; the receiver's from now on
+
+
+class Connection(ABC):
+    """One end of a connection.
+
+    Attributes
+    ----------
+    name : str
+        Of the peer, for errors.
+    lock : threading.RLock
+        Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lock = threading.RLock()
+
+    @abstractmethod
+    def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
+        """Put a message behind those that are to be sent, and send what goes at once.
+
+        The stretches are what the message consists of, one behind the other; they must not change as long as
+        `unsent` counts them. The handles are borrowed until then.
+
+        Raises
+        ------
+        OSError
+            The connection is gone.
+        """
+
+    @property
+    @abstractmethod
+    def unsent(self) -> int:
+        """Bytes that wait to be sent."""
+
+    @abstractmethod
+    def progress(self) -> None:
+        """Send and receive what goes without waiting.
+
+        Raises
+        ------
+        OSError
+            The connection broke; `at_end` is true from now on.
+        FormatError
+            The peer sent what this transport does not understand.
+        """
+
+    @abstractmethod
+    def receive(self) -> Frame | None:
+        """Return the next message that arrived, or None: none so far."""
+
+    @property
+    @abstractmethod
+    def at_end(self) -> bool:
+        """Whether the peer is gone, and everything that came from it was received."""
+
+    @abstractmethod
+    def fileno(self) -> int:
+        """Return what to wait on with `select.poll`, after `prepare_wait`."""
+
+    def prepare_wait(self) -> bool:
+        """Get ready to wait on `fileno`; False: there is something to do already."""
+        return True
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection; what is unsent is lost. More than one call does nothing more."""
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything is sent.
+
+        Raises
+        ------
+        TimeoutError
+            The peer did not take it.
+        OSError
+            The connection is gone.
+        """
+        deadline = Deadline(timeout)
+        while True:
+            with self.lock:
+                self.progress()
+                if not self.unsent:
+                    return
+                if self.at_end:
+                    raise ConnectionResetError(f"{self.name} is gone, and did not take all that was sent")
+            wait([self], deadline, f"{self.name} to take what is sent to it")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Listener(ABC):
+    """Where a transport waits for clients."""
+
+    @abstractmethod
+    def accept(self) -> Connection | None:
+        """Return a connection to the next client; None: nobody is there now."""
+
+    @abstractmethod
+    def fileno(self) -> int:
+        """Return what to wait on with `select.poll` for the next client."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Take no more clients; connections that exist go on."""
+
+
+class PeerMemory(ABC):
+    """A client's way into memory that its server tells of (body type 1)."""
+
+    def accept(self, handles: Sequence[int]) -> None:
+        """Take the file descriptors that came with a body, as the one who has to close them."""
+        import os
+
+        for handle in handles:
+            os.close(handle)
+
+    @abstractmethod
+    def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None) -> Message:
+        """Return a message whose body is what the pairs tell of.
+
+        `returned` is called once with the addresses of the pairs when the memory is needed no longer, in any
+        thread (see `arrowipc._lease.Lease`), or before this returns if the bytes were copied.
+
+        Raises
+        ------
+        FormatError
+            The pairs speak of what is no such memory.
+        OSError
+            The memory cannot be reached.
+        """
+
+    def close(self) -> None:
+        """Let go of the memory; what was handed out of it stays readable."""
+
+
+class OfferedMemory(ABC):
+    """A server's memory that clients may read by themselves (body type 1)."""
+
+    #: What clients are told in `remote_handle`; None: it comes with the bodies.
+    remote_handle: bytes | None = None
+
+    @abstractmethod
+    def place(
+        self, message: Message, connection: Connection
+    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+        """Put a body where clients reach it; None: there is no room, it has to be sent.
+
+        Returns
+        -------
+        pairs : bytes
+            The body of type 1.
+        addresses : sequence of int
+            The leases that `connection` holds from now on, one per pair that is not empty.
+        handles : sequence of int
+            File descriptors to send along.
+        """
+
+    @abstractmethod
+    def release(self, addresses: Sequence[int]) -> None:
+        """Take back leases that a client has ended: their memory may be used again."""
+
+    @abstractmethod
+    def abandon(self, addresses: Sequence[int]) -> None:
+        """Take back leases whose client is gone: it may still read, so their memory must not be used again."""
+
+    def close(self) -> None:
+        """Offer no more; clients that read keep what they have."""
+
+
+class Deadline:
+    """A point in time to wait for, or none.
+
+    Parameters
+    ----------
+    timeout : float or None
+        Seconds from now.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self.timeout = timeout
+        self._at = None if timeout is None else time.monotonic() + timeout
+
+    @property
+    def left(self) -> float | None:
+        """Seconds; not below 0."""
+        return None if self._at is None else max(0.0, self._at - time.monotonic())
+
+
+def wait(connections: Sequence[Connection], deadline: Deadline, for_what: str) -> None:
+    """Wait until at least one of the connections can do something.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline passed first.
+    """
+    poll = select.poll()
+    for connection in connections:
+        if not connection.prepare_wait():
+            return
+        poll.register(connection.fileno(), select.POLLIN | (select.POLLOUT if connection.unsent else 0))
+    left = deadline.left
+    if not poll.poll(None if left is None else left * 1000) and left is not None:
+        raise TimeoutError(f"waited {deadline.timeout:g} s for {for_what}")

@@ -1,0 +1,487 @@
+"""The rules of the Dissociated IPC protocol, sans I/O: what the messages say, and in which order they count.
+
+The protocol is experimental upstream; everything that follows its text is in this file. It knows of bytes, numbers and
+order, and of no socket, no memory and no Arrow data: `Incoming` pairs metadata with bodies for one client, `Outgoing`
+numbers them for one server, `Leases` keeps the books about memory that was handed out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from arrowipc._arguments import Immutable, fill
+from arrowipc._message import message_kind
+from arrowipc.errors import FormatError, LimitError, TruncatedError
+from arrowipc.limits import Limits
+
+__all__ = [
+    "STRICT",
+    "Arrival",
+    "BodyType",
+    "Dialect",
+    "EndOfMetadata",
+    "Incoming",
+    "Leases",
+    "MetadataReceived",
+    "Outgoing",
+    "body_tag",
+    "check_tags",
+    "end_of_stream",
+    "free_data_body",
+    "metadata_prefix",
+    "parse_free_data",
+    "parse_metadata",
+    "split_tag",
+]
+
+#: Clients find the body of a message by these bits of its tag.
+SEQUENCE_MASK = 0x0000_0000_FFFF_FFFF
+RESERVED_MASK = 0x00FF_FFFF_0000_0000
+TYPE_SHIFT = 56
+
+#: Sequence numbers roll over; more than half of them ahead is behind.
+NUMBERS = 1 << 32
+WINDOW = 1 << 31
+
+END_OF_STREAM = 0
+METADATA = 1
+PREFIX = struct.Struct("<BI")
+
+#: Messages that have a body, even an empty one.
+WITH_BODY = frozenset({"RecordBatch", "DictionaryBatch"})
+
+
+class BodyType(IntEnum):
+    """The top byte of a body's tag."""
+
+    #: The packed body of the IPC format.
+    PACKED = 0
+    #: Pairs of an address and a length: see `arrowipc._pairs`.
+    PAIRS = 1
+
+
+class Dialect(Immutable):
+    """What is accepted from peers that read the text in another way.
+
+    Parameters
+    ----------
+    bit55 : bool
+        The body type lies at bit 55 of the tag (the text says ``<< 55`` in one place, bits 56-63 in another).
+    end_is_last : bool
+        The end of the stream carries the number of the last message instead of the next one.
+    reserved_bits : bool
+        Bits 32-55 of a body's tag may have any value.
+    """
+
+    __slots__ = __match_args__ = ("bit55", "end_is_last", "reserved_bits")
+    bit55: bool
+    end_is_last: bool
+    reserved_bits: bool
+
+    def __init__(self, bit55: bool = False, end_is_last: bool = False, reserved_bits: bool = False) -> None:
+        fill(self, "bit55", bit55)
+        fill(self, "end_is_last", end_is_last)
+        fill(self, "reserved_bits", reserved_bits)
+
+
+STRICT = Dialect()
+
+
+# -- what messages say ---------------------------------------------------------------------------------------
+
+
+class MetadataReceived(NamedTuple):
+    """An untagged message: metadata, and its number."""
+
+    number: int
+    metadata: memoryview
+
+
+class EndOfMetadata(NamedTuple):
+    """An untagged message: there is no metadata from this number on."""
+
+    number: int
+
+
+def metadata_prefix(number: int) -> bytes:
+    """Return what comes before the metadata of message `number`."""
+    return PREFIX.pack(METADATA, number)
+
+
+def end_of_stream(number: int) -> bytes:
+    """Return the message that ends the metadata; `number` is the one after the last."""
+    return PREFIX.pack(END_OF_STREAM, number)
+
+
+def parse_metadata(data: Any) -> MetadataReceived | EndOfMetadata:
+    """Read an untagged message.
+
+    Raises
+    ------
+    FormatError
+        It is shorter than its prefix, of an unknown type, or an end with something behind it.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) < PREFIX.size:
+        raise FormatError(f"a metadata message has a prefix of 5 bytes, this one has {len(view)} in all")
+    kind, number = PREFIX.unpack_from(view)
+    if kind == METADATA:
+        return MetadataReceived(number, view[PREFIX.size :])
+    if kind != END_OF_STREAM:
+        raise FormatError(f"a metadata message is of type 0 (end of stream) or 1 (metadata), found {kind}")
+    if len(view) != PREFIX.size:
+        raise FormatError(f"the end of the stream has 5 bytes, found {len(view):,}")
+    return EndOfMetadata(number)
+
+
+def body_tag(number: int, body_type: BodyType) -> int:
+    """Return the tag of the body of message `number`."""
+    return body_type << TYPE_SHIFT | number
+
+
+def split_tag(tag: int, dialect: Dialect = STRICT) -> tuple[int, BodyType]:
+    """Read the tag of a body: the number of its message, and its type.
+
+    Raises
+    ------
+    FormatError
+        The type is unknown, or a reserved bit is set.
+    """
+    number, kind = tag & SEQUENCE_MASK, tag >> TYPE_SHIFT
+    reserved = tag & RESERVED_MASK
+    if dialect.bit55 and reserved == 1 << 55 and kind == 0:
+        kind, reserved = 1, 0
+    if kind > BodyType.PAIRS:
+        raise FormatError(f"body of message {number}: the types are 0 (packed) and 1 (pairs), found {kind}")
+    if reserved and not dialect.reserved_bits:
+        raise FormatError(
+            f"body of message {number}: bits 32-55 of its tag {tag:#018x} are reserved and not 0"
+        )
+    return number, BodyType(kind)
+
+
+def check_tags(want_data: int, free_data: int | None) -> None:
+    """Check the two tags that clients send.
+
+    Raises
+    ------
+    FormatError
+        They are no u64, equal to each other, or could be taken for the tag of a body.
+    """
+    for name, tag in (("want_data", want_data), ("free_data", free_data)):
+        if tag is None:
+            continue
+        if not 0 <= tag < 1 << 64:
+            raise FormatError(f"{name} is a number from 0 to 2**64 - 1, found {tag}")
+    if want_data == free_data:
+        raise FormatError(
+            f"want_data and free_data are the same tag, {want_data}: nobody could tell them apart"
+        )
+
+
+def free_data_body(addresses: Iterable[int]) -> bytes:
+    """Return the body of a message that gives `addresses` back."""
+    given = tuple(addresses)
+    return struct.pack(f"<{len(given)}Q", *given)
+
+
+def parse_free_data(data: Any) -> tuple[int, ...]:
+    """Read the addresses that a client gives back.
+
+    Raises
+    ------
+    FormatError
+        The length is no multiple of 8, or 0.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) == 0 or len(view) % 8:
+        raise FormatError(
+            f"a free_data message has 8 bytes for each of at least one address, found {len(view)}"
+        )
+    return struct.unpack(f"<{len(view) // 8}Q", view)
+
+
+# -- the client's side ---------------------------------------------------------------------------------------
+
+
+class Arrival(NamedTuple):
+    """A message of which everything is there: `body` is None where its kind has none."""
+
+    number: int
+    metadata: Any
+    body_type: BodyType
+    body: Any
+
+
+class Incoming:
+    """Puts the messages of one stream in order, from whatever order they arrive in.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        Of metadata.
+    max_waiting : int
+        Messages that may wait for one before them, metadata and bodies each.
+    max_waiting_bytes : int
+        The same in bytes.
+    dialect : Dialect
+        What is accepted besides the text of the specification.
+    first : int
+        The first sequence number: 0, except for tests of what happens 4 billion messages later.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        max_waiting: int = 1 << 16,
+        max_waiting_bytes: int = 1 << 30,
+        dialect: Dialect = STRICT,
+        first: int = 0,
+    ) -> None:
+        self.limits = limits
+        self.max_waiting = max_waiting
+        self.max_waiting_bytes = max_waiting_bytes
+        self.dialect = dialect
+        self.first = first
+        self.next = first
+        self.end: int | None = None
+        self.waiting_bytes = 0
+        self._metadata: dict[int, Any] = {}
+        self._has_body: dict[int, bool] = {}
+        self._bodies: dict[int, tuple[BodyType, Any]] = {}
+
+    def receive_metadata(self, data: Any) -> None:
+        """Take in an untagged message.
+
+        Raises
+        ------
+        FormatError
+            It breaks the protocol; the stream cannot go on.
+        """
+        received = parse_metadata(data)
+        if isinstance(received, EndOfMetadata):
+            return self._finish(received.number)
+        number = received.number
+        if number in self._metadata:
+            raise FormatError(f"metadata of message {number} arrived twice")
+        self._check_place(number, "metadata", len(self._metadata))
+        kind, _ = message_kind(received.metadata, self.limits)
+        if (kind == "Schema") != (number == self.first):
+            raise FormatError(
+                f"message {number} is a {kind} message: the first message of a stream is its schema, and no other is"
+            )
+        if kind not in WITH_BODY and kind != "Schema":
+            raise FormatError(
+                f"message {number} is a {kind} message, which a stream of record batches has not"
+            )
+        self._metadata[number] = received.metadata
+        self._has_body[number] = kind in WITH_BODY
+        self._count(len(received.metadata))
+        return None
+
+    def receive_body(self, tag: int, body: Any) -> int:
+        """Take in a tagged message; returns its number.
+
+        Raises
+        ------
+        FormatError
+            It breaks the protocol; the stream cannot go on.
+        """
+        number, body_type = split_tag(tag, self.dialect)
+        if number in self._bodies:
+            raise FormatError(f"the body of message {number} arrived twice")
+        self._check_place(number, "body", len(self._bodies))
+        if number in self._metadata and not self._has_body[number]:
+            raise FormatError(f"message {number} is the schema, which has no body, and a body arrived for it")
+        self._bodies[number] = (body_type, body)
+        self._count(len(body))
+        return number
+
+    def _ahead(self, number: int) -> int:
+        """By how many messages a number is ahead of the next one; negative: behind."""
+        distance = (number - self.next) % NUMBERS
+        return distance if distance < WINDOW else distance - NUMBERS
+
+    def _check_place(self, number: int, what: str, waiting: int) -> None:
+        ahead = self._ahead(number)
+        if ahead < 0:
+            raise FormatError(
+                f"{what} of message {number} arrived when {self.next} is the next one: it is there already, or too old"
+            )
+        if self.end is not None and ahead >= self._ahead(self.end):
+            raise FormatError(f"{what} of message {number} arrived, and the stream ends before {self.end}")
+        if ahead > self.max_waiting or waiting >= self.max_waiting:
+            raise LimitError(
+                f"{what} of message {number} arrived while message {self.next} is still missing: more than "
+                f"max_waiting = {self.max_waiting:,} messages would have to wait"
+            )
+
+    def _count(self, nbytes: int) -> None:
+        self.waiting_bytes += nbytes
+        if self.waiting_bytes > self.max_waiting_bytes and not self._is_ready():
+            raise LimitError(
+                f"{self.waiting_bytes:,} bytes wait for message {self.next}, more than max_waiting_bytes = "
+                f"{self.max_waiting_bytes:,}"
+            )
+
+    def _finish(self, number: int) -> None:
+        if self.end is not None:
+            raise FormatError(f"a second end of the stream, at {number}; the first one was at {self.end}")
+        if self.dialect.end_is_last:
+            number = (number + 1) % NUMBERS
+        if self._ahead(number) < 0:
+            raise FormatError(f"the stream ends before message {number}, and {self.next} is the next one")
+        last = self._ahead(number)
+        for what, waiting in (("metadata", self._metadata), ("a body", self._bodies)):
+            for other in waiting:
+                if self._ahead(other) >= last:
+                    raise FormatError(
+                        f"the stream ends before message {number}, and {what} of {other} is there"
+                    )
+        self.end = number
+
+    # -- what is there --
+
+    def _is_ready(self) -> bool:
+        number = self.next
+        return number in self._metadata and (not self._has_body[number] or number in self._bodies)
+
+    def take(self) -> Arrival | None:
+        """Return the next message if all of it is there, else None."""
+        if not self._is_ready():
+            return None
+        number = self.next
+        metadata = self._metadata.pop(number)
+        body_type, body = BodyType.PACKED, None
+        if self._has_body.pop(number):
+            body_type, body = self._bodies.pop(number)
+            self.waiting_bytes -= len(body)
+        elif number in self._bodies:
+            raise FormatError(f"message {number} is the schema, which has no body, and a body arrived for it")
+        self.waiting_bytes -= len(metadata)
+        self.next = (number + 1) % NUMBERS
+        return Arrival(number, metadata, body_type, body)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return iter(self.take, None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the stream has ended and every message was taken."""
+        return self.end == self.next
+
+    @property
+    def metadata_complete(self) -> bool:
+        """Whether no more metadata will come: the connection for it may be closed."""
+        return self.end is not None and len(self._metadata) == self._ahead(self.end)
+
+    @property
+    def wanted_body(self) -> int | None:
+        """The number of the next message that waits for its body, for transports that ask for one by its tag."""
+        for number in self._metadata:  # in order of arrival, which is that of the numbers almost always
+            if self._has_body[number] and number not in self._bodies:
+                return number
+        return None
+
+    def lost(self, what: str) -> None:
+        """Say that a connection is gone, `what` is "metadata", "data" or "both": can the stream still be completed?
+
+        Raises
+        ------
+        TruncatedError
+            It cannot.
+        FormatError
+            The server refused the request: it closed without having sent anything.
+        """
+        if self.is_complete or (what == "metadata" and self.metadata_complete):
+            return
+        number = self.next
+        if number == self.first and not self._metadata and what != "data":
+            raise FormatError(
+                "the server closed the connection without sending a schema: it does not know the stream that was "
+                "asked for, or does not want to send it"
+            )
+        while number in self._metadata and (
+            what == "metadata" or not self._has_body[number] or number in self._bodies
+        ):
+            number = (number + 1) % NUMBERS
+        missing = "metadata" if number not in self._metadata else "body"
+        if what == "data" and missing == "metadata":
+            return  # the data connection may be done; metadata tells whether it was
+        raise TruncatedError(f"the connection was lost before the {missing} of message {number} arrived")
+
+
+# -- the server's side ---------------------------------------------------------------------------------------
+
+
+class Outgoing:
+    """Numbers the messages of one stream.
+
+    Parameters
+    ----------
+    first : int
+        See `Incoming`.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.next = first
+
+    def number(self) -> int:
+        """Return the number of the next message."""
+        number = self.next
+        self.next = (number + 1) % NUMBERS
+        return number
+
+    def end(self) -> bytes:
+        """Return the message behind the last one."""
+        return end_of_stream(self.next)
+
+
+class Leases:
+    """The memory that one client was told of and has not given back: counted, for an address may go out many times.
+
+    Attributes
+    ----------
+    unknown : int
+        How many addresses came back that the client did not hold.
+    """
+
+    def __init__(self) -> None:
+        self._held: Counter[int] = Counter()
+        self.unknown = 0
+
+    def grant(self, addresses: Iterable[int]) -> None:
+        """Note that the client was told of these."""
+        self._held.update(addresses)
+
+    def release(self, addresses: Iterable[int]) -> list[int]:
+        """Take addresses back; returns those that were held, each as often as one lease of it ended.
+
+        What the client did not hold is counted and ignored: nobody can free what is another's.
+        """
+        ended = []
+        for address in addresses:
+            count = self._held.get(address, 0)
+            if count == 0:
+                self.unknown += 1
+                continue
+            if count == 1:
+                del self._held[address]
+            else:
+                self._held[address] = count - 1
+            ended.append(address)
+        return ended
+
+    def abandon(self) -> list[int]:
+        """End all leases because the client is gone; returns their addresses, whose memory nobody may use again."""
+        ended = list(self._held.elements())
+        self._held.clear()
+        return ended
+
+    def __len__(self) -> int:
+        return self._held.total()

@@ -1,0 +1,133 @@
+"""Which transport speaks which scheme; each is imported when it is first needed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc._arguments import described
+from arrowipc.errors import UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from arrowipc.dissociated.connection import Connection, Listener, OfferedMemory, PeerMemory
+    from arrowipc.dissociated.uri import DissociatedUri
+    from arrowipc.limits import Limits
+
+__all__ = ["SCHEMES", "Endpoint", "connect", "listen"]
+
+#: The schemes that `connect` speaks.
+SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "arrowipc+memory", "ucx")
+
+
+class Endpoint(NamedTuple):
+    """What a server listens on, and what its URI says about that."""
+
+    listener: Listener
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    #: None: bodies are always sent.
+    memory: OfferedMemory | None
+
+
+def connect(
+    uri: DissociatedUri, limits: Limits | None, timeout: float | None
+) -> tuple[Connection, PeerMemory | None]:
+    """Connect to a server.
+
+    Returns
+    -------
+    connection : Connection
+    memory : PeerMemory or None
+        The way into memory that the server tells of.
+
+    Raises
+    ------
+    UnsupportedError
+        No transport speaks the scheme, or its library is not there.
+    OSError
+        Nobody listens there.
+    """
+    connection: Connection
+    if uri.scheme == "arrowipc+tcp":
+        from arrowipc.dissociated.transports.sockets import connect_tcp
+
+        if uri.port is None:
+            raise UsageError(f"a TCP server has a port: {uri}")
+        return connect_tcp(uri.host, uri.port, limits, timeout), _peer_memory(uri)
+    if uri.scheme == "arrowipc+unix":
+        from arrowipc.dissociated.transports.sockets import connect_unix
+
+        connection = connect_unix(
+            uri.path.removeprefix("/") if uri.path.startswith("/@") else uri.path, limits, timeout
+        )
+        return connection, _peer_memory(uri)
+    if uri.scheme == "arrowipc+memory":
+        from arrowipc.dissociated.transports.memory import connect_memory
+
+        return connect_memory(uri.path.removeprefix("/")), None
+    if uri.scheme == "ucx":
+        from arrowipc.dissociated.transports.ucx import connect_ucx
+
+        return connect_ucx(uri, limits, timeout)
+    raise UnsupportedError(f"no transport speaks {uri.scheme!r}: expected one of {', '.join(SCHEMES)}")
+
+
+def _peer_memory(uri: DissociatedUri) -> PeerMemory | None:
+    if uri.free_data is None and uri.remote_handle is None:
+        return None
+    from arrowipc.dissociated.transports.shared import open_peer_memory
+
+    return open_peer_memory(uri.remote_handle)
+
+
+def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
+    """Begin to listen.
+
+    Parameters
+    ----------
+    transport : {"tcp", "unix", "shm", "file", "cma", "memory", "ucx"}
+    address : (str, int), str or None
+        Host and port, a path, or None: a free one of this machine.
+    limits : Limits, optional
+    **options
+        Of the transport.
+
+    Raises
+    ------
+    UsageError
+        There is no such transport.
+    OSError
+        The address cannot be had.
+    """
+    if transport == "tcp":
+        from arrowipc.dissociated.transports.sockets import listen_tcp
+
+        host, port = address or ("127.0.0.1", 0)
+        listener = listen_tcp(host, port, limits, **options)
+        return Endpoint(listener, "arrowipc+tcp", host, listener.port, "", None)
+    if transport in ("unix", "shm", "file", "cma"):
+        from arrowipc.dissociated.transports.sockets import listen_unix
+
+        path = os.fspath(address) if address is not None else f"@arrowipc-{os.getpid()}-{os.urandom(6).hex()}"
+        memory = None
+        if transport != "unix":
+            from arrowipc.dissociated.transports.shared import offer_memory
+
+            memory = offer_memory(transport, **options)
+        # Memory is for our own user only; bytes are for whoever may open the socket.
+        unix = listen_unix(path, limits, same_user=memory is not None)
+        return Endpoint(unix, "arrowipc+unix", "", None, path if path.startswith("/") else "/" + path, memory)
+    if transport == "memory":
+        from arrowipc.dissociated.transports.memory import listen_memory
+
+        name = address or os.urandom(6).hex()
+        return Endpoint(listen_memory(name, **options), "arrowipc+memory", "", None, "/" + name, None)
+    if transport == "ucx":
+        from arrowipc.dissociated.transports.ucx import listen_ucx
+
+        return listen_ucx(address or ("127.0.0.1", 0), limits, **options)
+    raise UsageError(
+        f'transport must be "tcp", "unix", "shm", "file", "cma", "memory" or "ucx", found {described(transport)}'
+    )

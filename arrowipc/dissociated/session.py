@@ -1,0 +1,185 @@
+"""One client of a server: its requests, one after the other, and the memory that it holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from arrowipc.dissociated.connection import Connection, Frame, OfferedMemory
+from arrowipc.dissociated.protocol import (
+    WITH_BODY,
+    BodyType,
+    Leases,
+    Outgoing,
+    body_tag,
+    metadata_prefix,
+    parse_free_data,
+)
+from arrowipc.dissociated.served import messages_of
+from arrowipc.errors import FormatError
+
+if TYPE_CHECKING:
+    from arrowipc._message import Message
+
+__all__ = ["Roles", "Session"]
+
+
+class Roles:
+    """Which streams a connection is asked for with which tag.
+
+    Parameters
+    ----------
+    tags : mapping of int to str
+        Tag of the request -> "both", "meta" or "data".
+    free_data : int, optional
+        Tag of the messages that give memory back.
+    """
+
+    def __init__(self, tags: Mapping[int, str], free_data: int | None) -> None:
+        self.tags = dict(tags)
+        self.free_data = free_data
+
+
+class Session:
+    """One client's connection: takes its requests one after the other, and its memory back at any time.
+
+    Without a driver: `step` does what goes without waiting; whoever calls it waits for the connection in between.
+
+    Parameters
+    ----------
+    connection : Connection
+    find : callable
+        ``find(ident: bytes)`` returns what `messages_of` takes, or None: unknown.
+    roles : Roles
+    memory : OfferedMemory, optional
+        None: bodies are always sent.
+    max_unsent : int
+        Bytes that may wait for the client before the next message is made.
+    options : mapping
+        Of `messages_of`.
+    first : int
+        See `arrowipc.dissociated.protocol.Outgoing`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        find: Any,
+        roles: Roles,
+        memory: OfferedMemory | None = None,
+        max_unsent: int = 64 << 20,
+        options: Mapping[str, Any] | None = None,
+        first: int = 0,
+    ) -> None:
+        self.connection = connection
+        self.leases = Leases()
+        self.requests = 0
+        self.ignored = 0
+        self._find = find
+        self._roles = roles
+        self._memory = memory
+        self._max_unsent = max_unsent
+        self._options = dict(options or {})
+        self._first = first
+        self._queue: list[tuple[str, bytes]] = []
+        self._messages: Iterator[Message] | None = None
+        self._role = "both"
+        self._outgoing = Outgoing(first)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a stream is being sent, or asked for."""
+        return self._messages is not None or bool(self._queue)
+
+    def step(self) -> bool | None:
+        """Do what goes without waiting: True: there is more of it; False: nothing now; None: the connection is over.
+
+        Raises
+        ------
+        FormatError
+            The client broke the protocol.
+        OSError
+            The connection broke.
+        """
+        connection = self.connection
+        with connection.lock:
+            connection.progress()
+            while (frame := connection.receive()) is not None:
+                self._take(frame)
+                connection.progress()
+            if connection.at_end:
+                return None
+            if self._messages is None and self._queue and not self._begin(*self._queue.pop(0)):
+                return None
+            # One message at a time: what clients give back in between makes room for the next.
+            if self._messages is not None and connection.unsent < self._max_unsent:
+                self._send_next(self._messages)
+                return True
+        return False
+
+    def _take(self, frame: Frame) -> None:
+        tag, data, handles = frame
+        for handle in handles:
+            os.close(handle)
+        if tag is None:
+            raise FormatError(
+                f"{self.connection.name} sent an untagged message: clients only send tagged ones"
+            )
+        role = self._roles.tags.get(tag)
+        if role is not None:
+            if len(self._queue) >= 64:
+                raise FormatError(f"{self.connection.name} asked for more than 64 streams at once")
+            self._queue.append((role, bytes(data)))
+        elif tag == self._roles.free_data:
+            self._release(parse_free_data(data))
+        else:
+            self.ignored += 1
+
+    def _release(self, addresses: tuple[int, ...]) -> None:
+        ended = self.leases.release(addresses)
+        if ended and self._memory is not None:
+            self._memory.release(ended)
+
+    def _begin(self, role: str, ident: bytes) -> bool:
+        """Start a stream; False: there is none of that name, and the protocol has no other answer than to go."""
+        source = self._find(ident)
+        if source is None:
+            return False
+        self.requests += 1
+        self._role = role
+        self._outgoing = Outgoing(self._first)
+        self._messages = messages_of(source, **self._options)
+        return True
+
+    def _send_next(self, messages: Iterator[Message]) -> None:
+        message = next(messages, None)
+        if message is None:
+            self._messages = None
+            if self._role != "data":
+                self.connection.send(None, [self._outgoing.end()])
+            return
+        number = self._outgoing.number()
+        if self._role != "data":
+            self.connection.send(None, [metadata_prefix(number), message.metadata])
+        if self._role != "meta" and message.kind in WITH_BODY:
+            self._send_body(number, message)
+
+    def _send_body(self, number: int, message: Message) -> None:
+        placed = None
+        if self._memory is not None and self._roles.free_data is not None and message.body_length:
+            placed = self._memory.place(message, self.connection)
+        if placed is None:
+            self.connection.send(body_tag(number, BodyType.PACKED), message.stretches)
+            return
+        pairs, addresses, handles = placed
+        self.leases.grant(addresses)
+        self.connection.send(body_tag(number, BodyType.PAIRS), [pairs], handles)
+
+    def close(self) -> None:
+        """End the connection; what the client still holds is its own from now on."""
+        self._messages = None
+        self.connection.close()
+        left = self.leases.abandon()
+        if left and self._memory is not None:
+            self._memory.abandon(left)

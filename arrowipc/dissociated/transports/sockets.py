@@ -1,0 +1,416 @@
+"""TCP and Unix sockets: a framing of our own for tagged and untagged messages, versioned by a greeting.
+
+The protocol leaves framing to the transport. Both sides begin with the 8 bytes of `HELLO`; then each message has a header
+of 24 bytes (little-endian: u8 kind, 0 untagged, 1 tagged; u8 number of file descriptors; six bytes 0; u64 tag; u64
+length), followed by its bytes. File descriptors (Unix sockets) travel with the header.
+"""
+
+from __future__ import annotations
+
+import array
+import mmap
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from arrowipc._core import aligned_buffer
+from arrowipc.dissociated.connection import Connection, Frame, Listener
+from arrowipc.errors import FormatError, LimitError
+from arrowipc.limits import Limits
+
+__all__ = [
+    "HELLO",
+    "SocketConnection",
+    "SocketListener",
+    "connect_tcp",
+    "connect_unix",
+    "listen_tcp",
+    "listen_unix",
+]
+
+#: Magic and version. Another version is another protocol: it is refused, not guessed.
+HELLO = b"arwipc" + struct.pack("<H", 1)
+HEADER = struct.Struct("<BBHIQQ")
+UNTAGGED, TAGGED = 0, 1
+
+#: What one read may bring at once: several small messages.
+STAGE = 1 << 16
+#: Pieces of one sendmsg (IOV_MAX), and file descriptors of one message (SCM_MAX_FD is 253).
+MOST_PIECES = 1024
+MOST_HANDLES = 16
+#: Of a Unix socket, in each direction; the default of 200 KB costs a switch of threads every 50 us.
+SOCKET_BUFFER = 4 << 20
+#: A body that is longer than Limits.read_ahead lies in memory that the kernel gives as bytes arrive.
+FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+
+
+class SocketConnection(Connection):
+    """One end of a socket.
+
+    Parameters
+    ----------
+    sock : socket.socket
+        Connected; this owns it from now on.
+    name : str
+    limits : Limits, optional
+        `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
+    """
+
+    def __init__(self, sock: socket.socket, name: str, limits: Limits | None = None) -> None:
+        super().__init__(name)
+        sock.setblocking(False)
+        self._socket = sock
+        self._limits = limits or Limits()
+        self._passes_handles = sock.family == socket.AF_UNIX
+        self._outgoing: deque[tuple[list[memoryview], tuple[int, ...]]] = deque()
+        self._unsent = 0
+        self._stage = bytearray(STAGE)
+        self._first = self._last = 0  # what is unread in the stage
+        self._greeted = False
+        self._handles: deque[int] = deque()
+        self._target: memoryview | None = None  # of a message that is longer than the stage
+        self._filled = 0
+        self._expected: tuple[int | None, tuple[int, ...]] = (None, ())
+        self._inbox: deque[Frame] = deque()
+        self._ended = False
+        self._closed = False
+        self._queue([memoryview(HELLO)], ())
+
+    # -- sending --
+
+    def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
+        """See `Connection.send`."""
+        views = [memoryview(each).cast("B") for each in stretches]
+        length = sum(len(each) for each in views)
+        head = HEADER.pack(UNTAGGED if tag is None else TAGGED, len(handles), 0, 0, tag or 0, length)
+        self._queue([memoryview(head), *(each for each in views if len(each))], tuple(handles))
+        self._send_some()
+
+    def _queue(self, pieces: list[memoryview], handles: tuple[int, ...]) -> None:
+        self._outgoing.append((pieces, handles))
+        self._unsent += sum(map(len, pieces))
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be sent."""
+        return self._unsent
+
+    def _send_some(self) -> None:
+        while self._outgoing and not self._closed:
+            pieces, handles = self._outgoing[0]
+            try:
+                if handles:
+                    rights = array.array("i", handles)
+                    sent = self._socket.sendmsg(
+                        pieces[:MOST_PIECES], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
+                    )
+                else:
+                    sent = self._socket.sendmsg(pieces[:MOST_PIECES])
+            except BlockingIOError:
+                return
+            except OSError:
+                # What the peer said before it went is still to be read.
+                self._outgoing.clear()
+                self._unsent = 0
+                raise
+            self._unsent -= sent
+            done = 0
+            while done < len(pieces) and sent >= len(pieces[done]):
+                sent -= len(pieces[done])
+                done += 1
+            del pieces[:done]
+            if sent:
+                pieces[0] = pieces[0][sent:]
+            self._outgoing[0] = (pieces, ())
+            if not pieces:
+                self._outgoing.popleft()
+
+    # -- receiving --
+
+    def progress(self) -> None:
+        """See `Connection.progress`."""
+        if self._closed:
+            return
+        if self._outgoing:
+            self._send_some()
+        while not self._ended and not self._inbox:
+            if not self._receive_some():
+                return
+
+    def _receive_some(self) -> bool:
+        """Read once; False: nothing is there now."""
+        try:
+            if self._target is not None:
+                count = self._read(self._target[self._filled :])
+            else:
+                if self._first:
+                    self._stage[: self._last - self._first] = self._stage[self._first : self._last]
+                    self._first, self._last = 0, self._last - self._first
+                count = self._read(memoryview(self._stage)[self._last :])
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            count = 0
+        if count == 0:
+            self._ended = True
+            if self._target is not None or self._first != self._last:
+                self._drop()
+                raise ConnectionResetError(f"{self.name} is gone in the middle of a message")
+            return True
+        if self._target is not None:
+            self._filled += count
+            if self._filled == len(self._target):
+                self._deliver(self._target)
+                self._target = None
+        else:
+            self._last += count
+            while self._cut():
+                pass
+        return True
+
+    def _read(self, out: memoryview) -> int:
+        if not self._passes_handles:
+            return self._socket.recv_into(out)
+        room = socket.CMSG_SPACE(4 * MOST_HANDLES)
+        count, extra, flags, _ = self._socket.recvmsg_into(
+            [out], room, getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        )
+        for level, kind, data in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                received = array.array("i")
+                received.frombytes(data[: len(data) - len(data) % received.itemsize])
+                self._handles.extend(received)
+        if flags & socket.MSG_CTRUNC:
+            raise FormatError(
+                f"{self.name} sent more file descriptors at once than the {MOST_HANDLES} that are taken"
+            )
+        return count
+
+    def _cut(self) -> bool:
+        """Take a message out of the stage, or the beginning of a long one; False: more has to come."""
+        held = self._last - self._first
+        if not self._greeted:
+            if held < len(HELLO):
+                return False
+            hello = bytes(self._stage[self._first : self._first + len(HELLO)])
+            if hello != HELLO:
+                raise FormatError(
+                    f"{self.name} does not speak our framing in this version: expected {HELLO!r}, found {hello!r}"
+                )
+            self._greeted = True
+            self._first += len(HELLO)
+            return True
+        if held < HEADER.size:
+            return False
+        kind, n_handles, zero, more_zeros, tag, length = HEADER.unpack_from(self._stage, self._first)
+        if kind > TAGGED or zero or more_zeros or (kind == UNTAGGED and tag):
+            raise FormatError(
+                f"{self.name} sent a header that is none of ours: kind {kind}, {zero}, {more_zeros}"
+            )
+        if kind == UNTAGGED and length > self._limits.metadata_bytes + 64:
+            raise LimitError(
+                f"{self.name} announces {length:,} bytes of metadata, more than Limits.metadata_bytes = "
+                f"{self._limits.metadata_bytes:,}"
+            )
+        if length >= 1 << 62:
+            raise LimitError(f"{self.name} announces a message of {length:,} bytes")
+        if n_handles > len(self._handles):
+            raise FormatError(
+                f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came"
+            )
+        if length <= STAGE - HEADER.size and held < HEADER.size + length:
+            return False
+        self._first += HEADER.size
+        self._expected = (
+            tag if kind == TAGGED else None,
+            tuple(self._handles.popleft() for _ in range(n_handles)),
+        )
+        here = min(length, self._last - self._first)
+        target = self._room(length)
+        target[:here] = memoryview(self._stage)[self._first : self._first + here]
+        self._first += here
+        if here == length:
+            self._deliver(target)
+        else:
+            self._target, self._filled = target, here
+        return True
+
+    def _room(self, length: int) -> memoryview:
+        if length <= self._limits.read_ahead:
+            return memoryview(aligned_buffer(length))
+        try:
+            return memoryview(mmap.mmap(-1, length, flags=FLAGS))
+        except (OSError, OverflowError, ValueError):
+            raise LimitError(f"{self.name} announces {length:,} bytes, more than there is room for") from None
+
+    def _deliver(self, data: memoryview) -> None:
+        tag, handles = self._expected
+        self._inbox.append(Frame(tag, data, handles))
+
+    def receive(self) -> Frame | None:
+        """See `Connection.receive`."""
+        return self._inbox.popleft() if self._inbox else None
+
+    @property
+    def at_end(self) -> bool:
+        """See `Connection.at_end`."""
+        return (self._ended or self._closed) and not self._inbox
+
+    # -- the end --
+
+    def fileno(self) -> int:
+        """See `Connection.fileno`."""
+        return self._socket.fileno()
+
+    def peer_user(self) -> int | None:
+        """Return the user id of the process at the other end of a Unix socket; None: the system does not tell."""
+        if not self._passes_handles or not hasattr(socket, "SO_PEERCRED"):
+            return None
+        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", credentials)[1])
+
+    def _drop(self) -> None:
+        """Close the file descriptors that nobody took."""
+        while self._handles:
+            os.close(self._handles.popleft())
+        for handle in self._expected[1] if self._target is not None else ():
+            os.close(handle)
+        self._target = None
+
+    def close(self) -> None:
+        """See `Connection.close`."""
+        if not self._closed:
+            self._closed = True
+            self._outgoing.clear()
+            self._unsent = 0
+            self._drop()
+            for frame in self._inbox:
+                for handle in frame.handles:
+                    os.close(handle)
+            self._inbox.clear()
+            self._socket.close()
+
+
+class SocketListener(Listener):
+    """A listening socket.
+
+    Parameters
+    ----------
+    sock : socket.socket
+        Listening; this owns it from now on.
+    name : str
+    limits : Limits, optional
+    same_user : bool
+        Take clients of our own user only (Unix sockets).
+    remove : str, optional
+        The path of a Unix socket, to be removed at the end.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        name: str,
+        limits: Limits | None = None,
+        *,
+        same_user: bool = False,
+        remove: str | None = None,
+    ) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._name = name
+        self._limits = limits
+        self._same_user = same_user
+        self._remove = remove
+
+    def accept(self) -> SocketConnection | None:
+        """See `Listener.accept`."""
+        try:
+            sock, address = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        tune(sock)
+        client = SocketConnection(
+            sock, f"the client {address}" if address else f"a client of {self._name}", self._limits
+        )
+        if self._same_user and client.peer_user() != os.getuid():
+            client.close()
+            return None
+        return client
+
+    @property
+    def port(self) -> int:
+        """The port of a TCP socket."""
+        return int(self._socket.getsockname()[1])
+
+    def fileno(self) -> int:
+        """See `Listener.fileno`."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """See `Listener.close`."""
+        self._socket.close()
+        if self._remove is not None:
+            try:
+                os.unlink(self._remove)
+            except FileNotFoundError:
+                pass
+            self._remove = None
+
+
+def tune(sock: socket.socket) -> None:
+    """Set what fits messages: no waiting for more to send, and room for a good part of a body."""
+    if sock.family == socket.AF_UNIX:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
+    else:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def connect_tcp(
+    host: str, port: int, limits: Limits | None = None, timeout: float | None = None
+) -> SocketConnection:
+    """Connect to a TCP server."""
+    sock = socket.create_connection((host, port), timeout)
+    tune(sock)
+    return SocketConnection(sock, f"tcp {host}:{port}", limits)
+
+
+def listen_tcp(host: str, port: int, limits: Limits | None = None) -> SocketListener:
+    """Listen on a TCP port; 0: any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.create_server((host, port), family=family)
+    return SocketListener(sock, f"tcp {host}", limits)
+
+
+def unix_address(path: str) -> str:
+    """Return the address of a path; one that begins with @ is abstract: it has no file and no leftovers (Linux)."""
+    return "\0" + path[1:] if path.startswith("@") else path
+
+
+def connect_unix(path: str, limits: Limits | None = None, timeout: float | None = None) -> SocketConnection:
+    """Connect to a Unix socket."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout)
+        sock.connect(unix_address(path))
+        tune(sock)
+    except BaseException:
+        sock.close()
+        raise
+    return SocketConnection(sock, f"unix {path}", limits)
+
+
+def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = False) -> SocketListener:
+    """Listen on a Unix socket at `path`, which must not exist."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(unix_address(path))
+        sock.listen(64)
+    except BaseException:
+        sock.close()
+        raise
+    return SocketListener(
+        sock, f"unix {path}", limits, same_user=same_user, remove=None if path.startswith("@") else path
+    )

@@ -1,0 +1,194 @@
+"""The URI that a server hands out: where it listens, and the tags that its clients are to use.
+
+Dissociated IPC, "URI Specification".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote_plus, urlsplit
+
+from arrowipc._arguments import Immutable, check_choice, fill
+from arrowipc.dissociated.protocol import check_tags
+from arrowipc.errors import FormatError
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Streams = Literal["both", "meta", "data"]
+
+__all__ = ["DissociatedUri", "new_tag"]
+
+#: The parameters that mean something to us; others are for others.
+KNOWN = ("want_data", "free_data", "remote_handle", "streams")
+
+
+def new_tag() -> int:
+    """Return a random tag that no body can have: its top byte is 2 or more, its reserved bits are not 0."""
+    return (
+        (secrets.randbelow(254) + 2) << 56 | (secrets.randbelow(2**24 - 1) + 1) << 32 | secrets.randbits(32)
+    )
+
+
+class DissociatedUri(Immutable):
+    """Where a stream can be had, and how to ask for it.
+
+    Parameters
+    ----------
+    scheme : str
+        Names the transport.
+    host : str
+        Empty for transports of one machine.
+    port : int, optional
+    path : str
+        Of a socket, for those.
+    want_data : int
+        Tag (u64) of the message that asks for a stream.
+    free_data : int, optional
+        Tag of the messages that give memory back; a server that may tell of memory instead of sending it has one.
+    remote_handle : bytes, optional
+        What a client needs to reach that memory.
+    streams : {"both", "meta", "data"}
+        Which of the two streams is to be had there. Ours; other readers pass over it.
+
+    Examples
+    --------
+    >>> uri = DissociatedUri.parse("ucx://10.0.0.1:31337?want_data=18446741783881759408&color=blue")
+    >>> uri.host, uri.port, hex(uri.want_data)
+    ('10.0.0.1', 31337, '0xfffffdeadba0bab0')
+    >>> str(uri)
+    'ucx://10.0.0.1:31337?want_data=18446741783881759408'
+    """
+
+    __slots__ = __match_args__ = (
+        "scheme",
+        "host",
+        "port",
+        "path",
+        "want_data",
+        "free_data",
+        "remote_handle",
+        "streams",
+    )
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    want_data: int
+    free_data: int | None
+    remote_handle: bytes | None
+    streams: Streams
+
+    def __init__(
+        self,
+        scheme: str,
+        host: str = "",
+        port: int | None = None,
+        path: str = "",
+        *,
+        want_data: int,
+        free_data: int | None = None,
+        remote_handle: bytes | None = None,
+        streams: Streams = "both",
+    ) -> None:
+        check_tags(want_data, free_data)
+        fill(self, "scheme", scheme)
+        fill(self, "host", host)
+        fill(self, "port", port)
+        fill(self, "path", path)
+        fill(self, "want_data", want_data)
+        fill(self, "free_data", free_data)
+        fill(self, "remote_handle", remote_handle)
+        fill(self, "streams", check_choice("streams", streams, ("both", "meta", "data")))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DissociatedUri.parse, (str(self),)
+
+    @staticmethod
+    def parse(text: str) -> DissociatedUri:
+        """Read a URI.
+
+        Raises
+        ------
+        FormatError
+            `want_data` is missing, a tag is no u64, the handle is no base64, or a parameter is given twice.
+        """
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError as error:
+            raise FormatError(f"not a URI: {text!r}: {error}") from None
+        given = _parameters(parts.query, text)
+        if "want_data" not in given:
+            raise FormatError(
+                f"the URI has no want_data, so nobody knows how to ask for its stream: {text!r}"
+            )
+        handle = given.get("remote_handle")
+        streams = given.get("streams", "both")
+        if streams not in ("both", "meta", "data"):
+            raise FormatError(f'streams is "both", "meta" or "data", found {streams!r} in {text!r}')
+        return DissociatedUri(
+            parts.scheme,
+            parts.hostname or "",
+            port,
+            unquote_plus(parts.path.replace("+", "%2B")),
+            want_data=_tag("want_data", given["want_data"], text),
+            free_data=_tag("free_data", given["free_data"], text) if "free_data" in given else None,
+            remote_handle=None if handle is None else _handle(handle, text),
+            streams=streams,  # type: ignore[arg-type]
+        )
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        place = host if self.port is None else f"{host}:{self.port}"
+        query = [f"want_data={self.want_data}"]
+        if self.free_data is not None:
+            query.append(f"free_data={self.free_data}")
+        if self.remote_handle is not None:
+            # Escaped, because form decoding would make spaces of its plus signs.
+            query.append("remote_handle=" + quote(base64.b64encode(self.remote_handle).decode(), safe=""))
+        if self.streams != "both":
+            query.append(f"streams={self.streams}")
+        return f"{self.scheme}://{place}{quote(self.path)}?{'&'.join(query)}"
+
+    def __repr__(self) -> str:
+        return f"DissociatedUri.parse({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DissociatedUri):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+def _parameters(query: str, text: str) -> dict[str, str]:
+    """Return what the URI says about what we know; a name that is there twice is nobody's intention."""
+    found: dict[str, str] = {}
+    for item in query.split("&") if query else ():
+        name, _, value = item.partition("=")
+        if name in KNOWN:
+            if name in found:
+                raise FormatError(f"{name} is given twice in {text!r}")
+            found[name] = unquote_plus(value)
+    return found
+
+
+def _tag(name: str, value: str, text: str) -> int:
+    # Twenty digits hold every u64; leading zeros are no reason to convert more.
+    if not (value.isascii() and value.isdigit() and len(value) <= 20 and int(value) < 1 << 64):
+        raise FormatError(f"{name} is a decimal number below 2**64, found {value!r} in {text!r}")
+    return int(value)
+
+
+def _handle(value: str, text: str) -> bytes:
+    """Read base64 of either alphabet, with or without padding, also where form decoding went over it."""
+    standard = value.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FormatError(f"remote_handle is base64, found {value!r} in {text!r}: {error}") from None
