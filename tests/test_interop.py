@@ -130,7 +130,7 @@ def all_given() -> dict[str, Given]:
             given[f"slice of wide, {how}, {form}"] = Given(source, form, options, slice(5, 18))
     for form in FORMS:
         given[f"no rows, {form}"] = Given(no_rows, form)
-        for name in UNIONS:
+        for name in sorted(UNIONS):
             given[f"{name} of V4, {form}"] = Given(one_column(name), form, {"metadata_version": "V4"})
         given[f"unified dictionary, {form}"] = Given(changing_dictionary, form, {"unify_dictionaries": True})
         given[f"dictionary in deltas, {form}"] = Given(growing_dictionary, form, {"dictionary_deltas": True})

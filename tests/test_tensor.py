@@ -177,7 +177,7 @@ def test_other_byte_orders_are_written_little_endian():
         (None, "expected an array"),
         ([[1], [2, 3]], "expected an array"),
     ],
-    ids=str,
+    ids=lambda given: str(given) if isinstance(given, str) else type(given).__name__,
 )
 def test_what_is_no_tensor_is_refused_in_words(data, word):
     sink = bytearray(b"before")
