@@ -8,6 +8,7 @@ from arrowipc._core cimport export_bytes
 
 
 @cython.final
+@cython.no_gc   # a collector that finalises cycles in any order could return what the others still read
 cdef class Lease:
     """A readable stretch of memory; `returned(token)` is called once, when nothing points into it any more.
 
@@ -36,7 +37,6 @@ cdef class Lease:
         export_bytes(self, view, <const uint8_t*> self.view.buf, <int64_t> self.view.len, False, flags)
 
     def __del__(self):
-        # Before the collector could clear what is needed here; an object is finalised once.
         if self.held:
             self.held = False
             PyBuffer_Release(&self.view)

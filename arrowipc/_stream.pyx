@@ -170,10 +170,14 @@ cdef class StreamDecoder(Framer):
             self.body = message.body_bytes
             self.body_owner = message.body_owner
             self.num_messages += 1
-            return self.event()
+            event = self.event()
         except BaseException as error:
             self.poison(error)
             raise
+        # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
+        self.body = NULL
+        self.metadata_owner = self.body_owner = None
+        return event
 
     cdef int check_order(self, int kind) except -1:
         reason = (LATER if self.opened else FIRST).get(kind)

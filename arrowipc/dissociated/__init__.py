@@ -10,8 +10,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 _HOMES = {
+    "AsyncClient": "arrowipc.dissociated.aio",
+    "AsyncServer": "arrowipc.dissociated.aio",
     "Client": "arrowipc.dissociated.client",
     "connect": "arrowipc.dissociated.client",
+    "connect_async": "arrowipc.dissociated.aio",
     "Dialect": "arrowipc.dissociated.protocol",
     "DissociatedUri": "arrowipc.dissociated.uri",
     "Server": "arrowipc.dissociated.server",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._arguments import described
-from arrowipc._message import message_of
+from arrowipc._message import message_kind, message_of
 from arrowipc._pairs import Pairs
 from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated import schemes
@@ -23,7 +23,7 @@ from arrowipc.dissociated.protocol import (
     free_data_body,
 )
 from arrowipc.dissociated.uri import DissociatedUri
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.reader import BatchReader
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "ClientStream", "connect"]
 
-#: Addresses that go back in one message at most.
+#: Addresses from which on a message with them goes out.
 COALESCED = 512
 
 
 class Returns:
-    """Gives memory back to the server, in a thread of its own: the last reader may let go at any time, anywhere.
+    """Gives memory back, in a thread of its own: the last reader may let go at any time, anywhere.
 
     Parameters
     ----------
@@ -58,6 +58,7 @@ class Returns:
         self._thread: threading.Thread | None = None
         self._held = 0
         self._last = False
+        self._gone = False
         self._lock = threading.Lock()
 
     def lease(self, addresses: Sequence[int]) -> None:
@@ -72,7 +73,7 @@ class Returns:
 
     def returned(self, addresses: list[int]) -> None:
         """Say that nobody reads there any more; neither blocks nor raises."""
-        if addresses:
+        if addresses and self._tag is not None:
             self._queue.put(addresses)
 
     def _run(self) -> None:
@@ -84,29 +85,34 @@ class Returns:
                     together += self._queue.get_nowait() or ()
                 except queue.Empty:
                     break
-            try:
-                self._give_back(together)
-            except OSError:
-                return self._connection.close()  # the server is gone, and all of its leases with it
+            if together and not self._gone:
+                try:
+                    self._give_back(together)
+                except OSError:
+                    # The server is gone, and its leases with it; what it said before is still to be read.
+                    self._gone = True
             with self._lock:
                 self._held -= len(together)
-                if self._last and self._held == 0:
-                    return self._connection.close()
+                if self._last and (self._held == 0 or self._gone):
+                    return self._close()
+
+    def _close(self) -> None:
+        with self._connection.lock:
+            self._connection.close()
 
     def _give_back(self, addresses: list[int]) -> None:
-        if addresses:
-            with self._connection.lock:
-                self._connection.send(self._tag, [free_data_body(addresses)])
-            self._connection.flush()
+        with self._connection.lock:
+            self._connection.send(self._tag, [free_data_body(addresses)])
+        self._connection.flush()
 
-    def finish(self) -> None:
-        """Close the connection as soon as everything was given back."""
+    def finish(self, at_once: bool = False) -> None:
+        """Close the connection: `at_once`, or as soon as everything was given back."""
         with self._lock:
             self._last = True
-            if self._thread is None or not self._thread.is_alive():
-                self._connection.close()
-            else:
-                self._queue.put(None)
+            self._gone = self._gone or at_once
+            if self._thread is None or at_once:
+                self._close()
+            self._queue.put(None)
 
 
 class ClientStream:
@@ -147,6 +153,7 @@ class ClientStream:
         self._returns = Returns(data, free_data)
         self._incoming = Incoming(limits, dialect=dialect, first=first)
         self._failure: str | None = None
+        self._broken = False
 
     @property
     def schema(self) -> Schema | None:
@@ -159,7 +166,7 @@ class ClientStream:
         return self._incoming.is_complete
 
     def step(self) -> RecordBatch | SchemaRead | None:
-        """Return the schema when it has arrived, then each batch; None: wait for the connections, or `is_complete`.
+        """Return the schema when it has arrived, then each batch; None: `is_complete`, or wait for `wanted`.
 
         Raises
         ------
@@ -184,28 +191,59 @@ class ClientStream:
                     return event
         except BaseException as error:
             self._failure = f"an error ended it: {error}"
+            self._broken = True
             raise
 
+    @property
+    def wanted(self) -> list[Connection]:
+        """Connections to wait for when `step` had nothing: those that can bring what is missing."""
+        return [
+            each
+            for each in self.connections
+            if not each.at_end and (len(self.connections) == 1 or self._incoming.wants(self._carries(each)))
+        ]
+
+    @property
+    def waits_for(self) -> str:
+        """What is said to be missing when a driver loses patience."""
+        return f"{self.connections[0].name} to send message {self._incoming.next}"
+
+    def _carries(self, connection: Connection) -> str:
+        if len(self.connections) == 1:
+            return "both"
+        return "metadata" if connection is self._metadata else "data"
+
     def _receive(self) -> bool:
-        """Take in what is there; False: nothing."""
+        """Take in what is there, up to the next whole message; False: nothing."""
         found = False
+        self._data.expect(self._incoming.wanted_body)
         for connection in self.connections:
+            what = self._carries(connection)
+            if not self._goes_on(what):
+                continue
+            reason: ConnectionError | None = None
             with connection.lock:
-                connection.progress()
-                while (frame := connection.receive()) is not None:
+                try:
+                    connection.progress()
+                except ConnectionError as error:
+                    reason = error  # what it means depends on what was received before
+                while self._goes_on(what) and (frame := connection.receive()) is not None:
                     found = True
                     self._take(connection, *frame)
                 ended = connection.at_end
             if ended and not found:
-                what = (
-                    "both"
-                    if len(self.connections) == 1
-                    else "metadata"
-                    if connection is self._metadata
-                    else "data"
-                )
-                self._incoming.lost(what)
+                self._lost(what, reason)
         return found
+
+    def _goes_on(self, what: str) -> bool:
+        """Whether another message of this connection is of use before the next one is taken."""
+        return not self._incoming.is_ready and (what == "both" or self._incoming.wants(what))
+
+    def _lost(self, what: str, reason: ConnectionError | None) -> None:
+        try:
+            self._incoming.lost(what)
+        except ArrowIpcError as error:
+            raise error from reason
 
     def _take(self, connection: Connection, tag: int | None, data: Any, handles: tuple[int, ...]) -> None:
         if handles:
@@ -228,11 +266,11 @@ class ClientStream:
     def _message(self, arrival: Arrival) -> Message:
         if arrival.body_type != BodyType.PAIRS:
             return message_of(arrival.metadata, arrival.body, self._limits)
-        pairs = Pairs(arrival.body)
+        pairs = Pairs(arrival.body, message_kind(arrival.metadata, self._limits)[1])
         if self._memory is None:
             raise FormatError(
-                f"message {arrival.number}: its body is said to lie in memory of the server, and the URI does not say "
-                "how to get there (remote_handle)"
+                f"message {arrival.number}: its body is said to lie in memory of the server, and the URI "
+                "does not say how to get there (remote_handle)"
             )
         addresses = pairs.addresses
         self._returns.lease(addresses)
@@ -241,18 +279,20 @@ class ClientStream:
     def close(self) -> None:
         """End the stream; the connection lives on behind batches that lie in memory of the server."""
         self._failure = self._failure or "it was closed"
+        self.decoder.release()
         if self._metadata is not self._data:
             self._metadata.close()
         if self._memory is not None:
             self._memory.close()
-        self._returns.finish()
+        # After an error nobody knows which leases were begun; without a connection all of them end.
+        self._returns.finish(self._broken)
 
 
 class Client(BatchReader):
     """Reads the batches of a dissociated stream; made by `connect`.
 
-    Iterating, or `read_next_batch`, gives each batch once. Batches may lie in memory of the server, which gets it
-    back when the last array that points there is gone.
+    Iterating, or `read_next_batch`, gives each batch once. Batches may lie in memory of the server, which
+    gets it back when the last array that points there is gone.
     """
 
     __slots__ = ("_pending", "_stream", "_timeout")
@@ -270,13 +310,12 @@ class Client(BatchReader):
 
     def _next(self) -> Any:
         """Return what the stream says next, waiting for it; None: the end."""
-        deadline = Deadline(self._timeout)
+        stream = self._stream
         while True:
-            found = self._stream.step()
-            if found is not None or self._stream.is_complete:
+            found = stream.step()
+            if found is not None or stream.is_complete:
                 return found
-            open_ones = [each for each in self._stream.connections if not each.at_end]
-            wait(open_ones, deadline, f"{open_ones[0].name} to send what comes next")
+            wait(stream.wanted, Deadline(self._timeout), stream.waits_for)
 
     @property
     def schema(self) -> Schema:
@@ -332,9 +371,9 @@ def open_client_stream(
     """Connect, ask for a stream, and return it before anything has arrived; for drivers."""
     decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
     uris = _uris(uri)
-    name = ident.encode() if isinstance(ident, str) else bytes(ident)
+    name = ident.encode() if isinstance(ident, str) else bytes(memoryview(ident))
     opened: list[Connection] = []
-    memory = None
+    memory: PeerMemory | None = None
     try:
         for each in uris:
             connection, found = schemes.connect(each, limits, timeout)
@@ -344,6 +383,8 @@ def open_client_stream(
     except BaseException:
         for connection in opened:
             connection.close()
+        if memory is not None:
+            memory.close()
         raise
     return ClientStream(opened[0], opened[-1], memory, uris[-1].free_data, decoder, limits, dialect)
 
@@ -360,6 +401,8 @@ def _uris(uri: Any) -> list[DissociatedUri]:
         raise UsageError(
             f"uri: expected one, or one for the metadata and one for the data, found {described(uri)}"
         )
+    if uris[0] == uris[1] and uris[0].streams == "both":
+        return uris[:1]
     if uris[0].streams == "data" and uris[1].streams == "meta":
         uris.reverse()
     if uris[0].streams == "data" or uris[1].streams == "meta":

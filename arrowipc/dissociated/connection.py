@@ -1,10 +1,11 @@
-"""One end of a connection, as every transport offers it: tagged and untagged messages, both ways, without waiting.
+"""One end of a connection, as every transport offers it: tagged and untagged messages, without waiting.
 
 Drivers (blocking, asyncio) decide when to wait and for what; transports only ever do what goes at once.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import threading
 import time
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from arrowipc._pairs import Pairs
     from arrowipc.limits import Limits
 
-__all__ = ["Connection", "Deadline", "Frame", "Listener", "OfferedMemory", "PeerMemory", "wait"]
+__all__ = ["Alarm", "Connection", "Deadline", "Frame", "Listener", "OfferedMemory", "PeerMemory", "wait"]
+
+#: Milliseconds of one call of `poll`, which takes no more than a C int of them.
+LONGEST_POLL = 1 << 30
 
 
 class Frame(NamedTuple):
@@ -40,11 +44,14 @@ class Connection(ABC):
         Of the peer, for errors.
     lock : threading.RLock
         Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
+    corked : bool
+        Another message follows at once: `send` may keep what it is given until then, to send both together.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.lock = threading.RLock()
+        self.corked = False
 
     @abstractmethod
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
@@ -80,6 +87,12 @@ class Connection(ABC):
     def receive(self) -> Frame | None:
         """Return the next message that arrived, or None: none so far."""
 
+    def expect(self, number: int | None) -> None:  # noqa: B027 - most take what comes, in its order
+        """Say which message waits for its body; a transport that can look for it takes it first.
+
+        Bodies are found by the low 32 bits of their tags.
+        """
+
     @property
     @abstractmethod
     def at_end(self) -> bool:
@@ -93,12 +106,25 @@ class Connection(ABC):
         """Get ready to wait on `fileno`; False: there is something to do already."""
         return True
 
+    @property
+    def wants_write(self) -> bool:
+        """Whether `fileno` becomes writable when more can be sent, so that one waits for that too."""
+        return False
+
+    def push(self) -> None:
+        """Send what goes without waiting, and receive nothing: for a thread beside the one that receives.
+
+        A transport that cannot do the one without the other has to wake whoever waits for its `fileno`, or a
+        message that this received would not be seen before the next one.
+        """
+        self.progress()
+
     @abstractmethod
     def close(self) -> None:
         """End the connection; what is unsent is lost. More than one call does nothing more."""
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything is sent.
+        """Wait until everything is sent; what arrives meanwhile is left to whoever receives.
 
         Raises
         ------
@@ -110,12 +136,12 @@ class Connection(ABC):
         deadline = Deadline(timeout)
         while True:
             with self.lock:
-                self.progress()
+                self.push()
                 if not self.unsent:
                     return
                 if self.at_end:
                     raise ConnectionResetError(f"{self.name} is gone, and did not take all that was sent")
-            wait([self], deadline, f"{self.name} to take what is sent to it")
+            wait([self], deadline, f"{self.name} to take what is sent to it", sending=True)
 
     def __enter__(self) -> Self:
         return self
@@ -147,8 +173,6 @@ class PeerMemory(ABC):
 
     def accept(self, handles: Sequence[int]) -> None:
         """Take the file descriptors that came with a body, as the one who has to close them."""
-        import os
-
         for handle in handles:
             os.close(handle)
 
@@ -167,7 +191,7 @@ class PeerMemory(ABC):
             The memory cannot be reached.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
         """Let go of the memory; what was handed out of it stays readable."""
 
 
@@ -199,9 +223,9 @@ class OfferedMemory(ABC):
 
     @abstractmethod
     def abandon(self, addresses: Sequence[int]) -> None:
-        """Take back leases whose client is gone: it may still read, so their memory must not be used again."""
+        """Take back leases whose client is gone: it may still read, so nobody may use their memory again."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to take back
         """Offer no more; clients that read keep what they have."""
 
 
@@ -223,20 +247,69 @@ class Deadline:
         """Seconds; not below 0."""
         return None if self._at is None else max(0.0, self._at - time.monotonic())
 
+    def check(self, for_what: str) -> None:
+        """Raise TimeoutError if the point in time has come."""
+        if self.left == 0:
+            raise TimeoutError(f"waited {self.timeout:g} s for {for_what}")
 
-def wait(connections: Sequence[Connection], deadline: Deadline, for_what: str) -> None:
-    """Wait until at least one of the connections can do something.
+
+class Alarm:
+    """Ends the waiting of any number of threads, for good: a descriptor that becomes readable."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        self.is_ringing = False
+
+    def ring(self) -> None:
+        """Wake everybody, now and whenever somebody waits again."""
+        if not self.is_ringing:
+            self.is_ringing = True
+            os.write(self._writer, b"\0")  # closing it would not do: a forked child may have it too
+
+    def fileno(self) -> int:
+        """Return what to wait on."""
+        return self._reader
+
+    def close(self) -> None:
+        """Give the descriptors back; nobody may be waiting any more."""
+        if self._reader >= 0:
+            self.is_ringing = True
+            os.close(self._reader)
+            os.close(self._writer)
+            self._reader = -1
+
+
+def wait(
+    connections: Sequence[Connection],
+    deadline: Deadline,
+    for_what: str,
+    *,
+    alarm: Alarm | None = None,
+    sending: bool = False,
+) -> None:
+    """Wait until at least one of the connections can do something, or the alarm rings.
+
+    With `sending`, only for room to send where the two can be told apart: somebody else receives.
 
     Raises
     ------
     TimeoutError
         The deadline passed first.
     """
+    if not connections and alarm is None:
+        return
     poll = select.poll()
     for connection in connections:
-        if not connection.prepare_wait():
+        only_write = sending and connection.wants_write
+        descriptor = connection.fileno()
+        if descriptor < 0 or not (only_write or connection.prepare_wait()):
             return
-        poll.register(connection.fileno(), select.POLLIN | (select.POLLOUT if connection.unsent else 0))
-    left = deadline.left
-    if not poll.poll(None if left is None else left * 1000) and left is not None:
-        raise TimeoutError(f"waited {deadline.timeout:g} s for {for_what}")
+        writable = select.POLLOUT if connection.wants_write else 0
+        poll.register(descriptor, writable if only_write else writable | select.POLLIN)
+    if alarm is not None:
+        poll.register(alarm.fileno(), select.POLLIN)
+    while True:
+        left = deadline.left
+        if poll.poll(None if left is None else min(LONGEST_POLL, left * 1000)):
+            return
+        deadline.check(for_what)

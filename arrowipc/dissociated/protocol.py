@@ -1,8 +1,8 @@
 """The rules of the Dissociated IPC protocol, sans I/O: what the messages say, and in which order they count.
 
-The protocol is experimental upstream; everything that follows its text is in this file. It knows of bytes, numbers and
-order, and of no socket, no memory and no Arrow data: `Incoming` pairs metadata with bodies for one client, `Outgoing`
-numbers them for one server, `Leases` keeps the books about memory that was handed out.
+The protocol is experimental upstream; everything that follows its text is in this file. It knows of bytes,
+numbers and order, and of no socket, no memory and no Arrow data: `Incoming` pairs metadata with bodies for
+one client, `Outgoing` numbers them for one server, `Leases` keeps the books about memory handed out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from arrowipc._arguments import Immutable, fill
 from arrowipc._message import message_kind
-from arrowipc.errors import FormatError, LimitError, TruncatedError
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "MetadataReceived",
     "Outgoing",
     "body_tag",
+    "check_offered_tag",
     "check_tags",
     "end_of_stream",
     "free_data_body",
@@ -50,6 +51,9 @@ WINDOW = 1 << 31
 END_OF_STREAM = 0
 METADATA = 1
 PREFIX = struct.Struct("<BI")
+
+#: The protocol has no message for this.
+REFUSED = "it does not know the stream that was asked for, or does not want to send it"
 
 #: Messages that have a body, even an empty one.
 WITH_BODY = frozenset({"RecordBatch", "DictionaryBatch"})
@@ -170,16 +174,33 @@ def check_tags(want_data: int, free_data: int | None) -> None:
     Raises
     ------
     FormatError
-        They are no u64, equal to each other, or could be taken for the tag of a body.
+        They are no u64, or equal to each other.
     """
     for name, tag in (("want_data", want_data), ("free_data", free_data)):
         if tag is None:
             continue
         if not 0 <= tag < 1 << 64:
-            raise FormatError(f"{name} is a number from 0 to 2**64 - 1, found {tag}")
+            raise FormatError(f"{name} is a number from 0 to 2**64 - 1, found {tag!r}")
     if want_data == free_data:
         raise FormatError(
             f"want_data and free_data are the same tag, {want_data}: nobody could tell them apart"
+        )
+
+
+def check_offered_tag(tag: int) -> None:
+    """Check a tag that a server is about to offer: nobody may ever take it for that of a body.
+
+    Other servers choose what they like, and are believed: their tags only travel the other way.
+
+    Raises
+    ------
+    UsageError
+        Its top byte is a body type, or its reserved bits are 0.
+    """
+    if not 0 <= tag < 1 << 64 or tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
+        raise UsageError(
+            "want_data and free_data need a top byte of 2 or more and bits 32-55 that are not all 0, or they "
+            f"could be tags of bodies: found {tag:#018x}"
         )
 
 
@@ -270,19 +291,29 @@ class Incoming:
         if number in self._metadata:
             raise FormatError(f"metadata of message {number} arrived twice")
         self._check_place(number, "metadata", len(self._metadata))
-        kind, _ = message_kind(received.metadata, self.limits)
+        kind = self._kind(number, received.metadata)
+        self._metadata[number] = received.metadata
+        self._has_body[number] = kind in WITH_BODY
+        self.waiting_bytes += len(received.metadata)
+        return None
+
+    def _kind(self, number: int, metadata: Any) -> str:
+        """What kind of message this is, if a stream may have one of it there."""
+        try:
+            kind, _ = message_kind(metadata, self.limits)
+        except ArrowIpcError as error:
+            error.args = (f"metadata of message {number}: {error}",)
+            raise
         if (kind == "Schema") != (number == self.first):
             raise FormatError(
-                f"message {number} is a {kind} message: the first message of a stream is its schema, and no other is"
+                f"message {number} is a {kind} message: the first message of a stream, {self.first}, is its "
+                "schema, and no other is"
             )
         if kind not in WITH_BODY and kind != "Schema":
             raise FormatError(
                 f"message {number} is a {kind} message, which a stream of record batches has not"
             )
-        self._metadata[number] = received.metadata
-        self._has_body[number] = kind in WITH_BODY
-        self._count(len(received.metadata))
-        return None
+        return kind
 
     def receive_body(self, tag: int, body: Any) -> int:
         """Take in a tagged message; returns its number.
@@ -297,9 +328,9 @@ class Incoming:
             raise FormatError(f"the body of message {number} arrived twice")
         self._check_place(number, "body", len(self._bodies))
         if number in self._metadata and not self._has_body[number]:
-            raise FormatError(f"message {number} is the schema, which has no body, and a body arrived for it")
+            raise FormatError(f"message {number} is the schema, and a body arrived for it")
         self._bodies[number] = (body_type, body)
-        self._count(len(body))
+        self.waiting_bytes += len(body)
         return number
 
     def _ahead(self, number: int) -> int:
@@ -311,7 +342,8 @@ class Incoming:
         ahead = self._ahead(number)
         if ahead < 0:
             raise FormatError(
-                f"{what} of message {number} arrived when {self.next} is the next one: it is there already, or too old"
+                f"{what} of message {number} arrived when {self.next} is the next one: it was there already, "
+                "or is too old"
             )
         if self.end is not None and ahead >= self._ahead(self.end):
             raise FormatError(f"{what} of message {number} arrived, and the stream ends before {self.end}")
@@ -320,12 +352,11 @@ class Incoming:
                 f"{what} of message {number} arrived while message {self.next} is still missing: more than "
                 f"max_waiting = {self.max_waiting:,} messages would have to wait"
             )
-
-    def _count(self, nbytes: int) -> None:
-        self.waiting_bytes += nbytes
-        if self.waiting_bytes > self.max_waiting_bytes and not self._is_ready():
+        # What the others wait for is always welcome, and one body may be longer than all that may wait.
+        if ahead and self.waiting_bytes > self.max_waiting_bytes and not self.is_ready:
             raise LimitError(
-                f"{self.waiting_bytes:,} bytes wait for message {self.next}, more than max_waiting_bytes = "
+                f"{what} of message {number} arrived while message {self.next} is still missing, and "
+                f"{self.waiting_bytes:,} bytes wait for that, more than max_waiting_bytes = "
                 f"{self.max_waiting_bytes:,}"
             )
 
@@ -334,9 +365,11 @@ class Incoming:
             raise FormatError(f"a second end of the stream, at {number}; the first one was at {self.end}")
         if self.dialect.end_is_last:
             number = (number + 1) % NUMBERS
-        if self._ahead(number) < 0:
-            raise FormatError(f"the stream ends before message {number}, and {self.next} is the next one")
         last = self._ahead(number)
+        if last == 0 and self.next == self.first:
+            raise FormatError(f"the stream ends before its schema: {REFUSED}")
+        if last < 0:
+            raise FormatError(f"the stream ends before message {number}, and {self.next} is the next one")
         for what, waiting in (("metadata", self._metadata), ("a body", self._bodies)):
             for other in waiting:
                 if self._ahead(other) >= last:
@@ -347,13 +380,15 @@ class Incoming:
 
     # -- what is there --
 
-    def _is_ready(self) -> bool:
+    @property
+    def is_ready(self) -> bool:
+        """Whether all of the next message is there, to be taken."""
         number = self.next
         return number in self._metadata and (not self._has_body[number] or number in self._bodies)
 
     def take(self) -> Arrival | None:
         """Return the next message if all of it is there, else None."""
-        if not self._is_ready():
+        if not self.is_ready:
             return None
         number = self.next
         metadata = self._metadata.pop(number)
@@ -362,7 +397,7 @@ class Incoming:
             body_type, body = self._bodies.pop(number)
             self.waiting_bytes -= len(body)
         elif number in self._bodies:
-            raise FormatError(f"message {number} is the schema, which has no body, and a body arrived for it")
+            raise FormatError(f"message {number} is the schema, and a body arrived for it")
         self.waiting_bytes -= len(metadata)
         self.next = (number + 1) % NUMBERS
         return Arrival(number, metadata, body_type, body)
@@ -380,21 +415,32 @@ class Incoming:
         """Whether no more metadata will come: the connection for it may be closed."""
         return self.end is not None and len(self._metadata) == self._ahead(self.end)
 
+    def wants(self, what: str) -> bool:
+        """Whether to receive more "metadata" or "data" now, where each has a connection of its own.
+
+        The one that is ahead waits for the other, so that what an honest server sends never hits the bounds.
+        """
+        missing = "data" if self.next in self._metadata else "metadata"
+        waiting = self._metadata if what == "metadata" else self._bodies
+        return missing == what or (
+            2 * len(waiting) < self.max_waiting and 2 * self.waiting_bytes < self.max_waiting_bytes
+        )
+
     @property
     def wanted_body(self) -> int | None:
-        """The number of the next message that waits for its body, for transports that ask for one by its tag."""
+        """The number of the next message without its body, for transports that ask for one by its tag."""
         for number in self._metadata:  # in order of arrival, which is that of the numbers almost always
             if self._has_body[number] and number not in self._bodies:
                 return number
         return None
 
     def lost(self, what: str) -> None:
-        """Say that a connection is gone, `what` is "metadata", "data" or "both": can the stream still be completed?
+        """Say that the connection for "metadata", "data" or "both" is gone: the stream may still be whole.
 
         Raises
         ------
         TruncatedError
-            It cannot.
+            It is not.
         FormatError
             The server refused the request: it closed without having sent anything.
         """
@@ -402,10 +448,7 @@ class Incoming:
             return
         number = self.next
         if number == self.first and not self._metadata and what != "data":
-            raise FormatError(
-                "the server closed the connection without sending a schema: it does not know the stream that was "
-                "asked for, or does not want to send it"
-            )
+            raise FormatError(f"the server closed the connection without sending a schema: {REFUSED}")
         while number in self._metadata and (
             what == "metadata" or not self._has_body[number] or number in self._bodies
         ):
@@ -443,7 +486,7 @@ class Outgoing:
 
 
 class Leases:
-    """The memory that one client was told of and has not given back: counted, for an address may go out many times.
+    """The memory that a client was told of and has not given back: counted, for addresses go out many times.
 
     Attributes
     ----------
@@ -478,7 +521,7 @@ class Leases:
         return ended
 
     def abandon(self) -> list[int]:
-        """End all leases because the client is gone; returns their addresses, whose memory nobody may use again."""
+        """End all leases because the client is gone; returns addresses whose memory nobody may use again."""
         ended = list(self._held.elements())
         self._held.clear()
         return ended

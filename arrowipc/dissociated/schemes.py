@@ -82,6 +82,14 @@ def _peer_memory(uri: DissociatedUri) -> PeerMemory | None:
     return open_peer_memory(uri.remote_handle)
 
 
+def _unix_path(address: Any) -> str:
+    """Return where a Unix socket is, for clients in any directory; None: an abstract name that is free."""
+    if address is None:
+        return f"@arrowipc-{os.getpid()}-{os.urandom(6).hex()}"
+    path = os.fsdecode(address)
+    return path if path.startswith("@") else os.path.abspath(path)
+
+
 def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
     """Begin to listen.
 
@@ -110,7 +118,7 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     if transport in ("unix", "shm", "file", "cma"):
         from arrowipc.dissociated.transports.sockets import listen_unix
 
-        path = os.fspath(address) if address is not None else f"@arrowipc-{os.getpid()}-{os.urandom(6).hex()}"
+        path = _unix_path(address)
         memory = None
         if transport != "unix":
             from arrowipc.dissociated.transports.shared import offer_memory
@@ -129,5 +137,6 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
 
         return listen_ucx(address or ("127.0.0.1", 0), limits, **options)
     raise UsageError(
-        f'transport must be "tcp", "unix", "shm", "file", "cma", "memory" or "ucx", found {described(transport)}'
+        'transport must be "tcp", "unix", "shm", "file", "cma", "memory" or "ucx", found '
+        f"{described(transport)}"
     )

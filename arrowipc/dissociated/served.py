@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._emit import BatchWriter, Packing
@@ -19,18 +19,18 @@ __all__ = ["messages_of"]
 ALIGNMENT = 64
 
 
-def messages_of(source: Any, schema: Any = None, **options: Any) -> Iterator[Message]:
-    """Yield the messages of a stream: the schema, then dictionaries and batches. Their bodies stay where they are.
+def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Message, None, None]:
+    """Yield the messages of a stream: schema, then dictionaries and batches; bodies stay where they are.
 
     Parameters
     ----------
-    source : RecordBatch, Table, reader, object with ``__arrow_c_stream__`` or ``__arrow_c_array__``, or callable
-        A callable returns any of the others, anew for each stream.
+    source : RecordBatch, Table, reader, object with an Arrow C stream or array, or callable
+        A callable returns any of the others, anew for each stream; what it returns is closed at the end.
     schema : Schema, optional
         Where the source does not tell, for example a list of batches that may be empty.
     **options
-        `compression`, `compression_level`, `min_space_savings`, `metadata_version`, `use_threads`, and
-        `dictionary_deltas`, `unify_dictionaries`, `allow_64bit`: see `arrowipc.new_stream`.
+        `compression`, `compression_level`, `min_space_savings`, `metadata_version`, `use_threads`,
+        `dictionary_deltas`, `unify_dictionaries` and `allow_64bit`: see `arrowipc.new_stream`.
 
     Raises
     ------
@@ -45,8 +45,8 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Iterator[Mes
     sink = MessageSink()
     writer = BatchWriter(sink, Packing(alignment=ALIGNMENT, **options), **rules)
     data = source() if callable(source) else source
-    found, batches = batches_of(data, schema)
     try:
+        found, batches = batches_of(data, schema)
         if found is not None:
             writer.expect(found)
             yield from sink.take()

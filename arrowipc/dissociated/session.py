@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.dissociated.connection import Connection, Frame, OfferedMemory
+from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory
 from arrowipc.dissociated.protocol import (
     WITH_BODY,
     BodyType,
     Leases,
     Outgoing,
     body_tag,
+    check_offered_tag,
     metadata_prefix,
     parse_free_data,
 )
 from arrowipc.dissociated.served import messages_of
-from arrowipc.errors import FormatError
+from arrowipc.errors import FormatError, LimitError, UsageError
 
 if TYPE_CHECKING:
     from arrowipc._message import Message
 
 __all__ = ["Roles", "Session"]
+
+#: Streams that a client may ask for before the first one has ended, and bytes of the name of one.
+MOST_REQUESTS = 64
+LONGEST_IDENT = 1 << 20
+#: Messages of a client that are taken in one step, so that one who never stops does not keep the driver busy.
+MOST_AT_ONCE = 1 << 12
 
 
 class Roles:
@@ -34,9 +42,18 @@ class Roles:
         Tag of the request -> "both", "meta" or "data".
     free_data : int, optional
         Tag of the messages that give memory back.
+
+    Raises
+    ------
+    UsageError
+        A tag could be that of a body, or has two meanings.
     """
 
     def __init__(self, tags: Mapping[int, str], free_data: int | None) -> None:
+        for tag in tags if free_data is None else (*tags, free_data):
+            check_offered_tag(tag)
+        if free_data in tags:
+            raise UsageError(f"free_data and want_data are the same tag, {free_data:#x}")
         self.tags = dict(tags)
         self.free_data = free_data
 
@@ -44,7 +61,7 @@ class Roles:
 class Session:
     """One client's connection: takes its requests one after the other, and its memory back at any time.
 
-    Without a driver: `step` does what goes without waiting; whoever calls it waits for the connection in between.
+    Without a driver: `step` does what goes without waiting; who calls it waits for the connection in between.
 
     Parameters
     ----------
@@ -82,8 +99,11 @@ class Session:
         self._max_unsent = max_unsent
         self._options = dict(options or {})
         self._first = first
-        self._queue: list[tuple[str, bytes]] = []
-        self._messages: Iterator[Message] | None = None
+        self._queue: deque[tuple[str, bytes]] = deque()
+        self._refused = False
+        self._unsent = 0
+        self._patience = Deadline(None)
+        self._messages: Generator[Message, None, None] | None = None
         self._role = "both"
         self._outgoing = Outgoing(first)
 
@@ -93,7 +113,7 @@ class Session:
         return self._messages is not None or bool(self._queue)
 
     def step(self) -> bool | None:
-        """Do what goes without waiting: True: there is more of it; False: nothing now; None: the connection is over.
+        """Do what goes without waiting: True: go on; False: wait for the connection; None: it is over.
 
         Raises
         ------
@@ -105,18 +125,43 @@ class Session:
         connection = self.connection
         with connection.lock:
             connection.progress()
-            while (frame := connection.receive()) is not None:
+            for _ in range(MOST_AT_ONCE):
+                frame = connection.receive()
+                if frame is None:
+                    break
                 self._take(frame)
-                connection.progress()
             if connection.at_end:
                 return None
-            if self._messages is None and self._queue and not self._begin(*self._queue.pop(0)):
-                return None
+            if self._messages is None and self._queue and not self._refused:
+                self._begin(*self._queue.popleft())
+            if self._refused:
+                # The protocol has no other answer than to go, after what was promised before.
+                return None if self._messages is None and not connection.unsent else False
             # One message at a time: what clients give back in between makes room for the next.
             if self._messages is not None and connection.unsent < self._max_unsent:
                 self._send_next(self._messages)
                 return True
         return False
+
+    def patience(self, timeout: float | None) -> Deadline:
+        """Until when the client has to take some of what waits for it; after each piece the time begins anew.
+
+        Raises
+        ------
+        TimeoutError
+            It took nothing.
+        """
+        unsent = self.connection.unsent
+        if unsent != self._unsent:
+            self._unsent = unsent
+            self._patience = Deadline(timeout if unsent else None)
+        self._patience.check(self.waits_for)
+        return self._patience
+
+    @property
+    def waits_for(self) -> str:
+        """What is said to be missing when patience ends."""
+        return f"{self.connection.name} to take the {self._unsent:,} bytes that wait for it"
 
     def _take(self, frame: Frame) -> None:
         tag, data, handles = frame
@@ -128,8 +173,13 @@ class Session:
             )
         role = self._roles.tags.get(tag)
         if role is not None:
-            if len(self._queue) >= 64:
-                raise FormatError(f"{self.connection.name} asked for more than 64 streams at once")
+            if len(self._queue) >= MOST_REQUESTS:
+                raise LimitError(f"{self.connection.name} asked for more than {MOST_REQUESTS} streams")
+            if len(data) > LONGEST_IDENT:
+                raise LimitError(
+                    f"{self.connection.name} asked for a stream by a name of {len(data):,} bytes, and at "
+                    f"most {LONGEST_IDENT:,} are taken"
+                )
             self._queue.append((role, bytes(data)))
         elif tag == self._roles.free_data:
             self._release(parse_free_data(data))
@@ -141,16 +191,16 @@ class Session:
         if ended and self._memory is not None:
             self._memory.release(ended)
 
-    def _begin(self, role: str, ident: bytes) -> bool:
-        """Start a stream; False: there is none of that name, and the protocol has no other answer than to go."""
+    def _begin(self, role: str, ident: bytes) -> None:
+        """Start a stream, if there is one of that name."""
         source = self._find(ident)
         if source is None:
-            return False
+            self._refused = True
+            return
         self.requests += 1
         self._role = role
         self._outgoing = Outgoing(self._first)
         self._messages = messages_of(source, **self._options)
-        return True
 
     def _send_next(self, messages: Iterator[Message]) -> None:
         message = next(messages, None)
@@ -160,9 +210,12 @@ class Session:
                 self.connection.send(None, [self._outgoing.end()])
             return
         number = self._outgoing.number()
+        has_body = self._role != "meta" and message.kind in WITH_BODY
         if self._role != "data":
+            self.connection.corked = has_body
             self.connection.send(None, [metadata_prefix(number), message.metadata])
-        if self._role != "meta" and message.kind in WITH_BODY:
+            self.connection.corked = False
+        if has_body:
             self._send_body(number, message)
 
     def _send_body(self, number: int, message: Message) -> None:
@@ -178,8 +231,12 @@ class Session:
 
     def close(self) -> None:
         """End the connection; what the client still holds is its own from now on."""
-        self._messages = None
-        self.connection.close()
-        left = self.leases.abandon()
-        if left and self._memory is not None:
-            self._memory.abandon(left)
+        messages, self._messages = self._messages, None
+        try:
+            self.connection.close()
+            if messages is not None:
+                messages.close()
+        finally:
+            left = self.leases.abandon()
+            if left and self._memory is not None:
+                self._memory.abandon(left)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import secrets
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote_plus, urlsplit
+from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
-from arrowipc._arguments import Immutable, check_choice, fill
+from arrowipc._arguments import Immutable, check_choice, described, fill
 from arrowipc.dissociated.protocol import check_tags
-from arrowipc.errors import FormatError
+from arrowipc.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -24,6 +25,10 @@ __all__ = ["DissociatedUri", "new_tag"]
 
 #: The parameters that mean something to us; others are for others.
 KNOWN = ("want_data", "free_data", "remote_handle", "streams")
+
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+#: Of names and of addresses, also of IPv6 with its zone.
+HOST = re.compile(r"[\w.~:%-]*")
 
 
 def new_tag() -> int:
@@ -48,11 +53,16 @@ class DissociatedUri(Immutable):
     want_data : int
         Tag (u64) of the message that asks for a stream.
     free_data : int, optional
-        Tag of the messages that give memory back; a server that may tell of memory instead of sending it has one.
+        Tag of the messages that give memory back: of servers that may tell of memory instead of sending it.
     remote_handle : bytes, optional
         What a client needs to reach that memory.
     streams : {"both", "meta", "data"}
         Which of the two streams is to be had there. Ours; other readers pass over it.
+
+    Raises
+    ------
+    FormatError
+        A part could not be written down so that it would be read again.
 
     Examples
     --------
@@ -95,8 +105,14 @@ class DissociatedUri(Immutable):
         streams: Streams = "both",
     ) -> None:
         check_tags(want_data, free_data)
-        fill(self, "scheme", scheme)
-        fill(self, "host", host)
+        if not SCHEME.fullmatch(scheme):
+            raise FormatError(f"a URI begins with the name of a transport, as in ucx://, found {scheme!r}")
+        if not HOST.fullmatch(host):
+            raise FormatError(f"the host of a URI is a name or an address, found {host!r}")
+        if path and not path.startswith("/"):
+            raise FormatError(f"the path of a URI begins with a slash, found {path!r}")
+        fill(self, "scheme", scheme.lower())
+        fill(self, "host", host.lower())
         fill(self, "port", port)
         fill(self, "path", path)
         fill(self, "want_data", want_data)
@@ -115,7 +131,11 @@ class DissociatedUri(Immutable):
         ------
         FormatError
             `want_data` is missing, a tag is no u64, the handle is no base64, or a parameter is given twice.
+        UsageError
+            It is no text.
         """
+        if not isinstance(text, str):
+            raise UsageError(f"uri: expected a str or a DissociatedUri, found {described(text)}")
         try:
             parts = urlsplit(text)
             port = parts.port
@@ -134,7 +154,7 @@ class DissociatedUri(Immutable):
             parts.scheme,
             parts.hostname or "",
             port,
-            unquote_plus(parts.path.replace("+", "%2B")),
+            unquote(parts.path, errors="surrogateescape"),
             want_data=_tag("want_data", given["want_data"], text),
             free_data=_tag("free_data", given["free_data"], text) if "free_data" in given else None,
             remote_handle=None if handle is None else _handle(handle, text),
@@ -144,6 +164,7 @@ class DissociatedUri(Immutable):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         place = host if self.port is None else f"{host}:{self.port}"
+        path = quote(self.path, errors="surrogateescape")  # paths are bytes, of no encoding in particular
         query = [f"want_data={self.want_data}"]
         if self.free_data is not None:
             query.append(f"free_data={self.free_data}")
@@ -152,7 +173,7 @@ class DissociatedUri(Immutable):
             query.append("remote_handle=" + quote(base64.b64encode(self.remote_handle).decode(), safe=""))
         if self.streams != "both":
             query.append(f"streams={self.streams}")
-        return f"{self.scheme}://{place}{quote(self.path)}?{'&'.join(query)}"
+        return f"{self.scheme}://{place}{path}?{'&'.join(query)}"
 
     def __repr__(self) -> str:
         return f"DissociatedUri.parse({str(self)!r})"

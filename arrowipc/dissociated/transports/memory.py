@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections import deque
@@ -17,12 +18,14 @@ Weather = Callable[[Frame], Sequence[Frame]]
 
 
 class _Way:
-    """Messages in one direction, and a socket that is readable while some are there."""
+    """Messages in one direction, and a socket that is readable while there is something to do about them."""
 
     def __init__(self, weather: Weather | None) -> None:
         self.frames: deque[Frame] = deque()
-        self.lock = threading.Lock()
-        self.ended = False
+        self.waiting = 0  # bytes of all frames
+        self.lock = threading.RLock()
+        self.ended = False  # nothing more will be put
+        self.deaf = False  # nobody will look
         self.weather = weather
         self.bell, self.ringer = socket.socketpair()
         self.bell.setblocking(False)
@@ -31,28 +34,56 @@ class _Way:
     def put(self, frame: Frame) -> None:
         arriving = (frame,) if self.weather is None else self.weather(frame)
         with self.lock:
-            self.frames.extend(arriving)
+            if not self.deaf:
+                self.frames.extend(arriving)
+                self.waiting += sum(_size(each) for each in arriving)
         self.ring()
 
     def ring(self) -> None:
-        try:
+        with self.lock, contextlib.suppress(OSError):  # full: it is ringing already
             self.ringer.send(b"\0")
-        except (BlockingIOError, OSError):
-            pass
 
     def get(self) -> Frame | None:
         with self.lock:
-            return self.frames.popleft() if self.frames else None
+            if not self.frames:
+                return None
+            frame = self.frames.popleft()
+            self.waiting -= _size(frame)
+            return frame
 
     def silence(self) -> None:
         """Forget what was rung; who calls this looks at the messages afterwards."""
-        try:
+        with self.lock, contextlib.suppress(OSError):
             while self.bell.recv(1 << 12):
                 pass
-        except (BlockingIOError, OSError):
-            pass
         if self.ended:
             self.ring()
+
+    def end(self) -> None:
+        """Nothing more will be put: wake who waits, and keep no descriptor that nobody needs."""
+        with self.lock:
+            self.ended = True
+        self.ring()
+        self._close_if_over()
+
+    def leave(self) -> None:
+        """Nobody will look any more: what is there is lost."""
+        with self.lock:
+            self.deaf = True
+            self.frames.clear()
+            self.waiting = 0
+        self.ring()
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        with self.lock:
+            if self.ended and self.deaf:
+                self.bell.close()
+                self.ringer.close()
+
+
+def _size(frame: Frame) -> int:
+    return len(frame.data) if isinstance(frame.data, (bytes, memoryview)) else 0
 
 
 class MemoryConnection(Connection):
@@ -73,16 +104,22 @@ class MemoryConnection(Connection):
     @property
     def unsent(self) -> int:
         """See `Connection.unsent`: what the other end has not taken yet."""
-        with self._outgoing.lock:
-            return sum(len(frame.data) for frame in self._outgoing.frames)
+        return self._outgoing.waiting
 
     def progress(self) -> None:
         """See `Connection.progress`."""
-        self._incoming.silence()
+        if not self._closed:
+            self._incoming.silence()
+
+    def push(self) -> None:
+        """See `Connection.push`: the other end takes what it wants."""
 
     def receive(self) -> Frame | None:
         """See `Connection.receive`."""
-        return self._incoming.get()
+        frame = self._incoming.get()
+        if frame is not None:
+            self._outgoing.ring()  # there is room again, for whom that was too much
+        return frame
 
     @property
     def at_end(self) -> bool:
@@ -95,14 +132,14 @@ class MemoryConnection(Connection):
 
     def prepare_wait(self) -> bool:
         """See `Connection.prepare_wait`."""
-        return not self._incoming.frames
+        return not (self._incoming.frames or self._incoming.ended or self._closed)
 
     def close(self) -> None:
         """See `Connection.close`."""
         if not self._closed:
             self._closed = True
-            self._outgoing.ended = True
-            self._outgoing.ring()
+            self._outgoing.end()
+            self._incoming.leave()
 
 
 def memory_pair(
@@ -136,6 +173,8 @@ class MemoryListener(Listener):
             f"memory {self._name}", None if self._weather is None else self._weather()
         )
         self._waiting.put(Frame(None, server))
+        if self._waiting.deaf:
+            server.close()
         return client
 
     def accept(self) -> Connection | None:
@@ -156,6 +195,10 @@ class MemoryListener(Listener):
     def close(self) -> None:
         """See `Listener.close`."""
         _listening.pop(self._name, None)
+        while (frame := self._waiting.get()) is not None:
+            frame.data.close()
+        self._waiting.leave()
+        self._waiting.end()
 
 
 _listening: dict[str, MemoryListener] = {}

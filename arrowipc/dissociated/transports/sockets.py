@@ -1,23 +1,25 @@
 """TCP and Unix sockets: a framing of our own for tagged and untagged messages, versioned by a greeting.
 
-The protocol leaves framing to the transport. Both sides begin with the 8 bytes of `HELLO`; then each message has a header
-of 24 bytes (little-endian: u8 kind, 0 untagged, 1 tagged; u8 number of file descriptors; six bytes 0; u64 tag; u64
-length), followed by its bytes. File descriptors (Unix sockets) travel with the header.
+The protocol leaves framing to the transport. Both sides begin with the 8 bytes of `HELLO`; then each message
+has a header of 24 bytes (little-endian: u8 kind, 0 untagged, 1 tagged; u8 number of file descriptors; six
+bytes 0; u64 tag; u64 length), followed by its bytes. File descriptors (Unix sockets) travel with the header.
 """
 
 from __future__ import annotations
 
 import array
+import contextlib
 import mmap
 import os
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from arrowipc._core import aligned_buffer
-from arrowipc.dissociated.connection import Connection, Frame, Listener
+from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
 
@@ -38,9 +40,13 @@ UNTAGGED, TAGGED = 0, 1
 
 #: What one read may bring at once: several small messages.
 STAGE = 1 << 16
-#: Pieces of one sendmsg (IOV_MAX), and file descriptors of one message (SCM_MAX_FD is 253).
+#: Pieces of one sendmsg (IOV_MAX), and file descriptors that wait for their message (SCM_MAX_FD is 253).
 MOST_PIECES = 1024
 MOST_HANDLES = 16
+#: Bytes of a tagged message from a client: names of streams, and addresses that it gives back.
+MOST_ASKED = 16 << 20
+#: Seconds between attempts to connect to a Unix socket whose queue is full.
+RETRY = 0.005
 #: Of a Unix socket, in each direction; the default of 200 KB costs a switch of threads every 50 us.
 SOCKET_BUFFER = 4 << 20
 #: A body that is longer than Limits.read_ahead lies in memory that the kernel gives as bytes arrive.
@@ -57,11 +63,16 @@ class SocketConnection(Connection):
     name : str
     limits : Limits, optional
         `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
+    longest : int, optional
+        Bytes of a tagged message; None: bodies may have any length, and take memory as they arrive.
     """
 
-    def __init__(self, sock: socket.socket, name: str, limits: Limits | None = None) -> None:
+    def __init__(
+        self, sock: socket.socket, name: str, limits: Limits | None = None, longest: int | None = None
+    ) -> None:
         super().__init__(name)
         sock.setblocking(False)
+        self._longest = (1 << 62) - 1 if longest is None else longest
         self._socket = sock
         self._limits = limits or Limits()
         self._passes_handles = sock.family == socket.AF_UNIX
@@ -83,20 +94,35 @@ class SocketConnection(Connection):
 
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
         """See `Connection.send`."""
+        if self._closed:
+            raise BrokenPipeError(f"{self.name}: the connection is closed")
         views = [memoryview(each).cast("B") for each in stretches]
         length = sum(len(each) for each in views)
         head = HEADER.pack(UNTAGGED if tag is None else TAGGED, len(handles), 0, 0, tag or 0, length)
         self._queue([memoryview(head), *(each for each in views if len(each))], tuple(handles))
-        self._send_some()
+        if not self.corked:
+            self._send_some()
 
     def _queue(self, pieces: list[memoryview], handles: tuple[int, ...]) -> None:
-        self._outgoing.append((pieces, handles))
+        if self._outgoing and not handles and not self._outgoing[-1][1]:
+            self._outgoing[-1][0].extend(pieces)  # one system call for all of them
+        else:
+            self._outgoing.append((pieces, handles))
         self._unsent += sum(map(len, pieces))
 
     @property
     def unsent(self) -> int:
         """Bytes that wait to be sent."""
         return self._unsent
+
+    @property
+    def wants_write(self) -> bool:
+        """See `Connection.wants_write`."""
+        return bool(self._outgoing)
+
+    def push(self) -> None:
+        """See `Connection.push`."""
+        self._send_some()
 
     def _send_some(self) -> None:
         while self._outgoing and not self._closed:
@@ -112,7 +138,6 @@ class SocketConnection(Connection):
             except BlockingIOError:
                 return
             except OSError:
-                # What the peer said before it went is still to be read.
                 self._outgoing.clear()
                 self._unsent = 0
                 raise
@@ -134,7 +159,8 @@ class SocketConnection(Connection):
         """See `Connection.progress`."""
         if self._closed:
             return
-        if self._outgoing:
+        # What the peer said before it went is still to be read; who sends on learns of it from `send`.
+        with contextlib.suppress(ConnectionError):
             self._send_some()
         while not self._ended and not self._inbox:
             if not self._receive_some():
@@ -166,9 +192,12 @@ class SocketConnection(Connection):
                 self._deliver(self._target)
                 self._target = None
         else:
+            more = count == len(self._stage) - self._last
             self._last += count
             while self._cut():
                 pass
+            # The stage had room for more than there was: no need to hear that nothing is left.
+            return more or self._target is not None
         return True
 
     def _read(self, out: memoryview) -> int:
@@ -183,9 +212,10 @@ class SocketConnection(Connection):
                 received = array.array("i")
                 received.frombytes(data[: len(data) - len(data) % received.itemsize])
                 self._handles.extend(received)
-        if flags & socket.MSG_CTRUNC:
+        # The kernel drops what finds no room; the others must not pile up without a message that wants them.
+        if flags & socket.MSG_CTRUNC or len(self._handles) > MOST_HANDLES:
             raise FormatError(
-                f"{self.name} sent more file descriptors at once than the {MOST_HANDLES} that are taken"
+                f"{self.name} sent more file descriptors than the {MOST_HANDLES} that a message may have"
             )
         return count
 
@@ -198,7 +228,8 @@ class SocketConnection(Connection):
             hello = bytes(self._stage[self._first : self._first + len(HELLO)])
             if hello != HELLO:
                 raise FormatError(
-                    f"{self.name} does not speak our framing in this version: expected {HELLO!r}, found {hello!r}"
+                    f"{self.name} does not speak this version of our framing: expected {HELLO!r}, found "
+                    f"{hello!r}"
                 )
             self._greeted = True
             self._first += len(HELLO)
@@ -208,28 +239,32 @@ class SocketConnection(Connection):
         kind, n_handles, zero, more_zeros, tag, length = HEADER.unpack_from(self._stage, self._first)
         if kind > TAGGED or zero or more_zeros or (kind == UNTAGGED and tag):
             raise FormatError(
-                f"{self.name} sent a header that is none of ours: kind {kind}, {zero}, {more_zeros}"
+                f"{self.name} sent a header that is none of ours: expected kind 0 or 1, zeros, and no tag "
+                f"with kind 0, found kind {kind}, {zero}, {more_zeros}, tag {tag:#x}"
             )
         if kind == UNTAGGED and length > self._limits.metadata_bytes + 64:
             raise LimitError(
                 f"{self.name} announces {length:,} bytes of metadata, more than Limits.metadata_bytes = "
                 f"{self._limits.metadata_bytes:,}"
             )
-        if length >= 1 << 62:
-            raise LimitError(f"{self.name} announces a message of {length:,} bytes")
+        if length > self._longest:
+            raise LimitError(
+                f"{self.name} announces a tagged message of {length:,} bytes, and at most "
+                f"{self._longest:,} are taken"
+            )
         if n_handles > len(self._handles):
             raise FormatError(
                 f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came"
             )
         if length <= STAGE - HEADER.size and held < HEADER.size + length:
             return False
+        target = self._room(length)
         self._first += HEADER.size
         self._expected = (
             tag if kind == TAGGED else None,
             tuple(self._handles.popleft() for _ in range(n_handles)),
         )
         here = min(length, self._last - self._first)
-        target = self._room(length)
         target[:here] = memoryview(self._stage)[self._first : self._first + here]
         self._first += here
         if here == length:
@@ -265,8 +300,12 @@ class SocketConnection(Connection):
         """See `Connection.fileno`."""
         return self._socket.fileno()
 
+    def prepare_wait(self) -> bool:
+        """See `Connection.prepare_wait`."""
+        return not (self._inbox or self._ended or self._closed)
+
     def peer_user(self) -> int | None:
-        """Return the user id of the process at the other end of a Unix socket; None: the system does not tell."""
+        """Return the user id of the process at the other end of a Unix socket; None: nobody knows."""
         if not self._passes_handles or not hasattr(socket, "SO_PEERCRED"):
             return None
         credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -291,6 +330,9 @@ class SocketConnection(Connection):
                 for handle in frame.handles:
                     os.close(handle)
             self._inbox.clear()
+            # Closing alone would not wake a thread that waits on the descriptor.
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
 
 
@@ -307,6 +349,8 @@ class SocketListener(Listener):
         Take clients of our own user only (Unix sockets).
     remove : str, optional
         The path of a Unix socket, to be removed at the end.
+    longest : int, optional
+        Of what clients send: see `SocketConnection`.
     """
 
     def __init__(
@@ -317,8 +361,10 @@ class SocketListener(Listener):
         *,
         same_user: bool = False,
         remove: str | None = None,
+        longest: int | None = MOST_ASKED,
     ) -> None:
         sock.setblocking(False)
+        self._longest = longest
         self._socket = sock
         self._name = name
         self._limits = limits
@@ -331,10 +377,13 @@ class SocketListener(Listener):
             sock, address = self._socket.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return None
-        tune(sock)
-        client = SocketConnection(
-            sock, f"the client {address}" if address else f"a client of {self._name}", self._limits
-        )
+        try:
+            tune(sock)
+        except OSError:  # it is gone already
+            sock.close()
+            return None
+        name = f"the client {place(*address[:2])}" if address else f"a client of {self._name}"
+        client = SocketConnection(sock, name, self._limits, self._longest)
         if self._same_user and client.peer_user() != os.getuid():
             client.close()
             return None
@@ -353,19 +402,26 @@ class SocketListener(Listener):
         """See `Listener.close`."""
         self._socket.close()
         if self._remove is not None:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._remove)
-            except FileNotFoundError:
-                pass
             self._remove = None
 
 
+def place(host: str, port: int) -> str:
+    """Return host and port as a URI has them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def tune(sock: socket.socket) -> None:
-    """Set what fits messages: no waiting for more to send, and room for a good part of a body."""
+    """Set what fits messages: room for a good part of a body, or no waiting for more to send.
+
+    A host that has gone without a word is noticed some day; until then it holds its leases.
+    """
     if sock.family == socket.AF_UNIX:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
     else:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def connect_tcp(
@@ -373,8 +429,12 @@ def connect_tcp(
 ) -> SocketConnection:
     """Connect to a TCP server."""
     sock = socket.create_connection((host, port), timeout)
-    tune(sock)
-    return SocketConnection(sock, f"tcp {host}:{port}", limits)
+    try:
+        tune(sock)
+    except BaseException:
+        sock.close()
+        raise
+    return SocketConnection(sock, f"tcp {place(host, port)}", limits)
 
 
 def listen_tcp(host: str, port: int, limits: Limits | None = None) -> SocketListener:
@@ -385,7 +445,7 @@ def listen_tcp(host: str, port: int, limits: Limits | None = None) -> SocketList
 
 
 def unix_address(path: str) -> str:
-    """Return the address of a path; one that begins with @ is abstract: it has no file and no leftovers (Linux)."""
+    """Return the address of a path; one that begins with @ is abstract: without a file, on Linux only."""
     return "\0" + path[1:] if path.startswith("@") else path
 
 
@@ -394,12 +454,24 @@ def connect_unix(path: str, limits: Limits | None = None, timeout: float | None 
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout)
-        sock.connect(unix_address(path))
+        deadline = Deadline(timeout)
+        while not _connected(sock, unix_address(path)):
+            deadline.check(f"unix {path} to take another client")
+            time.sleep(RETRY)
         tune(sock)
     except BaseException:
         sock.close()
         raise
     return SocketConnection(sock, f"unix {path}", limits)
+
+
+def _connected(sock: socket.socket, address: str) -> bool:
+    """Connect; False: too many wait already. With a timeout, the kernel says so instead of waiting."""
+    try:
+        sock.connect(address)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = False) -> SocketListener:
@@ -411,6 +483,5 @@ def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = Fa
     except BaseException:
         sock.close()
         raise
-    return SocketListener(
-        sock, f"unix {path}", limits, same_user=same_user, remove=None if path.startswith("@") else path
-    )
+    remove = None if path.startswith("@") else path
+    return SocketListener(sock, f"unix {path}", limits, same_user=same_user, remove=remove)

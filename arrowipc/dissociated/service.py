@@ -1,0 +1,142 @@
+"""What is served, where and under which tags: all of a server except how it waits for its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from arrowipc._arguments import check_integer, described
+from arrowipc.dissociated import schemes
+from arrowipc.dissociated.session import Roles, Session
+from arrowipc.dissociated.uri import DissociatedUri, new_tag
+from arrowipc.errors import UsageError
+
+if TYPE_CHECKING:
+    from arrowipc.dissociated.connection import Connection
+    from arrowipc.limits import Limits
+
+__all__ = ["Service"]
+
+#: Seconds after an error of `accept`: out of file descriptors, for one, is not over at once.
+BREATH = 0.2
+#: Errors that are kept where nobody takes them.
+KEPT = 100
+
+
+class Service:
+    """Base of the servers: listens, makes sessions, and keeps the books about them.
+
+    The parameters are described at `arrowipc.dissociated.Server`.
+
+    Attributes
+    ----------
+    find : callable
+        Takes a name (bytes); returns the source, or None.
+    idents : tuple of bytes
+        The names, where `streams` is a mapping.
+    options : dict
+        How messages are made of sources.
+    errors : list of BaseException
+        How the last sessions failed, where there is no `on_error`.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[Any, Any] | Callable[[bytes], Any],
+        transport: str = "tcp",
+        address: Any = None,
+        *,
+        max_unsent: int = 64 << 20,
+        max_clients: int = 1000,
+        timeout: float | None = None,
+        limits: Limits | None = None,
+        on_error: Callable[[BaseException], object] | None = None,
+        transport_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.find = finder(streams)
+        self.idents = idents_of(streams)
+        self.options = options
+        self._max_unsent = check_integer("max_unsent", max_unsent, 1, 1 << 62)
+        self._max_clients = check_integer("max_clients", max_clients, 1, 1 << 31)
+        self._timeout = timeout
+        self.errors: list[BaseException] = []
+        self._on_error = on_error or self._keep_error
+        self._endpoint = schemes.listen(transport, address, limits, **(transport_options or {}))
+        self._tags = {"both": new_tag(), "meta": new_tag(), "data": new_tag()}
+        self._free_data = new_tag() if self._endpoint.memory is not None else None
+        self._roles = Roles({tag: role for role, tag in self._tags.items()}, self._free_data)
+        self._start()
+
+    def _start(self) -> None:
+        """Begin to wait for clients, where that needs no more than to be asked for."""
+
+    def _uri(self, role: str) -> DissociatedUri:
+        _, scheme, host, port, path, memory = self._endpoint
+        return DissociatedUri(
+            scheme,
+            host,
+            port,
+            path,
+            want_data=self._tags[role],
+            free_data=None if role == "meta" else self._free_data,
+            remote_handle=None if memory is None or role == "meta" else memory.remote_handle,
+            streams=role,  # type: ignore[arg-type]
+        )
+
+    @property
+    def uri(self) -> DissociatedUri:
+        """DissociatedUri: both streams over one connection."""
+        return self._uri("both")
+
+    @property
+    def uris(self) -> tuple[DissociatedUri, DissociatedUri]:
+        """Pair of DissociatedUri: metadata and data, over a connection each.
+
+        The stream is made twice then, once for each: its source has to give the same batches both times.
+        """
+        return self._uri("meta"), self._uri("data")
+
+    def _session(self, connection: Connection, clients: int) -> Session | None:
+        """Return a session for a client; None: there are too many already, and this one was sent away."""
+        if clients >= self._max_clients:
+            connection.close()
+            self._on_error(
+                UsageError(f"{connection.name} was sent away: {clients:,} clients are served (max_clients=)")
+            )
+            return None
+        memory = self._endpoint.memory
+        return Session(connection, self.find, self._roles, memory, self._max_unsent, self.options)
+
+    def _ended(self, error: BaseException) -> None:
+        """Report how a session ended. A client may leave at any time: that is no error of anybody."""
+        if not isinstance(error, ConnectionError):
+            self._on_error(error)
+
+    def _keep_error(self, error: BaseException) -> None:
+        self.errors.append(error)
+        del self.errors[:-KEPT]
+
+    def _close_endpoint(self) -> None:
+        self._endpoint.listener.close()
+        if self._endpoint.memory is not None:
+            self._endpoint.memory.close()
+
+
+def idents_of(streams: Any) -> tuple[bytes, ...]:
+    """Return the names of a mapping as they arrive."""
+    if not isinstance(streams, Mapping):
+        return ()
+    return tuple(name.encode() if isinstance(name, str) else bytes(name) for name in streams)
+
+
+def finder(streams: Any) -> Callable[[bytes], Any]:
+    """Return what finds a source by its name."""
+    if isinstance(streams, Mapping):
+        return dict(zip(idents_of(streams), streams.values(), strict=True)).get
+    if callable(streams):
+        found: Callable[[bytes], Any] = streams
+        return found
+    raise UsageError(
+        f"streams: expected a mapping of names to data, or a callable, found {described(streams)}"
+    )

@@ -1,0 +1,200 @@
+"""Peers of Dissociated IPC that do what a test says: messages made by hand, scripted ends, what is left over.
+
+The bytes of the protocol are made here a second time, from the text of the specification.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+import arrowipc as ipc
+from arrowipc._stream import StreamDecoder
+from arrowipc.dissociated.client import Client, ClientStream
+from arrowipc.dissociated.connection import Connection
+from arrowipc.dissociated.transports.memory import memory_pair
+from arrowipc.dissociated.transports.sockets import SocketConnection
+
+#: A tag (None: untagged) and the bytes of a message.
+Sent = tuple[int | None, bytes]
+
+SECONDS = 20
+OURS = ("arrowipc-accept", "arrowipc-session", "arrowipc-returns")
+HELLO = b"arwipc\x01\x00"
+
+
+# -- messages ------------------------------------------------------------------------------------------------
+
+
+def metadata(number: int, flatbuffer: bytes) -> Sent:
+    return None, b"\x01" + (number % 2**32).to_bytes(4, "little") + bytes(flatbuffer)
+
+
+def end(number: int) -> Sent:
+    return None, b"\x00" + (number % 2**32).to_bytes(4, "little")
+
+
+def body(number: int, data: bytes, kind: int = 0) -> Sent:
+    return (kind << 56) + number % 2**32, bytes(data)
+
+
+def parts_of(stream: bytes) -> list[tuple[str, bytes, bytes]]:
+    """Kind, metadata and body of each message of an encapsulated stream."""
+    return [(m.kind, bytes(m.metadata), bytes(m.body)) for m in ipc.MessageReader(stream)]
+
+
+def dissociated(stream: bytes, first: int = 0) -> list[Sent]:
+    """The messages that a server sends for an encapsulated stream, in their order."""
+    sent: list[Sent] = []
+    parts = parts_of(stream)
+    for number, (kind, head, rest) in enumerate(parts, first):
+        sent.append(metadata(number, head))
+        if kind != "Schema":
+            sent.append(body(number, rest))
+    return [*sent, end(first + len(parts))]
+
+
+def written(source: Any, **options: Any) -> bytes:
+    """A stream as pyarrow writes it."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, source.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(source) if isinstance(source, pa.Table) else writer.write_batch(source)
+    return sink.getvalue()
+
+
+def numbers(count: int = 3, batches: int = 1) -> pa.Table:
+    """`batches` batches of `count` rows: 0, 1, 2 ... all along, and as text."""
+    schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
+    made = [range(i * count, (i + 1) * count) for i in range(batches)]
+    return pa.Table.from_batches(
+        [
+            pa.record_batch([pa.array(r, pa.int64()), pa.array(map(str, r), pa.string())], schema=schema)
+            for r in made
+        ],
+        schema,
+    )
+
+
+def words() -> list[pa.RecordBatch]:
+    """Batches whose dictionary grows (a delta), is replaced, and stays."""
+    kind = pa.dictionary(pa.int8(), pa.string())
+    schema = pa.schema([("d", kind), ("x", pa.int32())])
+    lists = [["a", "b"], ["a", "b", "c"], ["z"], ["z"]]
+    return [
+        pa.record_batch(
+            [
+                pa.DictionaryArray.from_arrays(pa.array([0, None, len(each) - 1], pa.int8()), pa.array(each)),
+                pa.array([i, None, i + 2], pa.int32()),
+            ],
+            schema=schema,
+        )
+        for i, each in enumerate(lists)
+    ]
+
+
+# -- peers ---------------------------------------------------------------------------------------------------
+
+
+def stream_between(connections: tuple[Connection, ...], **options: Any) -> ClientStream:
+    """The reading end of one connection, or of one for metadata and one for bodies."""
+    return ClientStream(connections[0], connections[-1], None, None, StreamDecoder(), **options)
+
+
+def client_of(connections: tuple[Connection, ...], timeout: float | None = SECONDS, **options: Any) -> Client:
+    return Client(stream_between(connections, **options), timeout)
+
+
+def read(sent: Iterable[Sent], **options: Any) -> Any:
+    """What a client makes of these messages; the server is gone after them."""
+    client, server = memory_pair()
+    for tag, data in sent:
+        server.send(tag, [data])
+    server.close()
+    with client_of((client,), **options) as reader:
+        return reader.read_all()
+
+
+def socket_pair(
+    family: str = "unix", longest: int | None = None, **options: Any
+) -> tuple[SocketConnection, SocketConnection]:
+    """Two ends that speak our framing."""
+    a, b = raw_pair(family)
+    return SocketConnection(a, "the server", **options), SocketConnection(b, "the client", longest=longest)
+
+
+def raw_pair(family: str = "unix") -> tuple[socket.socket, socket.socket]:
+    if family == "unix":
+        return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname(), SECONDS)
+        far, _ = listener.accept()
+    return near, far
+
+
+def frame(tag: int | None, data: bytes, handles: int = 0) -> bytes:
+    """A message in our framing."""
+    return struct.pack("<BBHIQQ", tag is not None, handles, 0, 0, tag or 0, len(data)) + data
+
+
+@contextlib.contextmanager
+def beside(script: Callable[[], object]) -> Iterator[None]:
+    """Run something in a thread of its own; what it raises is raised here at the end."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            script()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(SECONDS)
+    assert not thread.is_alive(), "the other side hangs"
+    if raised:
+        raise raised[0]
+
+
+# -- what is left over ---------------------------------------------------------------------------------------
+
+
+def descriptors() -> dict[str, str]:
+    """Open file descriptors, and what they are."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+    return {name: what for name, what in found.items() if not what.startswith("/proc/")}
+
+
+def ours() -> set[threading.Thread]:
+    """Threads of ours that run."""
+    return {each for each in threading.enumerate() if each.name in OURS}
+
+
+@contextlib.contextmanager
+def nothing_left() -> Iterator[None]:
+    """Whatever happens inside leaves no descriptor and no thread behind, a moment later at the latest."""
+    before, running = descriptors(), ours()
+    yield
+    left: dict[str, str] = {}
+    for _ in range(60):
+        left = {name: what for name, what in descriptors().items() if before.get(name) != what}
+        if len(descriptors()) <= len(before) and not ours() - running:
+            return
+        gc.collect()
+        time.sleep(0.05)
+    raise AssertionError(f"left behind: {left}, {ours() - running}")
