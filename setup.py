@@ -69,6 +69,8 @@ MODULES = (
     "_sparse_message",
     "_pairs",
     "_lease",
+    "_remote_read",
+    "_device",
 )
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.

@@ -111,6 +111,8 @@ cdef class BatchProducer:
 
 
 cdef int fill_schema(object schema, ArrowSchema* out) except -1
+# An `arrow_device_array` capsule of a RecordBatch or Array whose memory is on that device; it is not read.
+cdef object device_capsule(object exported, int32_t device_type, int64_t device_id, void* sync_event)
 cdef int fill_batch(Columns columns, ArrowArray* out) except -1
 cdef int fill_column(Columns columns, int32_t field, ArrowArray* out) except -1
 cdef int fill_stream(object schema, object source, ArrowArrayStream* out) except -1

@@ -808,24 +808,46 @@ def export_device_array(exported, requested_schema=None, **kwargs):
 
     Keywords are for later versions of the interface; any that is not None raises `UnsupportedError`.
     """
-    cdef ArrowDeviceArray* out
-    for name, value in kwargs.items():
+    check_keywords(kwargs)
+    check_requested(requested_schema)
+    return export_schema(described(exported)), device_capsule(exported, ARROW_DEVICE_CPU, -1, NULL)
+
+
+def check_keywords(keywords):
+    """Refuse keywords of ``__arrow_c_device_array__`` that nobody knows, unless they are None."""
+    for name, value in keywords.items():
         if value is not None:
             raise UnsupportedError(f"__arrow_c_device_array__: the keyword {name!r} is not supported")
-    check_requested(requested_schema)
-    schema = export_schema(described(exported))
-    out = <ArrowDeviceArray*> new_block(sizeof(ArrowDeviceArray))
+
+
+cdef object device_capsule(object exported, int32_t device_type, int64_t device_id, void* sync_event):
+    cdef ArrowDeviceArray* out = <ArrowDeviceArray*> new_block(sizeof(ArrowDeviceArray))
     memset(out, 0, sizeof(ArrowDeviceArray))
-    out.device_id = -1
-    out.device_type = ARROW_DEVICE_CPU
+    out.device_id = device_id
+    out.device_type = device_type
+    out.sync_event = sync_event
     try:
         fill_any(exported, &out.array)
-        return schema, PyCapsule_New(out, "arrow_device_array", destroy_device_array_capsule)
+        if device_type != ARROW_DEVICE_CPU:
+            forget_zeros(&out.array)
+        return PyCapsule_New(out, "arrow_device_array", destroy_device_array_capsule)
     except BaseException:
         if out.array.release != NULL:
             out.array.release(&out.array)
         free_block(out)
         raise
+
+
+cdef void forget_zeros(ArrowArray* array) noexcept nogil:
+    """Make buffers without bytes NULL, all the way down: what stands for them is memory of the CPU."""
+    cdef int64_t i
+    for i in range(array.n_buffers):
+        if array.buffers[i] == zeros:
+            array.buffers[i] = NULL
+    for i in range(array.n_children):
+        forget_zeros(array.children[i])
+    if array.dictionary != NULL:
+        forget_zeros(array.dictionary)
 
 
 def export_stream(schema, source, requested_schema=None):

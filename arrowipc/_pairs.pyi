@@ -8,6 +8,7 @@ from arrowipc._message import Message
 from arrowipc.limits import Limits
 
 def write_pairs(message: Message, address: int) -> bytes: ...
+def write_places(message: Message, memory: ReadableBuffer | None, address: int) -> bytes | None: ...
 
 @final
 class Pairs:

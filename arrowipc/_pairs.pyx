@@ -6,13 +6,14 @@ position in the memory of the peer. Nothing here follows one: pairs are compared
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from arrowipc._bytes cimport load_i64
 from arrowipc._core cimport BatchHeader, Memory, Source, open_batch, raise_fault
 from arrowipc._fault cimport Fault
 from arrowipc._flatbuf cimport Table, fb_table
+from arrowipc._gather cimport Part
 from arrowipc._layout cimport *
 from arrowipc._message cimport Message, open_apart
 
@@ -22,6 +23,12 @@ from arrowipc.errors import FormatError
 cdef enum:
     PAIR = 16
     ALIGNMENT = 64
+
+cdef enum:
+    # Ways to tell whose pairs these are: one pair for each buffer, in order, ...
+    ONE_EACH = 4
+    NO_PADDING = 1      # ... where pairs of address 0 only fill up what is before them
+    FILLED = 2          # ... where buffers of no bytes have none
 
 cdef uint64_t MOST = <uint64_t> 1 << 62     # bytes that sums of lengths and addresses stay far below
 
@@ -83,6 +90,56 @@ def write_pairs(Message message not None, uint64_t address):
         total += <uint64_t> length
     store_u64(at, total)
     store_u64(at + 8, header.buffers.count)
+    return out
+
+
+def write_places(Message message not None, memory, uint64_t address):
+    """Return the body of type 1 that says where the buffers of `message` lie, or None: not all of them lie there.
+
+    Parameters
+    ----------
+    message : Message
+        Its buffers are not moved.
+    memory : bytes-like or None
+        What clients can reach; None: all of this process.
+    address : int
+        Under which clients know the first byte of `memory`.
+    """
+    cdef Source held
+    cdef BatchHeader header
+    cdef const Part* part
+    cdef uint64_t low = 0, room = <uint64_t> 1 << 63, size, total = 0, place
+    cdef bytes out
+    cdef uint8_t* at
+    cdef int32_t i
+    if memory is not None:
+        held = Source(memory)
+        low = <uint64_t> held.data
+        room = <uint64_t> held.size
+    if message.pieces is None:
+        place = <uint64_t> message.body_bytes - low
+        size = <uint64_t> message.envelope.body_length
+        if <uint64_t> message.body_bytes < low or size > room or place > room - size:
+            return None
+        return write_pairs(message, address + place)
+    open_buffers(message, &header)
+    if header.buffers.count != message.pieces.count:
+        return None
+    out = PyBytes_FromStringAndSize(NULL, PAIR * (message.pieces.count + 1))
+    at = <uint8_t*> PyBytes_AS_STRING(out)
+    for i in range(message.pieces.count):
+        part = &message.pieces.parts[i]
+        if part.prefixed:
+            return None                     # its length stands in front of it, and nowhere in that memory
+        size = <uint64_t> part.size
+        place = <uint64_t> part.data - low if size else 0
+        if size and (<uint64_t> part.data < low or size > room or place > room - size):
+            return None
+        store_u64(at + PAIR * (i + 1), address + place if size else 0)
+        store_u64(at + PAIR * (i + 1) + 8, size)
+        total += size
+    store_u64(at, total)
+    store_u64(at + 8, message.pieces.count)
     return out
 
 
@@ -204,46 +261,74 @@ cdef class Pairs:
         cdef Message message = open_apart(copied, b"", limits)
         cdef int64_t claimed = message.envelope.body_length
         cdef int matched
-        self.low, self.high = self.start, self.end
         open_buffers(message, &header)
         matched = self.assign(&header)
-        if matched:
-            self.check_lengths(&header, matched)
+        if not matched:
+            self.check_whole(&header, claimed)
         self.check_inside(held, address)
         if matched:
-            self.put_places(&header, matched)
+            self.follow(&header, matched, True)
             # The metadata says where its buffers lie in here from now on.
             message.body_owner = Source(self.span(held, address))
             message.body_bytes = (<Source> message.body_owner).data
             message.envelope.body_length = (<Source> message.body_owner).size
             return message
-        if self.total > <uint64_t> claimed or <uint64_t> claimed - self.total >= ALIGNMENT:
-            raise FormatError(f"{self.count:,} pairs of {self.total:,} bytes for {header.buffers.count:,} buffers in a "
-                              f"body of {claimed:,} bytes: neither one per buffer nor the body as a whole")
         return message_of(copied, self.joined(held, address), limits)
 
-    cdef int assign(self, const BatchHeader* header) except -1:
-        """Whose pairs these are: 1 one per Buffer, 2 one per Buffer that is not empty, 0 the packed body in pieces."""
-        cdef int64_t i, filled = 0
-        if self.count == header.buffers.count:
-            return 1
-        for i in range(header.buffers.count):
-            filled += load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length) != 0
-        return 2 if self.count == filled else 0
+    cdef int assign(self, const BatchHeader* header) noexcept nogil:
+        """Which pair is that of which buffer: the first of the ways to tell that gives each buffer all its bytes.
 
-    cdef int check_lengths(self, const BatchHeader* header, int matched) except -1:
-        """Whether every buffer that is not empty has all its bytes; its pair is no padding, wherever it lies."""
-        cdef int64_t i, k = 0, length
-        for i in range(header.buffers.count):
-            length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
-            if length == 0:
-                k += matched == 1
-                continue
-            if length < 0 or <uint64_t> length > self.length(k):
-                raise FormatError(f"pair {k} has {self.length(k):,} bytes, and its buffer {length:,}")
-            self.reach(self.address(k), self.length(k))
-            k += 1
+        0: none does, so the pairs can only be the packed body in pieces.
+        """
+        cdef int way
+        for way in range(ONE_EACH, ONE_EACH + 4):
+            self.low, self.high = self.start, self.end
+            if self.follow(header, way, False):
+                return way
+        self.low, self.high = self.start, self.end
         return 0
+
+    cdef int check_whole(self, const BatchHeader* header, int64_t claimed) except -1:
+        """Whether the pairs can be the packed body in pieces, though they are not those of its buffers."""
+        cdef int64_t i, length
+        # As many as there are buffers, and one too short, is a mistake; only all of the body says otherwise.
+        if self.count == header.buffers.count and <int64_t> self.total != claimed:
+            for i in range(self.count):
+                length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+                if length < 0 or <uint64_t> length > self.length(i):
+                    raise FormatError(f"pair {i} has {self.length(i):,} bytes, and its buffer {length:,}")
+        if not 0 <= claimed - <int64_t> self.total < ALIGNMENT:
+            raise FormatError(f"{self.count:,} pairs of {self.total:,} bytes for {header.buffers.count:,} buffers in a "
+                              f"body of {claimed:,} bytes: neither one per buffer nor the body as a whole")
+        return 0
+
+    cdef bint follow(self, const BatchHeader* header, int way, bint put) noexcept nogil:
+        """Go over buffers and pairs side by side: do they fit? With `put`, tell the metadata where each buffer is."""
+        cdef int64_t i, k = 0, length
+        cdef uint8_t* buffer
+        for i in range(header.buffers.count):
+            buffer = <uint8_t*> header.buffers.data + Buffer_SIZE * i
+            length = load_i64(buffer + Buffer_length)
+            if length == 0 and way & FILLED:
+                if put:
+                    store_u64(buffer + Buffer_offset, 0)
+                continue
+            k = self.passed_over(k, way)
+            if k == self.count or length < 0 or <uint64_t> length > self.length(k):
+                return False
+            if put:
+                store_u64(buffer + Buffer_offset, self.address(k) - self.low if length else 0)
+            elif length:
+                self.reach(self.address(k), self.length(k))
+            k += 1
+        return self.passed_over(k, way) == self.count
+
+    cdef int64_t passed_over(self, int64_t k, int way) noexcept nogil:
+        """The next pair from `k` on that can be that of a buffer."""
+        while k < self.count and ((way & FILLED and self.length(k) == 0)
+                                  or (way & NO_PADDING and self.address(k) == 0 and self.length(k))):
+            k += 1
+        return k
 
     cdef int check_inside(self, Source held, uint64_t address) except -1:
         cdef uint64_t size = self.high - self.low
@@ -256,20 +341,6 @@ cdef class Pairs:
     cdef object span(self, Source held, uint64_t address):
         """The memory from the lowest to the highest byte."""
         return held.part(<int64_t> (self.low - address), <int64_t> (self.high - self.low)) if self.high else b""
-
-    cdef int put_places(self, BatchHeader* header, int matched) except -1:
-        """Write the places of the pairs into the metadata's Buffer structs, which are ours to change."""
-        cdef int64_t i, k = 0
-        cdef uint8_t* buffer
-        for i in range(header.buffers.count):
-            buffer = <uint8_t*> header.buffers.data + Buffer_SIZE * i
-            if load_i64(buffer + Buffer_length) == 0:
-                store_u64(buffer + Buffer_offset, 0)
-                k += matched == 1
-                continue
-            store_u64(buffer + Buffer_offset, self.address(k) - self.low)
-            k += 1
-        return 0
 
     cdef object joined(self, Source held, uint64_t address):
         """The bytes of all pairs, one behind the other, and zeros for padding."""

@@ -28,5 +28,6 @@ QUESTIONS = (
     "spark_payloads",
     "statistics",
     "tensors",
+    "dissociated",
     "import_time",
 )

@@ -18,6 +18,9 @@ _HOMES = {
     "Dialect": "arrowipc.dissociated.protocol",
     "DissociatedUri": "arrowipc.dissociated.uri",
     "Server": "arrowipc.dissociated.server",
+    "fetch": "arrowipc.dissociated.files",
+    "from_flight": "arrowipc.dissociated.flight",
+    "serve_files": "arrowipc.dissociated.files",
 }
 
 __all__ = sorted(_HOMES)

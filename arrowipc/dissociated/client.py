@@ -247,13 +247,13 @@ class ClientStream:
 
     def _take(self, connection: Connection, tag: int | None, data: Any, handles: tuple[int, ...]) -> None:
         if handles:
-            if self._memory is None:
+            if self._memory is None or tag is None:
                 for handle in handles:
                     os.close(handle)
                 raise FormatError(
-                    f"{connection.name} sent file descriptors, and its URI does not say what for"
+                    f"{connection.name} sent file descriptors, and neither its URI nor a body says what for"
                 )
-            self._memory.accept(handles)
+            self._memory.accept(handles, data)
         if tag is None:
             if connection is not self._metadata:
                 raise FormatError(f"{connection.name} sent metadata over the connection for bodies")

@@ -10,7 +10,7 @@ import select
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -171,8 +171,16 @@ class Listener(ABC):
 class PeerMemory(ABC):
     """A client's way into memory that its server tells of (body type 1)."""
 
-    def accept(self, handles: Sequence[int]) -> None:
-        """Take the file descriptors that came with a body, as the one who has to close them."""
+    def accept(self, handles: Sequence[int], body: Any) -> None:
+        """Take the file descriptors that came with a body, as the one who has to close them.
+
+        Raises
+        ------
+        FormatError
+            They are no such memory as the body speaks of.
+        OSError
+            They cannot be used.
+        """
         for handle in handles:
             os.close(handle)
 
@@ -216,6 +224,19 @@ class OfferedMemory(ABC):
         handles : sequence of int
             File descriptors to send along.
         """
+
+    def hold(self, messages: Iterable[Message]) -> list[Message]:
+        """Return the same messages with bodies where clients reach them: `place` has nothing to copy then.
+
+        They stay there as long as any of the messages, or of what was decoded from them, is there. Default:
+        the messages as they are.
+
+        Raises
+        ------
+        OSError
+            There is no room for all of them.
+        """
+        return list(messages)
 
     @abstractmethod
     def release(self, addresses: Sequence[int]) -> None:

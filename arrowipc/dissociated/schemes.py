@@ -55,14 +55,14 @@ def connect(
 
         if uri.port is None:
             raise UsageError(f"a TCP server has a port: {uri}")
-        return connect_tcp(uri.host, uri.port, limits, timeout), _peer_memory(uri)
+        return _with_memory(connect_tcp(uri.host, uri.port, limits, timeout), uri)
     if uri.scheme == "arrowipc+unix":
         from arrowipc.dissociated.transports.sockets import connect_unix
 
         connection = connect_unix(
             uri.path.removeprefix("/") if uri.path.startswith("/@") else uri.path, limits, timeout
         )
-        return connection, _peer_memory(uri)
+        return _with_memory(connection, uri)
     if uri.scheme == "arrowipc+memory":
         from arrowipc.dissociated.transports.memory import connect_memory
 
@@ -74,12 +74,15 @@ def connect(
     raise UnsupportedError(f"no transport speaks {uri.scheme!r}: expected one of {', '.join(SCHEMES)}")
 
 
-def _peer_memory(uri: DissociatedUri) -> PeerMemory | None:
-    if uri.free_data is None and uri.remote_handle is None:
-        return None
+def _with_memory(connection: Connection, uri: DissociatedUri) -> tuple[Connection, PeerMemory | None]:
+    """Nothing is mapped or read before a body speaks of it."""
     from arrowipc.dissociated.transports.shared import open_peer_memory
 
-    return open_peer_memory(uri.remote_handle)
+    try:
+        return connection, open_peer_memory(uri.remote_handle, connection)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _unix_path(address: Any) -> str:

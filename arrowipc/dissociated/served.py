@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import threading
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._emit import BatchWriter, Packing
@@ -12,11 +13,58 @@ from arrowipc.writer import batches_of
 
 if TYPE_CHECKING:
     from arrowipc._message import Message
+    from arrowipc.dissociated.connection import OfferedMemory
 
-__all__ = ["messages_of"]
+__all__ = ["Prepared", "ReadyMessages", "messages_of"]
 
 #: Buffers at multiples of what the processors' widest loads want, also in shared memory.
 ALIGNMENT = 64
+
+
+class ReadyMessages:
+    """Messages that are served as they are: of a stream, its schema first.
+
+    Parameters
+    ----------
+    messages : iterable of Message
+        For example what `OfferedMemory.hold` returned; a MessageReader serves one stream only.
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = messages
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+
+class Prepared:
+    """A source of which the messages are made once, for all clients; in shared memory they are there once.
+
+    Parameters
+    ----------
+    source : object
+        What `messages_of` takes; it is looked at when the first client asks.
+    **options
+        Of `messages_of`.
+    """
+
+    def __init__(self, source: Any, **options: Any) -> None:
+        self._source = source
+        self._options = options
+        self._lock = threading.Lock()
+        self._made: list[Message] | None = None
+
+    def messages(self, memory: OfferedMemory | None) -> Generator[Message, None, None]:
+        """Yield the messages, in `memory` if there is room."""
+        with self._lock:
+            if self._made is None:
+                made = list(messages_of(self._source, **self._options))
+                try:
+                    self._made = made if memory is None else memory.hold(made)
+                except OSError:
+                    self._made = made  # then each client gets what there is room for
+            messages = self._made
+        yield from messages
 
 
 def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Message, None, None]:
@@ -24,7 +72,7 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
 
     Parameters
     ----------
-    source : RecordBatch, Table, reader, object with an Arrow C stream or array, or callable
+    source : RecordBatch, Table, reader, object with an Arrow C stream or array, ReadyMessages or callable
         A callable returns any of the others, anew for each stream; what it returns is closed at the end.
     schema : Schema, optional
         Where the source does not tell, for example a list of batches that may be empty.
@@ -46,6 +94,9 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
     writer = BatchWriter(sink, Packing(alignment=ALIGNMENT, **options), **rules)
     data = source() if callable(source) else source
     try:
+        if isinstance(data, ReadyMessages):
+            yield from data
+            return
         found, batches = batches_of(data, schema)
         if found is not None:
             writer.expect(found)

@@ -45,6 +45,8 @@ class Server(Service):
     on_error : callable, optional
         Called with the exception of each session that failed, in its thread; default: the last 100 are kept
         in `errors`.
+    want_data, free_data : int, optional
+        The tags that clients use. Default: random ones.
     transport_options : mapping, optional
         Of the transport: see `arrowipc.dissociated.schemes.listen`.
     **options

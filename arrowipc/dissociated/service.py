@@ -12,7 +12,7 @@ from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import UsageError
 
 if TYPE_CHECKING:
-    from arrowipc.dissociated.connection import Connection
+    from arrowipc.dissociated.connection import Connection, OfferedMemory
     from arrowipc.limits import Limits
 
 __all__ = ["Service"]
@@ -51,6 +51,8 @@ class Service:
         timeout: float | None = None,
         limits: Limits | None = None,
         on_error: Callable[[BaseException], object] | None = None,
+        want_data: int | None = None,
+        free_data: int | None = None,
         transport_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -63,8 +65,11 @@ class Service:
         self.errors: list[BaseException] = []
         self._on_error = on_error or self._keep_error
         self._endpoint = schemes.listen(transport, address, limits, **(transport_options or {}))
-        self._tags = {"both": new_tag(), "meta": new_tag(), "data": new_tag()}
-        self._free_data = new_tag() if self._endpoint.memory is not None else None
+        both = new_tag() if want_data is None else want_data
+        self._tags = {"both": both, "meta": new_tag(), "data": new_tag()}
+        self._free_data = None
+        if self._endpoint.memory is not None:
+            self._free_data = new_tag() if free_data is None else free_data
         self._roles = Roles({tag: role for role, tag in self._tags.items()}, self._free_data)
         self._start()
 
@@ -96,6 +101,11 @@ class Service:
         The stream is made twice then, once for each: its source has to give the same batches both times.
         """
         return self._uri("meta"), self._uri("data")
+
+    @property
+    def memory(self) -> OfferedMemory | None:
+        """OfferedMemory: where bodies are put for clients to read them; None: they are sent."""
+        return self._endpoint.memory
 
     def _session(self, connection: Connection, clients: int) -> Session | None:
         """Return a session for a client; None: there are too many already, and this one was sent away."""

@@ -18,7 +18,7 @@ from arrowipc.dissociated.protocol import (
     metadata_prefix,
     parse_free_data,
 )
-from arrowipc.dissociated.served import messages_of
+from arrowipc.dissociated.served import Prepared, messages_of
 from arrowipc.errors import FormatError, LimitError, UsageError
 
 if TYPE_CHECKING:
@@ -200,7 +200,10 @@ class Session:
         self.requests += 1
         self._role = role
         self._outgoing = Outgoing(self._first)
-        self._messages = messages_of(source, **self._options)
+        if isinstance(source, Prepared):
+            self._messages = source.messages(self._memory)
+        else:
+            self._messages = messages_of(source, **self._options)
 
     def _send_next(self, messages: Iterator[Message]) -> None:
         message = next(messages, None)

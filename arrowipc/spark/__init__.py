@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from arrowipc.spark.convert import BatchConverter, to_spark_batch
     from arrowipc.spark.encode import encode_payload_batches, encode_payloads, payload_schema
     from arrowipc.spark.payloads import decode_payload_batches, decode_payloads
+    from arrowipc.spark.share import Shared, share
     from arrowipc.spark.source import ArrowIpcDataSource, register
     from arrowipc.spark.types import TypeOptions, to_spark_schema
 
 __all__ = [
     "ArrowIpcDataSource",
     "BatchConverter",
+    "Shared",
     "TypeOptions",
     "decode_payload_batches",
     "decode_payloads",
@@ -29,6 +31,7 @@ __all__ = [
     "encode_payloads",
     "payload_schema",
     "register",
+    "share",
     "to_spark_batch",
     "to_spark_schema",
 ]
@@ -36,6 +39,7 @@ __all__ = [
 _HOME = {
     "ArrowIpcDataSource": "source",
     "BatchConverter": "convert",
+    "Shared": "share",
     "TypeOptions": "types",
     "decode_payload_batches": "payloads",
     "decode_payloads": "payloads",
@@ -43,6 +47,7 @@ _HOME = {
     "encode_payloads": "encode",
     "payload_schema": "encode",
     "register": "source",
+    "share": "share",
     "to_spark_batch": "convert",
     "to_spark_schema": "types",
 }

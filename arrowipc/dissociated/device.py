@@ -1,0 +1,7 @@
+"""Streams whose bodies stay on a device: what a client with a device-aware transport works with."""
+
+from __future__ import annotations
+
+from arrowipc._device import DeviceBatch, DeviceDecoder, DeviceMemory, import_device
+
+__all__ = ["DeviceBatch", "DeviceDecoder", "DeviceMemory", "import_device"]

@@ -1,0 +1,531 @@
+"""Arrow Flight as the control plane: where a dissociated stream is to be had, and DoGet where none is.
+
+The one module outside of `arrowipc.spark` that needs pyarrow, and only inside of its functions: Flight is
+gRPC, and pyarrow is where Python has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from arrowipc._arguments import described
+from arrowipc._import import stream_from
+from arrowipc._stream import StreamDecoder
+from arrowipc.dissociated.client import connect
+from arrowipc.dissociated.schemes import SCHEMES
+from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
+from arrowipc.dissociated.server import Server
+from arrowipc.dissociated.uri import DissociatedUri
+from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
+from arrowipc.events import BatchRead, SchemaRead
+from arrowipc.reader import BatchReader
+from arrowipc.writer import batches_of
+
+if TYPE_CHECKING:
+    from arrowipc._array import RecordBatch
+    from arrowipc._message import Message
+    from arrowipc.schema import Schema
+
+__all__ = ["REUSE_CONNECTION", "FlightReader", "FlightServer", "from_flight", "locations"]
+
+#: Flight's way to say: ask me, by DoGet, over the connection that you have.
+REUSE_CONNECTION = "arrow-flight-reuse-connection://?"
+
+if TYPE_CHECKING:
+    FlightServer: Any
+
+
+# -- the client ----------------------------------------------------------------------
+
+
+def ways(
+    uris: Sequence[str], schemes: Collection[str] = SCHEMES
+) -> tuple[list[tuple[DissociatedUri, ...]], list[str]]:
+    """Sort out the locations of an endpoint that we speak: in their order, each way one URI or two.
+
+    Flight says that any location will do. The reference server of Dissociated IPC puts two into one endpoint,
+    the metadata's and the data's, with nothing to tell them from two of the former kind but their want_data;
+    so exactly two that differ there and say nothing of `streams` are such a pair.
+
+    Returns
+    -------
+    ways : list of tuple of DissociatedUri
+        (both,) or (metadata, data).
+    problems : list of str
+        What is wrong with the locations that are none.
+    """
+    spoken: list[tuple[DissociatedUri, bool]] = []
+    problems = []
+    for text in uris:
+        try:
+            parts = urlsplit(text)
+            if parts.scheme not in SCHEMES or parts.scheme not in schemes:
+                known = "it is not among schemes=" if parts.scheme in SCHEMES else "no transport speaks"
+                problems.append(f"{text}: {known} {parts.scheme!r}")
+                continue
+            spoken.append((DissociatedUri.parse(text), "streams" in parse_qs(parts.query)))
+        except (ArrowIpcError, ValueError) as error:
+            problems.append(f"{text}: {error}")
+    if len(spoken) == 2 and not spoken[0][1] and not spoken[1][1]:
+        first, second = spoken[0][0], spoken[1][0]
+        if first.want_data != second.want_data:
+            return [(first, second)], problems
+    found: list[tuple[DissociatedUri, ...]] = []
+    halves: dict[str, list[DissociatedUri]] = {"meta": [], "data": []}
+    for uri, _ in spoken:
+        if uri.streams == "both":
+            found.append((uri,))
+            continue
+        halves[uri.streams].append(uri)
+        if halves["meta"] and halves["data"]:
+            found.append((halves["meta"].pop(0), halves["data"].pop(0)))
+    problems += [f"{uri}: the other of the two streams is nowhere" for uri in halves["meta"] + halves["data"]]
+    return found, problems
+
+
+class FlightReader(BatchReader):
+    """Reads the batches of one or more Flight endpoints, one after the other; made by `from_flight`.
+
+    Attributes
+    ----------
+    sources : list of str
+        How each endpoint so far was read: its dissociated URIs, or "DoGet" and where.
+    """
+
+    __slots__ = ("_current", "_options", "_rest", "_schema", "sources")
+
+    def __init__(self, endpoints: Sequence[Any], schema: Schema | None, options: dict[str, Any]) -> None:
+        self._closed = False
+        self._options = options
+        self._rest = iter(endpoints)
+        self.sources: list[str] = []
+        self._current = self._next_endpoint()
+        self._schema = schema if self._current is None else self._current.schema
+
+    def _next_endpoint(self) -> Any:
+        """Return a reader of the next endpoint; None: there is none."""
+        endpoint = next(self._rest, None)
+        if endpoint is None:
+            return None
+        reader, source = _open_endpoint(endpoint, **self._options)
+        self.sources.append(source)
+        return reader
+
+    @property
+    def schema(self) -> Schema:
+        """Schema: of the batches that are read, after projection."""
+        if self._schema is None:
+            raise UsageError("this flight has no endpoints and no schema")
+        return self._schema
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        self._check_open()
+        while self._current is not None:
+            # No `yield from`: it would close what it reads from with this generator, after any batch.
+            for batch in self._current:  # noqa: UP028
+                yield batch
+            self._close_current()
+            self._current = self._next_endpoint()
+            if self._current is not None and not self.schema.equals(self._current.schema):
+                found = self._current.schema
+                self.close()
+                raise FormatError(
+                    f"endpoint {len(self.sources) - 1} has another schema than the first: expected\n"
+                    f"{self._schema}\nfound\n{found}"
+                )
+
+    def read_next_batch(self) -> RecordBatch:
+        """Return the next batch.
+
+        Raises
+        ------
+        StopIteration
+            There are no more.
+        FormatError, OSError, TimeoutError
+            As for `arrowipc.dissociated.client.Client`; by DoGet, what the server says is an OSError or a
+            FormatError.
+        """
+        return next(iter(self))
+
+    __next__ = read_next_batch
+
+    def _close_current(self) -> None:
+        current, self._current = self._current, None
+        if current is not None:
+            current.close()
+
+    def close(self) -> None:
+        """End the streams; batches that were read stay valid."""
+        self._closed = True
+        self._close_current()
+
+
+def _open_endpoint(
+    endpoint: Any,
+    client: Any,
+    schemes: Collection[str],
+    flight_options: dict[str, Any],
+    call_options: Any,
+    **options: Any,
+) -> tuple[Any, str]:
+    """Return a reader of an endpoint's batches, and how it reads them."""
+    uris = [_text_of(each) for each in endpoint.locations]
+    ticket = endpoint.ticket.ticket
+    found, problems = ways(uris, schemes)
+    failure: Exception | None = None
+    for way in found:
+        try:
+            return connect(way, ticket, **options), ", ".join(map(str, way))
+        except (UnsupportedError, OSError) as error:
+            problems.append(f"{way[0]}: {error}")
+            failure = error
+    for uri in uris:
+        if uri.startswith("grpc"):
+            import pyarrow.flight as fl
+
+            own = fl.connect(uri, **flight_options)
+            return DoGet(own, True, endpoint.ticket, call_options, options), f"DoGet {uri}"
+    reuses = not uris or any(uri.startswith("arrow-flight-reuse-connection:") for uri in uris)
+    if client is not None:
+        return DoGet(client, False, endpoint.ticket, call_options, options), "DoGet over the given client"
+    hint = (
+        "give the client (client=) that this endpoint came from"
+        if reuses
+        else "give a client for DoGet (client=)"
+    )
+    words = "\n".join(["no location of the endpoint can be read: " + hint, *problems])
+    if isinstance(failure, TimeoutError):
+        raise TimeoutError(words) from failure
+    if isinstance(failure, OSError):
+        raise ConnectionError(words) from failure
+    raise UnsupportedError(words) from failure
+
+
+def _text_of(location: Any) -> str:
+    uri = location if isinstance(location, (str, bytes)) else location.uri
+    return uri.decode("utf-8", "replace") if isinstance(uri, bytes) else str(uri)
+
+
+class DoGet:
+    """The batches of one DoGet as ours, over the memory in which pyarrow received them.
+
+    Parameters
+    ----------
+    client : pyarrow.flight.FlightClient
+    owned : bool
+        Close the client at the end.
+    ticket : pyarrow.flight.Ticket
+    call_options : pyarrow.flight.FlightCallOptions or None
+    options : dict
+        Of `arrowipc.dissociated.connect`.
+    """
+
+    def __init__(
+        self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]
+    ) -> None:
+        self._client = client if owned else None
+        self._call: Any = None
+        try:
+            self._call = client.do_get(ticket, call_options)
+            self._batches, self.schema = _read(self._call, options)
+        except Exception as error:
+            self.close()
+            _raise_as_ours(error)
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        try:
+            for batch in self._batches:  # noqa: UP028
+                yield batch
+        except Exception as error:
+            _raise_as_ours(error)
+
+    def close(self) -> None:
+        """End the call."""
+        call, self._call = self._call, None
+        client, self._client = self._client, None
+        if call is not None:
+            call.cancel()
+        if client is not None:
+            client.close()
+
+
+def _read(call: Any, options: dict[str, Any]) -> tuple[Iterator[RecordBatch], Schema]:
+    """Return the batches of a call and their schema, as the options want them."""
+    validate, columns = options.get("validate", "full"), options.get("columns")
+    if columns is None:
+        stream = stream_from(call.to_reader(), validate)
+        return stream, stream.schema
+    # Names of columns mean what they mean to every reader: the batches take the way of one.
+    limits, use_threads = options.get("limits"), options.get("use_threads", True)
+    decoder = StreamDecoder(columns, validate, limits, use_threads, True)
+    return _decoded(decoder, messages_of(call.to_reader()))
+
+
+def _decoded(decoder: StreamDecoder, messages: Iterator[Message]) -> tuple[Iterator[RecordBatch], Schema]:
+    """Return the batches of a stream whose messages are there, and their schema."""
+    events = map(decoder.decode_next, messages)
+    first = next(events)
+    assert isinstance(first, SchemaRead)
+    return (event.batch for event in events if isinstance(event, BatchRead)), first.schema
+
+
+def _raise_as_ours(error: Exception) -> Any:
+    """Raise what went wrong in Flight as what it is here: the peer or the way to it failed."""
+    if isinstance(error, (ArrowIpcError, OSError)):
+        raise error
+    import pyarrow as pa
+    import pyarrow.flight as fl
+
+    if isinstance(error, fl.FlightTimedOutError):
+        raise TimeoutError(str(error)) from error
+    if isinstance(error, (fl.FlightError, pa.ArrowException, KeyError)):
+        raise OSError(f"DoGet failed: {type(error).__name__}: {error}") from error
+    raise error
+
+
+def from_flight(
+    info: Any,
+    *,
+    client: Any = None,
+    schemes: Collection[str] = SCHEMES,
+    flight_options: dict[str, Any] | None = None,
+    call_options: Any = None,
+    **options: Any,
+) -> FlightReader:
+    """Read what a Flight server told of: by the first location that we speak and reach, else by DoGet.
+
+    Parameters
+    ----------
+    info : pyarrow.flight.FlightInfo or FlightEndpoint
+        Of a FlightInfo all endpoints, one after the other.
+    client : pyarrow.flight.FlightClient, optional
+        The one that `info` came from, for DoGet. Locations that begin with ``grpc`` need none.
+    schemes : collection of str
+        Of the locations that may be used besides DoGet. Who runs the Flight server says where this process
+        connects to, also on its own host; for servers that are not trusted with that: ``schemes=()``.
+    flight_options : dict, optional
+        Of `pyarrow.flight.connect`, for those locations.
+    call_options : pyarrow.flight.FlightCallOptions, optional
+        Of DoGet, for example a timeout: gRPC has one for whole calls only, so `timeout` is not meant for it.
+    **options
+        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`, `dialect`: see
+        `arrowipc.dissociated.connect`.
+
+    Returns
+    -------
+    FlightReader
+        Its schema is known.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no location that can be read; it says why for each.
+    FormatError
+        What the server sends is broken, or it does not know the stream.
+    TimeoutError
+        The server of the last location does not answer.
+    OSError
+        Nobody listens at any location, or DoGet failed.
+
+    Notes
+    -----
+    The ticket of an endpoint names the stream. Two locations of one endpoint that differ in `want_data`
+    and say nothing of `streams` are one way: to the metadata and to the data.
+    """
+    if hasattr(info, "endpoints"):
+        endpoints = list(info.endpoints)
+    elif hasattr(info, "ticket") and hasattr(info, "locations"):
+        endpoints = [info]
+    else:
+        raise UsageError(
+            f"expected a FlightInfo or a FlightEndpoint of pyarrow.flight, found {described(info)}"
+        )
+    schema = None
+    if not endpoints and info.schema is not None:
+        from arrowipc._import import schema_from
+
+        schema = schema_from(info.schema)
+    every = {
+        "client": client,
+        "schemes": schemes,
+        "flight_options": flight_options or {},
+        "call_options": call_options,
+        **options,
+    }
+    return FlightReader(endpoints, schema, every)
+
+
+# -- the server ----------------------------------------------------------------------
+
+
+def locations(*servers: Server, separate: bool = False, do_get: bool = False) -> list[str]:
+    """Return where the streams of dissociated servers are to be had, for a FlightEndpoint.
+
+    Parameters
+    ----------
+    *servers : Server
+        All of the same streams, over different transports; the best first.
+    separate : bool, default False
+        Metadata and data over a connection each: what the C++ reference client wants.
+    do_get : bool, default False
+        Add that DoGet works too.
+
+    Returns
+    -------
+    list of str
+        URIs. Those of several servers say of each that it has both streams, so that none is taken for half of
+        a pair.
+
+    Examples
+    --------
+    >>> from arrowipc import dissociated
+    >>> with dissociated.Server({}, "tcp") as server:
+    ...     [place.partition(":")[0] for place in locations(server, do_get=True)]
+    ['arrowipc+tcp', 'arrow-flight-reuse-connection']
+    """
+    found = []
+    for server in servers:
+        if separate:
+            found += [str(uri) for uri in server.uris]
+        else:
+            found.append(str(server.uri) + ("&streams=both" if len(servers) > 1 else ""))
+    return [*found, REUSE_CONNECTION] if do_get else found
+
+
+@lru_cache(maxsize=1)
+def _server_class() -> Any:
+    """Make the class, because its base is pyarrow's."""
+    import pyarrow as pa
+    import pyarrow.flight as fl
+
+    class FlightServer(fl.FlightServerBase):  # type: ignore[misc, unused-ignore]
+        """A Flight server that hands out the streams of dissociated servers, and serves DoGet of them too.
+
+        The name of a stream is the command of its descriptor, or its path joined by "/".
+
+        Parameters
+        ----------
+        servers : Server or sequence of Server
+            All of the same streams; the first one's sources are what DoGet serves. They are the caller's to
+            close.
+        location : str
+            Of this server.
+        separate : bool, default False
+            See `locations`.
+        **options
+            Of `pyarrow.flight.FlightServerBase`.
+        """
+
+        def __init__(
+            self,
+            servers: Any,
+            location: str = "grpc://127.0.0.1:0",
+            *,
+            separate: bool = False,
+            **options: Any,
+        ) -> None:
+            self._servers = [servers] if isinstance(servers, Server) else list(servers)
+            self._separate = separate
+            super().__init__(location, **options)
+
+        def _opened(self, ident: bytes) -> Any:
+            server = self._servers[0]
+            source = server.find(ident)
+            if source is None:
+                raise KeyError(f"there is no stream {ident!r}")
+            return Opened(source, server.options.get("schema"))
+
+        def _info(self, ident: bytes, descriptor: Any) -> Any:
+            with self._opened(ident) as opened:
+                schema = pa.schema(opened.schema)
+            places = locations(*self._servers, separate=self._separate, do_get=True)
+            return fl.FlightInfo(schema, descriptor, [fl.FlightEndpoint(ident, places)], -1, -1)
+
+        def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
+            """Yield all streams whose names begin with `criteria`; none where a callable finds them."""
+            for ident in self._servers[0].idents:
+                if ident.startswith(criteria or b""):
+                    yield self._info(ident, fl.FlightDescriptor.for_command(ident))
+
+        def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+            """Say where a stream is to be had."""
+            return self._info(_ident_of(descriptor), descriptor)
+
+        def get_schema(self, context: Any, descriptor: Any) -> Any:
+            """Say what is in a stream."""
+            with self._opened(_ident_of(descriptor)) as opened:
+                return fl.SchemaResult(pa.schema(opened.schema))
+
+        def do_get(self, context: Any, ticket: Any) -> Any:
+            """Serve a stream over gRPC."""
+            opened = self._opened(ticket.ticket)
+            return fl.RecordBatchStream(pa.RecordBatchReader.from_stream(opened))
+
+    return FlightServer
+
+
+def _ident_of(descriptor: Any) -> bytes:
+    if descriptor.command:
+        return bytes(descriptor.command)
+    return b"/".join(each if isinstance(each, bytes) else each.encode() for each in descriptor.path or ())
+
+
+class Opened:
+    """A source of a server, opened for one reader.
+
+    Parameters
+    ----------
+    source : object
+        See `arrowipc.dissociated.served.messages_of`.
+    schema : Schema or None
+    """
+
+    schema: Schema
+    _batches: Iterator[RecordBatch]
+
+    def __init__(self, source: Any, schema: Any) -> None:
+        data = source() if callable(source) else source
+        self._close = getattr(data, "close", None) if callable(source) else None
+        if isinstance(data, (Prepared, ReadyMessages)):
+            messages = data.messages(None) if isinstance(data, Prepared) else iter(data)
+            self._batches, self.schema = _decoded(StreamDecoder(None, "none"), messages)
+            return
+        found, batches = batches_of(data, schema)
+        self._batches = iter(batches)
+        if found is None:
+            first = next(self._batches, None)
+            if first is None:
+                raise UsageError("the source has no batches and no schema: say what it is empty of (schema=)")
+            found = first.schema
+            self._batches = _behind(first, self._batches)
+        self.schema = found
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        from arrowipc._capsule import export_stream
+
+        return export_stream(self.schema, self._closing(), requested_schema)
+
+    def _closing(self) -> Iterator[RecordBatch]:
+        with self:
+            yield from self._batches
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._close is not None:
+            self._close()
+
+
+def _behind(first: RecordBatch, others: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    yield first
+    yield from others
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FlightServer":
+        return _server_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

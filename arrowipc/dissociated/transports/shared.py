@@ -1,0 +1,506 @@
+"""Body type 1 on one machine: bodies in memory that the client maps, or reads out of the server's.
+
+The `remote_handle` of a URI says which: ``memfd`` (or none: file descriptors come with bodies),
+``shm:/name``, ``file:/path``, or ``cma:pid:starttime``. All of it is for processes of one user.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import select
+import stat
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from arrowipc._arguments import check_integer, described
+from arrowipc._core import aligned_buffer
+from arrowipc._lease import Lease
+from arrowipc._message import Framer, message_kind
+from arrowipc._pairs import Pairs, write_places
+from arrowipc._remote_read import read_process
+from arrowipc.dissociated.arena import ALIGNMENT, F_SEAL_GROW, F_SEAL_SHRINK, OFFSET_BITS, Arena
+from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory
+from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.limits import Limits
+
+if TYPE_CHECKING:
+    from arrowipc._message import Message
+
+__all__ = [
+    "FileMemory",
+    "MappedMemory",
+    "OwnMemory",
+    "ReadMemory",
+    "SegmentMemory",
+    "offer_memory",
+    "open_peer_memory",
+]
+
+#: Of files: what comes first, with the zeros behind it.
+MAGIC = b"ARROW1\0\0"
+MAP_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+#: Without these, memory could become smaller than what was mapped, and touching the rest ends the process.
+FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
+
+
+# -- the server's side ---------------------------------------------------------------------------------------
+
+
+def offer_memory(transport: str, **options: Any) -> OfferedMemory:
+    """Return the memory that a server offers.
+
+    Parameters
+    ----------
+    transport : {"shm", "file", "cma"}
+    **options
+        Of `arrowipc.dissociated.arena.Arena`, `FileMemory` or `OwnMemory`.
+
+    Raises
+    ------
+    UsageError
+        There is no such transport.
+    """
+    kinds: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory, "cma": OwnMemory}
+    if transport not in kinds:
+        raise UsageError(f'transport must be "shm", "file" or "cma", found {described(transport)}')
+    return kinds[transport](**options)
+
+
+class FileMemory(OfferedMemory):
+    """An IPC file (or stream) that both sides map: bodies are where they lie in it, and nobody copies them.
+
+    A body whose buffers lie in `mapping` is told of; any other one is sent. So serve `messages()`, or what is
+    read from `mapping`. The file must stay as it is; one that was replaced under its path is sent instead.
+
+    Parameters
+    ----------
+    path : str or path-like
+    mapping : bytes-like, optional
+        A read-only map of the whole file; default: one of our own.
+
+    Attributes
+    ----------
+    mapping : bytes-like
+
+    Examples
+    --------
+    >>> import arrowipc as ipc, os, tempfile
+    >>> from arrowipc import dissociated
+    >>> from arrowipc.dissociated.served import ReadyMessages
+    >>> from arrowipc.types import field, int64
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.arrow")
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}, ipc.Schema([field("x", int64())]))
+    >>> with ipc.new_file(path) as writer:
+    ...     writer.write(batch)
+    >>> server = dissociated.Server(
+    ...     lambda name: ReadyMessages(server.memory.messages()), "file", transport_options={"path": path}
+    ... )
+    >>> with server, dissociated.connect(server.uri) as reader:
+    ...     reader.read_all().to_pydict()
+    {'x': [1, 2, 3]}
+    """
+
+    def __init__(self, path: Any, mapping: Any = None) -> None:
+        self._path = os.path.abspath(os.fspath(path))
+        with open(self._path, "rb") as file:
+            info = os.fstat(file.fileno())
+            if mapping is None:
+                mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
+        self.mapping = memoryview(mapping).cast("B")
+        if len(self.mapping) != info.st_size:
+            raise UsageError(f"the map has {len(self.mapping):,} bytes, and {self._path} {info.st_size:,}")
+        self._identity = _identity(info)
+        self.remote_handle = b"file:" + os.fsencode(self._path)
+
+    def messages(self) -> Iterator[Message]:
+        """Yield the messages of the file as they are stored, one after the other.
+
+        A file whose dictionaries stand behind the batches that need them is no stream: serve what a reader
+        of `mapping` gives.
+        """
+        framer = Framer()
+        framer.feed(self.mapping[len(MAGIC) :] if self.mapping[: len(MAGIC)] == MAGIC else self.mapping, True)
+        while (message := framer.next_message()) is not None:
+            yield message
+
+    def place(
+        self, message: Message, connection: Connection
+    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+        """See `OfferedMemory.place`."""
+        try:
+            if _identity(os.stat(self._path)) != self._identity:
+                return None
+        except OSError:
+            return None
+        pairs = write_places(message, self.mapping, 0)
+        return None if pairs is None else (pairs, Pairs(pairs).addresses, ())
+
+    def release(self, addresses: Sequence[int]) -> None:
+        """See `OfferedMemory.release`: the file stays."""
+
+    def abandon(self, addresses: Sequence[int]) -> None:
+        """See `OfferedMemory.abandon`: the file stays."""
+
+
+def _identity(info: os.stat_result) -> tuple[int, ...]:
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
+
+
+class OwnMemory(OfferedMemory):
+    """The memory of this process: clients read out of it what they are told of, and copy it.
+
+    Parameters
+    ----------
+    capacity : int, default 1 GiB
+        Bytes that are kept for clients that have not read them yet; further bodies are sent, as fast as they
+        are taken.
+    """
+
+    def __init__(self, capacity: int = 1 << 30) -> None:
+        pid = os.getpid()
+        self.remote_handle = f"cma:{pid}:{_start_time(pid)}".encode()
+        self._pid = pid
+        self._capacity = check_integer("capacity", capacity, 0, sys.maxsize)
+        self._lock = threading.Lock()
+        #: By its address: what keeps memory there, once per lease.
+        self._kept: dict[int, list[memoryview]] = {}
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """int: bytes that clients were told of and have not read yet, as far as we know."""
+        return self._size
+
+    def place(
+        self, message: Message, connection: Connection
+    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+        """See `OfferedMemory.place`."""
+        if self._pid != os.getpid() or self._size + message.body_length > self._capacity:
+            return None
+        pairs = write_places(message, None, 0)
+        if pairs is None:
+            _ = message.body  # puts it together
+            pairs = write_places(message, None, 0)
+        if pairs is None:
+            return None
+        addresses = Pairs(pairs).addresses
+        buffers = [each for each in message.buffers if len(each)]
+        with self._lock:
+            for address, buffer in zip(addresses, buffers, strict=True):
+                self._kept.setdefault(address, []).append(buffer)
+                self._size += len(buffer)
+        return pairs, addresses, ()
+
+    def release(self, addresses: Sequence[int]) -> None:
+        """See `OfferedMemory.release`."""
+        with self._lock:
+            for address in addresses:
+                kept = self._kept.get(address)
+                if kept:
+                    # Whichever of the leases ended: what is left reaches as far as the longest of the others.
+                    shortest = min(range(len(kept)), key=lambda index: len(kept[index]))
+                    self._size -= len(kept.pop(shortest))
+                    if not kept:
+                        del self._kept[address]
+
+    def abandon(self, addresses: Sequence[int]) -> None:
+        """See `OfferedMemory.abandon`: a client that reads now finds that its connection has ended."""
+        self.release(addresses)
+
+    def close(self) -> None:
+        """See `OfferedMemory.close`."""
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+
+
+# -- the client's side ---------------------------------------------------------------------------------------
+
+
+def open_peer_memory(remote_handle: bytes | None, connection: Connection | None = None) -> PeerMemory:
+    """Return the way into memory that a server tells of; nothing is touched before a body speaks of it.
+
+    Parameters
+    ----------
+    remote_handle : bytes or None
+        Of the URI: ``memfd``, ``shm:/name``, ``file:/path``, ``cma:pid:starttime``; None means ``memfd``.
+    connection : Connection, optional
+        To the server, which has to be of our user. None: the caller knows that it is.
+
+    Raises
+    ------
+    FormatError
+        The handle is broken.
+    UnsupportedError
+        It is of another kind.
+    """
+    kind, _, rest = (remote_handle or b"memfd").partition(b":")
+    if kind == b"memfd" and not rest:
+        return SegmentMemory(connection)
+    if kind == b"file":
+        if not rest.startswith(b"/") or b"\0" in rest:
+            raise FormatError(f"a remote_handle for a file has its absolute path, found {rest!r}")
+        return MappedMemory(os.fsdecode(rest), connection)
+    if kind == b"shm":
+        name = rest[1:]
+        if rest[:1] != b"/" or not name or b"/" in name or b"\0" in name or name in (b".", b".."):
+            raise FormatError(f"a remote_handle for named memory has a name like /this, found {rest!r}")
+        return MappedMemory("/dev/shm/" + os.fsdecode(name), connection, named=True)
+    if kind == b"cma":
+        pid, _, started = rest.partition(b":")
+        if not (pid.isdigit() and started.isdigit() and len(pid) <= 10 and len(started) <= 20 and int(pid)):
+            raise FormatError(f"a remote_handle for a process has its number and start time, found {rest!r}")
+        return ReadMemory(int(pid), int(started), connection)
+    raise UnsupportedError(
+        f"remote_handle: expected memfd, shm:/name, file:/path or cma:pid:starttime, found "
+        f"{(remote_handle or b'')[:64]!r}"
+    )
+
+
+def _check_user(connection: Connection | None) -> None:
+    """Refuse memory of other users: they could change it while it is read, or make it somebody else's."""
+    if connection is None:
+        return
+    ask = getattr(connection, "peer_user", None)
+    user = ask() if ask is not None else None
+    if user != os.getuid():
+        found = "nobody can tell whose it is" if user is None else f"it is of user {user}"
+        raise PermissionError(
+            f"{connection.name} tells of memory instead of sending it; that is for servers of our own user, "
+            f"{os.getuid()}, over a Unix socket, and {found}"
+        )
+
+
+def _lent(
+    memory: memoryview, address: int, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None
+) -> Message:
+    """Return a message whose body lies in `memory`, of which the first byte has this address."""
+    addresses = pairs.addresses
+    if not addresses:
+        return pairs.message(metadata, b"", 0, limits)
+    # Without segments, address 0 may be a buffer's, and is not among those that `start` is the lowest of.
+    low, high = pairs.start - address if address else 0, pairs.end - address
+    if low < 0 or high > len(memory):
+        returned(addresses)
+        raise FormatError(
+            f"the pairs reach from address {pairs.start:,} to {pairs.end:,}, and the memory that they speak "
+            f"of is {len(memory):,} bytes at {address:,}"
+        )
+    return pairs.message(metadata, Lease(memory[low:high], returned, addresses), address + low, limits)
+
+
+class SegmentMemory(PeerMemory):
+    """Segments whose file descriptors come with the first body in each: mapped, and never written.
+
+    Parameters
+    ----------
+    connection : Connection or None
+        See `open_peer_memory`.
+    """
+
+    def __init__(self, connection: Connection | None) -> None:
+        self._connection = connection
+        self._segments: dict[int, memoryview] = {}
+
+    def accept(self, handles: Sequence[int], body: Any) -> None:
+        """See `PeerMemory.accept`."""
+        try:
+            _check_user(self._connection)
+            pairs = Pairs(body)
+            if len(handles) != 1 or not pairs.end:
+                raise FormatError(
+                    f"the memory of one body is one segment, with one file descriptor; found {len(handles)} "
+                    f"of them, and {len(pairs.places)} buffers"
+                )
+            self._segments[pairs.start >> OFFSET_BITS] = _map_sealed(handles[0])
+        finally:
+            for handle in handles:
+                os.close(handle)
+
+    def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None) -> Message:
+        """See `PeerMemory.message`."""
+        number = pairs.start >> OFFSET_BITS
+        segment = self._segments.get(number)
+        if segment is None and pairs.end:
+            returned(pairs.addresses)
+            raise FormatError(f"a body lies in segment {number}, and its file descriptor never came")
+        return _lent(segment or memoryview(b""), number << OFFSET_BITS, metadata, pairs, returned, limits)
+
+    def close(self) -> None:
+        """See `PeerMemory.close`."""
+        self._segments.clear()
+
+
+def _map_sealed(handle: int) -> memoryview:
+    """Map memory that cannot become smaller: touching what is gone would end this process."""
+    try:
+        seals = fcntl.fcntl(handle, getattr(fcntl, "F_GET_SEALS", 1034))
+    except OSError:
+        raise FormatError(
+            "the file descriptor that came with a body is no memory that can be sealed"
+        ) from None
+    if seals & FIXED_SIZE != FIXED_SIZE:
+        raise FormatError(
+            "the memory that came with a body can change its size: expected the seals SHRINK and GROW, found "
+            f"{seals:#x}"
+        )
+    size = os.fstat(handle).st_size
+    if size == 0:
+        raise FormatError("the memory that came with a body has no bytes")
+    return memoryview(mmap.mmap(handle, size, prot=mmap.PROT_READ))
+
+
+class MappedMemory(PeerMemory):
+    """A file, or named shared memory, that both sides map; addresses are offsets in it.
+
+    Parameters
+    ----------
+    path : str
+    connection : Connection or None
+        See `open_peer_memory`.
+    named : bool
+        Named memory: it has to be of our own user.
+    """
+
+    def __init__(self, path: str, connection: Connection | None, *, named: bool = False) -> None:
+        self._path = path
+        self._connection = connection
+        self._named = named
+        self._map: mmap.mmap | None = None
+        self._view = memoryview(b"")
+
+    def _open(self) -> mmap.mmap:
+        _check_user(self._connection)
+        # A pipe or a device must not make us wait.
+        handle = os.open(
+            self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0)
+        )
+        try:
+            info = os.fstat(handle)
+            if not stat.S_ISREG(info.st_mode) or info.st_size == 0:
+                raise FormatError(f"{self._path}: expected a file with something in it")
+            if self._named and info.st_uid != os.getuid():
+                raise PermissionError(f"{self._path} is memory of user {info.st_uid}, not of ours")
+            self._map = mmap.mmap(handle, info.st_size, prot=mmap.PROT_READ)
+        finally:
+            os.close(handle)
+        self._view = memoryview(self._map)
+        return self._map
+
+    def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None) -> Message:
+        """See `PeerMemory.message`."""
+        try:
+            mapped = self._map or self._open()
+            if mapped.size() < len(self._view):
+                raise FormatError(
+                    f"{self._path} was {len(self._view):,} bytes long when it was mapped, and has "
+                    f"{mapped.size():,} now"
+                )
+        except BaseException:
+            returned(pairs.addresses)
+            raise
+        return _lent(self._view, 0, metadata, pairs, returned, limits)
+
+    def close(self) -> None:
+        """See `PeerMemory.close`."""
+        self._map = None
+        self._view = memoryview(b"")
+
+
+class ReadMemory(PeerMemory):
+    """The memory of the server's process: read out of it, and given back at once.
+
+    Parameters
+    ----------
+    pid, started : int
+        Of the process; when it started tells it from a later one of the same number.
+    connection : Connection or None
+        See `open_peer_memory`.
+    """
+
+    def __init__(self, pid: int, started: int, connection: Connection | None) -> None:
+        self._pid = pid
+        self._started = started
+        self._connection = connection
+
+    def _check_process(self) -> None:
+        """Make sure that it is the server's process, of our user."""
+        try:
+            user = os.stat(f"/proc/{self._pid}").st_uid
+            started = _start_time(self._pid)
+        except OSError:
+            user = started = -1
+        if started != self._started:
+            raise ProcessLookupError(f"process {self._pid}, whose memory holds the bodies, is gone")
+        if user != os.getuid():
+            raise PermissionError(f"process {self._pid} is of user {user}, not of ours")
+
+    def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None) -> Message:
+        """See `PeerMemory.message`."""
+        try:
+            _check_user(self._connection)
+            self._check_process()
+            return self._read(metadata, pairs, limits)
+        finally:
+            returned(pairs.addresses)
+
+    def _read(self, metadata: Any, pairs: Pairs, limits: Limits | None) -> Message:
+        _, claimed = message_kind(metadata, limits)
+        if pairs.total >= claimed + ALIGNMENT:
+            raise FormatError(f"the pairs have {pairs.total:,} bytes, and the body {claimed:,}")
+        places, moved, at = [], [], 0
+        for address, length in pairs.places:
+            moved.append(ALIGNMENT + at if address else 0)  # address 0 is no place: those are zeros
+            if address:
+                places.append((address, length, at))
+                at += -(-length // ALIGNMENT) * ALIGNMENT
+        target = _room(at, limits or Limits())
+        try:
+            read_process(self._pid, places, target)
+        except (FormatError, OSError):
+            self._check_connection()
+            raise
+        # A server ends the connection before it lets go of memory: what was read before that is right.
+        self._check_process()
+        self._check_connection()
+        return pairs.moved(moved).message(metadata, target, ALIGNMENT, limits)
+
+    def _check_connection(self) -> None:
+        if self._connection is not None and _hung_up(self._connection.fileno()):
+            raise TruncatedError(
+                f"{self._connection.name} ended the connection before what it told of had been read"
+            )
+
+
+def _room(size: int, limits: Limits) -> memoryview:
+    """Return memory that takes no more than is written to it, where that may be much."""
+    if size <= limits.read_ahead:
+        return memoryview(aligned_buffer(size))
+    try:
+        return memoryview(mmap.mmap(-1, size, flags=MAP_FLAGS))
+    except (OSError, OverflowError, ValueError):
+        raise FormatError(f"a body of {size:,} bytes is more than there is room for") from None
+
+
+def _hung_up(handle: int) -> bool:
+    if handle < 0:
+        return True
+    poll = select.poll()
+    poll.register(handle, getattr(select, "POLLRDHUP", 0))
+    return bool(poll.poll(0))
+
+
+def _start_time(pid: int) -> int:
+    """Return when a process started, in ticks since the machine did (field 22 of its stat)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in parentheses, may hold anything.
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except FileNotFoundError:
+        if not os.path.exists("/proc/self/stat"):
+            raise UnsupportedError("reading the memory of another process is a thing of Linux") from None
+        raise

@@ -1,0 +1,53 @@
+"""The process of one host that holds shared data: reads it once, and lends it to every worker that asks.
+
+``python -m arrowipc.spark.broker SOCKET FILE WANT_DATA FREE_DATA IDLE``: started by the first worker of a
+host, see `arrowipc.spark.share`.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from arrowipc import open_file
+from arrowipc.dissociated.served import Prepared
+from arrowipc.dissociated.server import Server
+
+__all__ = ["main"]
+
+#: How often it looks whether somebody is there, in seconds.
+TICK = 0.5
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until nobody has been there for a while; returns the exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Name of the socket, path of the IPC file, the tags of requests and of returned memory, and after how
+        many seconds without a client to end.
+    """
+    socket, file, want_data, free_data, idle = arguments
+    # Listening comes before reading: of two brokers that start at once, one finds the name taken and goes.
+    held = Prepared(lambda: open_file(file))
+    try:
+        server = Server(
+            lambda name: held,
+            "shm",
+            socket,
+            want_data=int(want_data),
+            free_data=int(free_data),
+            transport_options={"capacity": None},
+        )
+    except OSError:
+        return 1
+    with server:
+        left = float(idle)
+        while left > 0:
+            time.sleep(TICK)
+            left = float(idle) if server.num_clients else left - TICK
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

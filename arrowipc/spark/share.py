@@ -1,0 +1,152 @@
+"""Data that all Python workers of a host read from the same memory: one copy per host, not one per worker.
+
+Spark's own broadcast gives each Python worker a copy of its own to unpickle. Here a file goes to each host
+once (`SparkContext.addFile`); the first worker there starts a broker, which puts the batches into shared
+memory; every worker maps that memory and gets a `Table` that points into it.
+"""
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import arrowipc
+from arrowipc.dissociated.client import connect
+from arrowipc.dissociated.uri import DissociatedUri, new_tag
+from arrowipc.errors import UsageError
+from arrowipc.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Shared", "share"]
+
+#: Seconds: how long a broker stays when nobody uses it, and how long a worker waits for one to start.
+IDLE = 60.0
+START = 60.0
+
+_attached: dict[str, Table] = {}
+_lock = threading.Lock()
+
+
+def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
+    """Make data available to the Python workers of a Spark application, once per host.
+
+    Parameters
+    ----------
+    data : pyspark.sql.DataFrame, Table, RecordBatch, or what an `arrowipc` writer takes
+        Side inputs such as lookup tables and model features. A data frame is collected to the driver.
+    spark : SparkSession, optional
+        Default: the active one.
+
+    Returns
+    -------
+    Shared
+        Use its `value` inside the functions that you give to Spark.
+
+    Raises
+    ------
+    UsageError
+        There is no active session, or the data is nothing that can be written.
+
+    Examples
+    --------
+    >>> prices = share(spark.read.parquet("prices"))                                # doctest: +SKIP
+    >>> def add_prices(batches):                                                    # doctest: +SKIP
+    ...     lookup = pa.table(prices.value)
+    ...     for batch in batches:
+    ...         yield batch.append_column("price", lookup["price"].take(batch["id"]))
+    """
+    from pyspark.sql import DataFrame, SparkSession
+
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise UsageError("there is no active Spark session: give one with spark=")
+    token = secrets.token_hex(8)
+    path = Path(tempfile.mkdtemp(prefix="arrowipc-share-")) / f"{token}.arrow"
+    with arrowipc.new_file(path, alignment=64, durable=False) as writer:
+        writer.write(data.toArrow() if isinstance(data, DataFrame) else data)
+    session.sparkContext.addFile(str(path))
+    return Shared(token, new_tag(), new_tag(), str(path))
+
+
+class Shared:
+    """Data that lies in the memory of each host; made by `share`, small to pickle."""
+
+    def __init__(self, token: str, want_data: int, free_data: int, path: str) -> None:
+        self._token = token
+        self._want_data = want_data
+        self._free_data = free_data
+        self._path = path
+
+    @property
+    def value(self) -> Table:
+        """Table: in shared memory; the same object each time in the same process.
+
+        Its values are not validated again: `share` wrote them, and a process of the same user holds them.
+
+        Raises
+        ------
+        OSError
+            The broker could not be started or reached.
+        """
+        with _lock:
+            table = _attached.get(self._token)
+            if table is None:
+                table = _attached[self._token] = self._attach()
+        return table
+
+    def _attach(self) -> Table:
+        uri = DissociatedUri(
+            "arrowipc+unix",
+            path=f"/@arrowipc-share-{os.getuid()}-{self._token}",
+            want_data=self._want_data,
+            free_data=self._free_data,
+            remote_handle=b"memfd",
+        )
+        deadline = time.monotonic() + START
+        broker: subprocess.Popen[bytes] | None = None
+        while True:
+            try:
+                with connect(uri, validate="none", timeout=START) as reader:
+                    return reader.read_all()
+            except ConnectionRefusedError:
+                # Nobody is there yet, or the last broker has just gone.
+                if broker is None or broker.poll() is not None:
+                    broker = self._start_broker(uri.path.removeprefix("/"))
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
+
+    def _start_broker(self, socket: str) -> "subprocess.Popen[bytes]":
+        from pyspark import SparkFiles
+
+        path = SparkFiles.get(f"{self._token}.arrow")
+        command = [sys.executable, "-m", "arrowipc.spark.broker", socket, path]
+        command += [str(self._want_data), str(self._free_data), str(IDLE)]
+        # What Spark put on our path in its own way has to be on the broker's. A session of its own: Spark
+        # ends its workers by their process group.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shared, (self._token, self._want_data, self._free_data, self._path)
+
+    def destroy(self) -> None:
+        """Remove the driver's copy of the data; workers keep what they have."""
+        with _lock:
+            _attached.pop(self._token, None)
+        Path(self._path).unlink(missing_ok=True)
+        Path(self._path).parent.rmdir()

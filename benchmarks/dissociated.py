@@ -1,0 +1,297 @@
+"""How fast do bodies get from one process to another, beside Flight's DoGet and plain sockets?
+
+Each server is a process of its own. Measured in the client:
+
+* 64 MiB bodies, per batch: one stream of several batches, from the connection to the last batch, as int64
+  columns in memory that nobody has used before. "plain sockets" are ``sendall`` and ``recv_into`` of as many
+  bytes, in one stretch of memory that is used again and again ("warm"), or a new one for each body ("fresh").
+  "memcpy" copies as many bytes between warm memory of one process.
+* Latency: a request for one body of 1 KiB, answered. arrowipc opens a connection for it; Flight and the plain
+  socket have theirs already.
+* 1 KiB bodies, per batch: one stream of many.
+* shm: the bodies lie in shared memory before the clock starts; what counts is to attach them. They have 1 MiB
+  each, because their size makes no difference then. A stream of 64 MiB bodies is measured like the others.
+
+Transports that this machine lacks are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.flight as fl
+
+import arrowipc
+from arrowipc import dissociated
+from benchmarks.bodies import REQUEST
+from benchmarks.harness import Case, Run, Scale
+from benchmarks.writes import warm
+
+TITLE = "bodies from process to process: arrowipc.dissociated, Flight, plain sockets"
+
+BODY = 1 << 26
+SMALL = 1 << 10
+GIB = 1 << 30
+#: GiB/s that a transport has to reach, and which of Flight's is its peer.
+GOALS = {"unix": (5, "unix"), "tcp": (3, "tcp"), "ucx over shm": (10, "unix"), "ucx over tcp": (4, "tcp")}
+#: Seconds after which something is wrong.
+PATIENCE = 60.0
+
+
+def there(transport: str) -> bool:
+    """Say if this machine has a transport."""
+    if transport in ("tcp", "unix"):
+        return True
+    module = "shared" if transport == "shm" else "ucx"
+    if importlib.util.find_spec(f"arrowipc.dissociated.transports.{module}") is None:
+        return False
+    try:
+        dissociated.Server({}, transport.partition(" ")[0]).close()
+    except (arrowipc.ArrowIpcError, OSError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def served(kind: str, transport: str, size: int, lanes: str = "") -> Iterator[Any]:
+    """Start a server in a process of its own; returns where it is."""
+    script = str(Path(__file__).with_name("bodies.py"))
+    run = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if lanes:
+        environment["UCX_TLS"] = lanes
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", run, script, kind, transport, str(size), folder]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=folder
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                yield json.loads(process.stdout.readline())
+            finally:
+                process.stdin.close()
+                try:
+                    process.wait(PATIENCE)
+                finally:
+                    process.kill()
+
+
+# -- the clients: each reads `count` bodies and returns the rows that came --
+
+
+def by_arrowipc(uri: str, count: int, validate: Any = "full") -> Run:
+    """Return a client of ours."""
+
+    def run() -> int:
+        rows = 0
+        with dissociated.connect(uri, str(count), timeout=PATIENCE, validate=validate) as reader:
+            for batch in reader:
+                rows += len(batch)
+        return rows
+
+    return run
+
+
+def by_flight(client: Any, count: int) -> Run:
+    """Return a client of pyarrow's, on a connection that is open."""
+
+    def run() -> int:
+        rows = 0
+        for chunk in client.do_get(fl.Ticket(str(count).encode())):
+            rows += len(chunk.data)
+        return rows
+
+    return run
+
+
+def connected(where: Any) -> socket.socket:
+    """Connect a plain socket."""
+    if isinstance(where, str):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(where)
+        return sock
+    sock = socket.create_connection(tuple(where))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def by_socket(sock: socket.socket, size: int, count: int, room: Callable[[], Any]) -> Run:
+    """Return a client that only moves bytes, each body into what `room` returns."""
+
+    def run() -> int:
+        sock.sendall(REQUEST.pack(count))
+        for _ in range(count):
+            view = memoryview(room())
+            while len(view):
+                view = view[sock.recv_into(view) :]
+        return size // 8 * count
+
+    return run
+
+
+def copying(size: int, count: int) -> Run:
+    """Return what copies as much in one process."""
+    source, target = (np.frombuffer(warm(size), np.uint8) for _ in range(2))
+
+    def run() -> int:
+        for _ in range(count):
+            np.copyto(target, source)
+        return size // 8 * count
+
+    return run
+
+
+# -- the cases --
+
+
+def cases(scale: Scale) -> Iterator[Case]:
+    """Throughput, latency, small bodies; then the transports that need more than sockets."""
+    body, count = scale.size(BODY, 1 << 16), scale.size(6, 2)
+    for transport in ("tcp", "unix"):
+        yield from throughput(transport, body, count)
+        yield from small(transport, scale.size(2000, 20))
+    if there("shm"):
+        yield from attached(scale.size(1 << 20, 1 << 16), scale.size(200, 2))
+        yield from handed_over(body, count)
+        yield from small("shm", scale.size(2000, 20))
+    if there("ucx"):
+        for name, lanes in (("ucx over shm", "tcp,posix,sysv,cma"), ("ucx over tcp", "tcp")):
+            yield from throughput(name, body, count, lanes)
+
+
+def throughput(name: str, body: int, count: int, lanes: str = "") -> Iterator[Case]:
+    """Large bodies: beside memcpy and plain sockets, then beside Flight."""
+    goal, peer = GOALS[name]
+    words = f"{count} bodies of {body / (1 << 20):g} MiB"
+    before = os.environ.get("UCX_TLS")
+    if lanes:
+        os.environ["UCX_TLS"] = lanes
+    try:
+        with (
+            served("arrowipc", name.partition(" ")[0], body, lanes) as ours,
+            served("plain", peer, body) as plain,
+            served("flight", peer, body) as theirs,
+            connected(plain) as sock,
+            fl.connect(theirs) as client,
+        ):
+            used = warm(body)
+            contenders = {
+                "memcpy": copying(body, count),
+                "arrowipc": by_arrowipc(ours, count),
+                "arrowipc, not validated": by_arrowipc(ours, count, "none"),
+                f"plain {peer} socket, warm": by_socket(sock, body, count, lambda: used),
+                f"plain {peer} socket, fresh": by_socket(sock, body, count, lambda: np.empty(body, np.uint8)),
+            }
+            yield Case(
+                f"{words} over {name}: at least {goal} GiB/s, beside memcpy",
+                "batch",
+                count,
+                contenders,
+                at_most=body / (goal * GIB),
+                touched=body * count,
+                baseline="memcpy",
+            )
+            yield Case(
+                f"{words} over {name}, beside DoGet over grpc+{peer}",
+                "batch",
+                count,
+                {"pyarrow": by_flight(client, count), "arrowipc": contenders["arrowipc"]},
+                goal=1,
+                touched=body * count,
+            )
+    finally:
+        if lanes:
+            os.environ.pop("UCX_TLS")
+            if before is not None:
+                os.environ["UCX_TLS"] = before
+
+
+def small(transport: str, count: int) -> Iterator[Case]:
+    """Bodies of 1 KiB: one that is asked for, and a stream of many."""
+    peer = "tcp" if transport == "tcp" else "unix"
+    with (
+        served("arrowipc", transport, SMALL) as ours,
+        served("plain", peer, SMALL) as plain,
+        served("flight", peer, SMALL) as theirs,
+        connected(plain) as sock,
+        fl.connect(theirs) as client,
+    ):
+        used = bytearray(SMALL)
+        for name, unit, wanted in (
+            ("latency: one body of 1 KiB", "request", 1),
+            (f"{count} bodies of 1 KiB", "batch", count),
+        ):
+            yield Case(
+                f"{name} over {transport}, beside DoGet over grpc+{peer}",
+                unit,
+                wanted,
+                {
+                    "pyarrow": by_flight(client, wanted),
+                    "arrowipc": by_arrowipc(ours, wanted),
+                    f"plain {peer} socket": by_socket(sock, SMALL, wanted, lambda: used),
+                },
+                goal=1,
+            )
+
+
+def attached(body: int, count: int) -> Iterator[Case]:
+    """Bodies in shared memory: what it takes to attach those that are there."""
+    with served("arrowipc", "shm", body) as ours:
+
+        def attach() -> float:
+            with dissociated.connect(ours, str(count), timeout=PATIENCE) as reader:
+                time.sleep(0.3)  # all of them are placed and told of meanwhile
+                start = time.perf_counter()
+                batches = list(reader)
+                seconds = time.perf_counter() - start
+                assert len(batches) == count
+            return seconds
+
+        copy = copying(body, count)
+
+        def copied() -> float:
+            start = time.perf_counter()
+            copy()
+            return time.perf_counter() - start
+
+        words = f"{count} bodies of {body / (1 << 20):g} MiB"
+        yield Case(
+            f"{words} in shared memory: attached in at most 10 us each, beside memcpy",
+            "batch",
+            count,
+            {"memcpy": copied, "arrowipc": attach},
+            at_most=10e-6,
+            timed=True,
+            baseline="memcpy",
+        )
+
+
+def handed_over(body: int, count: int) -> Iterator[Case]:
+    """Large bodies through shared memory, with all that the server does for it."""
+    with (
+        served("arrowipc", "shm", body) as ours,
+        served("flight", "unix", body) as theirs,
+        fl.connect(theirs) as client,
+    ):
+        words = f"{count} bodies of {body / (1 << 20):g} MiB"
+        yield Case(
+            f"{words} over shm, beside DoGet over grpc+unix",
+            "batch",
+            count,
+            {"pyarrow": by_flight(client, count), "arrowipc": by_arrowipc(ours, count)},
+            goal=1,
+            touched=body * count,
+        )

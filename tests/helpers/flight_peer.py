@@ -1,0 +1,77 @@
+"""A Flight server in a process of its own, which hands out dissociated streams and serves DoGet of them.
+
+Run as ``python -m helpers.flight_peer TRANSPORT[,separate]``: prints the port and the dissociated URIs as one
+line of JSON, and ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from arrowipc import dissociated
+from arrowipc.dissociated import flight
+from helpers import arrow_columns
+
+
+def streams() -> dict[str, Any]:
+    """What is served: every type, dictionaries that are replaced, no rows at all, and several batches."""
+    first = pa.record_batch({"d": pa.array(["a", "b"]).dictionary_encode(), "x": [1, 2]})
+    second = pa.record_batch({"d": pa.array(["c", None]).dictionary_encode(), "x": [3, 4]})
+    return {
+        "everything": pa.table(arrow_columns.everything()),
+        "dictionaries": pa.Table.from_batches([first, second]),
+        "empty": pa.table({"x": pa.array([], pa.int32())}),
+        "many": pa.table({"x": range(100_000)}).to_batches(max_chunksize=1000),
+        "opened anew": lambda: pa.table({"y": ["once", "more"]}),
+        "names/with a slash": pa.table({"z": [1.5]}),
+    }
+
+
+@contextmanager
+def running(how: str) -> Iterator[dict[str, Any]]:
+    """Start the server in a process of its own."""
+    where = os.pathsep.join(
+        [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "helpers.flight_peer", how],
+        env={**os.environ, "PYTHONPATH": where},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield json.loads(process.stdout.readline())
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(timeout=20)
+        finally:
+            process.kill()
+            process.wait(timeout=20)
+            process.stdout.close()
+
+
+def main(how: str) -> None:
+    """Serve until the input ends."""
+    transport, _, separate = how.partition(",")
+    with (
+        dissociated.Server(streams(), transport, timeout=30) as server,
+        flight.FlightServer(server, separate=bool(separate)) as front,
+    ):
+        print(json.dumps({"port": front.port, "uris": flight.locations(server)}), flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,372 @@
+"""Peers for memory that is lent: a server played by hand, and clients and servers in processes of their own.
+
+Run as ``python -m helpers.lending ROLE ...`` for the latter; they say on standard output how far they are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import arrowipc as ipc
+from arrowipc import dissociated
+from arrowipc._message import Message
+from arrowipc._pairs import Pairs
+from arrowipc._remote_read import read_process
+from arrowipc._stream import StreamDecoder
+from arrowipc.dissociated.arena import SEALS
+from arrowipc.dissociated.client import Client, ClientStream
+from arrowipc.dissociated.connection import Connection, Frame
+from arrowipc.dissociated.protocol import (
+    BodyType,
+    body_tag,
+    end_of_stream,
+    free_data_body,
+    metadata_prefix,
+    parse_free_data,
+)
+from arrowipc.dissociated.served import messages_of
+from arrowipc.dissociated.session import Roles, Session
+from arrowipc.dissociated.transports.shared import open_peer_memory
+from arrowipc.dissociated.transports.sockets import SocketConnection
+from arrowipc.types import field, int64, utf8
+
+#: Seconds that anything may take here.
+PATIENCE = 30.0
+FREE_DATA = 0x0900_0001_0000_0000
+WANT_DATA = 0x0800_0001_0000_0000
+MIB = 1 << 20
+SCHEMA = ipc.Schema([field("x", int64()), field("s", utf8())])
+
+
+@lru_cache(maxsize=64)
+def values(number: int, rows: int = 1000) -> dict[str, list[Any]]:
+    """What the columns of `batch` hold."""
+    return {
+        "x": list(range(number * 1_000_003, number * 1_000_003 + rows)),
+        "s": [f"{number}-{row % 7}" for row in range(rows)],
+    }
+
+
+def batch(number: int, rows: int = 1000) -> ipc.RecordBatch:
+    """A batch that says which one it is, in every row."""
+    return ipc.RecordBatch.from_pydict(values(number, rows), SCHEMA)
+
+
+def is_batch(found: Any, number: int, rows: int = 1000) -> bool:
+    """Whether this is `batch`: its memory is read again every time."""
+    return bool(found.to_pydict() == values(number, rows))
+
+
+def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """Wait for what happens soon in another thread or process."""
+    end = time.monotonic() + patience
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited {patience:g} s until {what}"
+        time.sleep(0.002)
+    return found
+
+
+def pair() -> tuple[SocketConnection, SocketConnection]:
+    """The ends of a Unix socket: the client's and the server's."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    return SocketConnection(here, "the forged server"), SocketConnection(there, "the client")
+
+
+class ForgedServer:
+    """A server that says what a test wants it to say, over a real socket."""
+
+    def __init__(
+        self,
+        source: Any = None,
+        *,
+        remote_handle: bytes | None = b"memfd",
+        free_data: int | None = FREE_DATA,
+        limits: Any = None,
+        **options: Any,
+    ) -> None:
+        client, self.connection = pair()
+        memory = open_peer_memory(remote_handle, client)
+        self.stream = ClientStream(client, client, memory, free_data, StreamDecoder(limits=limits), limits)
+        self.messages = list(messages_of(batch(0) if source is None else source, **options))
+        self.number = 0
+        self.send(self.messages[0])
+
+    def __enter__(self) -> ForgedServer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+        self.stream.close()
+
+    def send(self, message: Message, body: bytes | None = None, handles: Sequence[int] = ()) -> None:
+        """Send metadata, and a body of type 1 if there is one."""
+        self.connection.send(None, [metadata_prefix(self.number), message.metadata])
+        if body is not None:
+            self.connection.send(body_tag(self.number, BodyType.PAIRS), [body], handles)
+        self.number += 1
+        self.connection.flush(PATIENCE)
+
+    def end(self) -> None:
+        self.connection.send(None, [end_of_stream(self.number)])
+        self.connection.flush(PATIENCE)
+
+    def client(self) -> Client:
+        """The client, which has the schema."""
+        return Client(self.stream, PATIENCE)
+
+    def frame(self) -> Frame:
+        """What the client sends next."""
+
+        def receive() -> Frame | None:
+            self.connection.progress()
+            return self.connection.receive()
+
+        found: Frame = until(receive, "the client sends something")
+        return found
+
+    def freed(self, count: int) -> list[int]:
+        """The next addresses that the client gives back."""
+        found: list[int] = []
+        while len(found) < count:
+            frame = self.frame()
+            assert frame.tag == FREE_DATA
+            found += parse_free_data(frame.data)
+        return found
+
+    def hears_nothing(self, seconds: float = 0.1) -> bool:
+        """Whether the client says nothing for a while."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.connection.progress()
+            if self.connection.receive() is not None:
+                return False
+            time.sleep(0.005)
+        return True
+
+
+def message(number: int = 0, rows: int = 1000, **options: Any) -> Message:
+    """The one RecordBatch message of `batch`."""
+    return list(messages_of(batch(number, rows), **options))[-1]
+
+
+def pairs_of(*places: tuple[int, int]) -> bytes:
+    """A body of type 1."""
+    total = sum(length for _, length in places)
+    return struct.pack(
+        f"<{2 * len(places) + 2}Q", total, len(places), *(word for each in places for word in each)
+    )
+
+
+def read_pairs(body: bytes) -> tuple[int, list[tuple[int, int]]]:
+    words = struct.unpack(f"<{len(body) // 8}Q", body)
+    assert words[1] == len(words) // 2 - 1
+    return words[0], list(zip(words[2::2], words[3::2], strict=True))
+
+
+def packed(found: Message) -> bytes:
+    target = bytearray(found.body_length)
+    found.copy_body_into(target)
+    return bytes(target)
+
+
+def extents(found: Message) -> list[tuple[int, int]]:
+    """Place and length of each Buffer in the packed body: they lie in a row, at multiples of 64."""
+    places, at = [], 0
+    for buffer in found.buffers:
+        places.append((at, len(buffer)))
+        at += -(-len(buffer) // 64) * 64
+    return places
+
+
+def memfd(data: bytes, seals: int = SEALS) -> int:
+    """Sealed memory that holds the data."""
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    os.write(fd, data)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+class NoConnection(Connection):
+    """Stands for a client in tests of the arena alone: an identity."""
+
+    def __init__(self) -> None:
+        super().__init__("nobody")
+
+    send = progress = receive = fileno = close = lambda *_: None  # type: ignore[assignment]
+    unsent = at_end = 0  # type: ignore[assignment]
+
+
+def record(memory: Any) -> list[Any]:
+    """What `place` returned, from now on."""
+    seen: list[Any] = []
+    place = memory.place
+
+    def recording(*arguments: Any) -> Any:
+        seen.append(place(*arguments))
+        return seen[-1]
+
+    memory.place = recording
+    return seen
+
+
+class FreeingClient:
+    """A real session, and a client's end of the socket that frees what it likes."""
+
+    def __init__(self, arena: Any, source: Any) -> None:
+        self.source = source
+        self.connection, server = pair()
+        self.session = Session(server, lambda _: self.source, Roles({WANT_DATA: "both"}, FREE_DATA), arena)
+        self.bodies: list[tuple[int, Any]] = []
+        self.connection.send(WANT_DATA, [b"x"])
+
+    def __enter__(self) -> FreeingClient:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+        self.session.close()
+
+    def step(self) -> bool:
+        more = bool(self.session.step())
+        self.connection.progress()
+        while (frame := self.connection.receive()) is not None:
+            for handle in frame.handles:
+                os.close(handle)
+            if frame.tag is not None:
+                self.bodies.append((frame.tag >> 56, frame.data))
+        return more
+
+    def read_all(self) -> list[int]:
+        """All addresses of the stream."""
+        while self.step() or self.session.is_busy:
+            pass
+        return [address for kind, body in self.bodies if kind == 1 for address in Pairs(body).addresses]
+
+    def free(self, addresses: list[int]) -> None:
+        self.connection.send(FREE_DATA, [free_data_body(addresses)])
+        self.session.step()
+
+
+# -- processes -----------------------------------------------------------------------------------------------
+
+
+def environment() -> dict[str, str]:
+    here = Path(__file__).resolve().parents[1]
+    where = os.pathsep.join(
+        [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
+    )
+    return {**os.environ, "PYTHONPATH": where}
+
+
+class Process:
+    """A process of this module, which can be asked for what it says and be killed."""
+
+    def __init__(self, *arguments: object, **options: Any) -> None:
+        command = [sys.executable, "-m", "helpers.lending", *map(str, arguments)]
+        self.process = subprocess.Popen(
+            command, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, **options
+        )
+
+    def says(self) -> str:
+        """The next line; the empty one says that it is gone."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def hears(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def must_be_readable(self) -> None:
+        """Skip the test where the system lets nobody read the memory of this process."""
+        try:
+            read_process(self.process.pid, [(1, 1, 0)], bytearray(1))
+        except PermissionError as error:
+            pytest.skip(str(error))
+        except ipc.FormatError:
+            pass  # nothing is at address 1
+
+    def kill(self) -> None:
+        """End it with SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+
+def endless(rows: int) -> Iterator[ipc.RecordBatch]:
+    number = 0
+    while True:
+        yield batch(number, rows)
+        number += 1
+
+
+def numbered(count: int, rows: int) -> list[ipc.RecordBatch]:
+    return [batch(number, rows) for number in range(count)]
+
+
+def serve(transport: str, count: str, rows: str, times: str = "1") -> None:
+    """Serve `numbers`, that many times over; says the URI, and when asked how many clients it has."""
+    batches = numbered(int(count), int(rows)) * int(times)
+    with dissociated.Server({"numbers": lambda: iter(batches)}, transport) as server:
+        print(server.uri, flush=True)
+        for _ in sys.stdin:
+            print(server.num_clients, flush=True)
+
+
+def read(uri: str, ident: str, rows: str, keep: str) -> None:
+    """Read a stream over and over, and keep the last batches; says how many it read, and how many it has."""
+    kept: list[ipc.RecordBatch] = []
+    total = 0
+    while True:
+        with dissociated.connect(uri, ident, timeout=PATIENCE) as reader:
+            for number, found in enumerate(reader):
+                assert is_batch(found, number, int(rows)), f"batch {number} is another one"
+                kept.append(found)
+                del kept[: -int(keep) or None], found
+                total += 1
+                print(total, len(kept), flush=True)
+
+
+def hold(uri: str, ident: str, rows: str) -> None:
+    """Read a stream, say how many batches came, and whenever something is said whether they are the same."""
+    with dissociated.connect(uri, ident, timeout=PATIENCE) as reader:
+        kept = list(reader)
+        print(len(kept), flush=True)
+        for _ in sys.stdin:
+            print(all(is_batch(found, number, int(rows)) for number, found in enumerate(kept)), flush=True)
+
+
+def refused(uri: str, user: str) -> None:
+    """Become another user, ask for a stream, and say what came of it."""
+    os.setgid(int(user))
+    os.setuid(int(user))
+    try:
+        with dissociated.connect(uri, "numbers", timeout=PATIENCE) as reader:
+            print(sum(len(each) for each in reader), flush=True)
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+
+
+if __name__ == "__main__":
+    {"serve": serve, "read": read, "hold": hold, "refused": refused}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,326 @@
+"""Flight as the control plane: GetFlightInfo leads to what DoGet gives, by the best way that both speak."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+from helpers import flight_peer
+
+import arrowipc as ipc
+from arrowipc import dissociated
+from arrowipc.dissociated import flight
+from arrowipc.dissociated.flight import from_flight, locations, ways
+from arrowipc.dissociated.uri import DissociatedUri
+
+NAMES = sorted(flight_peer.streams())
+#: A port that nobody listens at: reserved, and refused at once on loopback.
+NOBODY = "arrowipc+tcp://127.0.0.1:1?want_data=18446741783881759408"
+UNKNOWN = "fabric://10.9.8.7:1?want_data=18446741783881759408"
+
+
+@pytest.fixture(scope="module", params=["tcp", "unix", "tcp,separate"])
+def peer(request):
+    with (
+        flight_peer.running(request.param) as found,
+        fl.connect(f"grpc://127.0.0.1:{found['port']}") as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def there():
+    """A Flight server in another process, its client, and where its streams are dissociated."""
+    with (
+        flight_peer.running("tcp") as found,
+        fl.connect(f"grpc://127.0.0.1:{found['port']}") as client,
+    ):
+        yield client, found
+
+
+def info_of(client, name):
+    return client.get_flight_info(fl.FlightDescriptor.for_command(name.encode()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_d091_a_flight_leads_to_the_stream_that_do_get_gives(peer, name):
+    info = info_of(peer, name)
+    with from_flight(info, timeout=20) as reader:
+        assert all(source.startswith("arrowipc+") for source in reader.sources), reader.sources
+        ours = pa.table(reader.read_all())
+    theirs = peer.do_get(info.endpoints[0].ticket).read_all()
+    assert ours.equals(theirs)
+    assert ours.schema.equals(info.schema)
+    by_do_get = fl.FlightEndpoint(name.encode(), [flight.REUSE_CONNECTION])
+    with from_flight(by_do_get, client=peer) as reader:
+        assert reader.sources == ["DoGet over the given client"]
+        assert pa.table(reader.read_all()).equals(theirs)
+
+
+def test_d091_separate_streams_are_handed_out_as_metadata_and_data():
+    with dissociated.Server({"x": pa.table({"x": [1]})}, "tcp") as server:
+        found, problems = ways(locations(server, separate=True))
+        assert [uri.streams for uri in found[0]] == ["meta", "data"]
+        assert not problems
+
+
+def test_d091_batches_arrive_one_at_a_time_by_either_way(there):
+    client, _ = there
+    info = info_of(client, "many")
+    for endpoint in (info.endpoints[0], fl.FlightEndpoint(b"many", [])):
+        with from_flight(endpoint, client=client, timeout=20) as reader:
+            first = reader.read_next_batch()
+            assert first.num_rows == 1000
+            second = next(iter(reader))
+            assert second.to_pydict()["x"][0] == 1000
+            rest = list(reader)
+            assert len(rest) == 98
+            with pytest.raises(StopIteration):
+                reader.read_next_batch()
+        # The batches outlive their reader.
+        assert rest[-1].to_pydict()["x"][-1] == 99_999
+
+
+def test_d091_columns_mean_the_same_by_either_way(there):
+    client, _ = there
+    info = info_of(client, "dictionaries")
+    for endpoint in (info.endpoints[0], fl.FlightEndpoint(b"dictionaries", [])):
+        with from_flight(endpoint, client=client, columns=["d"], timeout=20) as reader:
+            assert [each.name for each in reader.schema.fields] == ["d"]
+            assert reader.read_all().to_pydict() == {"d": ["a", "b", "c", None]}
+
+
+def test_d091_a_flight_of_several_endpoints_is_read_in_their_order(there):
+    client, found = there
+    ways_to_many = [
+        fl.FlightEndpoint(b"many", found["uris"]),
+        fl.FlightEndpoint(b"many", [flight.REUSE_CONNECTION]),
+        fl.FlightEndpoint(b"many", [f"grpc://127.0.0.1:{found['port']}"]),
+    ]
+    info = fl.FlightInfo(pa.schema([("x", pa.int64())]), fl.FlightDescriptor.for_command(b""), ways_to_many)
+    with from_flight(info, client=client, timeout=20) as reader:
+        values = [value for batch in reader for value in batch.to_pydict()["x"]]
+        assert [source.split(":")[0] for source in reader.sources] == [
+            "arrowipc+tcp",
+            "DoGet over the given client",
+            "DoGet grpc",
+        ]
+    assert values == [*range(100_000)] * 3
+
+
+def test_d091_endpoints_of_different_schemas_are_no_one_stream(there):
+    client, found = there
+    endpoints = [fl.FlightEndpoint(name, found["uris"]) for name in (b"many", b"empty")]
+    info = fl.FlightInfo(pa.schema([]), fl.FlightDescriptor.for_command(b""), endpoints)
+    with (
+        from_flight(info, client=client, timeout=20) as reader,
+        pytest.raises(ipc.FormatError, match="endpoint 1 has another schema"),
+    ):
+        reader.read_all()
+
+
+def test_d091_a_flight_without_endpoints_has_its_schema_and_no_batches():
+    info = fl.FlightInfo(pa.schema([("x", pa.int8())]), fl.FlightDescriptor.for_command(b""), [])
+    with from_flight(info) as reader:
+        assert reader.read_all().num_rows == 0
+        assert reader.schema.fields[0].name == "x"
+
+
+# -- which location ----------------------------------------------------------------------
+
+
+def test_d008_unknown_schemes_and_dead_servers_are_passed_over(there):
+    client, found = there
+    broken = "arrowipc+tcp://127.0.0.1:1?want_data=-1"
+    lost = "arrowipc+unix:///nowhere/at/all?want_data=18446741783881759408&streams=both"
+    dead = NOBODY + "&streams=both"
+    endpoint = fl.FlightEndpoint(b"many", [UNKNOWN, "http://[::1]:1/x", broken, lost, dead, *found["uris"]])
+    with from_flight(endpoint, client=client, timeout=20) as reader:
+        assert reader.sources == found["uris"]
+        assert reader.read_all().num_rows == 100_000
+
+
+def test_d008_without_any_way_the_error_says_why_for_each():
+    endpoint = fl.FlightEndpoint(b"x", [UNKNOWN, flight.REUSE_CONNECTION])
+    with pytest.raises(ipc.UnsupportedError, match=r"(?s)give the client.*no transport speaks 'fabric'"):
+        from_flight(endpoint)
+    with pytest.raises(NotImplementedError, match="give a client for DoGet"):
+        from_flight(fl.FlightEndpoint(b"x", [UNKNOWN]))
+    with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:1"):
+        from_flight(fl.FlightEndpoint(b"x", [NOBODY]), timeout=20)
+
+
+def test_d008_schemes_that_are_not_wanted_are_passed_over(there):
+    client, found = there
+    endpoint = fl.FlightEndpoint(b"many", found["uris"])
+    with from_flight(endpoint, client=client, schemes=()) as reader:
+        assert reader.sources == ["DoGet over the given client"]
+    with pytest.raises(ipc.UnsupportedError, match=r"not among schemes= 'arrowipc\+tcp'"):
+        from_flight(endpoint, schemes=("arrowipc+unix",))
+
+
+def test_d008_a_server_that_refuses_the_ticket_is_not_gone_round(there):
+    client, found = there
+    with pytest.raises(ipc.FormatError):
+        from_flight(fl.FlightEndpoint(b"no such stream", found["uris"]), client=client, timeout=20)
+    with pytest.raises(OSError, match="no such stream"):
+        from_flight(fl.FlightEndpoint(b"no such stream", []), client=client, timeout=20)
+
+
+def test_d092_two_uris_of_different_want_data_are_metadata_and_data():
+    meta, data = (f"ucx://h:1?want_data={tag}" for tag in (0xFFFFFDEADBA0BAB0, 0x0FFFFDEADBA0BAB0))
+    assert ways([meta, data])[0] == [(DissociatedUri.parse(meta), DissociatedUri.parse(data))]
+    # Other locations around them change nothing.
+    assert ways([UNKNOWN, meta, flight.REUSE_CONNECTION, data])[0] == ways([meta, data])[0]
+
+
+def test_d092_one_uri_is_both_and_streams_says_otherwise():
+    one = f"ucx://h:1?want_data={0xFFFFFDEADBA0BAB0}"
+    two = f"ucx://h:2?want_data={0x0FFFFDEADBA0BAB0}"
+    three = f"ucx://h:3?want_data={0x1FFFFDEADBA0BAB0}"
+
+    def texts(*uris):
+        return [[str(uri).split("?")[0][-1] for uri in way] for way in ways(uris)[0]]
+
+    assert texts(one) == [["1"]]
+    assert texts(one, one.replace("h:1", "h:2")) == [["1"], ["2"]]  # the same tag: the same at two places
+    assert texts(one + "&streams=both", two + "&streams=both") == [["1"], ["2"]]
+    assert texts(one + "&streams=both", two) == [["1"], ["2"]]
+    assert texts(one + "&streams=data", two + "&streams=meta") == [["2", "1"]]
+    assert texts(one, two, three) == [["1"], ["2"], ["3"]]
+    found, problems = ways([one + "&streams=data", two])
+    assert [way[0].port for way in found] == [2]
+    assert "the other of the two streams is nowhere" in problems[0]
+    assert ways(["arrowipc+tcp://[::1?want_data=1"]) == (
+        [],
+        ["arrowipc+tcp://[::1?want_data=1: Invalid IPv6 URL"],
+    )
+
+
+def test_d092_alternatives_that_we_hand_out_are_not_taken_for_a_pair():
+    streams = {"x": pa.table({"x": [1, 2]})}
+    with dissociated.Server(streams, "unix") as near, dissociated.Server(streams, "tcp") as far:
+        found, _ = ways(locations(near, far, do_get=True))
+        assert [way[0].scheme for way in found] == ["arrowipc+unix", "arrowipc+tcp"]
+        near.close()
+        endpoint = fl.FlightEndpoint(b"x", locations(near, far))
+        with from_flight(endpoint, timeout=20) as reader:
+            assert reader.sources[0].startswith("arrowipc+tcp")
+            assert reader.read_all().to_pydict() == {"x": [1, 2]}
+
+
+def test_d092_a_pair_of_our_servers_is_read_over_two_connections():
+    streams = {"x": pa.table({"x": [1, 2]})}
+    with dissociated.Server(streams, "tcp") as server:
+        # As the reference hands them out: nothing but want_data tells the two apart.
+        plain = [
+            uri.replace("&streams=meta", "").replace("&streams=data", "") for uri in map(str, server.uris)
+        ]
+        with from_flight(fl.FlightEndpoint(b"x", plain), timeout=20) as reader:
+            assert reader.read_all().to_pydict() == {"x": [1, 2]}
+
+
+def test_d016_uris_survive_flight_locations_unchanged(there):
+    _, found = there
+    handle = bytes(range(256))
+    uri = DissociatedUri(
+        "arrowipc+unix", path="/a b/ü", want_data=2**64 - 1, free_data=2**63 + 2**40, remote_handle=handle
+    )
+    for text in (*found["uris"], str(uri), "ucx://[::1]:31337?want_data=18446744073709551615"):
+        endpoint = fl.FlightEndpoint(b"", [text])
+        again = fl.FlightEndpoint.deserialize(endpoint.serialize())
+        assert again.locations[0].uri == text.encode()
+        assert str(DissociatedUri.parse(again.locations[0].uri.decode())) == text
+
+
+# -- the server ----------------------------------------------------------------------
+
+
+def test_a_flight_server_lists_its_streams_and_their_schemas(there):
+    client, _ = there
+    listed = {info.descriptor.command.decode(): info.schema for info in client.list_flights()}
+    assert sorted(listed) == NAMES
+    one = fl.FlightDescriptor.for_path("names", "with a slash")
+    assert client.get_schema(one).schema == listed["names/with a slash"]
+    with pytest.raises(KeyError, match="there is no stream"):
+        info_of(client, "nothing")
+
+
+def test_sources_that_were_opened_for_do_get_are_closed():
+    closed = []
+
+    class Source:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.table({"x": [1]}).__arrow_c_stream__()
+
+        def close(self):
+            closed.append(True)
+
+    with (
+        dissociated.Server({"x": Source}, "tcp") as server,
+        flight.FlightServer(server) as front,
+        fl.connect(f"grpc://127.0.0.1:{front.port}") as client,
+    ):
+        assert client.do_get(fl.Ticket(b"x")).read_all().num_rows == 1
+        assert len(closed) == 1
+        info_of(client, "x")
+        assert len(closed) == 2
+
+
+def test_what_fails_in_the_source_reaches_who_reads_by_do_get():
+    def failing():
+        yield pa.record_batch({"x": [1]})
+        raise OSError(5, "the disk is gone")
+
+    with (
+        dissociated.Server({"x": lambda: failing()}, "tcp") as server,
+        flight.FlightServer(server) as front,
+        fl.connect(f"grpc://127.0.0.1:{front.port}") as client,
+        from_flight(fl.FlightEndpoint(b"x", []), client=client) as reader,
+        pytest.raises(OSError, match="the disk is gone"),
+    ):
+        reader.read_all()
+
+
+def test_what_is_no_flight_is_refused():
+    with pytest.raises(ipc.UsageError, match="expected a FlightInfo or a FlightEndpoint"):
+        from_flight("grpc://127.0.0.1:1")
+
+
+def test_pyarrow_is_imported_only_for_do_get():
+    script = (
+        "import sys; from arrowipc.dissociated import flight; flight.ways(['a://b?c']);"
+        "sys.exit('pyarrow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
+
+
+def test_a_closed_reader_says_so(there):
+    client, found = there
+    reader = from_flight(fl.FlightEndpoint(b"many", found["uris"]), client=client, timeout=20)
+    reader.close()
+    reader.close()
+    with pytest.raises(ipc.UsageError, match="closed"):
+        reader.read_next_batch()
+    with contextlib.closing(from_flight(fl.FlightEndpoint(b"many", []), client=client)) as reader:
+        reader.read_next_batch()  # and the call is ended in its midst
+
+
+@pytest.mark.parametrize("kind", ["Prepared", "ReadyMessages"])
+def test_d091_messages_that_are_made_already_are_served_by_do_get_too(kind):
+    from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
+
+    table = pa.table({"x": [1, 2], "d": pa.array(["a", "b"]).dictionary_encode()})
+    source = Prepared(table) if kind == "Prepared" else ReadyMessages(list(messages_of(table)))
+    with (
+        dissociated.Server({"x": source}, "tcp") as server,
+        flight.FlightServer(server) as front,
+        fl.connect(f"grpc://127.0.0.1:{front.port}") as client,
+        from_flight(info_of(client, "x"), timeout=20) as reader,
+    ):
+        assert pa.table(reader.read_all()).equals(table)
+        assert client.do_get(fl.Ticket(b"x")).read_all().equals(table)

@@ -1,0 +1,297 @@
+"""Every kind of memory that a server may tell of, and what is refused."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers import lending
+from helpers.lending import (
+    MIB,
+    PATIENCE,
+    ForgedServer,
+    NoConnection,
+    batch,
+    is_batch,
+    memfd,
+    message,
+    packed,
+    read_pairs,
+    record,
+    until,
+)
+
+import arrowipc as ipc
+from arrowipc import dissociated
+from arrowipc._pairs import write_pairs
+from arrowipc.dissociated.arena import SEALS, Arena
+from arrowipc.dissociated.served import ReadyMessages, messages_of
+from arrowipc.dissociated.transports.shared import FileMemory, OwnMemory, open_peer_memory
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    made = Arena(64 * MIB, 4 * MIB)
+    yield made
+    made.close()
+
+
+def test_memory_that_could_shrink_is_refused():
+    for seals in (0, SEALS & ~2, SEALS & ~4):
+        with ForgedServer() as server:
+            fd = memfd(bytes(64) + packed(server.messages[1]), seals)
+            server.send(server.messages[1], write_pairs(server.messages[1], 64), [fd])
+            os.close(fd)
+            with pytest.raises(ipc.FormatError, match="SHRINK and GROW"), server.client() as client:
+                client.read_next_batch()
+
+
+def test_descriptors_that_are_no_memory_are_refused_and_closed(tmp_path):
+    (tmp_path / "file").write_bytes(bytes(4096))
+    reader, writer = os.pipe()
+    for opened in (os.dup(reader), os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "file", os.O_RDONLY)):
+        with ForgedServer() as server:
+            before = len(os.listdir("/proc/self/fd"))
+            server.send(server.messages[1], write_pairs(server.messages[1], 64), [opened])
+            with pytest.raises(ipc.FormatError, match=r"seal|change its size"), server.client() as client:
+                client.read_next_batch()
+            assert len(os.listdir("/proc/self/fd")) <= before
+        os.close(opened)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_clients_can_neither_write_to_an_arena_nor_change_its_size(arena):
+    _pairs, _, (handle,) = arena.place(message(), NoConnection())
+    assert fcntl.fcntl(handle, fcntl.F_GET_SEALS) & SEALS == SEALS
+    with pytest.raises(PermissionError):
+        mmap.mmap(handle, 4096)
+    with pytest.raises(OSError, match=r"\[Errno"):
+        os.ftruncate(handle, 0)
+    with pytest.raises(OSError, match=r"\[Errno"):
+        os.write(handle, b"x")
+    with pytest.raises(OSError, match=r"\[Errno"):
+        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, 1)
+
+
+def test_a_forked_child_has_no_writable_map_of_an_arena():
+    script = (
+        "import os\n"
+        "from helpers.lending import batch\n"
+        "from arrowipc.dissociated.arena import Arena\n"
+        "from arrowipc.dissociated.served import messages_of\n"
+        "arena = Arena()\n"
+        "held = arena.hold(messages_of(batch(1)))\n"
+        "assert arena.place(list(messages_of(batch(0)))[1], arena) is not None\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    maps = [line for line in open('/proc/self/maps') if 'memfd:arrowipc' in line]\n"
+        "    fine = maps and all(line.split()[1].startswith('r--') for line in maps)\n"
+        "    fine = fine and arena.place(list(messages_of(batch(0)))[1], arena) is None\n"
+        "    arena.close()\n"
+        "    os._exit(0 if fine and bytes(held[1].body) else 1)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert arena.state.blocks == 2\n"
+    )
+    script = script.replace(", arena)", ", Somebody())").replace(
+        "arena = Arena()", "class Somebody: pass\narena = Arena()"
+    )
+    subprocess.run([sys.executable, "-c", script], env=lending.environment(), check=True, timeout=PATIENCE)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+def test_processes_of_other_users_get_no_memory():
+    with dissociated.Server({"numbers": batch(0)}, "shm") as server:
+        with lending.Process("refused", server.uri, 65534) as stranger:
+            assert stranger.says() in ("FormatError", "ConnectionResetError", "BrokenPipeError")
+        with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
+            assert is_batch(reader.read_next_batch(), 0)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+def test_memory_of_servers_of_other_users_is_not_touched():
+    batches = [batch(0)]
+    with dissociated.Server({"numbers": lambda: iter(batches)}, "shm") as server:
+        server._endpoint.listener._same_user = False
+        with lending.Process("refused", server.uri, 65534) as stranger:
+            assert stranger.says() == "PermissionError"
+
+
+@pytest.mark.parametrize(
+    ("handle", "error"),
+    [
+        (b"memfd:1", ipc.UnsupportedError),
+        (b"\x01\x02\xff", ipc.UnsupportedError),
+        (b"file:relative", ipc.FormatError),
+        (b"file:/with\0zero", ipc.FormatError),
+        (b"shm:/a/b", ipc.FormatError),
+        (b"shm:/..", ipc.FormatError),
+        (b"cma:1", ipc.FormatError),
+        (b"cma:0:1", ipc.FormatError),
+        (b"cma:-1:1", ipc.FormatError),
+        (b"cma:" + b"9" * 5000 + b":1", ipc.FormatError),
+    ],
+)
+def test_handles_that_mean_nothing_are_errors(handle, error):
+    with pytest.raises(error):
+        open_peer_memory(handle)
+
+
+# -- files, named memory, the memory of a process ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["arrow", "arrows"])
+@pytest.mark.parametrize("raw", [True, False])
+def test_files_are_mapped_by_both_sides_and_nothing_is_copied(tmp_path, ending, raw):
+    path = tmp_path / f"x.{ending}"
+    with (ipc.new_file if ending == "arrow" else ipc.new_stream)(path) as writer:
+        for number in range(3):
+            writer.write(batch(number))
+    server = dissociated.Server(
+        lambda name: ReadyMessages(server.memory.messages()) if raw else ipc.open(server.memory.mapping),
+        "file",
+        transport_options={"path": path},
+    )
+    with server:
+        placed = record(server.memory)
+        with dissociated.connect(server.uri, timeout=PATIENCE) as reader:
+            kept = list(reader)
+        assert len(placed) == 3
+        assert all(each is not None for each in placed)
+        data = path.read_bytes()
+        for each, found in zip(placed, kept, strict=True):
+            _, places = read_pairs(each[0])
+            address, _length = next(place for place in places if place[1])
+            assert data[address : address + 8000] == b"".join(
+                value.to_bytes(8, "little") for value in found.column(0).to_pylist()
+            )
+        del found
+        kept.clear()
+        until(lambda: server.num_clients == 0, "the client gave everything back")
+
+
+def test_a_file_that_was_replaced_is_sent(tmp_path):
+    path = tmp_path / "x.arrow"
+    with ipc.new_file(path) as writer:
+        writer.write(batch(0))
+    memory = FileMemory(path)
+    found = list(memory.messages())[-1]
+    assert memory.place(found, NoConnection()) is not None
+    with ipc.new_file(path) as writer:
+        writer.write(batch(1))
+    assert memory.place(found, NoConnection()) is None
+    path.unlink()
+    assert memory.place(found, NoConnection()) is None
+
+
+def test_named_memory_is_mapped():
+    name = f"arrowipc-test-{os.getpid()}"
+    path = Path("/dev/shm") / name
+    if not path.parent.is_dir():
+        pytest.skip("no /dev/shm")
+    try:
+        with ForgedServer(remote_handle=b"shm:/" + name.encode()) as server:
+            path.write_bytes(bytes(64) + packed(server.messages[1]))
+            server.send(server.messages[1], write_pairs(server.messages[1], 64))
+            server.end()
+            with server.client() as client:
+                (found,) = client
+                assert is_batch(found, 0)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def test_files_that_are_none_or_became_shorter_are_errors(tmp_path):
+    path = tmp_path / "bodies"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").write_bytes(b"")
+    for handle in ("pipe", "empty", ".", "absent"):
+        with ForgedServer(remote_handle=b"file:" + os.fsencode(tmp_path / handle)) as server:
+            server.send(server.messages[1], write_pairs(server.messages[1], 64))
+            with server.client() as client, pytest.raises((ipc.FormatError, OSError)):
+                client.read_next_batch()
+    with ForgedServer(
+        ReadyMessages([*messages_of(batch(0)), message(0)]), remote_handle=b"file:" + os.fsencode(path)
+    ) as server:
+        path.write_bytes(bytes(64) + packed(server.messages[1]))
+        server.send(server.messages[1], write_pairs(server.messages[1], 64))
+        server.send(server.messages[2], write_pairs(server.messages[2], 64))
+        with server.client() as client:
+            assert is_batch(client.read_next_batch(), 0)
+            os.truncate(path, 64)
+            with pytest.raises(ipc.FormatError, match="bytes long when it was mapped"):
+                client.read_next_batch()
+
+
+def test_the_memory_of_a_process_is_read_and_given_back_at_once():
+    with lending.Process("serve", "cma", 20, 5000) as process:
+        uri = process.says()
+        process.must_be_readable()
+        assert b"cma:" in (dissociated.DissociatedUri.parse(uri).remote_handle or b"")
+        with dissociated.connect(uri, "numbers", timeout=PATIENCE) as reader:
+            kept = list(reader)
+
+        def gone() -> bool:
+            process.hears("")
+            return process.says() == "0"
+
+        until(gone, "the connection ends")
+        assert len(kept) == 20
+        assert all(is_batch(found, number, 5000) for number, found in enumerate(kept))
+
+
+def test_another_process_of_the_same_number_is_not_read():
+    own = OwnMemory()
+    pid, started = (int(each) for each in own.remote_handle.split(b":")[1:])
+    found = message()
+    body, _, _ = own.place(found, NoConnection())
+    for handle, error in (
+        (f"cma:{pid}:{started + 1}", ProcessLookupError),
+        ("cma:4194305:1", ProcessLookupError),
+    ):
+        with ForgedServer(remote_handle=handle.encode()) as server:
+            server.send(server.messages[1], body)
+            with server.client() as client, pytest.raises(error):
+                client.read_next_batch()
+
+
+def test_addresses_of_a_process_that_hold_nothing_are_errors():
+    own = OwnMemory()
+    for address in (1, 4096, 1 << 46, 1 << 63):
+        with ForgedServer(remote_handle=own.remote_handle) as server:
+            server.send(server.messages[1], write_pairs(server.messages[1], address))
+            with server.client() as client, pytest.raises(ipc.FormatError, match="no readable memory"):
+                client.read_next_batch()
+
+
+def test_what_is_read_after_the_server_let_go_of_it_does_not_count():
+    own = OwnMemory()
+    found = message()
+    body, _, _ = own.place(found, NoConnection())
+    with ForgedServer(remote_handle=own.remote_handle) as server:
+        server.send(server.messages[1], body)
+        client = server.client()
+        server.connection.close()
+        with client, pytest.raises(ipc.TruncatedError, match="ended the connection"):
+            client.read_next_batch()
+
+
+def test_memory_of_a_process_is_kept_for_each_of_its_leases():
+    own = OwnMemory(capacity=MIB)
+    found = message()
+    _, addresses, _ = own.place(found, NoConnection())
+    _, again, _ = own.place(found, NoConnection())
+    assert addresses == again
+    assert own.size == 2 * sum(len(each) for each in found.buffers)
+    own.release(addresses)
+    assert own.size == sum(len(each) for each in found.buffers)
+    own.abandon(again)
+    own.release(again)
+    assert own.size == 0
+    assert own.place(message(rows=100_000), NoConnection()) is None
