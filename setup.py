@@ -70,6 +70,8 @@ MODULES = (
     "_pairs",
     "_lease",
     "_remote_read",
+    "_libucp",
+    "_ucx",
     "_device",
 )
 

@@ -200,9 +200,9 @@ cdef bint is_real(object value) except -1:
 
 
 cdef bint is_numpy(object value, str name) except -1:
-    """Whether a value is a NumPy object of a class; does not import NumPy."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, getattr(numpy, name))
+    """Whether a value is a NumPy object of a class; does not import NumPy, which another thread may be doing."""
+    kind = getattr(sys.modules.get("numpy"), name, None)
+    return kind is not None and isinstance(value, kind)
 
 
 cdef object as_decimal(object value, int32_t scale):

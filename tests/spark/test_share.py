@@ -40,7 +40,7 @@ def wait_for(pattern):
         time.sleep(0.02)
 
 def measure(batches):
-    from arrowipc.spark import share as _       # imports and the first start of a broker are not what is measured
+    # Imports and the start of the broker are not what is measured.
     from arrowipc.spark.share import _attached
     for _ in batches:
         pass

@@ -1,0 +1,501 @@
+"""UCX: tagged messages for bodies, active messages for metadata, over whatever connects two processes best.
+
+On the wire this is what the specification's reference example speaks: untagged messages are active messages
+with the id 0 and no header, each connection has a worker of its own on both sides, and clients ask by a
+synchronous tagged send. Both sides have to handle errors in the same mode. A client tries "peer" first, where
+UCX ends operations when a peer is lost, and "none", the reference's mode, when that is refused.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import select
+import socket
+import struct
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from arrowipc import _libucp, _ucx
+from arrowipc._arguments import check_choice
+from arrowipc._core import aligned_buffer
+from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener, PeerMemory
+from arrowipc.dissociated.protocol import SEQUENCE_MASK
+from arrowipc.dissociated.schemes import Endpoint
+from arrowipc.dissociated.transports.ucx_library import context, load_library
+from arrowipc.errors import LimitError, UsageError
+from arrowipc.limits import Limits
+
+if TYPE_CHECKING:
+    from arrowipc.dissociated.uri import DissociatedUri
+
+__all__ = ["UcxConnection", "UcxListener", "connect_ucx", "listen_ucx"]
+
+#: Bytes of messages that are received side by side; others wait at the sender.
+RECEIVED_AT_ONCE = 128 << 20
+#: Seconds that a connection takes for what is on its way when it is closed.
+LINGER = 0.5
+#: Seconds after which UCX is given a chance to do what no event told of.
+MOMENT = 0.02
+#: Transports of one machine, as UCX names them in the description of a connection.
+SHARED = re.compile(r"lane\[.*\b(?:posix|sysv|cma|xpmem|knem)/")
+#: Shorter pieces than this on average are copied together sooner than UCX looks at each.
+WORTH_A_PIECE = 4096
+FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+
+
+class UcxConnection(Connection):
+    """One end of a connection.
+
+    Parameters
+    ----------
+    worker : arrowipc._ucx.Worker
+        Connected; this owns it from now on.
+    name : str
+    limits : Limits, optional
+        `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
+    is_client : bool
+        Tagged messages count as sent when the peer has taken them.
+    """
+
+    def __init__(
+        self, worker: _ucx.Worker, name: str, limits: Limits | None = None, *, is_client: bool = False
+    ) -> None:
+        super().__init__(name)
+        self.worker = worker
+        self._limits = limits or Limits()
+        self._is_client = is_client
+        self._fileno = worker.fileno()
+        self._inbox: deque[Frame] = deque()
+        self._receives: set[_ucx.Operation] = set()
+        self._receiving = 0
+        self._expected: int | None = None
+        self._lanes_are_shared: bool | None = None
+        self._waiting_thread = 0  # who waits for `fileno` now
+        self._ended = False
+        self._closed = False
+
+    # -- sending --
+
+    def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
+        """See `Connection.send`."""
+        if handles:
+            raise UsageError("UCX passes no file descriptors")
+        if self._closed or self._ended:
+            raise BrokenPipeError(f"{self.name} is gone")
+        if tag is None:
+            self.worker.send(None, stretches)
+        else:
+            self.worker.send(
+                tag, stretches, synchronous=self._is_client, in_pieces=self._goes_in_pieces(stretches)
+            )
+
+    def _goes_in_pieces(self, stretches: Sequence[Any]) -> bool:
+        """Whether UCX is to gather a message: saves a copy over shared memory, and is slow over a network."""
+        if len(stretches) < 2:
+            return False
+        if self._lanes_are_shared is None:
+            self._lanes_are_shared = bool(SHARED.search(self.worker.lanes()))
+        return self._lanes_are_shared and sum(map(len, stretches)) >= WORTH_A_PIECE * len(stretches)
+
+    @property
+    def unsent(self) -> int:
+        """See `Connection.unsent`."""
+        return self.worker.unsent
+
+    # -- receiving --
+
+    def expect(self, number: int | None) -> None:
+        """See `Connection.expect`."""
+        self._expected = number
+
+    def progress(self) -> None:
+        """See `Connection.progress`."""
+        if self._closed:
+            return
+        if self._waiting_thread:
+            if self._waiting_thread != threading.get_ident():
+                # What it waits for may be taken in here.
+                self.worker.signal()
+            self._waiting_thread = 0
+        self._step()
+        if self.worker.failure and not self._ended:
+            self._take_the_rest()
+
+    def _step(self) -> bool:
+        """Progress once; False: nothing happened."""
+        finished = self.worker.progress()
+        for operation in finished:
+            if operation in self._receives:
+                self._receives.discard(operation)
+                self._receiving -= operation.length
+                self._deliver(operation)
+        return self._begin_receiving() or bool(finished)
+
+    def _begin_receiving(self) -> bool:
+        found = False
+        while (untagged := self.worker.untagged()) is not None:
+            found = True
+            if untagged.length > self._limits.metadata_bytes + 64:
+                self.worker.refuse(untagged)
+                raise LimitError(
+                    f"{self.name} sends {untagged.length:,} bytes of metadata, more than "
+                    f"Limits.metadata_bytes = {self._limits.metadata_bytes:,}"
+                )
+            if untagged.memory is not None:
+                self._inbox.append(Frame(None, memoryview(untagged.memory)))
+            else:
+                self._receive(untagged)
+        while self._receiving < RECEIVED_AT_ONCE and (tagged := self._probe()) is not None:
+            found = True
+            self._receive(tagged)
+        return found
+
+    def _probe(self) -> _ucx.Waiting | None:
+        """Take a tagged message that arrived: the body that is expected, else the first one."""
+        if self._expected is not None:
+            found = self.worker.probe(self._expected, SEQUENCE_MASK)
+            if found is not None:
+                return found
+        return self.worker.probe(0, 0)
+
+    def _receive(self, waiting: _ucx.Waiting) -> None:
+        operation = self.worker.receive(waiting, self.room(waiting.length))
+        if operation.is_done():
+            self._deliver(operation)
+        else:
+            self._receives.add(operation)
+            self._receiving += operation.length
+
+    def room(self, length: int) -> Any:
+        """Return memory to receive into: as much as the peer says, and pages for what has come of it."""
+        if length <= self._limits.read_ahead:
+            return aligned_buffer(length)
+        try:
+            return mmap.mmap(-1, length, flags=FLAGS)
+        except (OSError, OverflowError, ValueError):
+            raise LimitError(f"{self.name} announces {length:,} bytes, more than there is room for") from None
+
+    def _deliver(self, operation: _ucx.Operation) -> None:
+        if operation.status >= 0:  # else it was lost with the peer
+            self._inbox.append(Frame(operation.tag, memoryview(operation.memory)))
+
+    def _take_the_rest(self) -> None:
+        """Take what came before the peer went. What it still had to fetch from there never comes."""
+        while self._step():
+            pass
+        self._ended = True
+
+    def receive(self) -> Frame | None:
+        """See `Connection.receive`."""
+        return self._inbox.popleft() if self._inbox else None
+
+    @property
+    def at_end(self) -> bool:
+        """See `Connection.at_end`."""
+        return (self._ended or self._closed) and not self._inbox
+
+    # -- waiting --
+
+    def fileno(self) -> int:
+        """See `Connection.fileno`."""
+        return self._fileno
+
+    def prepare_wait(self) -> bool:
+        """See `Connection.prepare_wait`."""
+        with self.lock:
+            if self._closed or self._ended or self._inbox or not self.worker.arm():
+                return False
+            self._waiting_thread = threading.get_ident()
+            return True
+
+    def complete(self, operation: _ucx.Operation, deadline: Deadline, what: str) -> None:
+        """Wait until an operation is over; whoever calls this holds the lock.
+
+        Raises
+        ------
+        TimeoutError
+            The deadline passed first.
+        OSError
+            The connection broke, or the operation failed.
+        """
+        while not operation.is_done():
+            self.progress()
+            if operation.is_done():
+                break
+            if self._closed or self._ended:
+                raise ConnectionResetError(f"{self.name} is gone: {what}")
+            if self.worker.arm() and not wait_readable(self._fileno, deadline):
+                raise TimeoutError(f"{self.name} did not answer in {deadline.timeout:g} s: {what}")
+        if operation.status < 0:
+            raise OSError(f"{self.name}: {what}: UCX status {operation.status}")
+
+    # -- the end --
+
+    def close(self) -> None:
+        """See `Connection.close`."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._inbox.clear()
+            if self._waiting_thread and self._waiting_thread != threading.get_ident():
+                self.worker.signal()
+            if not self.worker.failure:
+                self._hang_up()
+            self.worker.close()
+            self._receives.clear()
+
+    def _hang_up(self) -> None:
+        """Let arrive what was sent, as far as the peer takes it in a short while, and tell it that we go."""
+        deadline = Deadline(LINGER)
+        worker = self.worker
+        try:
+            self._progress_until(lambda: worker.num_outstanding == 0, deadline)
+            if worker.num_outstanding == 0 and not worker.failure:
+                self._progress_until(worker.hang_up(force=False).is_done, deadline)
+        except OSError:
+            pass  # gone already
+
+    def _progress_until(self, done: Callable[[], bool], deadline: Deadline) -> None:
+        worker = self.worker
+        while not (done() or worker.failure) and deadline.left != 0:
+            worker.progress()
+            if not done() and worker.arm():
+                wait_readable(self._fileno, deadline)
+
+
+def wait_readable(descriptor: int, deadline: Deadline) -> bool:
+    """Wait for a descriptor, or a moment; False: the deadline passed."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    left = deadline.left
+    return bool(poll.poll(1000 * (MOMENT if left is None else min(left, MOMENT)))) or left != 0
+
+
+# -- addresses -----------------------------------------------------------------------------------------------
+
+
+def packed_address(host: str, port: int) -> tuple[bytes, bool]:
+    """Return a host and port as a struct sockaddr, and whether that is one of IPv6."""
+    family, _, _, _, where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+    data = struct.pack("!H", where[1])
+    if family == socket.AF_INET6:
+        flow, scope = struct.pack("!I", where[2]), struct.pack("=I", where[3])  # type: ignore[misc]
+        data += flow + socket.inet_pton(family, str(where[0]).partition("%")[0]) + scope
+    else:
+        data += socket.inet_pton(family, str(where[0])) + bytes(8)
+    # The BSDs begin with the length, in half of the field.
+    head = struct.pack("=H", family) if sys.platform == "linux" else bytes((len(data) + 2, family))
+    return head + data, family == socket.AF_INET6
+
+
+def unpacked_port(address: bytes) -> int:
+    """Return the port of a struct sockaddr."""
+    return int(struct.unpack_from("!H", address, 2)[0])
+
+
+def unpacked_name(address: bytes | None) -> str:
+    """Return host and port of a struct sockaddr, for messages."""
+    if address is None:
+        return "a client of UCX"
+    family = struct.unpack_from("=H", address)[0] if sys.platform == "linux" else address[1]
+    try:
+        host = (
+            socket.inet_ntop(socket.AF_INET6, address[8:24])
+            if family == socket.AF_INET6
+            else socket.inet_ntop(socket.AF_INET, address[4:8])
+        )
+    except (OSError, ValueError):
+        return "a client of UCX"
+    return f"the client {(host, unpacked_port(address))}"
+
+
+# -- servers -------------------------------------------------------------------------------------------------
+
+
+class UcxListener(Listener):
+    """Waits for clients.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+        0: any free one.
+    limits : Limits, optional
+    error_mode : {"peer", "none"}
+        See `listen_ucx`.
+    remote_memory : bool
+        Clients read bodies in memory of this process.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        limits: Limits | None = None,
+        *,
+        error_mode: str = "peer",
+        remote_memory: bool = False,
+    ) -> None:
+        address, is_v6 = packed_address(host, port)
+        self._peer_errors = error_mode == "peer"
+        self._limits = limits
+        self.context = context(remote_memory, is_v6)
+        self._listener = _ucx.Listener(self.context, address)
+        self._worker = self._listener.worker
+        self._fileno = self._worker.fileno()
+        self._get_ready()
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        return unpacked_port(self._listener.address)
+
+    def accept(self) -> UcxConnection | None:
+        """See `Listener.accept`."""
+        try:
+            self._worker.progress()
+            request = self._listener.next_request()
+            if request is None:
+                return None
+            worker = _ucx.Worker(self.context)
+            try:
+                worker.accept(request, self._peer_errors)
+            except OSError as error:
+                worker.close()
+                if not self._peer_errors:
+                    return None  # a client that tried "peer" first, and comes again
+                raise ConnectionAbortedError(
+                    f'{unpacked_name(request.address)} and this server, whose error_mode is "peer", do not '
+                    f'handle errors in the same way; the reference example wants error_mode="none": {error}'
+                ) from None
+            return UcxConnection(worker, unpacked_name(request.address), self._limits)
+        finally:
+            self._get_ready()
+
+    def _get_ready(self) -> None:
+        """Make `fileno` readable if somebody waits, and when the next one comes."""
+        while True:
+            if self._listener.has_request:
+                self._worker.signal()
+                return
+            if self._worker.arm():
+                return
+            self._worker.progress()
+
+    def fileno(self) -> int:
+        """See `Listener.fileno`."""
+        return self._fileno
+
+    def close(self) -> None:
+        """See `Listener.close`."""
+        self._listener.close()
+
+
+def listen_ucx(
+    address: tuple[str, int], limits: Limits | None = None, *, error_mode: str = "peer", memory: int = 0
+) -> Endpoint:
+    """Begin to listen.
+
+    Parameters
+    ----------
+    address : (str, int)
+        Host and port; 0: any free one.
+    limits : Limits, optional
+        On what clients send.
+    error_mode : {"peer", "none"}
+        "peer": UCX itself ends what was under way with a client that is lost. "none" is what the reference
+        example's clients want; a client that is lost is noticed too.
+    memory : int
+        Bytes of memory that clients read by themselves: bodies are put there as long as there is room. UCX
+        lets every client read and write all memory of a process that offers some: for trusted clients.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no UCX library.
+    OSError
+        The address cannot be had.
+    """
+    check_choice("error_mode", error_mode, ("peer", "none"))
+    host, port = address
+    listener = UcxListener(host, port, limits, error_mode=error_mode, remote_memory=memory > 0)
+    offered = None
+    if memory > 0:
+        from arrowipc.dissociated.transports.ucx_memory import UcxArena
+
+        offered = UcxArena(listener.context, memory)
+    return Endpoint(listener, "ucx", host, listener.port, "", offered)
+
+
+# -- clients -------------------------------------------------------------------------------------------------
+
+
+def connect_ucx(
+    uri: DissociatedUri, limits: Limits | None = None, timeout: float | None = None
+) -> tuple[UcxConnection, PeerMemory | None]:
+    """Connect to a server.
+
+    Returns
+    -------
+    connection : UcxConnection
+    memory : PeerMemory or None
+        The way into the memory that `remote_handle` is the key of.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no UCX library.
+    TimeoutError
+        The server does not answer.
+    OSError
+        Nobody listens there.
+    """
+    if uri.port is None:
+        raise UsageError(f"a UCX server has a port: {uri}")
+    address, is_v6 = packed_address(uri.host, uri.port)
+    name = f"ucx {uri.host}:{uri.port}"
+    shared = context(uri.remote_handle is not None, is_v6)
+    deadline = Deadline(timeout)
+    try:
+        connection = _connect(shared, address, True, name, limits, deadline)
+    except ConnectionRefusedError:
+        connection = _connect(shared, address, False, name, limits, deadline)
+    if uri.remote_handle is None:
+        return connection, None
+    from arrowipc.dissociated.transports.ucx_memory import UcxPeerMemory
+
+    return connection, UcxPeerMemory(connection, uri.remote_handle, timeout)
+
+
+def _connect(
+    shared: _libucp.Context,
+    address: bytes,
+    peer_errors: bool,
+    name: str,
+    limits: Limits | None,
+    deadline: Deadline,
+) -> UcxConnection:
+    worker = _ucx.Worker(shared)
+    try:
+        worker.connect(address, peer_errors)
+        standing = worker.flush()
+        while not (standing.is_done() or worker.failure):
+            worker.progress()
+            # A failure that this progress brought is seen a moment later.
+            if worker.arm() and not (standing.is_done() or wait_readable(worker.fileno(), deadline)):
+                raise TimeoutError(f"{name} did not answer in {deadline.timeout:g} s")
+        if worker.failure or standing.status < 0:
+            # Nobody is there, or handles errors in another mode: which of UCX's errors tells, is not certain.
+            raise ConnectionRefusedError(
+                f"connecting to {name}: {worker.failure_text()}. Both ends need the same minor version of "
+                f"UCX; this one has {'.'.join(map(str, load_library()))}"
+            )
+    except BaseException:
+        worker.close()
+        raise
+    return UcxConnection(worker, name, limits, is_client=True)

@@ -1,0 +1,107 @@
+"""Where the UCX library is found, and one context of it per process and use."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+from pathlib import Path
+
+from arrowipc import _libucp
+from arrowipc.errors import UnsupportedError
+
+__all__ = ["LIBRARY", "context", "load_library"]
+
+#: Environment variable: the path of the library to use.
+LIBRARY = "ARROWIPC_UCX_LIBRARY"
+SONAME = b"libucp.so.0"
+#: Environment variables of UCX, read when the library is loaded: no handling of signals. They belong to
+#: the process, and UCX 1.13 would take five of them, later ones SIGHUP.
+NO_SIGNALS = {"UCX_ERROR_SIGNALS": "", "UCX_DEBUG_SIGNO": "0"}
+#: In ``UCX_TLS``, a list of the transports that UCX may use: what stands for memory that two processes map.
+SHARED = frozenset({"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"})
+
+_lock = threading.Lock()
+_contexts: dict[tuple[bool, bool], _libucp.Context] = {}
+
+
+def load_library() -> tuple[int, int, int]:
+    """Load UCX, if that has not been done; returns its version.
+
+    Looked for in this order: the path in ``ARROWIPC_UCX_LIBRARY``; a libucp that something else has loaded
+    already, for two in one process do not get along; wherever the system looks; the package ``libucx-cu12``.
+
+    Raises
+    ------
+    UnsupportedError
+        There is none.
+    """
+    with _lock:
+        found = _libucp.version()
+        if found is not None:
+            return found
+        added = [name for name in NO_SIGNALS if name not in os.environ]
+        for name in added:
+            os.environ[name] = NO_SIGNALS[name]
+        try:
+            _load()
+        finally:
+            for name in added:
+                del os.environ[name]
+        found = _libucp.version()
+        assert found is not None
+        return found
+
+
+def _load() -> None:
+    path = os.environ.get(LIBRARY)
+    if path:
+        if not _libucp.load(os.fsencode(path)):
+            raise UnsupportedError(f"{LIBRARY} = {path!r} cannot be loaded as a library")
+        return
+    if _libucp.load(SONAME, only_loaded=True) or _libucp.load(SONAME):
+        return
+    package = importlib.util.find_spec("libucx")
+    for directory in (package and package.submodule_search_locations) or ():
+        if _libucp.load(os.fsencode(Path(directory, "lib", SONAME.decode()))):
+            return
+    raise UnsupportedError(
+        "UCX is needed for this, and there is no libucp.so.0: install your system's UCX (libucx0, ucx) or "
+        f"pip install arrowipc[ucx], or name the library in {LIBRARY}"
+    )
+
+
+def context(remote_memory: bool, is_v6: bool) -> _libucp.Context:
+    """Return the context of this process.
+
+    Parameters
+    ----------
+    remote_memory : bool
+        See `arrowipc._libucp.Context`.
+    is_v6 : bool
+        Connections are made over IPv6.
+
+    Raises
+    ------
+    UsageError
+        This process was forked from one that uses UCX.
+    """
+    load_library()
+    with _lock:
+        for other in _contexts.values():
+            other.check()
+        key = (remote_memory, is_v6)
+        if key not in _contexts:
+            _contexts[key] = _libucp.Context(_settings(is_v6), remote_memory)
+        return _contexts[key]
+
+
+def _settings(is_v6: bool) -> dict[str, str]:
+    settings = {}
+    names = os.environ.get("UCX_TLS", "all").removeprefix("^").split(",")
+    if os.environ.get("UCX_TLS", "^").startswith("^") or not SHARED.isdisjoint(names):
+        # Else connections that report lost peers avoid shared memory. (A warning where there is none of it.)
+        settings["MM_ERROR_HANDLING"] = "y"
+    if is_v6:
+        settings["AF_PRIO"] = "inet6"
+    return settings

@@ -1,0 +1,491 @@
+"""Processes that speak UCX with each other; each has a library and transports of its own choice.
+
+Run as ``python -m helpers.ucx_peers ROLE JSON``. Every role prints lines of JSON; a server's first line has
+its URIs, and it ends when its input is closed.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import os
+import random
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import arrowipc as ipc
+from arrowipc import dissociated
+from arrowipc.types import dictionary, field, float64, int32, int64, utf8
+
+#: No wait is longer, in seconds.
+PATIENCE = 30
+TESTS = Path(__file__).parents[1]
+
+Batches = list[ipc.RecordBatch]
+
+
+# -- libraries -----------------------------------------------------------------------------------------------
+
+
+def libraries() -> dict[str, str]:
+    """Name -> path (or name for the loader) of every UCX that is found."""
+    found = {}
+    script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    if subprocess.run([sys.executable, "-c", script, "libucp.so.0"], capture_output=True).returncode == 0:
+        found["system"] = "libucp.so.0"
+    package = importlib.util.find_spec("libucx")
+    for directory in (package and package.submodule_search_locations) or ():
+        path = Path(directory, "lib/libucp.so.0")
+        if path.exists():
+            found["wheel"] = str(path)
+    return found
+
+
+LIBRARIES = libraries()
+
+
+def environment(library: str, transports: str) -> dict[str, str]:
+    """What a process needs to use a library with some transports, without UCX's own words on lost peers."""
+    tree = Path(ipc.__file__).parents[1]
+    paths = os.pathsep.join(
+        filter(None, [str(tree), str(TESTS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    )
+    return os.environ | {
+        "PYTHONPATH": paths,
+        "ARROWIPC_UCX_LIBRARY": LIBRARIES[library],
+        "UCX_TLS": transports,
+        "UCX_LOG_LEVEL": "fatal",
+    }
+
+
+# -- processes -----------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """A child process and the lines that it prints."""
+
+    def __init__(self, role: str, library: str, transports: str, **given: Any) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "helpers.ucx_peers", role, json.dumps(given)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(library, transports),
+        )
+        self._line = b""
+
+    def tell(self) -> Any:
+        """Return the next thing that it prints, as JSON."""
+        out = self.process.stdout
+        assert out is not None
+        deadline = time.monotonic() + PATIENCE
+        while b"\n" not in self._line:
+            if not select.select([out], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise TimeoutError(f"nothing from {self.process.args} for {PATIENCE} s: {self.words()}")
+            data = os.read(out.fileno(), 1 << 16)
+            if not data:
+                raise EOFError(f"{self.process.args} said no more: {self.words()}")
+            self._line += data
+        line, _, self._line = self._line.partition(b"\n")
+        return json.loads(line)
+
+    def words(self) -> str:
+        """End it, and return what it wrote to stderr."""
+        self.process.kill()
+        return self.process.communicate()[1].decode(errors="replace")[-4000:]
+
+    def end(self) -> int:
+        """Close its input and return how it ended."""
+        try:
+            self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.process.args} does not end: {self.words()}") from None
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+
+@contextmanager
+def peer(role: str, library: str, transports: str, **given: Any) -> Iterator[Peer]:
+    """A child process, for as long as it is needed."""
+    child = Peer(role, library, transports, **given)
+    try:
+        yield child
+    finally:
+        child.process.kill()
+        child.process.communicate()
+
+
+# -- data ----------------------------------------------------------------------------------------------------
+
+
+def plain(rows: int = 1000, seed: int = 1) -> Batches:
+    """Numbers, text with nulls, and a dictionary."""
+    rng = random.Random(seed)
+    schema = ipc.Schema(
+        [
+            field("i", int64()),
+            field("s", utf8()),
+            field("f", float64()),
+            field("d", dictionary(int32(), utf8())),
+        ]
+    )
+    return [
+        ipc.RecordBatch.from_pydict(
+            {
+                "i": [rng.randrange(-(2**62), 2**62) for _ in range(n)],
+                "s": [rng.choice([None, "", "word", "longer words " * 3]) for _ in range(n)],
+                "f": [rng.random() for _ in range(n)],
+                "d": [rng.choice(["red", "green", None]) for _ in range(n)],
+            },
+            schema,
+        )
+        for n in (rows, 1, rows // 2)
+    ]
+
+
+def empty(batches: int = 4) -> Batches:
+    """Batches without rows: their bodies have no bytes."""
+    schema = ipc.Schema([field("i", int64())])
+    return [ipc.RecordBatch.from_pydict({"i": []}, schema) for _ in range(batches)]
+
+
+def wide(columns: int = 2_000) -> Batches:
+    """So many columns that their metadata is no small message."""
+    schema = ipc.Schema([field(f"column number {i}", int64()) for i in range(columns)])
+    return [ipc.RecordBatch.from_pydict({f.name: [i, None] for i, f in enumerate(schema.fields)}, schema)]
+
+
+def large(mib: int = 8, batches: int = 2) -> Batches:
+    """Bodies that have to be fetched by the receiver (rendezvous)."""
+    rows = (mib << 20) // 8
+    schema = ipc.Schema([field("i", int64())])
+    pattern = random.Random(mib).randbytes(1 << 16)
+    return [
+        ipc.RecordBatch.from_pydict({"i": memoryview(pattern * (rows * 8 >> 16)).cast("q")}, schema)
+        for _ in range(batches)
+    ]
+
+
+#: Name of a stream -> what makes its batches, the same in every process.
+SOURCES: dict[str, Callable[[], Batches]] = {"plain": plain, "empty": empty, "wide": wide, "large": large}
+
+
+def endless() -> Batches:
+    """More than is ever on its way at once."""
+    return large(4, 1) * 200
+
+
+SOURCES["endless"] = endless
+
+
+def equal(found: Batches, expected: Batches) -> bool:
+    """Whether two lists of batches have the same schemas and values."""
+    return len(found) == len(expected) and all(
+        a.schema == b.schema and a.equals(b) for a, b in zip(found, expected, strict=True)
+    )
+
+
+# -- roles ---------------------------------------------------------------------------------------------------
+
+
+def say(what: Any) -> None:
+    """Print a line for the parent."""
+    print(json.dumps(what), flush=True)
+
+
+def commands() -> Iterator[str]:
+    """What the parent tells, until it closes our input."""
+    while line := sys.stdin.readline():
+        yield line.strip()
+
+
+def serve(**options: Any) -> None:
+    """Serve `SOURCES` by name; tells when asked: number of clients, errors, free bytes of the arena."""
+    large(1, 1)  # imports NumPy, before two threads do so at once
+    server = dissociated.Server(SOURCES, "ucx", transport_options=options, max_unsent=16 << 20)
+    memory = server._endpoint.memory
+    with server:
+        say([str(server.uri), *map(str, server.uris)])
+        for _ in commands():
+            say([server.num_clients, [str(error) for error in server.errors], getattr(memory, "free", 0)])
+    say("closed")
+
+
+def fetch(uri: Any, names: list[str]) -> None:
+    """Read streams, and say of each whether it is what it should be, and whether its memory is mapped."""
+    for name in names:
+        with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
+            found = list(reader)
+            memory = reader._stream._memory
+            say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory._mapped)])
+            returns = reader._stream._returns
+        del found, reader, memory
+        if returns._thread is not None:
+            returns._thread.join(PATIENCE)  # until the server has its memory back
+
+
+def read(uri: Any, name: str) -> None:
+    """Read a stream of `plain`; says whether it is that, or which error ended it."""
+    try:
+        with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
+            say("equal" if equal(list(reader), plain()) else "different")
+    except ipc.FormatError as error:
+        say(type(error).__name__)
+
+
+def fetch_slowly(uri: Any, name: str) -> None:
+    """Read one batch, then, when told to, all; says how that ended, and whether the first is still there."""
+    with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
+        first = reader.read_next_batch()
+        say(first.num_rows)
+        for _ in commands():
+            try:
+                for batch in reader:
+                    del batch
+                how = "complete"
+            except (ipc.TruncatedError, OSError) as error:
+                how = type(error).__name__
+            say([how, equal([first], SOURCES[name]()[:1])])
+
+
+def fork(uri: str) -> None:
+    """Use UCX, fork, and say what the child gets when it does; the parent's connection goes on."""
+    with dissociated.connect(uri, "endless", timeout=PATIENCE) as reader:
+        first = reader.read_next_batch()
+        child = os.fork()
+        if child == 0:
+            for attempt in (
+                lambda: dissociated.connect(uri, "plain", timeout=PATIENCE),
+                lambda: list(reader),
+            ):
+                try:
+                    attempt()
+                except ipc.UsageError as error:
+                    say(str(error))
+            del reader, first, attempt
+            gc.collect()
+            os._exit(0)
+        ended = os.waitpid(child, 0)[1]
+        say([ended, equal([first, reader.read_next_batch()], endless()[:2])])
+
+
+def load(**given: Any) -> None:
+    """Load the library; says which signals were handled before and after, the environment and the version."""
+    from arrowipc.dissociated.transports.ucx_library import load_library
+
+    def handled() -> str:
+        status = Path("/proc/self/status").read_text()
+        return next(line for line in status.splitlines() if line.startswith("SigCgt"))
+
+    if "at" in given:
+        os.environ["ARROWIPC_UCX_LIBRARY"] = given["at"]
+    before = handled()
+    version = load_library()
+    say([before, handled(), os.environ.get("UCX_ERROR_SIGNALS"), version])
+
+
+def expect(**given: Any) -> None:
+    """Send bodies 1 to 4 with dirty upper bits; says in which order a client that expects 3 receives them."""
+    client, server = pair()
+    for number in (1, 2, 3, 4):
+        server.send(0xAB << 56 | 0x123456 << 32 | number, [bytes([number])])
+    client.expect(3)
+    found: list[int] = []
+    for step in range(PATIENCE * 1000):
+        server.progress()
+        if step < 100:
+            client.worker.progress()  # all of them arrive before one is received
+        else:
+            client.progress()
+        while (frame := client.receive()) is not None:
+            found.append(frame.tag & 0xFFFFFFFF)
+        if len(found) == 4:
+            break
+        time.sleep(0.001)
+    say(found)
+    client.close()
+    server.close()
+
+
+def pair(**limits: int) -> tuple[Any, Any]:
+    """Return the ends of a connection inside this process: a client's with these limits, and its server's."""
+    from arrowipc.dissociated.transports.ucx import connect_ucx, listen_ucx
+
+    listener = listen_ucx(("127.0.0.1", 0)).listener
+    uri = dissociated.DissociatedUri.parse(f"ucx://127.0.0.1:{listener.port}?want_data=1")
+    with ThreadPoolExecutor(1) as pool:
+        connecting = pool.submit(connect_ucx, uri, ipc.Limits(**limits), PATIENCE)
+        accepted = None
+        while not connecting.done():
+            accepted = accepted or listener.accept()
+            if accepted is not None:
+                accepted.progress()
+    assert accepted is not None
+    return connecting.result()[0], accepted
+
+
+def limit(size: int) -> None:
+    """Receive untagged messages, one of them larger than the limit on metadata; says what became of them."""
+    client, server = pair(metadata_bytes=size)
+    for length in (5, size, size + 65):
+        server.send(None, [bytes(length)])
+    found: list[int] = []
+    refused = None
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            server.progress()
+            client.progress()
+            while (frame := client.receive()) is not None:
+                found.append(len(frame.data))
+    except ipc.LimitError as error:
+        refused = str(error)
+    while (frame := client.receive()) is not None:
+        found.append(len(frame.data))
+    say([sorted(found), refused])
+    client.close()
+    server.close()
+
+
+def _poll(worker: Any, until: Callable[[], Any]) -> Any:
+    """Progress until there is something; returns it."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := until()) is None:
+        if worker.failure:
+            raise ConnectionResetError(worker.failure_text())
+        if time.monotonic() > deadline:
+            raise TimeoutError("nothing came")
+        worker.progress()
+        time.sleep(0)
+    return found
+
+
+def _finished(worker: Any, operation: Any) -> Any:
+    _poll(worker, lambda: True if operation.is_done() else None)
+    assert operation.status == 0
+    return operation
+
+
+def _taken(worker: Any, waiting: Any) -> bytes:
+    """Receive a message."""
+    if waiting.memory is not None:
+        return bytes(waiting.memory)
+    memory = bytearray(waiting.length)
+    _finished(worker, worker.receive(waiting, memory))
+    return bytes(memory)
+
+
+def _foreign_context() -> Any:
+    """As the reference example makes it: all features, UCX's own settings."""
+    from arrowipc import _libucp
+    from arrowipc.dissociated.transports.ucx_library import load_library
+
+    load_library()
+    return _libucp.Context({}, True)
+
+
+def reference_client(uris: list[str], ident: str) -> None:
+    """Do what the reference example's client does; says what came: metadata, bodies, the end."""
+    from arrowipc import _ucx
+    from arrowipc._message import message_kind, message_of
+    from arrowipc.dissociated.transports.ucx import packed_address
+
+    context = _foreign_context()
+    workers = []
+    for text in uris:
+        uri = dissociated.DissociatedUri.parse(text)
+        worker = _ucx.Worker(context)
+        worker.connect(packed_address(uri.host, uri.port)[0], False)
+        _finished(worker, worker.send(uri.want_data, [ident.encode()], synchronous=True))
+        workers.append(worker)
+    metadata, data = workers
+    prefixes, tags, lengths, values = [], [], [], []
+    decoder = ipc.StreamDecoder()
+    while True:
+        message = _taken(metadata, _poll(metadata, metadata.untagged))
+        kind, number = struct.unpack_from("<BI", message)
+        prefixes.append([kind, number, len(message)])
+        if kind == 0:
+            break
+        body = None
+        if message_kind(message[5:])[0] != "Schema":
+            # For every message whose kind has a body, an empty one too.
+            waiting = _poll(data, lambda number=number: data.probe(number, 0x00000000FFFFFFFF))
+            tags.append(waiting.tag)
+            lengths.append(waiting.length)
+            body = _taken(data, waiting)
+        event = decoder.decode_next(message_of(message[5:], body))
+        if hasattr(event, "batch"):
+            values.append(event.batch)
+    say([prefixes, tags, lengths, equal(values, SOURCES[ident]())])
+    for worker in workers:
+        worker.close()
+
+
+WANT_METADATA, WANT_DATA, WANT_MASK = 0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0, 0x00000FFFFFFFFFFF
+
+
+def reference_server(order: str, body_type: int = 0, pairs: str = "") -> None:
+    """Do what the reference example's server does: one stream, bodies in any `order`, in mode "none".
+
+    With `pairs` (hex), each body says that instead, as type 1.
+    """
+    from arrowipc import _ucx
+    from arrowipc.dissociated.served import messages_of
+    from arrowipc.dissociated.transports.ucx import packed_address, unpacked_port
+
+    context = _foreign_context()
+    listener = _ucx.Listener(context, packed_address("127.0.0.1", 0)[0])
+    port = unpacked_port(listener.address)
+    region = _ucx.Region(context, 1 << 16)
+    key = region.key
+    more = f"&free_data={0xAB << 56 | 1 << 32}&remote_handle={key.hex()}" if pairs else ""
+    say([port, key.hex(), more])
+    connections = {}
+    while len(connections) < 2:
+        request = _poll(listener.worker, listener.next_request)
+        worker = _ucx.Worker(context)
+        try:
+            worker.accept(request, False)
+        except OSError:
+            worker.close()  # a client in mode "peer": comes again
+            continue
+        want = _poll(worker, lambda worker=worker: worker.probe(WANT_DATA, WANT_MASK))
+        connections["metadata" if want.tag >> 44 else "data"] = worker
+        assert _taken(worker, want) == b"ident"
+    sent, bodies = [], []
+    number = -1
+    for number, message in enumerate(messages_of(plain())):
+        prefix = struct.pack("<BI", 1, number)
+        sent.append(connections["metadata"].send(None, [prefix, message.metadata], in_pieces=True))
+        if message.kind != "Schema":
+            body = [bytes.fromhex(pairs)] if pairs else message.stretches
+            bodies.append((body_type << 55 << 1 | number, body))
+    sent.append(connections["metadata"].send(None, [struct.pack("<BI", 0, number + 1)]))
+    for tag, body in reversed(bodies) if order == "reversed" else bodies:
+        sent.append(connections["data"].send(tag, body, in_pieces=True))
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for worker in connections.values():
+            worker.progress()
+        time.sleep(0.001)
+    assert all(each.is_done() for each in sent)
+    for worker in connections.values():
+        worker.close()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](**json.loads(sys.argv[2]))
