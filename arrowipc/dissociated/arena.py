@@ -25,15 +25,14 @@ from arrowipc._lease import Lease
 from arrowipc._message import message_of
 from arrowipc._pairs import Pairs, write_pairs, write_places
 from arrowipc.dissociated.connection import Connection, OfferedMemory
+from arrowipc.dissociated.room import ALIGNMENT, Ranges, rounded
 from arrowipc.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from arrowipc._message import Message
 
-__all__ = ["OFFSET_BITS", "SEALS", "Arena", "ArenaState", "Ranges", "Segment"]
+__all__ = ["OFFSET_BITS", "SEALS", "Arena", "ArenaState", "Segment"]
 
-#: Blocks begin at multiples of this, and none at offset 0: address 0 means zeros to readers of pairs.
-ALIGNMENT = 64
 OFFSET_BITS = 48
 #: Segments have numbers of 16 bits; one that is let go of leaves its number to others.
 NUMBERS = 1 << 16
@@ -43,41 +42,6 @@ F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE = 0x01, 0x02, 0x04,
 MFD_NOEXEC_SEAL = 0x08
 #: The size is final, and nobody but us writes: clients cannot map the memory writable.
 SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE
-
-
-def _rounded(size: int, to: int) -> int:
-    return -(-size // to) * to
-
-
-class Ranges:
-    """Which bytes from `start` to `end` are free.
-
-    The lowest range that is large enough is taken: then the pages in use are few, and often the same ones.
-    """
-
-    def __init__(self, start: int, end: int) -> None:
-        self._free = [(start, end)] if start < end else []
-
-    def take(self, size: int) -> int | None:
-        """Return where `size` bytes are that are free no longer; None: there is no such range."""
-        for index, (start, end) in enumerate(self._free):
-            if end - start >= size:
-                if end - start == size:
-                    del self._free[index]
-                else:
-                    self._free[index] = (start + size, end)
-                return start
-        return None
-
-    def give(self, start: int, size: int) -> None:
-        """Make bytes free that were taken."""
-        end = start + size
-        index = bisect_right(self._free, (start, end))
-        if index < len(self._free) and self._free[index][0] == end:
-            end = self._free.pop(index)[1]
-        if index and self._free[index - 1][1] == start:
-            start = self._free.pop(index - 1)[0]
-        insort(self._free, (start, end))
 
 
 class Block:
@@ -111,6 +75,7 @@ class Segment:
         except BaseException:
             os.close(self.fd)
             raise
+        # No block at offset 0: address 0 means zeros to readers of pairs.
         self.ranges = Ranges(ALIGNMENT, size)
         self.blocks: dict[int, Block] = {}
         self._starts: list[int] = []
@@ -132,7 +97,7 @@ class Segment:
 
     def take(self, size: int) -> Block | None:
         """Return a new block; None: there is no room."""
-        size = _rounded(size, ALIGNMENT)
+        size = rounded(size)
         start = self.ranges.take(size)
         if start is None:
             return None
@@ -281,7 +246,7 @@ class Arena(OfferedMemory):
         for segment in self._segments.values():
             if not segment.is_shut and (block := segment.take(size)) is not None:
                 return segment, block
-        needed = _rounded(_rounded(size, ALIGNMENT) + ALIGNMENT, mmap.PAGESIZE)
+        needed = rounded(rounded(size) + ALIGNMENT, mmap.PAGESIZE)
         new = self._new_segment(max(needed, self._segment_bytes), needed)
         if new is None:
             return None
@@ -341,7 +306,7 @@ class Arena(OfferedMemory):
             The arena is closed, or belongs to the process that this one was forked from.
         """
         given = list(messages)
-        size = ALIGNMENT + sum(_rounded(each.body_length, ALIGNMENT) for each in given)
+        size = ALIGNMENT + sum(rounded(each.body_length) for each in given)
         if size == ALIGNMENT:
             return given
         if self._pid != os.getpid():
@@ -350,7 +315,7 @@ class Arena(OfferedMemory):
             if self._closed:
                 raise UsageError("this arena is closed")
             self._take_dropped()
-            segment = self._add_segment(_rounded(size, mmap.PAGESIZE))
+            segment = self._add_segment(rounded(size, mmap.PAGESIZE))
             if segment is None:
                 raise OSError(f"there is no shared memory of {size:,} bytes to be had")
             segment.is_shut = True

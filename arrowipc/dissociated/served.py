@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc._emit import BatchWriter, Packing
 from arrowipc._sink import MessageSink
+from arrowipc.dissociated.room import ALIGNMENT
 from arrowipc.errors import UsageError
 from arrowipc.writer import batches_of
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.connection import OfferedMemory
 
 __all__ = ["Prepared", "ReadyMessages", "messages_of"]
-
-#: Buffers at multiples of what the processors' widest loads want, also in shared memory.
-ALIGNMENT = 64
 
 
 class ReadyMessages:

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._arguments import check_integer, described
-from arrowipc._core import aligned_buffer
 from arrowipc._lease import Lease
 from arrowipc._message import Framer, message_kind
 from arrowipc._pairs import Pairs, write_places
 from arrowipc._remote_read import read_process
-from arrowipc.dissociated.arena import ALIGNMENT, F_SEAL_GROW, F_SEAL_SHRINK, OFFSET_BITS, Arena
+from arrowipc.dissociated.arena import F_SEAL_GROW, F_SEAL_SHRINK, OFFSET_BITS, Arena
 from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory
+from arrowipc.dissociated.room import ALIGNMENT, announced, rounded
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.limits import Limits
 
@@ -42,7 +42,6 @@ __all__ = [
 
 #: Of files: what comes first, with the zeros behind it.
 MAGIC = b"ARROW1\0\0"
-MAP_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 #: Without these, memory could become smaller than what was mapped, and touching the rest ends the process.
 FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 
@@ -457,8 +456,8 @@ class ReadMemory(PeerMemory):
             moved.append(ALIGNMENT + at if address else 0)  # address 0 is no place: those are zeros
             if address:
                 places.append((address, length, at))
-                at += -(-length // ALIGNMENT) * ALIGNMENT
-        target = _room(at, limits or Limits())
+                at += rounded(length)
+        target = announced(f"process {self._pid}", at, limits or Limits())
         try:
             read_process(self._pid, places, target)
         except (FormatError, OSError):
@@ -474,16 +473,6 @@ class ReadMemory(PeerMemory):
             raise TruncatedError(
                 f"{self._connection.name} ended the connection before what it told of had been read"
             )
-
-
-def _room(size: int, limits: Limits) -> memoryview:
-    """Return memory that takes no more than is written to it, where that may be much."""
-    if size <= limits.read_ahead:
-        return memoryview(aligned_buffer(size))
-    try:
-        return memoryview(mmap.mmap(-1, size, flags=MAP_FLAGS))
-    except (OSError, OverflowError, ValueError):
-        raise FormatError(f"a body of {size:,} bytes is more than there is room for") from None
 
 
 def _hung_up(handle: int) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import mmap
 import os
 import socket
 import struct
@@ -18,8 +17,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from arrowipc._core import aligned_buffer
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener
+from arrowipc.dissociated.room import announced
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
 
@@ -49,8 +48,6 @@ MOST_ASKED = 16 << 20
 RETRY = 0.005
 #: Of a Unix socket, in each direction; the default of 200 KB costs a switch of threads every 50 us.
 SOCKET_BUFFER = 4 << 20
-#: A body that is longer than Limits.read_ahead lies in memory that the kernel gives as bytes arrive.
-FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class SocketConnection(Connection):
@@ -258,7 +255,7 @@ class SocketConnection(Connection):
             )
         if length <= STAGE - HEADER.size and held < HEADER.size + length:
             return False
-        target = self._room(length)
+        target = announced(self.name, length, self._limits)
         self._first += HEADER.size
         self._expected = (
             tag if kind == TAGGED else None,
@@ -272,14 +269,6 @@ class SocketConnection(Connection):
         else:
             self._target, self._filled = target, here
         return True
-
-    def _room(self, length: int) -> memoryview:
-        if length <= self._limits.read_ahead:
-            return memoryview(aligned_buffer(length))
-        try:
-            return memoryview(mmap.mmap(-1, length, flags=FLAGS))
-        except (OSError, OverflowError, ValueError):
-            raise LimitError(f"{self.name} announces {length:,} bytes, more than there is room for") from None
 
     def _deliver(self, data: memoryview) -> None:
         tag, handles = self._expected

@@ -8,7 +8,6 @@ UCX ends operations when a peer is lost, and "none", the reference's mode, when 
 
 from __future__ import annotations
 
-import mmap
 import re
 import select
 import socket
@@ -21,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc import _libucp, _ucx
 from arrowipc._arguments import check_choice
-from arrowipc._core import aligned_buffer
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener, PeerMemory
 from arrowipc.dissociated.protocol import SEQUENCE_MASK
+from arrowipc.dissociated.room import announced
 from arrowipc.dissociated.schemes import Endpoint
 from arrowipc.dissociated.transports.ucx_library import context, load_library
 from arrowipc.errors import LimitError, UsageError
@@ -44,7 +43,6 @@ MOMENT = 0.02
 SHARED = re.compile(r"lane\[.*\b(?:posix|sysv|cma|xpmem|knem)/")
 #: Shorter pieces than this on average are copied together sooner than UCX looks at each.
 WORTH_A_PIECE = 4096
-FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class UcxConnection(Connection):
@@ -170,14 +168,9 @@ class UcxConnection(Connection):
             self._receives.add(operation)
             self._receiving += operation.length
 
-    def room(self, length: int) -> Any:
+    def room(self, length: int) -> memoryview:
         """Return memory to receive into: as much as the peer says, and pages for what has come of it."""
-        if length <= self._limits.read_ahead:
-            return aligned_buffer(length)
-        try:
-            return mmap.mmap(-1, length, flags=FLAGS)
-        except (OSError, OverflowError, ValueError):
-            raise LimitError(f"{self.name} announces {length:,} bytes, more than there is room for") from None
+        return announced(self.name, length, self._limits)
 
     def _deliver(self, operation: _ucx.Operation) -> None:
         if operation.status >= 0:  # else it was lost with the peer

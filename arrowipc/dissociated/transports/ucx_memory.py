@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from bisect import bisect_right, insort
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from arrowipc import _libucp, _ucx
 from arrowipc._lease import Lease
 from arrowipc._pairs import Pairs, write_pairs
 from arrowipc.dissociated.connection import Connection, Deadline, OfferedMemory, PeerMemory
+from arrowipc.dissociated.room import ALIGNMENT, Ranges, rounded
 from arrowipc.errors import FormatError
 
 if TYPE_CHECKING:
@@ -23,50 +23,10 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.transports.ucx import UcxConnection
     from arrowipc.limits import Limits
 
-__all__ = ["Ranges", "UcxArena", "UcxPeerMemory"]
-
-#: Bodies begin at multiples of this, and buffers that are fetched one by one.
-ALIGNMENT = 64
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+__all__ = ["UcxArena", "UcxPeerMemory"]
 
 
 # -- the server's side ---------------------------------------------------------------------------------------
-
-
-class Ranges:
-    """Which bytes from `start` to `end` are free; the lowest range that is large enough is taken."""
-
-    def __init__(self, start: int, end: int) -> None:
-        self._free = [(start, end)] if start < end else []
-
-    @property
-    def free(self) -> int:
-        """Bytes, in all ranges."""
-        return sum(end - start for start, end in self._free)
-
-    def take(self, size: int) -> int | None:
-        """Return where `size` bytes are that are free no longer; None: there is no such range."""
-        for index, (start, end) in enumerate(self._free):
-            if end - start >= size:
-                if end - start == size:
-                    del self._free[index]
-                else:
-                    self._free[index] = (start + size, end)
-                return start
-        return None
-
-    def give(self, start: int, size: int) -> None:
-        """Make bytes free that were taken."""
-        end = start + size
-        index = bisect_right(self._free, (start, end))
-        if index < len(self._free) and self._free[index][0] == end:
-            end = self._free.pop(index)[1]
-        if index and self._free[index - 1][1] == start:
-            start = self._free.pop(index - 1)[0]
-        insort(self._free, (start, end))
 
 
 class _Block:
@@ -101,7 +61,7 @@ class UcxArena(OfferedMemory):
         self._region = _ucx.Region(context, size)
         self.remote_handle = self._region.key
         self._memory = memoryview(self._region)
-        first = _aligned(self._region.address)
+        first = rounded(self._region.address)
         self._ranges = Ranges(first, self._region.address + self._region.size)
         self._blocks: dict[int, _Block] = {}
         self._lock = threading.Lock()
@@ -116,7 +76,7 @@ class UcxArena(OfferedMemory):
         self, message: Message, connection: Connection
     ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """See `OfferedMemory.place`."""
-        size = _aligned(message.body_length)
+        size = rounded(message.body_length)
         with self._lock:
             start = self._ranges.take(size)
         if start is None:
@@ -252,13 +212,13 @@ class UcxPeerMemory(PeerMemory):
             memory = self._connection.room(pairs.end - pairs.start)
             self._get(key, [(pairs.start, memory)])
             return memory, pairs
-        memory = self._connection.room(sum(_aligned(length) for _, length in places))
+        memory = self._connection.room(sum(rounded(length) for _, length in places))
         view, at = memoryview(memory), 0
         wanted, starts = [], []
         for address, length in places:
             wanted.append((address, view[at : at + length]))
             starts.append(ALIGNMENT + at)
-            at += _aligned(length)
+            at += rounded(length)
         self._get(key, wanted)
         return memory, pairs.moved(starts)
 
