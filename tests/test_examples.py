@@ -11,8 +11,6 @@ import pytest
 import arrowipc
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-#: Parts that need a package beyond those that the tests install.
-NEEDS = {"arrowipc.dissociated.transports.ucx": "ucxx"}
 
 
 def modules() -> list[str]:
@@ -23,7 +21,5 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("name", modules())
 def test_examples(name: str) -> None:
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
     assert failed == 0, "the differences stand above"
