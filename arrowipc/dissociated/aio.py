@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.dissociated.client import ClientStream, open_client_stream
-from arrowipc.dissociated.connection import Connection, Deadline
+from arrowipc.dissociated.connection import Connection, Deadline, shortest_moment
 from arrowipc.dissociated.protocol import STRICT, Dialect
 from arrowipc.dissociated.service import BREATH, Service
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
@@ -35,6 +36,8 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._happened: asyncio.Future[None] = self._loop.create_future()
         self._watched: list[int] = []
+        #: Seconds after which to look, see `Connection.moment`.
+        self.moment = math.inf
 
     def add(self, descriptor: int, writable: bool = False) -> None:
         """Wait for this one too: for something to read, or also for room to write."""
@@ -60,10 +63,15 @@ class Watch:
         TimeoutError
             The deadline passed first.
         """
+        left = math.inf if deadline.left is None else deadline.left
         try:
-            async with asyncio.timeout(deadline.left):
+            async with asyncio.timeout(
+                None if min(left, self.moment) == math.inf else min(left, self.moment)
+            ):
                 await self._happened
         except TimeoutError:
+            if self.moment < left:
+                return
             raise TimeoutError(f"waited {deadline.timeout:g} s for {for_what}") from None
         finally:
             self.end()
@@ -76,6 +84,7 @@ def watch(connections: Sequence[Connection]) -> Watch | None:
     found = Watch()
     for each in connections:
         found.add(each.fileno(), each.wants_write)
+    found.moment = shortest_moment(connections)
     return found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,8 @@ __all__ = ["Client", "ClientStream", "connect"]
 
 #: Addresses from which on a message with them goes out.
 COALESCED = 512
+#: Seconds that the end of the process waits for memory that was let go of to be given back.
+LAST_MOMENT = 0.5
 
 
 class Returns:
@@ -54,7 +58,7 @@ class Returns:
     def __init__(self, connection: Connection, tag: int | None) -> None:
         self._connection = connection
         self._tag = tag
-        self._queue: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[int] | threading.Event | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._held = 0
         self._last = False
@@ -70,27 +74,40 @@ class Returns:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="arrowipc-returns", daemon=True)
                 self._thread.start()
+                _running.add(self)
 
     def returned(self, addresses: list[int]) -> None:
         """Say that nobody reads there any more; neither blocks nor raises."""
         if addresses and self._tag is not None:
             self._queue.put(addresses)
 
+    def settle(self) -> None:
+        """Wait a moment until what was let go of is given back: a daemon thread stops with the process."""
+        settled = threading.Event()
+        self._queue.put(settled)
+        settled.wait(LAST_MOMENT)
+
     def _run(self) -> None:
         while True:
-            first = self._queue.get()
-            together = list(first or ())
-            while len(together) < COALESCED:
-                try:
-                    together += self._queue.get_nowait() or ()
-                except queue.Empty:
+            together: list[int] = []
+            settled: list[threading.Event] = []
+            item = self._queue.get()
+            while True:
+                if isinstance(item, threading.Event):
+                    settled.append(item)
+                else:
+                    together += item or ()
+                if len(together) >= COALESCED or self._queue.empty():
                     break
+                item = self._queue.get()
             if together and not self._gone:
                 try:
                     self._give_back(together)
                 except OSError:
                     # The server is gone, and its leases with it; what it said before is still to be read.
                     self._gone = True
+            for event in settled:
+                event.set()
             with self._lock:
                 self._held -= len(together)
                 if self._last and (self._held == 0 or self._gone):
@@ -113,6 +130,16 @@ class Returns:
             if self._thread is None or at_once:
                 self._close()
             self._queue.put(None)
+
+
+#: Those that have a thread.
+_running: weakref.WeakSet[Returns] = weakref.WeakSet()
+
+
+@atexit.register
+def _settle_all() -> None:
+    for returns in list(_running):
+        returns.settle()
 
 
 class ClientStream:

@@ -5,6 +5,7 @@ Drivers (blocking, asyncio) decide when to wait and for what; transports only ev
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import threading
@@ -46,7 +47,11 @@ class Connection(ABC):
         Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
     corked : bool
         Another message follows at once: `send` may keep what it is given until then, to send both together.
+    moment : float
+        Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
     """
+
+    moment = math.inf
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -329,8 +334,17 @@ def wait(
         poll.register(descriptor, writable if only_write else writable | select.POLLIN)
     if alarm is not None:
         poll.register(alarm.fileno(), select.POLLIN)
+    moment = shortest_moment(connections)
     while True:
         left = deadline.left
-        if poll.poll(None if left is None else min(LONGEST_POLL, left * 1000)):
+        seconds = min(moment, math.inf if left is None else left)
+        if poll.poll(None if seconds == math.inf else min(LONGEST_POLL, seconds * 1000)):
             return
         deadline.check(for_what)
+        if seconds == moment:
+            return
+
+
+def shortest_moment(connections: Sequence[Connection]) -> float:
+    """Return after how many seconds to look at the connections whatever their descriptors say."""
+    return min((each.moment for each in connections), default=math.inf)

@@ -264,10 +264,9 @@ class FreeingClient:
 
 
 def environment() -> dict[str, str]:
-    here = Path(__file__).resolve().parents[1]
-    where = os.pathsep.join(
-        [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
-    )
+    # The arrowipc that is under test comes first: the checkout's may not be compiled.
+    places = [str(Path(ipc.__file__).parents[1]), str(Path(__file__).resolve().parents[1])]
+    where = os.pathsep.join([*places, *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path])
     return {**os.environ, "PYTHONPATH": where}
 
 

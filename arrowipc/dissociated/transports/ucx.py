@@ -59,6 +59,8 @@ class UcxConnection(Connection):
         Tagged messages count as sent when the peer has taken them.
     """
 
+    moment = MOMENT
+
     def __init__(
         self, worker: _ucx.Worker, name: str, limits: Limits | None = None, *, is_client: bool = False
     ) -> None:
