@@ -341,7 +341,10 @@ def append(i):
     with ipc.new_file(path, append=True, durable=i % 8 == 0) as writer:
         writer.write(batch.slice(i % 50, 700))
 
-append(0)
+start = time.monotonic()
+for i in range(5):
+    append(i)
+took = (time.monotonic() - start) / 5
 known = check()
 for _ in range(60):
     child = os.fork()
@@ -349,7 +352,7 @@ for _ in range(60):
         for i in range(known, known + 5):
             append(i)
         os._exit(0)
-    time.sleep(dice.random() * 0.012)
+    time.sleep(dice.random() * 4 * took)     # of the five that it would write
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     now = check()
@@ -367,7 +370,7 @@ def test_a_killed_process_leaves_the_old_content_readable(path):
         [sys.executable, "-c", CRASH, sink.hex(), str(path)], capture_output=True, text=True, timeout=60
     )
     assert shown.returncode == 0, shown.stderr
-    assert int(shown.stdout) > 20
+    assert int(shown.stdout) > 10, "too few were written for any to have been cut short"
 
 
 def words(*values: str) -> pa.RecordBatch:
