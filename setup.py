@@ -84,6 +84,7 @@ COLD = frozenset(
         "_framed",
         "_lease",
         "_libucp",
+        "_merge",
         "_pairs",
         "_remote_read",
         "_sparse_message",

@@ -271,7 +271,8 @@ def attached(body: int, count: int) -> Iterator[Case]:
                         if frame.tag is None:
                             incoming.receive_metadata(frame.data)
                         else:
-                            memory.accept(frame.handles, frame.data)
+                            if frame.handles:
+                                memory.accept(frame.handles, frame.data)
                             incoming.receive_body(frame.tag, frame.data)
                 decoder.decode_next(message_of(incoming.take().metadata))
                 start = time.perf_counter()

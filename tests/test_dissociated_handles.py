@@ -34,6 +34,9 @@ from arrowipc.dissociated.arena import SEALS, Arena
 from arrowipc.dissociated.served import ReadyMessages, messages_of
 from arrowipc.dissociated.transports.shared import FileMemory, OwnMemory, open_peer_memory
 
+# Processes of other users and forked children, which the sanitizers' runtime does not get along with.
+pytestmark = pytest.mark.nosanitize
+
 
 @pytest.fixture
 def arena() -> Iterator[Arena]:
