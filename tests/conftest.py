@@ -22,13 +22,6 @@ settings.register_profile("search", settings.get_profile("fixed"), derandomize=F
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, where their fixtures are, and all of Spark in one."""
-    for item in items:
-        group = "spark" if item.get_closest_marker("spark") else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session")
 def arrow_data() -> Path:
     """The folder arrow-testing/data: skips the test where it is nowhere, fails it where it is broken."""
