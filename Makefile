@@ -73,6 +73,10 @@ test: $(TEST) java ## build the wheel, install it, and run all tests against it
 	@echo 'tests of the installed wheel'
 	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not bench' $(ARGS)
 
+.PHONY: campaign
+campaign: $(TEST) java ## run the tests that try something many times, as often as SECURITY.md says (an hour or more)
+	@$(INSTALLED) $(WITH_SPARK) ARROWIPC_FULL=1 $(PY) -m pytest -s -m campaign $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/bin/ruff ## look for mistakes and unusual style in the Python files (ruff)
 	@$(PY) -m ruff check .

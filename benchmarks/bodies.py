@@ -41,7 +41,9 @@ def dissociated(transport: str, size: int, folder: str) -> Iterator[Any]:
         return [batch] * int(ident)
 
     where = os.path.join(folder, transport) if transport in ("unix", "shm") else None
-    with Server(find, transport, where, schema=schema) as server:
+    transport, _, lending = transport.partition(" ")
+    memory = {"memory": 4 * size} if lending else {}
+    with Server(find, transport, where, schema=schema, transport_options=memory) as server:
         yield str(server.uri)
 
 

@@ -6,8 +6,7 @@ Each server is a process of its own. Measured in the client:
   columns in memory that nobody has used before. "plain sockets" are ``sendall`` and ``recv_into`` of as many
   bytes, in one stretch of memory that is used again and again ("warm"), or a new one for each body ("fresh").
   "memcpy" copies as many bytes between warm memory of one process.
-* Latency: a request for one body of 1 KiB, answered. arrowipc opens a connection for it; Flight and the plain
-  socket have theirs already.
+* Latency: a request for one body of 1 KiB, answered, over a connection that stands; "connecting" opens one.
 * 1 KiB bodies, per batch: one stream of many.
 * shm: the bodies lie in shared memory and all messages have come before the clock starts; what counts is to
   make batches of them. They have 1 MiB each, because their size makes no difference then; the first pays for
@@ -51,7 +50,19 @@ BODY = 1 << 26
 SMALL = 1 << 10
 GIB = 1 << 30
 #: GiB/s that a transport has to reach, and which of Flight's is its peer.
-GOALS = {"unix": (5, "unix"), "tcp": (3, "tcp"), "ucx over shm": (10, "unix"), "ucx over tcp": (4, "tcp")}
+GOALS = {
+    "unix": (5, "unix"),
+    "tcp": (3, "tcp"),
+    "ucx over shm": (10, "unix"),
+    "ucx over shm, in memory that clients map": (10, "unix"),
+    "ucx over tcp": (4, "tcp"),
+}
+#: What UCX is allowed to use.
+LANES = {
+    "ucx over shm": "tcp,posix,sysv,cma",
+    "ucx over shm, in memory that clients map": "tcp,posix,sysv,cma",
+    "ucx over tcp": "tcp",
+}
 #: Seconds after which something is wrong.
 PATIENCE = 60.0
 
@@ -107,6 +118,15 @@ def by_arrowipc(uri: str, count: int, validate: Any = "full") -> Run:
             for batch in reader:
                 rows += len(batch)
         return rows
+
+    return run
+
+
+def over(channel: Any, count: int) -> Run:
+    """Return a client of ours, on a connection that is open."""
+
+    def run() -> int:
+        return sum(map(len, channel.read(str(count))))
 
     return run
 
@@ -174,7 +194,7 @@ def cases(scale: Scale) -> Iterator[Case]:
         yield from handed_over(body, count)
         yield from small("shm", scale.size(2000, 20))
     if there("ucx"):
-        for name, lanes in (("ucx over shm", "tcp,posix,sysv,cma"), ("ucx over tcp", "tcp")):
+        for name, lanes in LANES.items():
             yield from throughput(name, body, count, lanes)
 
 
@@ -186,8 +206,9 @@ def throughput(name: str, body: int, count: int, lanes: str = "") -> Iterator[Ca
     if lanes:
         os.environ["UCX_TLS"] = lanes
     try:
+        transport = "ucx lending" if "map" in name else name.partition(" ")[0]
         with (
-            served("arrowipc", name.partition(" ")[0], body, lanes) as ours,
+            served("arrowipc", transport, body, lanes) as ours,
             served("plain", peer, body) as plain,
             served("flight", peer, body) as theirs,
             connected(plain) as sock,
@@ -234,6 +255,7 @@ def small(transport: str, count: int) -> Iterator[Case]:
         served("flight", peer, SMALL) as theirs,
         connected(plain) as sock,
         fl.connect(theirs) as client,
+        dissociated.Channel(ours, timeout=PATIENCE) as channel,
     ):
         used = bytearray(SMALL)
         for name, unit, wanted in (
@@ -246,7 +268,8 @@ def small(transport: str, count: int) -> Iterator[Case]:
                 wanted,
                 {
                     "pyarrow": by_flight(client, wanted),
-                    "arrowipc": by_arrowipc(ours, wanted),
+                    "arrowipc": over(channel, wanted),
+                    "arrowipc, connecting": by_arrowipc(ours, wanted),
                     f"plain {peer} socket": by_socket(sock, SMALL, wanted, lambda: used),
                 },
                 goal=1,

@@ -23,6 +23,7 @@ from arrowipc._pairs import write_pairs
 from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Deadline, OfferedMemory, PeerMemory, wait
+from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.protocol import free_data_body
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.memory import memory_pair
@@ -386,7 +387,7 @@ def leasing(
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    stream = ClientStream(near, near, Shared(arena), free_data, StreamDecoder())
+    stream = ClientStream(Link(near, near, Shared(arena), free_data), StreamDecoder())
     return Client(stream, SECONDS), thread, session
 
 
@@ -433,7 +434,7 @@ def test_d012_without_free_data_nothing_is_sent_back(family):
         peers.end(2),
     ):
         far.send(each[0], [each[1]])
-    with Client(ClientStream(near, near, Shared(arena), None, StreamDecoder()), SECONDS) as reader:
+    with Client(ClientStream(Link(near, near, Shared(arena)), StreamDecoder()), SECONDS) as reader:
         assert reader.read_all().to_pydict() == peers.numbers().to_pydict()
     far.progress()
     assert far.receive() is None

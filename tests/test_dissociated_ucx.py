@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import random
 import re
 import shutil
 import struct
@@ -14,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from helpers.rounds import rounds
 from helpers.ucx_peers import LIBRARIES, PATIENCE, Peer, peer, plain
 
 import arrowipc as ipc
@@ -57,10 +59,15 @@ def ask(server: Peer) -> tuple[int, list[str], int]:
 
 def alone(server: Peer) -> tuple[list[str], int]:
     """Wait until the server has no clients any more; returns its errors and the free bytes of its arena."""
+    return clients_left(server, 0)
+
+
+def clients_left(server: Peer, count: int) -> tuple[list[str], int]:
+    """Wait until the server has only so many clients."""
     deadline = time.monotonic() + PATIENCE
     while True:
         clients, errors, free = ask(server)
-        if clients == 0:
+        if clients <= count:
             return errors, free
         assert time.monotonic() < deadline, "the server does not notice that its clients are gone"
         time.sleep(0.05)
@@ -354,6 +361,38 @@ def test_d086_memory_of_a_killed_client_is_not_used_again(library: str) -> None:
             assert client.tell()[1] is True
             assert client.end() == 0
         assert alone(server)[1] == free
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("lent", "mode"), [(0, "peer"), (0, "none"), (256 << 20, "peer")])
+@some_library
+def test_d085_d086_killed_clients_leave_nothing_behind(library: str, lent: int, mode: str) -> None:
+    """The server goes on, in bounded memory (d088), and no byte of what the others hold changes (d072)."""
+    rng = random.Random(85)
+    kills = rounds(10, 100)
+    held: list[int] = []
+    with peer("serve", library, SHARED, memory=lent, error_mode=mode) as server:
+        uri, *_ = server.tell()
+        with peer("fetch_slowly", library, SHARED, uri=uri, name="endless") as witness:
+            witness.tell()
+            for number in range(kills):
+                with peer("fetch_slowly", library, SHARED, uri=uri, name="endless") as client:
+                    client.tell()
+                    tell(client, "go on")
+                    time.sleep(rng.random() / 10)
+                    client.kill()
+                if number % 5 == 4:
+                    clients_left(server, 1)
+                    held.append(server.resident())
+            tell(witness, "go on")
+            assert witness.tell() == ["complete", True]
+            assert witness.end() == 0
+        assert alone(server)[0] == []
+        with peer("fetch", library, SHARED, uri=uri, names=["plain", "large"]) as client:
+            assert [client.tell()[1] for _ in range(2)] == [True, True]
+        assert server.end() == 0
+    print(f"{kills} clients killed; resident MiB after each 5:", [each >> 20 for each in held])
+    assert held[-1] - held[0] < 128 << 20
 
 
 @every_library

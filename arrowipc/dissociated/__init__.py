@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AsyncClient": "arrowipc.dissociated.aio",
     "AsyncServer": "arrowipc.dissociated.aio",
+    "Channel": "arrowipc.dissociated.client",
     "Client": "arrowipc.dissociated.client",
     "connect": "arrowipc.dissociated.client",
     "connect_async": "arrowipc.dissociated.aio",

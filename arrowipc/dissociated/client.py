@@ -2,144 +2,33 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import queue
-import threading
-import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._arguments import described
 from arrowipc._message import message_kind, message_of
 from arrowipc._pairs import Pairs
 from arrowipc._stream import StreamDecoder
-from arrowipc.dissociated import schemes
-from arrowipc.dissociated.connection import Connection, Deadline, PeerMemory, wait
-from arrowipc.dissociated.protocol import (
-    STRICT,
-    Arrival,
-    BodyType,
-    Dialect,
-    Incoming,
-    free_data_body,
-)
+from arrowipc.dissociated.connection import Connection, Deadline, wait
+from arrowipc.dissociated.link import Link
+from arrowipc.dissociated.protocol import STRICT, Arrival, BodyType, Dialect, Incoming
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
     from arrowipc._array import RecordBatch
     from arrowipc._message import Message
     from arrowipc.limits import Limits
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
 
-__all__ = ["Client", "ClientStream", "connect"]
-
-#: Addresses from which on a message with them goes out.
-COALESCED = 512
-#: Seconds that the end of the process waits for memory that was let go of to be given back.
-LAST_MOMENT = 0.5
-
-
-class Returns:
-    """Gives memory back, in a thread of its own: the last reader may let go at any time, anywhere.
-
-    Parameters
-    ----------
-    connection : Connection
-        Of the data.
-    tag : int or None
-        `free_data`; None: the server does not want to know.
-    """
-
-    def __init__(self, connection: Connection, tag: int | None) -> None:
-        self._connection = connection
-        self._tag = tag
-        self._queue: queue.SimpleQueue[list[int] | threading.Event | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._held = 0
-        self._last = False
-        self._gone = False
-        self._lock = threading.Lock()
-
-    def lease(self, addresses: Sequence[int]) -> None:
-        """Note that the addresses are held until `returned` is called with them."""
-        if not addresses or self._tag is None:
-            return
-        with self._lock:
-            self._held += len(addresses)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="arrowipc-returns", daemon=True)
-                self._thread.start()
-                _running.add(self)
-
-    def returned(self, addresses: list[int]) -> None:
-        """Say that nobody reads there any more; neither blocks nor raises."""
-        if addresses and self._tag is not None:
-            self._queue.put(addresses)
-
-    def settle(self) -> None:
-        """Wait a moment until what was let go of is given back: a daemon thread stops with the process."""
-        settled = threading.Event()
-        self._queue.put(settled)
-        settled.wait(LAST_MOMENT)
-
-    def _run(self) -> None:
-        while True:
-            together: list[int] = []
-            settled: list[threading.Event] = []
-            item = self._queue.get()
-            while True:
-                if isinstance(item, threading.Event):
-                    settled.append(item)
-                else:
-                    together += item or ()
-                if len(together) >= COALESCED or self._queue.empty():
-                    break
-                item = self._queue.get()
-            if together and not self._gone:
-                try:
-                    self._give_back(together)
-                except OSError:
-                    # The server is gone, and its leases with it; what it said before is still to be read.
-                    self._gone = True
-            for event in settled:
-                event.set()
-            with self._lock:
-                self._held -= len(together)
-                if self._last and (self._held == 0 or self._gone):
-                    return self._close()
-
-    def _close(self) -> None:
-        with self._connection.lock:
-            self._connection.close()
-
-    def _give_back(self, addresses: list[int]) -> None:
-        with self._connection.lock:
-            self._connection.send(self._tag, [free_data_body(addresses)])
-        self._connection.flush()
-
-    def finish(self, at_once: bool = False) -> None:
-        """Close the connection: `at_once`, or as soon as everything was given back."""
-        with self._lock:
-            self._last = True
-            self._gone = self._gone or at_once
-            if self._thread is None or at_once:
-                self._close()
-            self._queue.put(None)
-
-
-#: Those that have a thread.
-_running: weakref.WeakSet[Returns] = weakref.WeakSet()
-
-
-@atexit.register
-def _settle_all() -> None:
-    for returns in list(_running):
-        returns.settle()
+__all__ = ["Channel", "Client", "ClientStream", "connect"]
 
 
 class ClientStream:
@@ -147,37 +36,35 @@ class ClientStream:
 
     Parameters
     ----------
-    metadata, data : Connection
-        The same one, or two.
-    memory : PeerMemory or None
-        The way into memory that the server tells of.
-    free_data : int or None
-        Tag of messages that give that memory back.
+    link : Link
+        Over which it was asked for.
     decoder : StreamDecoder
     limits : Limits, optional
     dialect : Dialect
     first : int
         See `arrowipc.dissociated.protocol.Incoming`.
+    keep : callable, optional
+        Takes the link when the stream has ended well; else the link is closed with the stream.
     """
 
     def __init__(
         self,
-        metadata: Connection,
-        data: Connection,
-        memory: PeerMemory | None,
-        free_data: int | None,
+        link: Link,
         decoder: StreamDecoder,
         limits: Limits | None = None,
         dialect: Dialect = STRICT,
         first: int = 0,
+        keep: Callable[[Link], object] | None = None,
     ) -> None:
-        self.connections = (metadata,) if metadata is data else (metadata, data)
         self.decoder = decoder
-        self._metadata = metadata
-        self._data = data
-        self._memory = memory
+        self._link: Link | None = link
+        self._keep = keep
+        self.connections = link.connections
+        self._metadata = link.metadata
+        self._data = link.data
+        self._memory = link.memory
+        self._returns = link.returns
         self._limits = limits
-        self._returns = Returns(data, free_data)
         self._incoming = Incoming(limits, dialect=dialect, first=first)
         self._failure: str | None = None
         self._broken = False
@@ -208,7 +95,10 @@ class ClientStream:
             while True:
                 arrival = self._incoming.take()
                 if arrival is None:
-                    if self.is_complete or not self._receive():
+                    if self._incoming.is_complete:
+                        self._leave_link()
+                        return None
+                    if not self._receive():
                         return None
                     continue
                 event = self.decoder.decode_next(self._message(arrival))
@@ -220,6 +110,12 @@ class ClientStream:
             self._failure = f"an error ended it: {error}"
             self._broken = True
             raise
+
+    def _leave_link(self) -> None:
+        """Leave the link to the next stream."""
+        if self._keep is not None and self._link is not None:
+            self._keep(self._link)
+            self._link = None
 
     @property
     def wanted(self) -> list[Connection]:
@@ -233,7 +129,7 @@ class ClientStream:
     @property
     def waits_for(self) -> str:
         """What is said to be missing when a driver loses patience."""
-        return f"{self.connections[0].name} to send message {self._incoming.next}"
+        return f"{self._metadata.name} to send message {self._incoming.next}"
 
     def _carries(self, connection: Connection) -> str:
         if len(self.connections) == 1:
@@ -250,13 +146,17 @@ class ClientStream:
                 continue
             reason: ConnectionError | None = None
             with connection.lock:
-                try:
-                    connection.progress()
-                except ConnectionError as error:
-                    reason = error  # what it means depends on what was received before
-                while self._goes_on(what) and (frame := connection.receive()) is not None:
+                frame = connection.receive()
+                if frame is None:
+                    try:
+                        connection.progress()
+                    except ConnectionError as error:
+                        reason = error  # what it means depends on what was received before
+                    frame = connection.receive()
+                while frame is not None:
                     found = True
                     self._take(connection, *frame)
+                    frame = connection.receive() if self._goes_on(what) else None
                 ended = connection.at_end
             if ended and not found:
                 self._lost(what, reason)
@@ -307,12 +207,9 @@ class ClientStream:
         """End the stream; the connection lives on behind batches that lie in memory of the server."""
         self._failure = self._failure or "it was closed"
         self.decoder.release()
-        if self._metadata is not self._data:
-            self._metadata.close()
-        if self._memory is not None:
-            self._memory.close()
-        # After an error nobody knows which leases were begun; without a connection all of them end.
-        self._returns.finish(self._broken)
+        if self._link is not None:
+            self._link.close(self._broken)
+            self._link = None
 
 
 class Client(BatchReader):
@@ -397,23 +294,29 @@ def open_client_stream(
 ) -> ClientStream:
     """Connect, ask for a stream, and return it before anything has arrived; for drivers."""
     decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-    uris = _uris(uri)
-    name = ident.encode() if isinstance(ident, str) else bytes(memoryview(ident))
-    opened: list[Connection] = []
-    memory: PeerMemory | None = None
+    uris, name = _uris(uri), _name(ident)
+    return _asked(Link.open(uris, limits, timeout), name, decoder, limits, dialect)
+
+
+def _asked(
+    link: Link,
+    name: bytes,
+    decoder: StreamDecoder,
+    limits: Limits | None,
+    dialect: Dialect,
+    keep: Callable[[Link], object] | None = None,
+) -> ClientStream:
+    """Ask for a stream; without an answer the link is of no use to anybody."""
     try:
-        for each in uris:
-            connection, found = schemes.connect(each, limits, timeout)
-            opened.append(connection)
-            memory = found or memory
-            connection.send(each.want_data, [name])
+        link.ask(name)
     except BaseException:
-        for connection in opened:
-            connection.close()
-        if memory is not None:
-            memory.close()
+        link.close(broken=True)
         raise
-    return ClientStream(opened[0], opened[-1], memory, uris[-1].free_data, decoder, limits, dialect)
+    return ClientStream(link, decoder, limits, dialect, keep=keep)
+
+
+def _name(ident: str | bytes) -> bytes:
+    return ident.encode() if isinstance(ident, str) else bytes(memoryview(ident))
 
 
 def _uris(uri: Any) -> list[DissociatedUri]:
@@ -492,3 +395,90 @@ def connect(
         dialect=dialect,
     )
     return Client(stream, timeout)
+
+
+class Channel:
+    """Connections to a server that are kept, for streams that are read one after the other.
+
+    A stream that was read to its end leaves its connection to the next one, and with it the way into the
+    server's memory; streams that are read side by side have one each.
+
+    Parameters
+    ----------
+    uri : str, DissociatedUri, or a pair of them
+        Of the server; a pair: of the metadata and of the data.
+    limits : Limits, optional
+    timeout : float, optional
+        Seconds to wait for the server whenever nothing has arrived.
+    dialect : Dialect
+        What is accepted besides the text of the specification.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc import dissociated
+    >>> from arrowipc.types import field, int64
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}, ipc.Schema([field("x", int64())]))
+    >>> with dissociated.Server({"numbers": batch}) as server:
+    ...     with dissociated.Channel(server.uri) as channel:
+    ...         [channel.read("numbers").read_all().num_rows for _ in range(3)]
+    [3, 3, 3]
+    """
+
+    def __init__(
+        self,
+        uri: Any,
+        *,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        dialect: Dialect = STRICT,
+    ) -> None:
+        self._uris = _uris(uri)
+        self._limits = limits
+        self._timeout = timeout
+        self._dialect = dialect
+        self._idle: list[Link] = []
+        self._closed = False
+
+    def read(
+        self,
+        ident: str | bytes = b"",
+        *,
+        columns: Columns = None,
+        validate: Validate = "full",
+        use_threads: bool = True,
+        ensure_native_endian: bool = True,
+    ) -> Client:
+        """Ask for a stream; parameters, result and errors are those of `connect`."""
+        if self._closed:
+            raise UsageError("the channel is closed")
+        decoder = StreamDecoder(columns, validate, self._limits, use_threads, ensure_native_endian)
+        stream = _asked(self._take(), _name(ident), decoder, self._limits, self._dialect, self._put_back)
+        return Client(stream, self._timeout)
+
+    def _take(self) -> Link:
+        while self._idle:
+            link = self._idle.pop()
+            if link.is_idle:
+                return link
+            link.close(broken=True)  # the server went, and what we held of its memory with it
+        return Link.open(self._uris, self._limits, self._timeout)
+
+    def _put_back(self, link: Link) -> None:
+        self._idle.append(link)
+        if self._closed:
+            self.close()
+
+    def close(self) -> None:
+        """End the connections; streams that are being read go on, and batches stay valid."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

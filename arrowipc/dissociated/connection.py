@@ -46,7 +46,7 @@ class Connection(ABC):
     lock : threading.RLock
         Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
     corked : bool
-        Another message follows at once: `send` may keep what it is given until then, to send both together.
+        Other messages follow at once: `send` may keep what it is given, until `uncork` sends all together.
     moment : float
         Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
     """
@@ -70,6 +70,10 @@ class Connection(ABC):
         OSError
             The connection is gone.
         """
+
+    def uncork(self) -> None:
+        """Send what was kept while `corked` was true, and keep nothing from now on."""
+        self.corked = False
 
     @property
     @abstractmethod

@@ -155,6 +155,8 @@ def split_tag(tag: int, dialect: Dialect = STRICT) -> tuple[int, BodyType]:
     FormatError
         The type is unknown, or a reserved bit is set.
     """
+    if tag <= SEQUENCE_MASK:
+        return tag, BodyType.PACKED
     number, kind = tag & SEQUENCE_MASK, tag >> TYPE_SHIFT
     reserved = tag & RESERVED_MASK
     if dialect.bit55 and reserved == 1 << 55 and kind == 0:
@@ -272,6 +274,8 @@ class Incoming:
         self.next = first
         self.end: int | None = None
         self.waiting_bytes = 0
+        #: Whether all of the next message is there, to be taken.
+        self.is_ready = False
         self._metadata: dict[int, Any] = {}
         self._has_body: dict[int, bool] = {}
         self._bodies: dict[int, tuple[BodyType, Any]] = {}
@@ -295,6 +299,8 @@ class Incoming:
         self._metadata[number] = received.metadata
         self._has_body[number] = kind in WITH_BODY
         self.waiting_bytes += len(received.metadata)
+        if number == self.next:
+            self._look()
         return None
 
     def _kind(self, number: int, metadata: Any) -> str:
@@ -331,6 +337,8 @@ class Incoming:
             raise FormatError(f"message {number} is the schema, and a body arrived for it")
         self._bodies[number] = (body_type, body)
         self.waiting_bytes += len(body)
+        if number == self.next:
+            self._look()
         return number
 
     def _ahead(self, number: int) -> int:
@@ -339,6 +347,8 @@ class Incoming:
         return distance if distance < WINDOW else distance - NUMBERS
 
     def _check_place(self, number: int, what: str, waiting: int) -> None:
+        if number == self.next and self.end is None and waiting < self.max_waiting:
+            return  # almost always
         ahead = self._ahead(number)
         if ahead < 0:
             raise FormatError(
@@ -380,11 +390,10 @@ class Incoming:
 
     # -- what is there --
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether all of the next message is there, to be taken."""
+    def _look(self) -> None:
         number = self.next
-        return number in self._metadata and (not self._has_body[number] or number in self._bodies)
+        has_body = self._has_body.get(number)
+        self.is_ready = has_body is not None and (not has_body or number in self._bodies)
 
     def take(self) -> Arrival | None:
         """Return the next message if all of it is there, else None."""
@@ -400,6 +409,7 @@ class Incoming:
             raise FormatError(f"message {number} is the schema, and a body arrived for it")
         self.waiting_bytes -= len(metadata)
         self.next = (number + 1) % NUMBERS
+        self._look()
         return Arrival(number, metadata, body_type, body)
 
     def __iter__(self) -> Iterator[Arrival]:

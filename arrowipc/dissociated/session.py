@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from arrowipc._array import RecordBatch
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory
 from arrowipc.dissociated.protocol import (
     WITH_BODY,
@@ -20,6 +21,7 @@ from arrowipc.dissociated.protocol import (
 )
 from arrowipc.dissociated.served import Prepared, messages_of
 from arrowipc.errors import FormatError, LimitError, UsageError
+from arrowipc.table import Table
 
 if TYPE_CHECKING:
     from arrowipc._message import Message
@@ -29,6 +31,9 @@ __all__ = ["Roles", "Session"]
 #: Streams that a client may ask for before the first one has ended, and bytes of the name of one.
 MOST_REQUESTS = 64
 LONGEST_IDENT = 1 << 20
+#: Sources whose next message takes no waiting, and bytes of messages that are sent together then.
+AT_HAND = (RecordBatch, Table, list, tuple, Prepared)
+SMALL = 1 << 15
 #: Messages of a client that are taken in one step, so that one who never stops does not keep the driver busy.
 MOST_AT_ONCE = 1 << 12
 
@@ -104,6 +109,7 @@ class Session:
         self._unsent = 0
         self._patience = Deadline(None)
         self._messages: Generator[Message, None, None] | None = None
+        self._is_at_hand = False
         self._role = "both"
         self._outgoing = Outgoing(first)
 
@@ -137,9 +143,8 @@ class Session:
             if self._refused:
                 # The protocol has no other answer than to go, after what was promised before.
                 return None if self._messages is None and not connection.unsent else False
-            # One message at a time: what clients give back in between makes room for the next.
             if self._messages is not None and connection.unsent < self._max_unsent:
-                self._send_next(self._messages)
+                self._send_some(self._messages)
                 return True
         return False
 
@@ -200,26 +205,40 @@ class Session:
         self.requests += 1
         self._role = role
         self._outgoing = Outgoing(self._first)
+        self._is_at_hand = isinstance(source, AT_HAND)
         if isinstance(source, Prepared):
             self._messages = source.messages(self._memory)
         else:
             self._messages = messages_of(source, **self._options)
 
-    def _send_next(self, messages: Iterator[Message]) -> None:
+    def _send_some(self, messages: Iterator[Message]) -> None:
+        """Send the next message; of data that is at hand, as many small ones as are worth a system call.
+
+        No more than that: what clients give back in between makes room for the next.
+        """
+        self.connection.corked = True
+        try:
+            size = self._send_next(messages)
+            while self._is_at_hand and self._messages is not None and size < SMALL:
+                size += self._send_next(messages)
+        finally:
+            self.connection.uncork()
+
+    def _send_next(self, messages: Iterator[Message]) -> int:
+        """Send one message, or the end; returns about how many bytes it has."""
         message = next(messages, None)
         if message is None:
             self._messages = None
             if self._role != "data":
                 self.connection.send(None, [self._outgoing.end()])
-            return
+            return 0
         number = self._outgoing.number()
-        has_body = self._role != "meta" and message.kind in WITH_BODY
+        metadata = message.metadata
         if self._role != "data":
-            self.connection.corked = has_body
-            self.connection.send(None, [metadata_prefix(number), message.metadata])
-            self.connection.corked = False
-        if has_body:
+            self.connection.send(None, [metadata_prefix(number), metadata])
+        if self._role != "meta" and message.kind in WITH_BODY:
             self._send_body(number, message)
+        return len(metadata) + message.body_length
 
     def _send_body(self, number: int, message: Message) -> None:
         placed = None

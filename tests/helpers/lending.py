@@ -28,6 +28,7 @@ from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.arena import SEALS
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection, Frame
+from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.protocol import (
     BodyType,
     body_tag,
@@ -98,7 +99,8 @@ class ForgedServer:
     ) -> None:
         client, self.connection = pair()
         memory = open_peer_memory(remote_handle, client)
-        self.stream = ClientStream(client, client, memory, free_data, StreamDecoder(limits=limits), limits)
+        link = Link(client, client, memory, free_data)
+        self.stream = ClientStream(link, StreamDecoder(limits=limits), limits)
         self.messages = list(messages_of(batch(0) if source is None else source, **options))
         self.number = 0
         self.send(self.messages[0])

@@ -24,6 +24,7 @@ from arrowipc._pairs import Pairs, write_pairs
 from arrowipc.dissociated.client import ClientStream
 from arrowipc.dissociated.connection import Frame
 from arrowipc.dissociated.device import DeviceBatch, DeviceDecoder, DeviceMemory, import_device
+from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.protocol import BodyType, Incoming, Outgoing, body_tag, metadata_prefix
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
@@ -258,7 +259,7 @@ def a_client_passes_bodies_on() -> None:
     table = pa.Table.from_batches([arrow_columns.everything()] * 3)
     session = Session(here, {b"x": table}.get, Roles({WANT_DATA: "both"}, None))
     there.send(WANT_DATA, [b"x"])
-    stream = ClientStream(there, there, None, None, DeviceDecoder())  # type: ignore[arg-type]
+    stream = ClientStream(Link(there, there), DeviceDecoder())  # type: ignore[arg-type]
     found: list[Any] = []
     while not stream.is_complete:
         session.step()

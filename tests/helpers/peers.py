@@ -22,6 +22,7 @@ import arrowipc as ipc
 from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection
+from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.dissociated.transports.sockets import SocketConnection
 
@@ -107,7 +108,7 @@ def words() -> list[pa.RecordBatch]:
 
 def stream_between(connections: tuple[Connection, ...], **options: Any) -> ClientStream:
     """The reading end of one connection, or of one for metadata and one for bodies."""
-    return ClientStream(connections[0], connections[-1], None, None, StreamDecoder(), **options)
+    return ClientStream(Link(connections[0], connections[-1]), StreamDecoder(), **options)
 
 
 def client_of(connections: tuple[Connection, ...], timeout: float | None = SECONDS, **options: Any) -> Client:

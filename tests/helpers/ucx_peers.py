@@ -112,6 +112,11 @@ class Peer:
             raise AssertionError(f"{self.process.args} does not end: {self.words()}") from None
         return self.process.returncode
 
+    def resident(self) -> int:
+        """Return how many bytes of memory it has that nobody else has too."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(text.split("RssAnon:")[1].split()[0]) << 10
+
     def kill(self) -> None:
         """``kill -9``."""
         self.process.send_signal(signal.SIGKILL)

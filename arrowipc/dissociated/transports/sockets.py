@@ -75,7 +75,7 @@ class SocketConnection(Connection):
         self._passes_handles = sock.family == socket.AF_UNIX
         self._outgoing: deque[tuple[list[memoryview], tuple[int, ...]]] = deque()
         self._unsent = 0
-        self._stage = bytearray(STAGE)
+        self._stage = memoryview(bytearray(STAGE))
         self._first = self._last = 0  # what is unread in the stage
         self._greeted = False
         self._handles: deque[int] = deque()
@@ -85,7 +85,7 @@ class SocketConnection(Connection):
         self._inbox: deque[Frame] = deque()
         self._ended = False
         self._closed = False
-        self._queue([memoryview(HELLO)], ())
+        self._queue([memoryview(HELLO)], len(HELLO), ())
 
     # -- sending --
 
@@ -94,18 +94,23 @@ class SocketConnection(Connection):
         if self._closed:
             raise BrokenPipeError(f"{self.name}: the connection is closed")
         views = [memoryview(each).cast("B") for each in stretches]
-        length = sum(len(each) for each in views)
+        length = sum(map(len, views))
         head = HEADER.pack(UNTAGGED if tag is None else TAGGED, len(handles), 0, 0, tag or 0, length)
-        self._queue([memoryview(head), *(each for each in views if len(each))], tuple(handles))
+        self._queue([memoryview(head), *filter(len, views)], len(head) + length, tuple(handles))
         if not self.corked:
             self._send_some()
 
-    def _queue(self, pieces: list[memoryview], handles: tuple[int, ...]) -> None:
+    def _queue(self, pieces: list[memoryview], size: int, handles: tuple[int, ...]) -> None:
         if self._outgoing and not handles and not self._outgoing[-1][1]:
             self._outgoing[-1][0].extend(pieces)  # one system call for all of them
         else:
             self._outgoing.append((pieces, handles))
-        self._unsent += sum(map(len, pieces))
+        self._unsent += size
+
+    def uncork(self) -> None:
+        """See `Connection.uncork`."""
+        self.corked = False
+        self._send_some()
 
     @property
     def unsent(self) -> int:
@@ -172,7 +177,7 @@ class SocketConnection(Connection):
                 if self._first:
                     self._stage[: self._last - self._first] = self._stage[self._first : self._last]
                     self._first, self._last = 0, self._last - self._first
-                count = self._read(memoryview(self._stage)[self._last :])
+                count = self._read(self._stage[self._last :])
         except BlockingIOError:
             return False
         except ConnectionResetError:
@@ -259,10 +264,10 @@ class SocketConnection(Connection):
         self._first += HEADER.size
         self._expected = (
             tag if kind == TAGGED else None,
-            tuple(self._handles.popleft() for _ in range(n_handles)),
+            tuple(self._handles.popleft() for _ in range(n_handles)) if n_handles else (),
         )
         here = min(length, self._last - self._first)
-        target[:here] = memoryview(self._stage)[self._first : self._first + here]
+        target[:here] = self._stage[self._first : self._first + here]
         self._first += here
         if here == length:
             self._deliver(target)

@@ -74,7 +74,7 @@ class UcxConnection(Connection):
         self._receiving = 0
         self._expected: int | None = None
         self._lanes_are_shared: bool | None = None
-        self._waiting_thread = 0  # who waits for `fileno` now
+        self._waiting: set[int] = set()  # threads that wait for `fileno` now
         self._ended = False
         self._closed = False
 
@@ -116,14 +116,16 @@ class UcxConnection(Connection):
         """See `Connection.progress`."""
         if self._closed:
             return
-        if self._waiting_thread:
-            if self._waiting_thread != threading.get_ident():
-                # What it waits for may be taken in here.
-                self.worker.signal()
-            self._waiting_thread = 0
+        self._wake_others()  # what they wait for may be taken in here
         self._step()
         if self.worker.failure and not self._ended:
             self._take_the_rest()
+
+    def _wake_others(self) -> None:
+        self._waiting.discard(threading.get_ident())
+        if self._waiting:
+            self._waiting.clear()
+            self.worker.signal()
 
     def _step(self) -> bool:
         """Progress once; False: nothing happened."""
@@ -204,7 +206,7 @@ class UcxConnection(Connection):
         with self.lock:
             if self._closed or self._ended or self._inbox or not self.worker.arm():
                 return False
-            self._waiting_thread = threading.get_ident()
+            self._waiting.add(threading.get_ident())
             return True
 
     def complete(self, operation: _ucx.Operation, deadline: Deadline, what: str) -> None:
@@ -237,8 +239,7 @@ class UcxConnection(Connection):
                 return
             self._closed = True
             self._inbox.clear()
-            if self._waiting_thread and self._waiting_thread != threading.get_ident():
-                self.worker.signal()
+            self._wake_others()
             if not self.worker.failure:
                 self._hang_up()
             self.worker.close()

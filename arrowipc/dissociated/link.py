@@ -1,0 +1,227 @@
+"""What a client has of a server: connections, the way into its memory, and what goes back there."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from arrowipc.dissociated import schemes
+from arrowipc.dissociated.protocol import free_data_body
+
+if TYPE_CHECKING:
+    from arrowipc.dissociated.connection import Connection, PeerMemory
+    from arrowipc.dissociated.uri import DissociatedUri
+    from arrowipc.limits import Limits
+
+__all__ = ["Link", "Returns"]
+
+#: Addresses from which on a message with them goes out at once; fewer wait a moment for others.
+COALESCED = 512
+MOMENT = 0.001
+#: Seconds that the end of the process waits for memory that was let go of to be given back.
+LAST_MOMENT = 0.5
+
+
+class Returns:
+    """Gives memory back, in a thread of its own: the last reader may let go at any time, anywhere.
+
+    Parameters
+    ----------
+    connection : Connection
+        Of the data.
+    tag : int or None
+        `free_data`; None: the server does not want to know.
+    """
+
+    def __init__(self, connection: Connection, tag: int | None) -> None:
+        self._connection = connection
+        self._tag = tag
+        self._queue: queue.SimpleQueue[list[int] | threading.Event | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._held = 0
+        self._last = False
+        self._gone = False
+        self._lock = threading.Lock()
+
+    def lease(self, addresses: Sequence[int]) -> None:
+        """Note that the addresses are held until `returned` is called with them."""
+        if not addresses or self._tag is None:
+            return
+        with self._lock:
+            self._held += len(addresses)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="arrowipc-returns", daemon=True)
+                self._thread.start()
+                _running.add(self)
+
+    def returned(self, addresses: list[int]) -> None:
+        """Say that nobody reads there any more; neither blocks nor raises."""
+        if addresses and self._tag is not None:
+            self._queue.put(addresses)
+
+    def settle(self) -> None:
+        """Wait a moment until what was let go of is given back: a daemon thread stops with the process."""
+        settled = threading.Event()
+        self._queue.put(settled)
+        settled.wait(LAST_MOMENT)
+
+    def _run(self) -> None:
+        while True:
+            together, settled = self._collect()
+            if together and not self._gone:
+                try:
+                    self._give_back(together)
+                except OSError:
+                    # The server is gone, and its leases with it; what it said before is still to be read.
+                    self._gone = True
+            for event in settled:
+                event.set()
+            with self._lock:
+                self._held -= len(together)
+                if self._last and (self._held == 0 or self._gone):
+                    return self._close()
+
+    def _collect(self) -> tuple[list[int], list[threading.Event]]:
+        """Wait for addresses, and take those that come at the same time with them."""
+        together: list[int] = []
+        settled: list[threading.Event] = []
+        item = self._queue.get()
+        if not (item is None or self._last):
+            time.sleep(MOMENT)  # a stream of small bodies would wake this thread for each of them
+        while True:
+            if isinstance(item, threading.Event):
+                settled.append(item)
+            else:
+                together += item or ()
+            if len(together) >= COALESCED or self._queue.empty():
+                return together, settled
+            item = self._queue.get()
+
+    def _close(self) -> None:
+        with self._connection.lock:
+            self._connection.close()
+
+    def _give_back(self, addresses: list[int]) -> None:
+        with self._connection.lock:
+            self._connection.send(self._tag, [free_data_body(addresses)])
+        self._connection.flush()
+
+    def finish(self, at_once: bool = False) -> None:
+        """Close the connection: `at_once`, or as soon as everything was given back."""
+        with self._lock:
+            self._last = True
+            self._gone = self._gone or at_once
+            if self._thread is None or at_once:
+                self._close()
+            self._queue.put(None)
+
+
+#: Those that have a thread.
+_running: weakref.WeakSet[Returns] = weakref.WeakSet()
+
+
+@atexit.register
+def _settle_all() -> None:
+    for returns in list(_running):
+        returns.settle()
+
+
+class Link:
+    """The connections to a server, for one stream after the other.
+
+    Parameters
+    ----------
+    metadata, data : Connection
+        The same one, or two.
+    memory : PeerMemory or None
+        The way into memory that the server tells of.
+    free_data : int or None
+        Tag of messages that give that memory back.
+    requests : sequence of int
+        Tags that streams are asked for with, one for each connection.
+    """
+
+    def __init__(
+        self,
+        metadata: Connection,
+        data: Connection,
+        memory: PeerMemory | None = None,
+        free_data: int | None = None,
+        requests: Sequence[int] = (),
+    ) -> None:
+        self.metadata = metadata
+        self.data = data
+        self.connections = (metadata,) if metadata is data else (metadata, data)
+        self.memory = memory
+        self.returns = Returns(data, free_data)
+        self._requests = requests
+
+    @classmethod
+    def open(cls, uris: Sequence[DissociatedUri], limits: Limits | None, timeout: float | None) -> Link:
+        """Connect to one server of both streams, or to one of the metadata and one of the data.
+
+        Raises
+        ------
+        UnsupportedError
+            No transport speaks a URI's scheme.
+        OSError
+            Nobody listens there; `TimeoutError`: nobody answers.
+        """
+        opened: list[Connection] = []
+        memory: PeerMemory | None = None
+        try:
+            for uri in uris:
+                connection, found = schemes.connect(uri, limits, timeout)
+                opened.append(connection)
+                memory = found or memory
+        except BaseException:
+            for connection in opened:
+                connection.close()
+            if memory is not None:
+                memory.close()
+            raise
+        return cls(opened[0], opened[-1], memory, uris[-1].free_data, [uri.want_data for uri in uris])
+
+    def ask(self, ident: bytes) -> None:
+        """Ask for a stream.
+
+        Raises
+        ------
+        OSError
+            The server is gone.
+        """
+        for connection, tag in zip(self.connections, self._requests, strict=True):
+            with connection.lock:
+                connection.send(tag, [ident])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing has come since the last stream, not even the end of the connection."""
+        for connection in self.connections:
+            with connection.lock:
+                try:
+                    connection.progress()
+                except OSError:
+                    return False
+                if connection.at_end or connection.receive() is not None:
+                    return False
+        return True
+
+    def close(self, broken: bool = False) -> None:
+        """End the connections; that of the data lives on behind batches that lie in memory of the server.
+
+        Parameters
+        ----------
+        broken : bool
+            Nobody knows which leases were begun: without a connection all of them end.
+        """
+        if self.metadata is not self.data:
+            self.metadata.close()
+        if self.memory is not None:
+            self.memory.close()
+        self.returns.finish(broken)
