@@ -431,8 +431,10 @@ def test_a_source_that_fails_ends_its_stream_and_no_other():
         with pytest.raises(FormatError, match="without sending a schema"):
             read(server, "c")
         assert_equal(read(server), peers.numbers())
-    assert [str(each) for each in server.errors[:2]] == ["no such luck", "in the middle"]
-    assert "say what it is empty of" in str(server.errors[2])
+    # In any order: a client sees the end of its stream a moment before the server notes why.
+    empty, middle, luck = sorted(map(str, server.errors), key=lambda words: words[-1])
+    assert (luck, middle) == ("no such luck", "in the middle")
+    assert "say what it is empty of" in empty
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -294,25 +294,7 @@ def open_client_stream(
 ) -> ClientStream:
     """Connect, ask for a stream, and return it before anything has arrived; for drivers."""
     decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-    uris, name = _uris(uri), _name(ident)
-    return _asked(Link.open(uris, limits, timeout), name, decoder, limits, dialect)
-
-
-def _asked(
-    link: Link,
-    name: bytes,
-    decoder: StreamDecoder,
-    limits: Limits | None,
-    dialect: Dialect,
-    keep: Callable[[Link], object] | None = None,
-) -> ClientStream:
-    """Ask for a stream; without an answer the link is of no use to anybody."""
-    try:
-        link.ask(name)
-    except BaseException:
-        link.close(broken=True)
-        raise
-    return ClientStream(link, decoder, limits, dialect, keep=keep)
+    return ClientStream(Link.open(_uris(uri), _name(ident), limits, timeout), decoder, limits, dialect)
 
 
 def _name(ident: str | bytes) -> bytes:
@@ -453,16 +435,25 @@ class Channel:
         if self._closed:
             raise UsageError("the channel is closed")
         decoder = StreamDecoder(columns, validate, self._limits, use_threads, ensure_native_endian)
-        stream = _asked(self._take(), _name(ident), decoder, self._limits, self._dialect, self._put_back)
-        return Client(stream, self._timeout)
+        link = self._ask(_name(ident))
+        return Client(
+            ClientStream(link, decoder, self._limits, self._dialect, keep=self._put_back), self._timeout
+        )
 
-    def _take(self) -> Link:
-        while self._idle:
-            link = self._idle.pop()
-            if link.is_idle:
-                return link
+    def _ask(self, ident: bytes) -> Link:
+        """Ask for a stream over a connection that waits for the next one, else over a new one."""
+        while True:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                return Link.open(self._uris, ident, self._limits, self._timeout)
+            try:
+                if link.is_idle:
+                    link.ask(ident)
+                    return link
+            except OSError:
+                pass
             link.close(broken=True)  # the server went, and what we held of its memory with it
-        return Link.open(self._uris, self._limits, self._timeout)
 
     def _put_back(self, link: Link) -> None:
         self._idle.append(link)

@@ -162,8 +162,12 @@ class Link:
         self._requests = requests
 
     @classmethod
-    def open(cls, uris: Sequence[DissociatedUri], limits: Limits | None, timeout: float | None) -> Link:
-        """Connect to one server of both streams, or to one of the metadata and one of the data.
+    def open(
+        cls, uris: Sequence[DissociatedUri], ident: bytes, limits: Limits | None, timeout: float | None
+    ) -> Link:
+        """Connect to one server of both streams, or to one for the metadata and one for the data, and ask.
+
+        Each connection is asked as soon as it stands: a server may wait for that before it takes another.
 
         Raises
         ------
@@ -179,6 +183,7 @@ class Link:
                 connection, found = schemes.connect(uri, limits, timeout)
                 opened.append(connection)
                 memory = found or memory
+                connection.send(uri.want_data, [ident])
         except BaseException:
             for connection in opened:
                 connection.close()
@@ -188,7 +193,7 @@ class Link:
         return cls(opened[0], opened[-1], memory, uris[-1].free_data, [uri.want_data for uri in uris])
 
     def ask(self, ident: bytes) -> None:
-        """Ask for a stream.
+        """Ask for another stream.
 
         Raises
         ------
