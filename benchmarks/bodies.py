@@ -1,7 +1,8 @@
 """The processes that serve bodies to `benchmarks.dissociated`, one per way of sending.
 
-Run as a script with the way, the bytes of a body and a folder for sockets: prints where it listens, as JSON,
-and ends when its input does. A request names how many bodies are wanted.
+Run as a script with the way, the transport, the bytes of a body, a folder for sockets and the options of the
+transport: prints where it listens, as JSON, and ends when its input does. A request names how many bodies are
+wanted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def column(size: int) -> Any:
 
 
 @contextmanager
-def dissociated(transport: str, size: int, folder: str) -> Iterator[Any]:
+def dissociated(transport: str, size: int, folder: str, options: dict[str, Any]) -> Iterator[Any]:
     """Serve with arrowipc."""
     import arrowipc
     from arrowipc.dissociated import Server
@@ -41,14 +42,12 @@ def dissociated(transport: str, size: int, folder: str) -> Iterator[Any]:
         return [batch] * int(ident)
 
     where = os.path.join(folder, transport) if transport in ("unix", "shm") else None
-    transport, _, lending = transport.partition(" ")
-    memory = {"memory": 4 * size} if lending else {}
-    with Server(find, transport, where, schema=schema, transport_options=memory) as server:
+    with Server(find, transport, where, schema=schema, transport_options=options) as server:
         yield str(server.uri)
 
 
 @contextmanager
-def flight(transport: str, size: int, folder: str) -> Iterator[Any]:
+def flight(transport: str, size: int, folder: str, options: dict[str, Any]) -> Iterator[Any]:
     """Serve DoGet with pyarrow."""
     import pyarrow as pa
     import pyarrow.flight as fl
@@ -66,7 +65,7 @@ def flight(transport: str, size: int, folder: str) -> Iterator[Any]:
 
 
 @contextmanager
-def plain(transport: str, size: int, folder: str) -> Iterator[Any]:
+def plain(transport: str, size: int, folder: str, options: dict[str, Any]) -> Iterator[Any]:
     """Serve the bytes alone over a socket."""
     body = memoryview(column(size)).cast("B")
     where: Any = os.path.join(folder, "plain")
@@ -94,12 +93,13 @@ def plain(transport: str, size: int, folder: str) -> Iterator[Any]:
     yield where
 
 
-def main(kind: str, transport: str, size: int, folder: str) -> None:
+def main(kind: str, transport: str, size: int, folder: str, options: str) -> None:
     """Serve until the input ends."""
-    with {"arrowipc": dissociated, "flight": flight, "plain": plain}[kind](transport, size, folder) as where:
+    way = {"arrowipc": dissociated, "flight": flight, "plain": plain}[kind]
+    with way(transport, size, folder, json.loads(options)) as where:
         print(json.dumps(where), flush=True)
         sys.stdin.read()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
