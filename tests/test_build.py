@@ -758,12 +758,12 @@ def test_a_list_that_changes_while_it_is_read_is_refused():
 
 @pytest.mark.slow
 @pytest.mark.nosanitize
-@pytest.mark.parametrize(("kind", "value"), [(t.binary(), b"x" * 2**28), (t.string(), "x" * 2**28)], ids=str)
-def test_more_text_than_32_bits_count(kind, value):
+@pytest.mark.parametrize(("kind", "letter"), [(t.binary(), b"x"), (t.string(), "x")], ids=["binary", "string"])
+def test_more_text_than_32_bits_count(kind, letter):
     with pytest.raises(
         UsageError, match=r"row 7: the values add up to 2,147,483,648 bytes here.*; use large_"
     ):
-        build_array([value] * 8, kind)
+        build_array([letter * 2**28] * 8, kind)
 
 
 # -- memory and state ----------------------------------------------------------------------------------------

@@ -491,7 +491,7 @@ class Opened:
         self._close = getattr(data, "close", None) if callable(source) else None
         if isinstance(data, (Prepared, ReadyMessages)):
             messages = data.messages(None) if isinstance(data, Prepared) else iter(data)
-            self._batches, self.schema = _decoded(StreamDecoder(None, "none"), messages)
+            self._batches, self.schema = _decoded(StreamDecoder(), messages)
             return
         found, batches = batches_of(data, schema)
         self._batches = iter(batches)
