@@ -758,7 +758,7 @@ def test_a_list_that_changes_while_it_is_read_is_refused():
 
 @pytest.mark.slow
 @pytest.mark.nosanitize
-@pytest.mark.parametrize(("kind", "letter"), [(t.binary(), b"x"), (t.string(), "x")], ids=["binary", "string"])
+@pytest.mark.parametrize(("kind", "letter"), [(t.binary(), b"x"), (t.string(), "x")], ids=repr)
 def test_more_text_than_32_bits_count(kind, letter):
     with pytest.raises(
         UsageError, match=r"row 7: the values add up to 2,147,483,648 bytes here.*; use large_"
