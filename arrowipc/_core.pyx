@@ -283,8 +283,10 @@ cdef int raise_fault(const Fault* fault, Plan plan=None, object where=None) exce
     """Raise the exception that a kernel's fault stands for. Always returns -1."""
     cls, template = WORDS[fault.code]
     column = buffer = ""
+    path = None
     if plan is not None and 0 <= fault.field < plan.d.n_fields:
-        column = f"column {field_path(plan, fault.field)!r}: "
+        path = field_path(plan, fault.field)
+        column = f"column {path!r}: "
         names = BUFFER_NAMES.get(plan.d.fields[fault.field].layout, ())
         if fault.buffer >= 0:
             name = names[fault.buffer] if fault.buffer < len(names) else f"data {fault.buffer - len(names)}"
@@ -295,7 +297,10 @@ cdef int raise_fault(const Fault* fault, Plan plan=None, object where=None) exce
         expectation=f", expected {fault.expected}" if fault.expected else "",
         relation=f", {'expected' if fault.what == NULL else fault.what.decode()} {fault.expected}",
     )
-    raise cls(text if where is None else f"{where}: {text}")
+    error = cls(text if where is None else f"{where}: {text}")
+    if path is not None:
+        error.column = path
+    raise error
 
 
 # -- opened messages -----------------------------------------------------------------------------------------

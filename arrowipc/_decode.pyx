@@ -248,6 +248,15 @@ cdef class Decoder:
                 entry.bounds[i] = (low, high) if before is None else (min(low, before[0]), max(high, before[1]))
         return 0
 
+    cdef int forget(self) except -1:
+        """Let go of all dictionaries, as if none had arrived."""
+        if self.known:
+            self.entries = {}
+            self.dictionary_bytes = 0
+            self.generation += 1
+            self.current = None
+        return 0
+
     cdef tuple resolve(self, list wanted):
         """The values of dictionaries as they stand; None where one has not arrived."""
         cdef DictionaryPlan plan

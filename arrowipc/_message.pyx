@@ -8,7 +8,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 from arrowipc._bytes cimport inside, load_i32, load_i64, prefetch
 from arrowipc._core cimport (
@@ -161,6 +161,11 @@ cdef class Framer:
             except TruncatedError as error:
                 self.poison(error)
                 raise
+
+    def interrupt(self, error):
+        """Refuse to go on after an error that bytes of the source may be lost with."""
+        self.failure = f"an error ended it while it was reading, and bytes may be lost with that: {error!r}"
+        self._forget()
 
     def release(self):
         """Let go of the input; what was made of it stays valid, and nothing more can be read."""
@@ -662,3 +667,102 @@ cdef list stored_buffers(Message message):
             raise FormatError(f"buffer {i}: bytes {offset}..+{size} lie outside the {length}-byte body")
         out.append(window(message.body_bytes + offset, size, message.body_owner))
     return out
+
+
+# -- messages in the middle of bytes -------------------------------------------------------------------------
+
+
+cdef bint opens(const uint8_t* data, int64_t size, const LimitsData* limits, Cut* cut, Envelope* envelope) noexcept nogil:
+    """Whether a message begins at `data` and lies whole in what is there."""
+    cdef Fault fault
+    return (cut_message(data, size, limits, cut) == FRAME_MESSAGE
+            and open_message(cut.metadata, cut.metadata_size, envelope, &fault) == 0
+            and envelope.body_length <= cut.rest_size)
+
+
+cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas, const LimitsData* limits, Cut* cut,
+                    Envelope* envelope) noexcept nogil:
+    """Where the first plausible message begins, from byte `at` on; -1: nowhere."""
+    cdef const void* spot
+    while at <= size - 8:
+        if data[at] != 0xFF:
+            spot = memchr(data + at, 0xFF, size - 7 - at)
+            if spot == NULL:
+                return -1
+            at = <const uint8_t*> spot - data
+        if (load_i32(data + at) == -1 and load_i32(data + at + 4) & 7 == 0
+                and opens(data + at, size - at, limits, cut, envelope)
+                and (not schemas if envelope.kind != MessageHeader_Schema else envelope.body_length == 0)):
+            return at
+        at += 1
+    return -1
+
+
+def find_message(Source source not None, int64_t start, *, bint schemas=False, bint there=False, limits=None):
+    """Find a whole message among bytes that may be anything.
+
+    Parameters
+    ----------
+    source : Source
+    start : int
+        Where to look.
+    schemas : bool
+        Look for Schema messages only.
+    there : bool
+        Look at byte `start` and nowhere else; there the framing from before Arrow 0.15 is understood too.
+
+    Returns
+    -------
+    start, end, message : (int, int, Message) or None
+        It is framed: its metadata is a Message table and its body lies in the source. Nothing more is known.
+    """
+    cdef Message message = Message.__new__(Message)
+    cdef LimitsData bounds
+    cdef Cut cut
+    limits_data(limits, &bounds)
+    if not 0 <= start < source.size:
+        return None
+    if there:
+        if not opens(source.data + start, source.size - start, &bounds, &cut, &message.envelope):
+            return None
+    else:
+        with nogil:
+            start = search(source.data, source.size, start, schemas, &bounds, &cut, &message.envelope)
+        if start < 0:
+            return None
+    message.metadata_bytes = cut.metadata
+    message.metadata_size = cut.metadata_size
+    message.body_bytes = cut.rest
+    message.metadata_owner = message.body_owner = source
+    return start, cut.rest - source.data + message.envelope.body_length, message
+
+
+def survey(Message message not None):
+    """Look at the RecordBatch table of a message, a dictionary's too, without its body being followed.
+
+    Returns
+    -------
+    rows, used, inflated, codec : int
+        The rows that it claims, the bytes of the body up to the end of the last buffer, those of its buffers
+        without compression, and the codec (-1: none). None if it has no such table.
+    """
+    cdef Table table = message.envelope.header
+    cdef BatchHeader header
+    cdef Fault fault
+    cdef int64_t i, offset, size, used = 0, length = message.envelope.body_length
+    inflated = 0
+    if message.envelope.kind == MessageHeader_DictionaryBatch:
+        if fb_table(&message.envelope.header, DictionaryBatch_data, &table) <= 0:
+            return None
+    elif message.envelope.kind != MessageHeader_RecordBatch:
+        return None
+    if open_batch(&table, &header, &fault) < 0:
+        return None
+    for i in range(header.buffers.count):
+        offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
+        size = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+        if not inside(offset, size, length):
+            continue
+        used = max(used, offset + size)
+        inflated += max(size, load_i64(message.body_bytes + offset) if header.codec >= 0 and size >= 8 else 0)
+    return header.length, used, inflated, header.codec

@@ -5,8 +5,9 @@ Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio al
 
 from arrowipc._array cimport RecordBatch
 from arrowipc._capsule cimport BatchProducer
-from arrowipc._core cimport Columns, Plan
+from arrowipc._core cimport BatchHeader, Columns, Plan, locate, open_batch
 from arrowipc._decode cimport Decoder, new_decoder
+from arrowipc._fault cimport Fault
 from arrowipc._layout cimport *
 from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, take_message
 from arrowipc._schema cimport plan_schema, read_plan
@@ -178,6 +179,31 @@ cdef class StreamDecoder(Framer):
         self.body = NULL
         self.metadata_owner = self.body_owner = None
         return event
+
+    def fits(self, Message message not None):
+        """Whether the metadata of a RecordBatch message has the nodes and buffers that the schema asks for."""
+        cdef BatchHeader header
+        cdef Fault fault
+        if message.envelope.kind != MessageHeader_RecordBatch or not self.opened:
+            return False
+        if open_batch(&message.envelope.header, &header, &fault) < 0:
+            return False
+        try:
+            locate(Columns.__new__(Columns), self.decoder.plan, &header, message.body_bytes,
+                   message.envelope.body_length, message.envelope.version, &self.limits)
+        except FormatError:
+            return False
+        return True
+
+    def go_on(self, bint forget):
+        """Take messages again after a FormatError of `decode_next`.
+
+        `forget`: without the dictionaries so far. A batch that needs one is refused until it came again, and so
+        is a delta.
+        """
+        self.failure = None
+        if forget:
+            self.decoder.forget()
 
     cdef int check_order(self, int kind) except -1:
         reason = (LATER if self.opened else FIRST).get(kind)

@@ -24,7 +24,12 @@ __all__ = [
 
 
 class ArrowIpcError(Exception):
-    """Base of every exception that arrowipc raises on purpose."""
+    """Base of every exception that arrowipc raises on purpose.
+
+    `column` is the dotted path of the column that it concerns, None where that is none or not known.
+    """
+
+    column: "str | None" = None
 
 
 class FormatError(ArrowIpcError, ValueError):

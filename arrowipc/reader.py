@@ -134,12 +134,21 @@ def _read_at(file: Any, offset: int, buffer: memoryview) -> None:
 
 def _pump(framer: Framer, file: Any) -> None:
     """Bring a framer some of the bytes it needs next; never reads past the message at hand."""
-    with framer.get_buffer() as buffer:
-        count = _read_some(file, buffer)
-    if count:
-        framer.buffer_updated(count)
-    else:
-        framer.finish()
+    try:
+        with framer.get_buffer() as buffer:
+            count = _read_some(file, buffer)
+        if count:
+            framer.buffer_updated(count)
+        else:
+            framer.finish()
+    except (BlockingIOError, ArrowIpcError):
+        raise
+    except BaseException as error:
+        # An error of the system call took nothing from the source. A handler of a signal may raise when bytes
+        # were taken and not yet counted; to go on without them would give wrong values.
+        if not isinstance(error, OSError) or error.errno is None:
+            framer.interrupt(error)
+        raise
 
 
 # -- streams -------------------------------------------------------------------------------------------------
@@ -328,7 +337,7 @@ class RecordBatchFileReader(BatchReader):
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for.
     """
 
-    __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_remote", "_source")
+    __slots__ = ("_blocks", "_decoder", "_failure", "_held", "_loaded", "_remote", "_source")
 
     _failure: ArrowIpcError | None
     _blocks: RemoteBlocks | None
@@ -345,6 +354,7 @@ class RecordBatchFileReader(BatchReader):
         memory_map: bool = True,
     ) -> None:
         self._closed = self._loaded = False
+        self._held = 0  # dictionary batches that were taken in
         self._blocks = self._remote = self._source = self._failure = None
         source = _located(source)
         if isinstance(source, RemoteSource):
@@ -504,7 +514,9 @@ class RecordBatchFileReader(BatchReader):
             raise type(self._failure)(*self._failure.args)
         try:
             for i, (block, at) in enumerate(self._dictionaries()):
-                self._decoder.load_dictionary(i, block, at)
+                if i == self._held:  # else the source failed behind it, and is asked once more
+                    self._decoder.load_dictionary(i, block, at)
+                    self._held += 1
         except ArrowIpcError as error:
             # Every batch would try again; without its traceback, which would keep the source open.
             self._failure = type(error)(*error.args)
@@ -655,7 +667,9 @@ def open_stream(
     ensure_native_endian : bool, default True
         Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
     memory_map : bool, default True
-        Map a path; False reads it like a file object.
+        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
+        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
+        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
 
     Returns
     -------
@@ -689,7 +703,7 @@ def open_file(
 
     Parameters are those of `open_stream`; a file object must be seekable. Of a file behind a URL only what
     `columns` need is fetched: its last 64 KiB with the footer, then the ranges of the batches, near ones
-    joined and all at the same time.
+    joined and all at the same time. Of files that others may cut short while they are read, see `memory_map`.
 
     Returns
     -------

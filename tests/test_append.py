@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge
@@ -322,55 +320,6 @@ def test_nothing_stays_open(path):
         refuse(path, FormatError, "appended")
         path.write_bytes(path.read_bytes()[:-1])
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-CRASH = """
-import os, random, signal, sys, time
-import arrowipc as ipc
-(batch,) = ipc.open_stream(bytes.fromhex(sys.argv[1]))
-path = sys.argv[2]
-dice = random.Random(1)
-
-def check():
-    reader = ipc.open_file(path, memory_map=False)
-    for i, each in enumerate(reader):
-        assert each.equals(batch.slice(i % 50, 700)), i
-    return len(reader)
-
-def append(i):
-    with ipc.new_file(path, append=True, durable=i % 8 == 0) as writer:
-        writer.write(batch.slice(i % 50, 700))
-
-start = time.monotonic()
-for i in range(5):
-    append(i)
-took = (time.monotonic() - start) / 5
-known = check()
-for _ in range(60):
-    child = os.fork()
-    if child == 0:
-        for i in range(known, known + 5):
-            append(i)
-        os._exit(0)
-    time.sleep(dice.random() * 4 * took)     # of the five that it would write
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    now = check()
-    assert now >= known, (now, known)
-    known = now
-print(known)
-"""
-
-
-def test_a_killed_process_leaves_the_old_content_readable(path):
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        writer.write(plain(*np.arange(1000).tolist()))
-    shown = subprocess.run(
-        [sys.executable, "-c", CRASH, sink.hex(), str(path)], capture_output=True, text=True, timeout=300
-    )
-    assert shown.returncode == 0, shown.stderr
-    assert int(shown.stdout) > 10, "too few were written for any to have been cut short"
 
 
 def words(*values: str) -> pa.RecordBatch:

@@ -344,57 +344,6 @@ def test_any_name_that_a_file_may_have(tmp_path, name):
     assert os.listdir(tmp_path) == [name]
 
 
-# -- killed in the middle ------------------------------------------------------------------------------------
-
-KILL = """
-import random, signal, time
-dice = random.Random(1)
-rows = batch.num_rows // 2
-
-def check():
-    # All batches of one generation: its number, and as many rows as it has to have.
-    reader = ipc.open_file(path, memory_map=False)
-    first = {each.column(0)[0] for each in reader}
-    assert len(reader) == 3 and len(first) == 1, (len(reader), first)
-    assert all(each.num_rows == rows for each in reader)
-    return first.pop()
-
-def write(k):
-    with ipc.new_file(path, durable=k % 8 == 0) as writer:
-        for _ in range(3):
-            writer.write(batch.slice(k % rows, rows))
-
-write(0)
-generations, left = set(), 0
-for _ in range(100):
-    child = os.fork()
-    if child == 0:
-        k = dice.randrange(rows)
-        while True:
-            k += 1
-            write(k)
-    time.sleep(dice.random() * 0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    generations.add(check())
-    for name in os.listdir(os.path.dirname(path)):
-        if name != os.path.basename(path):
-            assert name.startswith(".x.arrow.") and name.endswith(".tmp"), name
-            os.unlink(os.path.join(os.path.dirname(path), name))
-            left += 1
-print(len(generations), left)
-"""
-
-
-def test_a_killed_process_leaves_a_complete_file(tmp_path):
-    shown = run(BEGIN + KILL, stream_of(*range(4000)), tmp_path / "x.arrow")
-    assert shown.returncode == 0, shown.stderr
-    generations, left = map(int, shown.stdout.split())
-    # The loop does what it is for: files came to be, and writers were killed in the middle.
-    assert generations > 5
-    assert left > 5
-
-
 # -- on the disk ---------------------------------------------------------------------------------------------
 
 SPY = r"""

@@ -1,0 +1,508 @@
+"""recover(resync=True): every batch whose bytes are whole comes back, wherever the damage lies."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import arrays, drive, forge
+from helpers.forge import batch, dictionary, encoding, field, i8, i32, i64, message, schema, stream
+
+import arrowipc as ipc
+from arrowipc import recover
+
+EXAMPLES = int(os.environ.get("ARROWIPC_MUTANTS", "400"))
+BATCHES = 6
+ROWS = 7
+#: Everything behind a message that a stream may end with.
+END = forge.EOS
+
+
+def part(number: int) -> ipc.RecordBatch:
+    rows = range(number * ROWS, number * ROWS + ROWS)
+    return arrays.read_batch(
+        pa.record_batch(
+            {
+                "id": pa.array(rows, pa.int64()),
+                "word": pa.array([f"w{row}" if row % 3 else None for row in rows]),
+                "parts": pa.array([[row] * (row % 4) for row in rows], pa.list_(pa.int32())),
+            }
+        )
+    )
+
+
+PARTS = [part(number) for number in range(BATCHES)]
+
+
+def written(kind: str, parts: list[ipc.RecordBatch] = PARTS, **options: Any) -> bytes:
+    sink = bytearray()
+    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, parts[0].schema, **options) as writer:
+        for each in parts:
+            writer.write_batch(each)
+    return bytes(sink)
+
+
+FILE, STREAM = written("file"), written("stream")
+#: Where the messages of the stream begin: the schema, the batches, the end.
+STARTS = [0, *[offset - 8 for offset, _, _ in ipc.open_file(FILE).blocks], len(STREAM) - 8]
+#: A file whose writer never came to its footer.
+TORN = FILE[: STARTS[-1] + 8]
+
+
+def found(source: Any, **options: Any) -> tuple[list[int], ipc.Recovery]:
+    """Which of PARTS come back; each must be equal to one of them."""
+    with recover(source, resync=True, **options) as reader:
+        numbers = []
+        for each in reader:
+            number = each["id"][0] // ROWS
+            assert each.equals(PARTS[number])
+            numbers.append(number)
+        assert reader.report.num_batches == len(numbers)
+        return numbers, reader.report
+
+
+ALL = list(range(BATCHES))
+
+
+# -- one message is damaged ----------------------------------------------------------------------------------
+
+
+def smash(data: bytes, start: int, stop: int, with_: bytes = b"\xaa") -> bytes:
+    return data[:start] + (with_ * (stop - start))[: stop - start] + data[stop:]
+
+
+WAYS = {
+    "metadata": lambda data, at, end: smash(data, at + 8, at + 120),
+    "prefix": lambda data, at, end: smash(data, at, at + 8),
+    "size": lambda data, at, end: smash(data, at + 4, at + 8, struct.pack("<i", 1 << 20)),
+    "all of it": lambda data, at, end: smash(data, at, end),
+    "zeros": lambda data, at, end: smash(data, at, end, b"\0"),
+    "ones": lambda data, at, end: smash(data, at, end, b"\xff"),
+    "values": lambda data, at, end: data[: end - 200] + b"\xff" * 200 + data[end:],
+    "cut off": lambda data, at, end: data[: at + 100] + data[end:],
+    "gone": lambda data, at, end: data[: at + 9] + data[end - 3 :],
+    "filled": lambda data, at, end: data[: at + 50] + b"filling" + data[at + 50 :],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["stream", "torn", "file"])
+def test_all_others_come_back_and_the_range_is_told(kind: str, way: str) -> None:
+    data, shift = {"stream": (STREAM, 0), "torn": (TORN, 8), "file": (FILE, 8)}[kind]
+    for number in range(BATCHES):
+        at, end = (STARTS[number + 1 + i] + shift for i in (0, 1))
+        broken = WAYS[way](data, at, end)
+        numbers, report = found(broken)
+        assert numbers == [other for other in ALL if other != number], number
+        assert not report.complete
+        (damage,) = [each for each in report.skipped if each.offset != len(data)]
+        assert damage.reason
+        assert at <= damage.offset <= end
+        assert damage.offset + damage.length <= end + len(broken) - len(data)
+        assert damage.rows in (None, ROWS)
+        assert report.lost_bytes == sum(each.length for each in report.skipped)
+
+
+def test_a_footer_that_is_whole_counts_what_is_lost_though_bytes_came_in_between() -> None:
+    at = STARTS[3] + 8
+    for more in (1, 5, 8, 64):
+        numbers, report = found(FILE[: at + 20] + b"x" * more + FILE[at + 20 :])
+        assert numbers == [0, 1, 3, 4, 5]
+        assert (report.lost_batches, report.format) == (1, "file")
+
+
+def test_rows_are_told_where_the_metadata_is_whole() -> None:
+    for data in (STREAM, FILE):
+        at = data.index(b"w7w8")
+        numbers, report = found(data[:at] + b"\xff" + data[at + 1 :])
+        assert numbers == [0, 2, 3, 4, 5]
+        assert (report.lost_batches, report.lost_rows) == (1, ROWS)
+        assert (report.skipped[0].column, report.skipped[0].rows) == ("word", ROWS)
+
+
+def test_a_body_that_claims_what_follows_does_not_swallow_it() -> None:
+    at = STARTS[2]
+    head, whole = STREAM[:at], STREAM[at:]
+    size = forge.read(whole, "bodyLength")
+    for more in (8, 200, 1000):
+        longer = forge.patch(whole, "bodyLength", size + more)
+        assert found(head + longer)[0] == ALL
+
+
+def test_without_damage_nothing_is_skipped() -> None:
+    for kind in ("file", "stream"):
+        for options in ({}, {"compression": "zstd"}, {"alignment": 64}, {"legacy": True}):
+            numbers, report = found(written(kind, **options))
+            assert numbers == ALL
+            assert report.complete
+            assert (report.lost_batches, report.lost_rows, report.lost_bytes) == (0, 0, 0)
+            assert report.skipped == ()
+
+
+def test_every_batch_that_no_damage_touches_comes_back() -> None:
+    """Spans of anything in place of other bytes, shorter or longer; the schema stays."""
+    chance = random.Random(20261121)
+    first, lost = STARTS[1], 0
+    fillings = [
+        lambda size: bytes(size),
+        lambda size: b"\xff" * size,
+        lambda size: chance.randbytes(size),
+        lambda size: (END * size)[:size],
+        lambda size: STREAM[chance.randrange(len(STREAM)) :][:size],
+    ]
+    for _ in range(EXAMPLES):
+        start = chance.randrange(first, len(STREAM))
+        stop = min(start + chance.choice([0, 1, 4, 8, 30, 200, 900]), len(STREAM))
+        filling = chance.choice(fillings)(chance.choice([stop - start, 0, 3, 8, 64]))
+        broken = STREAM[:start] + filling + STREAM[stop:]
+        whole = [
+            number
+            for number in ALL
+            if STARTS[number + 2] <= start or STARTS[number + 1] >= max(stop, start + 1)
+        ]
+        with recover(broken, resync=True) as reader:
+            numbers = [each["id"][0] // ROWS for each in reader if each in PARTS]
+        # Once at least: a filling may hold messages of its own.
+        assert set(whole) <= set(numbers), (start, stop, filling)
+        lost += len(whole) < BATCHES
+    print(f"{EXAMPLES} spans, {lost} of them inside a batch")
+    assert lost > EXAMPLES // 2
+
+
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_mutations_give_values_or_an_error(compression: str | None) -> None:
+    chance, read = random.Random(11), 0
+    for kind in ("file", "stream"):
+        data = written(kind, compression=compression)
+        for _ in range(EXAMPLES // 2):
+            broken = bytearray(data)
+            for _ in range(chance.randint(1, 4)):
+                broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
+            if chance.random() < 0.3:
+                del broken[chance.randrange(len(broken)) :]
+            try:
+                reader = recover(bytes(broken), resync=True)
+            except ipc.ArrowIpcError:
+                continue
+            with contextlib.suppress(ipc.ArrowIpcError):  # some names cannot be handed over
+                for each in reader:
+                    drive.use(each)
+            read += 1
+            report = reader.report
+            assert 0 <= report.num_bytes <= len(broken)
+            assert str(report)
+    assert read > EXAMPLES // 2
+
+
+# -- where sources begin, and what else is in them -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("front", [b"x", b"\0" * 13, b"garbage" * 100, b"\xff" * 31, b"ARROW1", END * 3])
+@pytest.mark.parametrize("kind", ["file", "stream", "torn"])
+def test_something_in_front_is_passed_over(front: bytes, kind: str) -> None:
+    data = {"file": FILE, "stream": STREAM, "torn": TORN}[kind]
+    numbers, report = found(front + data)
+    assert numbers == ALL
+    assert report.lost_bytes <= len(front) + 8
+
+
+def test_streams_and_files_in_a_row() -> None:
+    for pieces in ([STREAM] * 3, [FILE] * 3, [TORN, FILE], [STREAM[:-8], STREAM], [FILE, STREAM]):
+        numbers, report = found(b"".join(pieces))
+        assert numbers == ALL * len(pieces)
+        assert report.lost_bytes == 0
+    with_damage = smash(STREAM, STARTS[2], STARTS[3]) + b"between" + smash(FILE, STARTS[4] + 8, STARTS[5])
+    assert found(with_damage)[0] == [0, 2, 3, 4, 5, 0, 1, 2, 4, 5]
+
+
+def test_a_stream_of_another_schema_is_passed_over() -> None:
+    other = stream(schema(field("x", forge.INT32)), batch(1, [(1, 0)], [b"", i32(1)]))
+    numbers, report = found(STREAM + other + STREAM)
+    assert numbers == ALL * 2
+    (damage,) = report.skipped
+    assert (damage.offset, damage.length) == (len(STREAM), len(other))
+    assert "another schema" in damage.reason
+
+
+def test_an_append_that_was_torn() -> None:
+    """By a writer that goes on where the footer was, or behind it."""
+    more = STREAM[STARTS[1] : STARTS[3]]
+    cut = FILE[: len(TORN) - 8] + more  # the last batch ends inside the next one: that is no value of its own
+    assert found(cut)[0] == [*ALL[:-1], 0, 1]
+    for end in (len(TORN), len(TORN) + 8, len(TORN) + 40, len(FILE)):
+        for kept in (len(more), len(more) - 1, STARTS[2] - STARTS[1] + 30, 11):
+            numbers, _ = found(FILE[:end] + more[:kept])
+            assert numbers[:BATCHES] == ALL
+            assert numbers[BATCHES:] == [i for i in (0, 1) if STARTS[i + 2] - STARTS[1] <= kept]
+
+
+@pytest.mark.parametrize("zeros", [4, 8, 16, 100, 4096, 10_000])
+def test_zeros_between_messages_are_no_end(zeros: int) -> None:
+    for data, at in ((STREAM, STARTS[3]), (TORN, STARTS[3] + 8), (FILE, STARTS[3] + 8)):
+        numbers, report = found(data[:at] + bytes(zeros) + data[at:])
+        assert numbers == ALL
+        assert (report.skipped[0].offset, report.skipped[0].length) == (at, zeros)
+
+
+def test_the_first_message_need_not_be_at_byte_8() -> None:
+    root, rows = schema(field("x", forge.INT64)), batch(2, [(2, 0)], [b"", i64(7, 8)])
+    for start in (16, 24, 64, 4096):
+        data = forge.file(root, rows, rows, magic=b"ARROW1".ljust(start, b"\0"))
+        for each in (recover(data), recover(data, resync=True)):
+            assert each.read_all().to_pydict() == {"x": [7, 8] * 2}
+        torn = data[: ipc.open_file(data).blocks[1][0] + 5]
+        with recover(torn, resync=True) as reader:
+            assert reader.read_all().to_pydict() == {"x": [7, 8]}
+
+
+def test_the_footer_has_the_schema_where_the_first_message_is_damaged() -> None:
+    broken = smash(smash(FILE, 16, 100), STARTS[2] + 8, STARTS[2] + 12, b"\0")
+    assert found(broken)[0] == [0, 2, 3, 4, 5]
+    with pytest.raises(ipc.FormatError, match="no schema"):
+        recover(broken[: len(TORN)], resync=True)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", END, b"ARROW1\0\0", b"\xff" * 100, os.urandom(0) + bytes(5000)])
+def test_where_there_is_no_schema_there_is_nothing(data: bytes) -> None:
+    with pytest.raises(ipc.FormatError, match="no schema"):
+        recover(data, resync=True)
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------
+
+
+def coded(*parts: Any) -> tuple[list[bytes], bytes]:
+    root = message(schema(field("w", forge.UTF8, dictionary=encoding(0, forge.INT8))))
+    messages = [root, *[message(each) for each in parts]]
+    return messages, b"".join(messages) + END
+
+
+def words(text: str, delta: bool = False) -> forge.Table:
+    values = batch(len(text), [(len(text), 0)], [b"", i32(*range(len(text) + 1)), text.encode()])
+    return dictionary(0, values, isDelta=delta)
+
+
+def rows(*indices: int) -> forge.Table:
+    return batch(len(indices), [(len(indices), 0)], [b"", i8(*indices)])
+
+
+#: What is sent, and what its batches mean.
+SENT = [
+    words("ab"),
+    rows(0, 1),
+    rows(1, 1),
+    words("cd", delta=True),
+    rows(0, 3),
+    words("xyz"),
+    rows(0, 1, 2),
+    rows(2),
+    words("w", delta=True),
+    rows(0, 3),
+    words("k"),
+    rows(0),
+]
+MEANT = {2: "ab", 3: "bb", 5: "ad", 7: "xyz", 8: "z", 10: "xw", 12: "k"}
+#: For the message that is lost: the batches that cannot be trusted then.
+DOUBTED = {1: {2, 3, 5}, 4: {5}, 6: {7, 8, 10}, 9: {10}, 11: {12}}
+
+
+@pytest.mark.parametrize("how", ["smashed", "zeros", "cut", "gone", "flipped"])
+def test_batches_whose_dictionary_may_be_stale_are_refused(how: str) -> None:
+    messages, whole = coded(*SENT)
+    assert [b["w"].to_pylist() for b in recover(whole, resync=True)] == [list(t) for t in MEANT.values()]
+    for number in range(1, len(messages)):
+        lost = messages[number]
+        kind = forge.read(lost, "header_type")
+        broken = {
+            "smashed": b"\xaa" * len(lost),
+            "zeros": bytes(len(lost)),
+            "cut": lost[:60],
+            "gone": b"x",
+            # A dictionary that says that it is a batch, and the reverse.
+            "flipped": forge.patch(lost, "header_type", kind ^ 1),
+        }[how]
+        data = b"".join([*messages[:number], broken, *messages[number + 1 :]]) + END
+        reader = recover(data, resync=True)
+        values = ["".join(each["w"].to_pylist()) for each in reader]
+        # A gap may have held a dictionary; a message that lies in one piece was a batch, or is believed.
+        doubted = DOUBTED.get(number, set(MEANT) - {number} if how != "flipped" else set(MEANT))
+        sure = [text for at, text in MEANT.items() if at not in doubted and at != number]
+        if number in DOUBTED:
+            assert values == sure, (number, values)
+            assert any("may have been lost" in each.reason for each in reader.report.skipped), number
+        else:
+            later = {2: {3, 5}, 3: {5}, 5: set(), 7: {8, 10}, 8: {10}, 10: set(), 12: set()}[number]
+            expected = [text for at, text in MEANT.items() if at != number and at not in later]
+            assert values == expected, (number, values)
+
+
+def test_a_batch_with_damaged_values_leaves_the_dictionaries_alone() -> None:
+    messages, _ = coded(*SENT)
+    broken = coded(rows(9))[0][1]  # there is no such index
+    for number in (2, 5, 7):
+        data = b"".join([*messages[:number], broken, *messages[number + 1 :]]) + END
+        values = ["".join(each["w"].to_pylist()) for each in recover(data, resync=True)]
+        assert values == [text for at, text in MEANT.items() if at != number]
+
+
+def test_columns_without_dictionary_are_read_whatever_became_of_it() -> None:
+    root = schema(field("w", forge.UTF8, dictionary=encoding(0, forge.INT8)), field("i", forge.INT32))
+    rows_of = [batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i32(i)]) for i in range(3)]
+    parts = [message(root), message(words("a")), *map(message, rows_of)]
+    data = b"".join([*parts[:3], b"?" * 40, *parts[3:]])
+    assert [each.to_pydict() for each in recover(data, resync=True)] == [{"w": ["a"], "i": [0]}]
+    reader = recover(data, resync=True, columns=["i"])
+    assert reader.read_all().to_pydict() == {"i": [0, 1, 2]}
+
+
+def test_a_footer_says_where_the_dictionaries_are() -> None:
+    root = schema(field("w", forge.UTF8, dictionary=encoding(0, forge.INT8)))
+    parts = [
+        message(each) for each in (words("ab"), rows(0, 1), rows(1), words("c", True), rows(2, 0), rows(1))
+    ]
+    whole = forge.file(root, *parts)
+    assert recover(whole).read_all().to_pydict() == {"w": list("abbcab")}
+    delta, first = whole.index(parts[3]), whole.index(parts[1])
+    # The delta is lost: what comes before it is known, what comes behind it could be anything.
+    broken = smash(whole, delta + 8, delta + 60)
+    for damaged, values in ((broken, "abb"), (smash(broken, first, first + 60), "b")):
+        reader = recover(damaged, resync=True)
+        assert reader.read_all().to_pydict() == {"w": list(values)}
+        assert reader.report.lost_batches == 4 - reader.report.num_batches
+
+
+# -- values that look like messages --------------------------------------------------------------------------
+
+
+def cells(*values: bytes) -> ipc.RecordBatch:
+    return arrays.read_batch(pa.record_batch({"payload": pa.array(values, pa.binary())}))
+
+
+def test_streams_in_the_values_of_a_damaged_batch_are_not_taken_for_its_neighbours() -> None:
+    inner = stream(schema(field("x", forge.UTF8)), batch(1, [(1, 0)], [b"", i32(0, 1), b"q"]))
+    parts = [cells(inner, inner), cells(inner * 3), cells(inner)]
+    data = written("stream", parts)
+    second = forge.split(data)[2]
+    at = data.index(second)
+    for broken in (
+        smash(data, at + 8, at + 60),
+        smash(data, at, at + 8),
+        data[: at + 100] + data[at + 107 :],
+        forge.patch(second, "header.nodes[0].length", 9).join([data[:at], data[at + len(second) :]]),
+    ):
+        values = [each.to_pydict() for each in recover(broken, resync=True)]
+        assert values == [parts[0].to_pydict(), parts[2].to_pydict()]
+
+
+# -- hostile bytes -------------------------------------------------------------------------------------------
+
+
+def overlapping(size: int) -> bytes:
+    """Messages each of which claims all bytes behind it; only a count of their bits shows that it lies."""
+    data = bytearray(message(schema(field("b", forge.BOOL))))
+    one = message(batch(8, [(8, 1)], [(0, 8), (8, 8)]), body=b"", body_length=16)
+    paths = ("bodyLength", "header.length", "header.nodes[0].length")
+    paths += ("header.buffers[0].length", "header.buffers[1].offset", "header.buffers[1].length")
+    places = [forge.locate(one, path)[0] for path in paths]
+    count = (size - len(data)) // len(one)
+    for left in range(count - 1, -1, -1):
+        half = (left * len(one) + 16) // 16 * 8
+        each = bytearray(one)
+        values = (2 * half, 8 * half, 8 * half, half, half, half)
+        for place, value in zip(places, values, strict=True):
+            struct.pack_into("<q", each, place, value)
+        data += each
+    return bytes(data) + b"\x55" * 16 + b"something else"  # so that no end is one
+
+
+def seconds(data: bytes, **options: Any) -> float:
+    start = time.process_time()
+    with contextlib.suppress(ipc.FormatError):
+        list(recover(data, resync=True, **options))
+    return time.process_time() - start
+
+
+def test_messages_that_overlap_do_not_cost_the_square_of_their_number() -> None:
+    data = overlapping(16 << 20)
+    took = seconds(data, validate="strict")
+    print(f"{len(data):,} bytes of overlapping messages: {took:.2f} s")
+    # They are 100,000 and claim 8 MiB on average: to look at all of that takes 50 s.
+    assert took < 10
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"\xff", END, bytes(8) + b"x" * 8, b"ARROW1\0\0", b"\xff\xff\xff\xff\x40\0\0\0", b"ARROW1"],
+    ids=["ones", "ends", "zeros", "magics", "sizes", "tails"],
+)
+def test_markers_without_end_cost_as_much_as_there_are(unit: bytes) -> None:
+    size = 1 << 20
+    data = STREAM[:-8] + unit * (size // len(unit))
+    took = seconds(data)
+    assert found(data)[0] == ALL
+    assert took < 20  # measured: at most 1
+
+
+def test_ranges_are_listed_up_to_a_bound() -> None:
+    messages = forge.split(STREAM)
+    data = messages[0] + (messages[1] + b"garbage!") * 3000
+    numbers, report = found(data)
+    assert len(numbers) == 3000
+    assert len(report.skipped) == 1000
+    assert sum(each.length for each in report.skipped) == report.lost_bytes == 3000 * 8
+
+
+# -- sources -------------------------------------------------------------------------------------------------
+
+
+class Pipe(drive.ShortReads):
+    def seekable(self) -> bool:
+        return False
+
+
+def test_sources_of_every_kind(tmp_path: Path) -> None:
+    broken = smash(TORN, STARTS[3] + 8, STARTS[4] + 8)
+    path = tmp_path / "x.arrow"
+    path.write_bytes(broken)
+    before = len(os.listdir("/proc/self/fd"))
+    sources = [path, str(path), bytearray(broken), memoryview(broken), io.BytesIO(broken), Pipe(broken)]
+    for source in sources:
+        for memory_map in (True, False):
+            if not isinstance(source, Pipe) or memory_map:
+                if isinstance(source, io.BytesIO):
+                    source.seek(0)
+                assert found(source, memory_map=memory_map)[0] == [0, 1, 3, 4, 5]
+    with path.open("rb") as source:
+        assert found(source)[0] == [0, 1, 3, 4, 5]
+    del sources, source
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_was_read_outlives_the_reader(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(TORN)
+    for source in (tmp_path / "x", io.BytesIO(TORN)):
+        with recover(source, resync=True) as reader:
+            read = list(reader)
+        assert read == PARTS
+        with pytest.raises(ipc.UsageError, match="closed"):
+            list(reader)
+
+
+def test_levels_and_options() -> None:
+    with pytest.raises(ipc.UsageError, match="resync"):
+        recover(STREAM, resync=True, validate="none")
+    with pytest.raises(ipc.UsageError, match="nix"):
+        recover(STREAM, resync=True, columns=["nix"])
+    numbers, _ = found(STREAM, validate="strict")
+    assert numbers == ALL
+    reader = recover(STREAM, resync=True, limits=ipc.Limits(rows_per_batch=ROWS - 1))
+    assert list(reader) == []
+    assert reader.report.lost_rows in (None, BATCHES * ROWS)

@@ -1,0 +1,236 @@
+"""validate() says what is wrong, where, and how much of the rest is good; and nothing of what is right."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import arrays, forge, golden
+from helpers.forge import batch, field, i32, i64, message, schema, stream
+
+import arrowipc as ipc
+from arrowipc import validate
+
+ROWS = 5
+PARTS = [
+    arrays.read_batch(
+        pa.record_batch(
+            {
+                "id": pa.array(range(i * ROWS, i * ROWS + ROWS), pa.int64()),
+                "word": pa.array([f"w{i}{row}" for row in range(ROWS)]),
+            }
+        )
+    )
+    for i in range(4)
+]
+
+
+def written(kind: str, **options: Any) -> bytes:
+    sink = bytearray()
+    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, PARTS[0].schema, **options) as writer:
+        for each in PARTS:
+            writer.write_batch(each)
+    return bytes(sink)
+
+
+FILE, STREAM = written("file"), written("stream")
+BLOCKS = ipc.open_file(FILE).blocks
+ONE, ROW = schema(field("x", forge.INT64)), batch(1, [(1, 0)], [b"", i64(7)])
+
+
+# -- what is right -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"compression": "lz4"}, {"alignment": 64}, {"legacy": True}, {"metadata_version": "V4"}],
+    ids=str,
+)
+def test_what_we_write_is_valid(kind: str, options: dict[str, Any]) -> None:
+    for level in ("full", "strict"):
+        report = validate(written(kind, **options), level=level)
+        assert report.ok, str(report)
+        assert (report.format, report.level) == (kind, level)
+        assert (report.num_batches, report.num_rows) == (4, 4 * ROWS)
+        assert (report.bad_batches, report.bad_rows, report.bad_bytes) == (0, 0, 0)
+        assert str(report).startswith(f"a valid {kind} ({level}): 4 batches, 20 rows, ")
+        report.raise_if_invalid()
+
+
+@pytest.mark.parametrize("case", golden.cases(), ids=lambda case: f"{case.parent.name}/{case.name}")
+def test_official_files_are_valid(case: Any) -> None:
+    data = golden.load(case)
+    for path in (data.stream, data.file):
+        report = validate(path)
+        assert report.ok, f"{path}: {report}"
+
+
+def test_what_pyarrow_writes_is_valid() -> None:
+    for opener in (pa.ipc.new_file, pa.ipc.new_stream):
+        sink = pa.BufferOutputStream()
+        dictionary = pa.array(["a", "b", "a"]).dictionary_encode()
+        table = pa.table({"x": [1, 2, 3], "d": dictionary, "n": pa.nulls(3)})
+        with opener(sink, table.schema) as writer:
+            writer.write_table(table)
+        report = validate(sink.getvalue(), level="strict")
+        assert report.ok, str(report)
+
+
+def test_tensors() -> None:
+    sink = bytearray()
+    for values in ([1.5, 2.5], [[1], [2]]):
+        ipc.write_tensor(values, sink)
+    report = validate(sink)
+    assert (report.ok, report.format, report.num_batches) == (True, "tensors", 2)
+    broken = validate(sink[:-5])
+    assert (broken.ok, broken.num_batches, broken.bad_batches) == (False, 1, 1)
+    second = len(sink) // 2
+    broken = validate(sink[:second] + sink[second:].replace(b"\x02", b"\x07"))
+    assert not broken.ok
+
+
+# -- what is wrong -------------------------------------------------------------------------------------------
+
+
+def damaged(data: bytes, number: int, shift: int) -> bytes:
+    start = BLOCKS[number][0] - shift
+    return data[: start + 8] + b"\xaa" * 40 + data[start + 48 :]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_every_batch_is_looked_at_also_behind_the_first_bad_one(number: int) -> None:
+    offset, head, body = BLOCKS[number]
+    for data, shift in ((FILE, 0), (STREAM, 8)):
+        report = validate(damaged(data, number, shift))
+        assert not report.ok
+        assert (report.num_batches, report.num_rows) == (3, 3 * ROWS)
+        (found,) = report.damage
+        assert (found.offset, found.length) == (offset - shift, head + body)
+        with pytest.raises(ipc.FormatError, match=f"byte {offset - shift:,}"):
+            report.raise_if_invalid()
+        two = damaged(damaged(data, number, shift), (number + 2) % 4, shift)
+        assert len(validate(two).damage) == 2
+        assert validate(two).num_batches == 2
+
+
+def test_what_where_which_column_and_how_many_rows() -> None:
+    for data, message_number in ((FILE, 1), (STREAM, 3)):
+        at = data.index(b"w10w11")
+        report = validate(data[:at] + b"\xff" + data[at + 1 :])
+        (found,) = report.damage
+        assert (found.column, found.rows, found.message) == ("word", ROWS, message_number)
+        assert "not UTF-8" in found.reason
+        assert (report.bad_batches, report.bad_rows) == (1, ROWS)
+        text = str(report)
+        assert text.startswith("not a valid ")
+        assert "good are 3 batches, 15 rows" in text
+        assert f"byte {found.offset:,}..{found.offset + found.length:,} (5 rows): " in text
+
+
+def test_levels() -> None:
+    lie = stream(ONE, batch(2, [(2, 1)], [b"\x03", i64(7, 8)]))  # null_count says 1, the bitmap 0
+    assert validate(lie).ok
+    (found,) = validate(lie, level="strict").damage
+    assert found.column == "x"
+    with pytest.raises(ipc.UsageError):
+        validate(lie, level="none")
+
+
+FOOTERS = {
+    "lists this message twice": lambda: forge.file(ONE, ROW, ROW, blocks=lambda b: [b[0], b[0]]),
+    "the footer does not list": lambda: forge.file(ONE, ROW, ROW, blocks=lambda b: b[:1]),
+    "does not lie in bytes": lambda: forge.file(ONE, ROW, blocks=lambda b: [(1 << 40, *b[0][1:])]),
+    "multiples of 8": lambda: forge.file(ONE, ROW, blocks=lambda b: [(b[0][0] + 1, *b[0][1:])]),
+    "bytes of metadata": lambda: forge.file(
+        ONE, ROW, ROW, blocks=lambda b: [(b[0][0], b[0][1] + 8, 8), b[1]]
+    ),
+    "not that of the footer": lambda: forge.file(ONE, ROW, footer_schema=schema(field("y", forge.INT64))),
+    "no Schema message": lambda: forge.file(ONE, ROW, first=message(ROW)),
+    "nothing here": lambda: FILE + FILE,
+    "does not end with the magic": lambda: FILE[:-3],
+    "footer size": lambda: FILE[:-10] + i32(1 << 20) + FILE[-6:],
+    "cut short": lambda: b"ARROW1\0\0",
+}
+
+
+@pytest.mark.parametrize("words", FOOTERS)
+def test_footers_that_are_wrong(words: str) -> None:
+    report = validate(FOOTERS[words]())
+    assert not report.ok
+    assert report.format == "file"
+    assert words in str(report)
+
+
+def test_what_is_no_arrow_data_at_all() -> None:
+    for data, words in (
+        (b"", "empty"),
+        (b"PAR1 and so on", "Parquet"),
+        (b"hello, world: text", "Arrow IPC stream"),
+        (bytes(100), "no schema"),
+        (b"\xff" * 100, "metadata size"),
+    ):
+        report = validate(data)
+        assert (report.ok, report.format, report.num_batches) == (False, None, 0)
+        assert words in str(report)
+
+
+def test_what_stands_behind_a_stream() -> None:
+    for data, words in (
+        (STREAM + STREAM, "another stream"),
+        (STREAM + b"garbage", "byte"),
+        (STREAM[:-8] + bytes(4096), "zero bytes"),
+        (STREAM[:-20], "message"),
+        (STREAM + stream(ONE, ROW), "another schema"),
+    ):
+        report = validate(data)
+        assert not report.ok
+        assert words in str(report)
+        assert report.num_batches >= 3
+    assert validate(STREAM[:-8]).ok  # the end of the input is an end
+
+
+def test_a_dictionary_that_is_missing_is_told_with_the_batches_that_need_it() -> None:
+    coded = schema(field("w", forge.UTF8, dictionary=forge.encoding(0, forge.INT8)), field("x", forge.INT64))
+    words = forge.dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 99), b"a"]))
+    rows = batch(1, [(1, 0)] * 2, [b"", forge.i8(0), b"", i64(7)])
+    report = validate(forge.file(coded, words, rows, rows))
+    assert (len(report.damage), report.num_batches, report.bad_batches) == (3, 0, 2)
+    assert "dictionary batch 0" in report.damage[0].reason
+
+
+def test_any_bytes_give_a_report() -> None:
+    chance = random.Random(5)
+    valid = 0
+    for data in (FILE, STREAM, written("file", compression="zstd")):
+        for _ in range(150):
+            broken = bytearray(data)
+            for _ in range(chance.randint(1, 3)):
+                broken[chance.randrange(len(broken))] = chance.randrange(256)
+            if chance.random() < 0.2:
+                del broken[chance.randrange(len(broken)) :]
+            report = validate(bytes(broken))
+            assert str(report)
+            valid += report.ok
+            if report.ok:
+                with ipc.open(bytes(broken)) as reader:
+                    assert sum(each.num_rows for each in reader) == report.num_rows
+    assert 0 < valid < 400
+
+
+def test_sources(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    path.write_bytes(FILE)
+    for source in (path, str(path), FILE, bytearray(FILE), io.BytesIO(FILE)):
+        assert validate(source).ok
+    assert validate(path, memory_map=False).ok
+    with pytest.raises(FileNotFoundError):
+        validate(tmp_path / "nix")
+    with pytest.raises(ipc.UsageError):
+        validate(7)
+    limited = validate(path, limits=ipc.Limits(rows_per_batch=ROWS - 1))
+    assert (limited.num_batches, limited.bad_batches) == (0, 4)
