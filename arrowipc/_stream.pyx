@@ -98,6 +98,7 @@ cdef class StreamDecoder(Framer):
 
     cdef RecordBatch read_batch(self):
         """The next batch; None: more input is needed, or the end."""
+        self.occupy()
         try:
             if self.reach_batch():
                 return self.decoder.batch(&self.envelope, self.body, self.body_owner)
@@ -105,11 +106,13 @@ cdef class StreamDecoder(Framer):
         except BaseException as error:
             self.poison(error)
             raise
+        finally:
+            self.vacate()
 
     def next_stored(self):
         """Return the next RecordBatch message and what a writer must know of it, or None; see `arrowipc.copy`."""
         cdef Message message
-        self.check_usable()
+        self.occupy()
         try:
             if not self.reach_batch():
                 return None
@@ -118,6 +121,8 @@ cdef class StreamDecoder(Framer):
         except BaseException as error:
             self.poison(error)
             raise
+        finally:
+            self.vacate()
 
     def decode(self, Message message not None):
         """Decode a message that `next_stored` returned last."""
@@ -158,7 +163,7 @@ cdef class StreamDecoder(Framer):
         FormatError
             The bytes break the format; every later call raises UsageError.
         """
-        self.check_usable()
+        self.occupy()
         try:
             message.join()
             self.number = self.num_messages + 1
@@ -171,13 +176,15 @@ cdef class StreamDecoder(Framer):
             self.body_owner = message.body_owner
             self.num_messages += 1
             event = self.event()
+            # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
+            self.body = NULL
+            self.metadata_owner = self.body_owner = None
+            return event
         except BaseException as error:
             self.poison(error)
             raise
-        # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
-        self.body = NULL
-        self.metadata_owner = self.body_owner = None
-        return event
+        finally:
+            self.vacate()
 
     cdef int check_order(self, int kind) except -1:
         reason = (LATER if self.opened else FIRST).get(kind)
@@ -203,16 +210,17 @@ cdef class StreamDecoder(Framer):
         FormatError
             The bytes break the format; every later call raises UsageError.
         """
-        self.check_usable()
+        self.occupy()
         try:
             return self.take_event()
         except BaseException as error:
             self.poison(error)
             raise
+        finally:
+            self.vacate()
 
     def next_batch(self):
         """Return the next record batch without reporting what comes before it; None as in `next_event`."""
-        self.check_usable()
         return self.read_batch()
 
     def batches(self):
@@ -240,18 +248,20 @@ cdef class StreamDecoder(Framer):
 
     def read_schema(self):
         """Take in the stream's first message if it is there; returns whether the schema is known."""
-        self.check_usable()
-        if not self.opened:
-            try:
+        self.occupy()
+        try:
+            if not self.opened:
                 found = self.advance()
                 self.check_end(found)
                 if found == FRAME_MESSAGE:
                     self.check_order(self.envelope.kind)
                     self.begin()
-            except BaseException as error:
-                self.poison(error)
-                raise
-        return self.opened
+            return self.opened
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
 
     @property
     def schema(self):
@@ -275,7 +285,6 @@ cdef class DecodedBatches(BatchProducer):
     cdef StreamDecoder decoder
 
     cdef Columns next(self):
-        self.decoder.check_usable()
         return self.decoder.read_batch()
 
     def __iter__(self):
