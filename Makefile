@@ -128,7 +128,7 @@ $(BASE):
 	  { echo 'error: $(PYTHON) is not a Python 3.11 or newer; name one: make PYTHON=python3.12 ...' >&2; exit 1; }
 	@echo 'environment $(VENV)'
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --upgrade pip 'setuptools>=77' 'cython>=3.1'
+	@$(PIP) install --upgrade pip 'setuptools>=77' 'cython>=3.1,<3.3'
 	@touch $@
 
 $(WHEEL): $(SOURCES) | $(BASE)

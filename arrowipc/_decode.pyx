@@ -212,6 +212,16 @@ cdef class Decoder:
         self.current = None
         return id, delta != 0, entry.values.d.length
 
+    cdef int forget_dictionaries(self) except -1:
+        """As if none had arrived."""
+        if self.entries:
+            self.entries = {}
+        self.current = None if self.known else ()
+        self.dictionary_bytes = 0
+        self.num_dictionary_batches = self.num_dictionary_deltas = self.num_replaced_dictionaries = 0
+        self.generation += 1
+        return 0
+
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1:
         """Put `piece` behind the values so far. Batches that hold earlier values keep those, in shared memory."""
         cdef int64_t nbytes = 0

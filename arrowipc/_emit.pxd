@@ -48,11 +48,19 @@ cdef class BatchWriter:
     cdef int64_t raw_bytes
     cdef int64_t stored_bytes
 
+    cdef bint busy                  # a thread is writing a message
+
     cdef int check_usable(self) except -1
+    cdef int check_idle(self) except -1
+    cdef int occupy(self) except -1
     cdef int set_plan(self, object schema) except -1
     cdef int accept(self, Columns columns) except -1
     cdef int trim(self, Columns columns, int64_t start, int64_t count) except -1
     cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1
+    cdef int64_t put_rows(self, Columns columns, int64_t start, int64_t count, tuple pairs,
+                          int64_t max_bytes) except -1
+    cdef int put_stored(self, Message message, list emissions) except -1
+    cdef int put_end(self, tuple metadata) except -1
     cdef int put_dictionaries(self, list emissions) except -1
     cdef int put_dictionary(self, Emission emission) except -1
     cdef int hand_over(self, bytearray blocks) except -1

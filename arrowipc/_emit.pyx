@@ -214,6 +214,21 @@ cdef class BatchWriter:
             raise UsageError(f"this writer cannot go on: {self.failure}")
         return 0
 
+    cdef int check_idle(self) except -1:
+        if self.busy:
+            raise UsageError("another thread is writing with this writer: one thread at a time may")
+        return 0
+
+    cdef int occupy(self) except -1:
+        """Begin a message. The encoder, the trimmers and the sink have room for one: no other may begin until its end.
+
+        Not only threads could try: a sink may be an object in Python, which knows its writer.
+        """
+        self.check_usable()
+        self.check_idle()
+        self.busy = True
+        return 0
+
     cdef int poison(self, object error) except -1:
         """After an error in the middle of a message nobody knows what has arrived."""
         self.failure = f"an error ended it: {str(error) or type(error).__name__}"
@@ -243,11 +258,14 @@ cdef class BatchWriter:
                                   self.encoder.legacy)
         else:
             message = schema.serialize()
+        self.occupy()
         try:
             self.sink.write_bytes(head + message)
         except BaseException as error:
             self.poison(error)
             raise
+        finally:
+            self.busy = False
         self.num_messages += 1
 
     def expect(self, schema):
@@ -377,8 +395,16 @@ cdef class BatchWriter:
             return False
         if self.pending:
             self.flush()
-        if self.dictionaries is not None:
-            self.dictionaries.before(columns, emissions)
+        self.occupy()
+        try:
+            if self.dictionaries is not None:
+                self.dictionaries.before(columns, emissions)
+            self.put_stored(message, emissions)
+        finally:
+            self.busy = False
+        return True
+
+    cdef int put_stored(self, Message message, list emissions) except -1:
         try:
             self.put_dictionaries(emissions)
             self.encoder.wrap(message, self.sink.position)
@@ -389,7 +415,7 @@ cdef class BatchWriter:
             self.poison(error)
             raise
         self.num_record_batches += 1
-        return True
+        return 0
 
     cdef int accept(self, Columns columns) except -1:
         """Whether a batch has the writer's schema, as far as bytes are concerned."""
@@ -427,6 +453,14 @@ cdef class BatchWriter:
 
         Returns how many.
         """
+        self.occupy()
+        try:
+            return self.put_rows(columns, start, count, pairs, max_bytes)
+        finally:
+            self.busy = False
+
+    cdef int64_t put_rows(self, Columns columns, int64_t start, int64_t count, tuple pairs,
+                          int64_t max_bytes) except -1:
         cdef Columns written = columns
         cdef list emissions = None
         cdef int64_t position = self.sink.position
@@ -505,32 +539,46 @@ cdef class BatchWriter:
         """Write the batches that wait, as one."""
         cdef list waiting = self.pending
         cdef RecordBatch joined
+        self.check_idle()
         self.pending = []
         self.pending_rows = 0
-        if len(waiting) > 1:
-            joined = RecordBatch.__new__(RecordBatch)
-            joined.custom_metadata = ()
-            try:
-                concat_into(joined, tuple(waiting))
-                waiting = [joined]
-            except UnsupportedError:
-                pass    # their offsets or dictionaries do not fit one batch: they go as they came
-        for batch in waiting:
-            self.put(batch, 0, (<Columns> batch).d.length, (), INT64_MAX)
+        try:
+            if len(waiting) > 1:
+                joined = RecordBatch.__new__(RecordBatch)
+                joined.custom_metadata = ()
+                try:
+                    concat_into(joined, tuple(waiting))
+                    waiting = [joined]
+                except UnsupportedError:
+                    pass    # their offsets or dictionaries do not fit one batch: they go as they came
+            for batch in waiting:
+                self.put(batch, 0, (<Columns> batch).d.length, (), INT64_MAX)
+        except BaseException as error:
+            # Their writers were told that they are written: nothing may follow as if they were.
+            self.poison(error)
+            raise
         return 0
 
     # -- the end --
 
     def finish(self, tuple metadata=()):
         """Write what comes behind the last batch; `metadata` is that of a file's footer."""
-        from arrowipc.serialize import footer_table
-
         self.check_usable()
         if self.plan is None:
             raise UsageError("nothing was written and no schema was given: give the writer a schema, so that it can "
                              "say what an empty stream or file is empty of")
         if self.pending:
             self.flush()
+        self.occupy()
+        try:
+            self.put_end(metadata)
+        finally:
+            self.busy = False
+        self.failure = "it was closed"
+
+    cdef int put_end(self, tuple metadata) except -1:
+        from arrowipc.serialize import footer_table
+
         try:
             if self.dictionaries is not None:
                 self.put_dictionaries(self.dictionaries.at_close())
@@ -544,11 +592,15 @@ cdef class BatchWriter:
         except BaseException as error:
             self.poison(error)
             raise
-        self.failure = "it was closed"
+        return 0
 
     def check(self):
         """Raise the UsageError that writing would, if the writer cannot go on."""
         self.check_usable()
+
+    def check_free(self):
+        """Raise UsageError if another thread is writing."""
+        self.check_idle()
 
     def abandon(self, reason):
         """End without an end: nothing more is written."""

@@ -232,10 +232,15 @@ cdef class FileDecoder:
         return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
 
     def load_dictionary(self, int64_t index, source, int64_t at=0):
-        """Take in dictionary batch `index`, whose metadata and body begin at byte `at` of `source`."""
+        """Take in dictionary batch `index`, whose metadata and body begin at byte `at` of `source`.
+
+        The first one begins anew: an attempt before may have ended in the middle, for want of memory or by the source.
+        """
         cdef Block block = self.footer.block(index, True)
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
+        if index == 0:
+            self.decoder.forget_dictionaries()
         try:
             self.open_block(block, held, at, MessageHeader_DictionaryBatch, True, &envelope)
             self.decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, False)

@@ -472,12 +472,14 @@ cdef class BatchStream:
             return None
         owner = ArrayOwner.__new__(ArrayOwner)
         self.busy = True
-        with nogil:
-            code = self.stream.get_next(&self.stream, &owner.array)
-        self.busy = False
-        if code:
-            owner.array.release = NULL
-            self.fail(code)
+        try:
+            with nogil:
+                code = self.stream.get_next(&self.stream, &owner.array)
+            if code:
+                owner.array.release = NULL
+                self.fail(code)
+        finally:
+            self.busy = False
         if owner.array.release == NULL:
             self.finish()
             return None
@@ -495,10 +497,12 @@ cdef class BatchStream:
 
     cdef int finish(self) except -1:
         global live
-        if self.stream.release != NULL:
-            live -= 1
-            self.stream.release(&self.stream)
+        cdef ArrowArrayStream stream = self.stream
+        if stream.release != NULL:
+            # Moved first: a producer in Python lets other threads run, and these may come here too.
             self.stream.release = NULL
+            live -= 1
+            stream.release(&stream)
         return 0
 
     def close(self):

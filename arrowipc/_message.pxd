@@ -58,6 +58,7 @@ cdef class Framer:
     cdef const uint8_t* piece       # the piece read last, and whose bytes it is
     cdef object piece_owner
     cdef object failure             # the error that poisoned this framer
+    cdef bint busy                  # a call that changes it is under way, perhaps in another thread
     cdef readonly int64_t bytes_consumed
     cdef readonly int64_t num_messages
     cdef int64_t number             # of the message at hand, from 1
@@ -75,10 +76,15 @@ cdef class Framer:
     cdef int read_prefix(self) except -1
     cdef int poison(self, object error) except -1
     cdef int check_usable(self) except -1
+    cdef int check_idle(self) except -1
+    cdef int occupy(self) except -1
+    cdef int vacate(self) except -1
     cdef int64_t _unread(self) noexcept
     cdef inline void prefetch_next(self) noexcept
     cdef int _truncated(self) except -1
     cdef int _forget(self) except -1
+    cdef object _lend(self)
+    cdef int _filled(self, int64_t nbytes) except -1
     cdef int _sized(self, int32_t size, str marker) except -1
 
 

@@ -83,25 +83,28 @@ cdef class Framer:
         last : bool, default False
             Nothing will follow: a message that stops short is a `TruncatedError` at once, without any copy.
         """
-        cdef Source source
-        self.check_usable()
-        if self.last:
-            raise UsageError("feed() after the last chunk")
-        source = Source(data)
-        self.last = last
-        if self.chunk is None or self.at == self.chunk.size:
-            self.chunk = source
-            self.at = 0
-        elif self.queue is None:
-            self.queue = [source]
-        else:
-            self.queue.append(source)
+        cdef Source source = Source(data)
+        self.occupy()
+        try:
+            if self.last:
+                raise UsageError("feed() after the last chunk")
+            if self.chunk is None or self.at == self.chunk.size:
+                self.chunk = source
+                self.at = 0
+            elif self.queue is None:
+                self.queue = [source]
+            else:
+                self.queue.append(source)
+            self.last = last
+        finally:
+            self.vacate()
 
     @property
     def bytes_needed(self):
         """int: how many more bytes complete the piece at hand (0 after the end); reading more is allowed."""
         if self.state == STATE_END:
             return 0
+        self.check_idle()
         held = self.partial.size if self.partial is not None else 0
         return max(self.wanted - held - self._unread(), 0)
 
@@ -124,7 +127,13 @@ cdef class Framer:
             At least one and at most `bytes_needed` bytes; never more than ``Limits.read_ahead`` beyond
             twice of what was received, whatever the input claims.
         """
-        self.check_usable()
+        self.occupy()
+        try:
+            return self._lend()
+        finally:
+            self.vacate()
+
+    cdef object _lend(self):
         if self._unread():
             raise UsageError("get_buffer() while fed input is unread: take the events first")
         if self.state == STATE_END:
@@ -138,9 +147,33 @@ cdef class Framer:
 
     def buffer_updated(self, int64_t nbytes):
         """Say that `nbytes` bytes were written to the memory that `get_buffer` lent."""
+        self.occupy()
+        try:
+            self._filled(nbytes)
+        finally:
+            self.vacate()
+
+    cdef int _filled(self, int64_t nbytes) except -1:
         if self.partial is None or not 0 <= nbytes <= min(self.partial.capacity, self.wanted) - self.partial.size:
             raise UsageError(f"buffer_updated({nbytes}) does not fit the memory that get_buffer() lent")
         self.partial.size += nbytes
+        return 0
+
+    def pump(self, read, source):
+        """Let ``read(source, buffer)`` bring some of the bytes that are needed next; 0 of them: the input is over."""
+        self.occupy()
+        try:
+            with self._lend() as buffer:
+                count = read(source, buffer)
+            if count:
+                self._filled(count)
+        except ValueError:
+            self.check_usable()     # what it read from was closed meanwhile, by `release` and its caller
+            raise
+        finally:
+            self.vacate()
+        if not count:
+            self.finish()
 
     def finish(self):
         """Say that the input is over; messages that are still unread can be taken as before.
@@ -150,17 +183,19 @@ cdef class Framer:
         TruncatedError
             The input stops inside a message.
         """
-        self.check_usable()
-        self.last = True
-        if self.partial is not None and self.partial.size == 0:
-            self.partial = None     # memory that was lent and not filled
-        if self._unread() == 0 and self.state != STATE_END and (self.state != STATE_PREFIX
-                                                                or self.partial is not None):
-            try:
+        self.occupy()
+        try:
+            self.last = True
+            if self.partial is not None and self.partial.size == 0:
+                self.partial = None     # memory that was lent and not filled
+            if self._unread() == 0 and self.state != STATE_END and (self.state != STATE_PREFIX
+                                                                    or self.partial is not None):
                 self._truncated()
-            except TruncatedError as error:
-                self.poison(error)
-                raise
+        except TruncatedError as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
 
     def interrupt(self, error):
         """Refuse to go on after an error that bytes of the source may be lost with."""
@@ -168,10 +203,15 @@ cdef class Framer:
         self._forget()
 
     def release(self):
-        """Let go of the input; what was made of it stays valid, and nothing more can be read."""
+        """Let go of the input; what was made of it stays valid, and nothing more can be read.
+
+        A call that is under way in another thread comes to its end first, and the input stays until then.
+        """
         if self.failure is None:
             self.failure = "it was closed"
-        self._forget()
+        if not self.busy:
+            self.busy = True
+            self.vacate()
 
     # -- messages --
 
@@ -180,13 +220,32 @@ cdef class Framer:
             raise UsageError(f"this reader cannot go on: {self.failure}")
         return 0
 
+    cdef int check_idle(self) except -1:
+        if self.busy:
+            raise UsageError("another thread is using this reader: one thread at a time may")
+        return 0
+
+    cdef int occupy(self) except -1:
+        """Begin what must not meet itself: kernels let other threads run, and so does every piece of Python."""
+        self.check_usable()
+        self.check_idle()
+        self.busy = True
+        return 0
+
+    cdef int vacate(self) except -1:
+        """End it; a reader that was closed, or has failed, meanwhile lets go of its input."""
+        if self.failure is not None:
+            self._forget()
+        self.busy = False
+        return 0
+
     cdef int poison(self, object error) except -1:
-        """Remember `error`, say in it which message it concerns, and let go of the input."""
+        """Remember `error`, say in it which message it concerns, and let go of the input (`vacate` does, if busy)."""
         if isinstance(error, ArrowIpcError) and self.number:
             kind = f" ({kind_name(self.envelope.kind)})" if self.kind_known else ""
             error.args = (f"message {self.number}{kind}: {error}",)
         self.failure = f"an error ended it: {error}"
-        return self._forget()
+        return 0 if self.busy else self._forget()
 
     cdef int _forget(self) except -1:
         self.chunk = self.partial = None
@@ -322,14 +381,14 @@ cdef class Framer:
 
     def next_message(self):
         """Return the next message, or None when more input is needed or the stream is over (`at_end`)."""
-        self.check_usable()
+        self.occupy()
         try:
-            if self.advance() != FRAME_MESSAGE:
-                return None
+            return take_message(self) if self.advance() == FRAME_MESSAGE else None
         except BaseException as error:
             self.poison(error)
             raise
-        return take_message(self)
+        finally:
+            self.vacate()
 
     @property
     def at_end(self):
@@ -509,8 +568,9 @@ cdef class Message:
         FormatError
             The metadata is broken, or a buffer lies outside the body.
         """
-        if self.pieces is not None:
-            return [stored_piece(&self.pieces.parts[i], self.pieces.owners) for i in range(self.pieces.count)]
+        cdef Pieces pieces = self.pieces    # held: another thread may put the body together
+        if pieces is not None:
+            return [stored_piece(&pieces.parts[i], pieces.owners) for i in range(pieces.count)]
         return stored_buffers(self)
 
     @property
@@ -543,6 +603,9 @@ cdef class Message:
         UsageError
             `target` is smaller, or read-only.
         """
+        cdef Pieces pieces
+        cdef object owner
+        cdef const uint8_t* body
         cdef Py_buffer view
         cdef uint8_t* out
         cdef int32_t i
@@ -554,12 +617,14 @@ cdef class Message:
             if view.len < self.envelope.body_length:
                 raise UsageError(f"the body has {self.envelope.body_length:,} bytes, the target {view.len:,}")
             out = <uint8_t*> view.buf
+            # Held: another thread may put the body together meanwhile.
+            pieces, owner, body = self.pieces, self.body_owner, self.body_bytes
             with nogil:
-                if self.pieces is not None:
-                    for i in range(self.pieces.count):
-                        out = put_part(out, &self.pieces.parts[i], self.pieces.alignment)
+                if pieces is not None:
+                    for i in range(pieces.count):
+                        out = put_part(out, &pieces.parts[i], pieces.alignment)
                 elif self.envelope.body_length:
-                    memcpy(out, self.body_bytes, self.envelope.body_length)
+                    memcpy(out, body, self.envelope.body_length)
         finally:
             PyBuffer_Release(&view)
 
@@ -570,15 +635,16 @@ cdef class Message:
         cdef int64_t pad
         cdef int32_t i
         cdef list out = []
-        if self.pieces is None:
+        cdef Pieces pieces = self.pieces    # held: another thread may put the body together
+        if pieces is None:
             return [self.body] if self.envelope.body_length else out
-        for i in range(self.pieces.count):
-            part = &self.pieces.parts[i]
-            pad = padding(stored_size(part), self.pieces.alignment)
+        for i in range(pieces.count):
+            part = &pieces.parts[i]
+            pad = padding(stored_size(part), pieces.alignment)
             if part.prefixed:
                 out.append(PyBytes_FromStringAndSize(<const char*> &part.prefix, 8))
             if part.size:
-                out.append(window(part.data, part.size, self.pieces.owners))
+                out.append(window(part.data, part.size, pieces.owners))
             if pad:
                 out.append(bytes(pad))
         return out

@@ -692,14 +692,15 @@ def count_fibres(indices):
     fresh = <int64_t*> calloc(columns + 1, sizeof(int64_t))
     if fresh == NULL:
         raise MemoryError()
-    with nogil:
-        for i in range(held.w.rows):
-            fresh[first_change(&held.w, i)] += 1
-        for k in range(1, columns):
-            fresh[k] += fresh[k - 1]
-    counts = [fresh[k] for k in range(columns)]
-    free(fresh)
-    return counts
+    try:
+        with nogil:
+            for i in range(held.w.rows):
+                fresh[first_change(&held.w, i)] += 1
+            for k in range(1, columns):
+                fresh[k] += fresh[k - 1]
+        return [fresh[k] for k in range(columns)]
+    finally:
+        free(fresh)
 
 
 def build_fibres(indices, pointers, nodes):

@@ -99,6 +99,7 @@ cdef class StreamDecoder(Framer):
 
     cdef RecordBatch read_batch(self):
         """The next batch; None: more input is needed, or the end."""
+        self.occupy()
         try:
             if self.reach_batch():
                 return self.decoder.batch(&self.envelope, self.body, self.body_owner)
@@ -106,11 +107,13 @@ cdef class StreamDecoder(Framer):
         except BaseException as error:
             self.poison(error)
             raise
+        finally:
+            self.vacate()
 
     def next_stored(self):
         """Return the next RecordBatch message and what a writer must know of it, or None; see `arrowipc.copy`."""
         cdef Message message
-        self.check_usable()
+        self.occupy()
         try:
             if not self.reach_batch():
                 return None
@@ -119,6 +122,8 @@ cdef class StreamDecoder(Framer):
         except BaseException as error:
             self.poison(error)
             raise
+        finally:
+            self.vacate()
 
     def decode(self, Message message not None):
         """Decode a message that `next_stored` returned last."""
@@ -159,7 +164,7 @@ cdef class StreamDecoder(Framer):
         FormatError
             The bytes break the format; every later call raises UsageError.
         """
-        self.check_usable()
+        self.occupy()
         try:
             message.join()
             self.number = self.num_messages + 1
@@ -172,13 +177,15 @@ cdef class StreamDecoder(Framer):
             self.body_owner = message.body_owner
             self.num_messages += 1
             event = self.event()
+            # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
+            self.body = NULL
+            self.metadata_owner = self.body_owner = None
+            return event
         except BaseException as error:
             self.poison(error)
             raise
-        # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
-        self.body = NULL
-        self.metadata_owner = self.body_owner = None
-        return event
+        finally:
+            self.vacate()
 
     def fits(self, Message message not None):
         """Whether the metadata of a RecordBatch message has the nodes and buffers that the schema asks for."""
@@ -229,16 +236,17 @@ cdef class StreamDecoder(Framer):
         FormatError
             The bytes break the format; every later call raises UsageError.
         """
-        self.check_usable()
+        self.occupy()
         try:
             return self.take_event()
         except BaseException as error:
             self.poison(error)
             raise
+        finally:
+            self.vacate()
 
     def next_batch(self):
         """Return the next record batch without reporting what comes before it; None as in `next_event`."""
-        self.check_usable()
         return self.read_batch()
 
     def batches(self):
@@ -266,18 +274,20 @@ cdef class StreamDecoder(Framer):
 
     def read_schema(self):
         """Take in the stream's first message if it is there; returns whether the schema is known."""
-        self.check_usable()
-        if not self.opened:
-            try:
+        self.occupy()
+        try:
+            if not self.opened:
                 found = self.advance()
                 self.check_end(found)
                 if found == FRAME_MESSAGE:
                     self.check_order(self.envelope.kind)
                     self.begin()
-            except BaseException as error:
-                self.poison(error)
-                raise
-        return self.opened
+            return self.opened
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
 
     @property
     def schema(self):
@@ -301,7 +311,6 @@ cdef class DecodedBatches(BatchProducer):
     cdef StreamDecoder decoder
 
     cdef Columns next(self):
-        self.decoder.check_usable()
         return self.decoder.read_batch()
 
     def __iter__(self):

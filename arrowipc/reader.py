@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from _thread import RLock
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,12 +136,7 @@ def _read_at(file: Any, offset: int, buffer: memoryview) -> None:
 def _pump(framer: Framer, file: Any) -> None:
     """Bring a framer some of the bytes it needs next; never reads past the message at hand."""
     try:
-        with framer.get_buffer() as buffer:
-            count = _read_some(file, buffer)
-        if count:
-            framer.buffer_updated(count)
-        else:
-            framer.finish()
+        framer.pump(_read_some, file)
     except (BlockingIOError, ArrowIpcError):
         raise
     except BaseException as error:
@@ -260,16 +256,7 @@ class RecordBatchStreamReader(BatchReader):
     def __iter__(self) -> Iterator[RecordBatch]:
         self._check_open()
         # With all input at hand there is nothing to do between batches, and no Python frame is needed.
-        return self._decoder.batches() if self._file is None else self._pumped()
-
-    def _pumped(self) -> Iterator[RecordBatch]:
-        next_batch = self._decoder.next_batch
-        while True:
-            batch = next_batch()
-            if batch is not None:
-                yield batch
-            elif not self._more():
-                return
+        return self._decoder.batches() if self._file is None else self
 
     def _stored(self) -> Iterator[tuple[Message, Any]]:
         """Yield what is left as messages, with what `arrowipc.copy` must know of each."""
@@ -334,10 +321,11 @@ class RecordBatchStreamReader(BatchReader):
 class RecordBatchFileReader(BatchReader):
     """Reads the batches of an Arrow IPC file in any order; made by `open_file`.
 
-    The footer is read at once, dictionaries before the first batch, a batch when it is asked for.
+    The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number
+    of threads may ask; where the source is a file object or remote, they wait for each other.
     """
 
-    __slots__ = ("_blocks", "_decoder", "_failure", "_held", "_loaded", "_remote", "_source")
+    __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_remote", "_source")
 
     _failure: ArrowIpcError | None
     _blocks: RemoteBlocks | None
@@ -354,7 +342,10 @@ class RecordBatchFileReader(BatchReader):
         memory_map: bool = True,
     ) -> None:
         self._closed = self._loaded = False
-        self._held = 0  # dictionary batches that were taken in
+        try:
+            self._lock = RLock()  # of what is done with `_file`, `_blocks` and the dictionaries
+        except RuntimeError as error:  # "can't allocate lock"
+            raise MemoryError(str(error)) from None
         self._blocks = self._remote = self._source = self._failure = None
         source = _located(source)
         if isinstance(source, RemoteSource):
@@ -432,8 +423,9 @@ class RecordBatchFileReader(BatchReader):
 
     def _expect(self, numbers: Iterable[int]) -> None:
         """Say which batches will be asked for, in rising order: a remote file sends several at once."""
-        if self._blocks is not None:
-            self._blocks.expect(numbers)
+        with self._lock:
+            if self._blocks is not None:
+                self._blocks.expect(numbers)
 
     def __getitem__(self, index: int) -> RecordBatch:
         return self.get_batch(index)
@@ -452,8 +444,9 @@ class RecordBatchFileReader(BatchReader):
         if not self._loaded:
             self._load_dictionaries()
         i = self._index(i)
-        if self._source is not None:
-            return self._decoder.batch(i, self._source, self._decoder.block(i)[0])
+        source = self._source
+        if source is not None:
+            return self._decoder.batch(i, source, self._decoder.block(i)[0])
         return self._decoder.batch(i, *self._fetch(i))
 
     def _stored(self) -> Iterator[tuple[Message, Any]]:
@@ -463,8 +456,9 @@ class RecordBatchFileReader(BatchReader):
             self._load_dictionaries()
         self._expect(range(self.num_record_batches))
         for i in range(self.num_record_batches):
-            if self._source is not None:
-                yield self._decoder.stored(i, self._source, self._decoder.block(i)[0])
+            source = self._source
+            if source is not None:
+                yield self._decoder.stored(i, source, self._decoder.block(i)[0])
             else:
                 yield self._decoder.stored(i, *self._fetch(i))
 
@@ -497,11 +491,12 @@ class RecordBatchFileReader(BatchReader):
     def _head(self, i: int) -> tuple[Any, int]:
         """The metadata of a batch: the bytes that hold it, and where it begins in them."""
         offset, length, _ = self._decoder.block(i)
-        if self._source is not None:
-            return self._source, offset
-        if self._blocks is not None:
-            return self._blocks.head(i), 0
-        return self._bytes(offset, length), 0
+        source = self._source
+        if source is not None:
+            return source, offset
+        with self._lock:
+            self._check_open()
+            return (self._blocks.head(i) if self._blocks is not None else self._bytes(offset, length)), 0
 
     def _index(self, i: int) -> int:
         count = self.num_record_batches
@@ -510,18 +505,20 @@ class RecordBatchFileReader(BatchReader):
         return i + count if i < 0 else i
 
     def _load_dictionaries(self) -> None:
-        if self._failure is not None:
-            raise type(self._failure)(*self._failure.args)
-        try:
-            for i, (block, at) in enumerate(self._dictionaries()):
-                if i == self._held:  # else the source failed behind it, and is asked once more
+        with self._lock:
+            if self._loaded:
+                return  # another thread was faster
+            self._check_open()
+            if self._failure is not None:
+                raise type(self._failure)(*self._failure.args)
+            try:
+                for i, (block, at) in enumerate(self._dictionaries()):
                     self._decoder.load_dictionary(i, block, at)
-                    self._held += 1
-        except ArrowIpcError as error:
-            # Every batch would try again; without its traceback, which would keep the source open.
-            self._failure = type(error)(*error.args)
-            raise
-        self._loaded = True
+            except ArrowIpcError as error:
+                # Every batch would try again; without its traceback, which would keep the source open.
+                self._failure = type(error)(*error.args)
+                raise
+            self._loaded = True
 
     def _dictionaries(self) -> Iterator[tuple[Any, int]]:
         """The dictionary batches: the bytes that hold each, and where it begins in them."""
@@ -540,8 +537,11 @@ class RecordBatchFileReader(BatchReader):
 
     def _fetch(self, i: int) -> tuple[Any, int]:
         """Read a block from the file, of the body only what is projected; also say where it begins."""
-        if self._blocks is not None:
-            return self._blocks.batch(i)
+        with self._lock:
+            self._check_open()
+            return self._blocks.batch(i) if self._blocks is not None else self._read_block(i)
+
+    def _read_block(self, i: int) -> tuple[Any, int]:
         offset, metadata_length, body_length = self._decoder.block(i)
         at = -metadata_length % 64  # so that the body is aligned to 64 bytes
         block = aligned_buffer(at + metadata_length + body_length)
@@ -562,9 +562,10 @@ class RecordBatchFileReader(BatchReader):
         """Let go of the source; batches that were read stay valid."""
         if not self._closed:
             self._closed = True
-            self._source = self._blocks = self._remote = None
-            if self._owned:
-                self._file.close()
+            with self._lock:
+                self._source = self._blocks = self._remote = None
+                if self._owned:
+                    self._file.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches: {self.num_record_batches}"

@@ -313,6 +313,7 @@ class _Writer(BatchWriter):
         """
         if self._closed:
             return
+        self.check_free()
         try:
             self.finish(self._metadata)
         except BaseException:
@@ -326,8 +327,9 @@ class _Writer(BatchWriter):
             target.flush()
 
     def _abort(self, reason: object) -> None:
-        self._closed = True
         self.abandon(reason)
+        self.check_free()  # what another thread is writing to must not go away
+        self._closed = True
         if self._destination is not None:
             self._destination.discard()
         self._release()

@@ -1,0 +1,673 @@
+"""What people do with arrowipc, as small deterministic operations: each can be run again, starved, or shared.
+
+`SCENARIOS` names makers; a maker prepares the inputs and returns the operation. What the operation returns is
+compared as text by `plain`, so that two runs can be held against each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import arrowipc as ipc
+from arrowipc import _trim
+from arrowipc._concat import Growing
+from arrowipc._lease import Lease
+from arrowipc._message import message_of
+from arrowipc._pairs import Pairs, write_pairs
+from arrowipc.dissociated.served import messages_of
+from arrowipc.statistics import batch_statistics
+from helpers import arrays, arrow_columns, drive, forge, rewrite
+
+Operation = Callable[[], Any]
+SCENARIOS: dict[str, Callable[[], Operation]] = {}
+#: Those that run code of other libraries, which may not survive it when the interpreter has no memory:
+#: pyarrow dies of a failed PyCapsule_New, NumPy forgets to set an exception.
+FOREIGN: set[str] = set()
+
+#: Those that use the pool of threads: a worker of concurrent.futures that has no memory leaves its caller
+#: waiting.
+POOLED = {"a large compressed stream", "large bodies written"}
+
+
+def scenario(make: Callable[[], Operation]) -> Callable[[], Operation]:
+    """Enter a maker under its name, with spaces."""
+    SCENARIOS[make.__name__.replace("_", " ")] = cache(make)
+    return make
+
+
+def foreign(make: Callable[[], Operation]) -> Callable[[], Operation]:
+    """The same for an operation that runs code of other libraries."""
+    scenario(make)
+    FOREIGN.add(make.__name__.replace("_", " "))
+    return make
+
+
+class Stored(bytes):
+    """A stream or file that was written: equal if it holds equal values, which may lie in other buffers."""
+
+
+class Lent:
+    """A producer for the C interfaces that is not recognised as ours."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._source.__arrow_c_stream__()
+
+
+class LentArray(Lent):
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._source.__arrow_c_array__()
+
+
+def plain(result: Any) -> str:
+    """A result as text that is equal for equal results."""
+    if isinstance(result, ipc.RecordBatch | ipc.Table | ipc.Array):
+        return repr((type(result).__name__, str(getattr(result, "schema", "")), result.to_pylist()))
+    if isinstance(result, Stored):
+        return plain(list(ipc.open(result)))
+    if isinstance(result, np.ndarray):
+        return repr((result.dtype, result.shape, result.tolist()))
+    if isinstance(result, list | tuple):
+        return repr([plain(each) for each in result])
+    if isinstance(result, pa.RecordBatch | pa.Table | pa.Array):
+        return repr(result.to_pylist())
+    return repr(result)
+
+
+# -- inputs ------------------------------------------------------------------------------------------------
+
+
+@cache
+def everything() -> pa.RecordBatch:
+    """Three rows of every type."""
+    return arrow_columns.everything()
+
+
+@cache
+def layouts() -> pa.RecordBatch:
+    """A column per layout, few of them: what starves one allocation after the other has to come to an end."""
+    names = (
+        *("null", "bool", "int64", "string", "large_string", "string_view", "list", "list_view"),
+        *("large_list_view", "fixed_size_list", "struct", "map", "sparse_union", "dense_union", "dictionary"),
+        *("run_end_int32", "dictionary_lists", "decimal128"),
+    )
+    found = {name: arrays.CASES[name] for name in names}
+    return pa.record_batch({name: pa.concat_arrays([array] * 4).slice(0, 8) for name, array in found.items()})
+
+
+@cache
+def ours() -> ipc.RecordBatch:
+    """The same, read by us."""
+    return arrays.read_batch(layouts())
+
+
+@cache
+def words(number: int = 0) -> pa.RecordBatch:
+    """Dictionaries that grow from batch to batch."""
+    values = [f"word {i}" for i in range(3 + number)]
+    indices = pa.array([0, None, number % 3, 2 + number], pa.int16())
+    return pa.record_batch(
+        {
+            "d": pa.DictionaryArray.from_arrays(indices, pa.array(values)),
+            "n": pa.array([1, 2, None, 4], pa.int32()),
+        }
+    )
+
+
+@cache
+def deltas() -> bytes:
+    """A stream with deltas."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, words().schema, options=options) as writer:
+        for number in range(3):
+            writer.write_batch(words(number))
+    return sink.getvalue().to_pybytes()
+
+
+@cache
+def large() -> pa.RecordBatch:
+    """Bodies that are worth several threads and blocks that are kept."""
+    return pa.record_batch(
+        {
+            "x": pa.array(np.arange(200_000) // 7),
+            "y": pa.array(np.arange(200_000) % 1000, pa.int32()),
+            "t": pa.array([f"text {i % 997}" for i in range(100_000)] * 2),
+        }
+    )
+
+
+@cache
+def big_endian() -> bytes:
+    """A stream of a big-endian machine."""
+    fields = [forge.field("x", forge.INT32), forge.field("t", forge.Table("Utf8"))]
+    body = [b"", b"\0\0\0\1\0\0\0\2", b"", b"\0\0\0\0\0\0\0\1\0\0\0\3", b"abc"]
+    return forge.stream(
+        forge.schema(*fields, endianness=1), forge.batch(2, [(2, 0), (2, 0)], body, variadic=None)
+    )
+
+
+def numbers(count: int = 5, first: int = 0) -> pa.RecordBatch:
+    """A small payload."""
+    return pa.record_batch(
+        {
+            "a": pa.array(range(first, first + count), pa.int64()),
+            "t": pa.array([f"t{i}" for i in range(count)], pa.string()),
+        }
+    )
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+@scenario
+def a_stream_of_every_type() -> Operation:
+    data = arrow_columns.stream(everything(), everything())
+    return lambda: drive.from_bytes(data).batches
+
+
+@scenario
+def a_strict_stream_from_an_odd_address() -> Operation:
+    data = memoryview(b"?" + arrow_columns.stream(layouts()))[1:]
+    return lambda: list(ipc.open_stream(data, validate="strict"))
+
+
+@scenario
+def a_stream_from_an_object_with_projection() -> Operation:
+    data = arrow_columns.stream(layouts(), layouts())
+    columns = ["struct.b", "dictionary", "int64"]
+    return lambda: drive.from_object(data, columns=columns, validate="none").batches
+
+
+@scenario
+def an_lz4_stream() -> Operation:
+    data = arrow_columns.stream(layouts(), compression="lz4")
+    return lambda: drive.from_bytes(data).batches
+
+
+@scenario
+def a_zstd_stream() -> Operation:
+    data = arrow_columns.stream(layouts(), compression="zstd")
+    return lambda: drive.from_bytes(data).batches
+
+
+@scenario
+def a_large_compressed_stream() -> Operation:
+    data = arrow_columns.stream(large(), compression="lz4")
+    return lambda: [batch.num_rows for batch in drive.from_bytes(data).batches]
+
+
+@scenario
+def dictionaries_with_deltas() -> Operation:
+    data = deltas()
+    return lambda: drive.from_bytes(data).batches
+
+
+@scenario
+def big_endian_streams() -> Operation:
+    data = big_endian()
+    return lambda: drive.from_bytes(data).batches
+
+
+@scenario
+def a_file() -> Operation:
+    data = arrow_columns.file(layouts(), layouts())
+    return lambda: drive.from_file(data).batches
+
+
+@scenario
+def a_file_object_with_projection() -> Operation:
+    data = arrow_columns.file(layouts(), layouts(), compression="zstd")
+
+    def read() -> Any:
+        with ipc.open_file(io.BytesIO(data), columns=["dictionary", "list"]) as reader:
+            return reader.count_rows(), reader.get_batch(1)
+
+    return read
+
+
+@scenario
+def the_push_decoder() -> Operation:
+    data = deltas()
+    sizes = [1, 3, 64, 1000]
+    return lambda: drive.pushed(data, iter(sizes * 1000)).batches
+
+
+@scenario
+def messages_one_by_one() -> Operation:
+    data = deltas()
+
+    def read() -> Any:
+        found = list(ipc.MessageReader(data))
+        texts = [(repr(each), len(each.buffers), each.serialize()) for each in found]
+        words_of = [each for each in found if each.kind == "DictionaryBatch"]
+        last = [each for each in found if each.kind == "RecordBatch"][-1]
+        return texts, ipc.read_record_batch(last, ipc.read_schema(data), dictionaries=words_of)
+
+    return read
+
+
+@scenario
+def what_is_recovered() -> Operation:
+    data = arrow_columns.file(numbers(), numbers(4))[:-60]
+
+    def read() -> Any:
+        recovered = ipc.recover(data)
+        return list(recovered), recovered.report.complete
+
+    return read
+
+
+# -- payloads ----------------------------------------------------------------------------------------------
+
+
+@scenario
+def payloads_decoded() -> Operation:
+    cells = [arrow_columns.stream(numbers(i, i)) for i in (1, 3, 0, 2)] * 3
+    cells[2:2] = [None, arrow_columns.stream(numbers(4), compression="lz4"), arrow_columns.file(numbers(2))]
+    return lambda: ipc.decode_payloads(cells, parent_index=True).batch
+
+
+@scenario
+def payloads_of_every_layout() -> Operation:
+    cells = [arrow_columns.stream(layouts()), arrow_columns.stream(layouts(), compression="zstd")] * 2
+    return lambda: ipc.decode_payloads(cells).batch
+
+
+@scenario
+def payloads_with_dictionaries() -> Operation:
+    cells = [arrow_columns.stream(words(i % 4)) for i in range(8)] + [deltas()]
+    return lambda: ipc.decode_payloads(cells).batch
+
+
+@scenario
+def payloads_with_dictionaries_decoded() -> Operation:
+    cells = [arrow_columns.stream(words(i % 4)) for i in range(6)] + [deltas()]
+    return lambda: ipc.decode_payloads(cells, dictionaries="decode").batch
+
+
+@scenario
+def payloads_that_fail_are_skipped() -> Operation:
+    good = arrow_columns.stream(numbers(3))
+    cells = [good, good[:-40], None, b"nonsense", arrow_columns.stream(words()), good]
+
+    def read() -> Any:
+        skipped = ipc.decode_payloads(cells, on_error="skip")
+        null = ipc.decode_payloads(cells, on_error="null", columns=["a"])
+        return skipped.batch, skipped.num_failed, null.batch, [at for at, _ in null.failures]
+
+    return read
+
+
+@scenario
+def payloads_encoded() -> Operation:
+    batch = ours()
+    return lambda: ipc.encode_payloads(batch, rows_per_payload=3)
+
+
+@scenario
+def payloads_encoded_by_key() -> Operation:
+    batch = arrays.read_batch(words(2))
+    return lambda: tuple(ipc.encode_payloads(batch, group_by="d", compression="zstd"))
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+def written(form: str, **options: Any) -> Operation:
+    batches = [ours(), ours().slice(3, 4)]
+    return lambda: Stored(rewrite.written(form, batches[0].schema, batches, **options))
+
+
+@scenario
+def a_stream_written() -> Operation:
+    return written("stream")
+
+
+@scenario
+def a_file_written() -> Operation:
+    return written("file", unify_dictionaries=True, statistics=True)
+
+
+@scenario
+def an_lz4_stream_written() -> Operation:
+    return written("stream", compression="lz4", coalesce_rows=20)
+
+
+@scenario
+def a_zstd_file_written() -> Operation:
+    return written("file", compression="zstd", alignment=64, unify_dictionaries=True)
+
+
+@scenario
+def dictionaries_written() -> Operation:
+    batches = [arrays.read_batch(words(number)) for number in (0, 2, 1)]
+
+    def write() -> Any:
+        return [
+            Stored(rewrite.written("stream", batches[0].schema, batches, **options))
+            for options in ({}, {"dictionary_deltas": True}, {"unify_dictionaries": True})
+        ]
+
+    return write
+
+
+@scenario
+def large_bodies_written() -> Operation:
+    batch = arrays.read_batch(large())
+    return lambda: len(rewrite.written("stream", batch.schema, [batch], compression="lz4"))
+
+
+@scenario
+def messages_written() -> Operation:
+    batch = ours()
+
+    def write() -> Any:
+        message = batch.to_message(compression="zstd")
+        return message.serialize(), len(message.buffers), len(message.stretches), bytes(message.body)
+
+    return write
+
+
+@scenario
+def a_stream_copied() -> Operation:
+    data = deltas()
+
+    def write() -> Any:
+        sink = bytearray()
+        with ipc.open_stream(data) as reader, ipc.new_stream(sink, reader.schema) as writer:
+            rows = ipc.copy(reader, writer)
+        return rows, bytes(sink)
+
+    return write
+
+
+@scenario
+def values_built() -> Operation:
+    schema = ours().schema
+    values = ours().to_pydict()
+    # Unions are read only.
+    kept = [field for field in schema.fields if "union" not in field.name]
+    some = ipc.Schema(kept)
+    mapping = {field.name: values[field.name] for field in kept}
+    return lambda: ipc.RecordBatch.from_pydict(mapping, some)
+
+
+# -- other libraries -----------------------------------------------------------------------------------------
+
+
+@foreign
+def imported_batches() -> Operation:
+    batch = everything()
+    return lambda: ipc.RecordBatch.from_arrow(batch, validate="strict")
+
+
+@foreign
+def imported_tables() -> Operation:
+    table = pa.Table.from_batches([layouts(), layouts().slice(2)])
+    return lambda: ipc.Table.from_arrow(table, validate="full").to_batches()
+
+
+@foreign
+def imported_column_by_column() -> Operation:
+    table = pa.table(
+        {
+            "a": pa.chunked_array([[1, 2], [3, 4, 5]]),
+            "t": pa.chunked_array([["x"], ["y", "z", None], ["w"]]),
+            "d": pa.chunked_array([words()["d"].slice(0, 2), words()["d"].slice(1, 3)]),
+        }
+    )
+    return lambda: ipc.Table.from_arrow(table).to_batches()
+
+
+@scenario
+def batches_lent_to_ourselves() -> Operation:
+    batch, table, column = LentArray(ours()), Lent(ipc.Table.from_batches([ours(), ours()])), ours()["map"]
+    return lambda: (
+        ipc.RecordBatch.from_arrow(batch, validate="strict"),
+        ipc.Table.from_arrow(table),
+        ipc.Array.from_arrow(LentArray(column)),
+    )
+
+
+@foreign
+def exported_batches() -> Operation:
+    batch = ours()
+    return lambda: (pa.record_batch(batch), pa.array(batch["dictionary"]))
+
+
+@foreign
+def exported_streams() -> Operation:
+    data = deltas()
+
+    def pull() -> Any:
+        with ipc.open_stream(data) as reader:
+            return pa.RecordBatchReader.from_stream(reader).read_all()
+
+    return pull
+
+
+@scenario
+def capsules_that_nobody_takes() -> Operation:
+    batch, data = ours(), deltas()
+
+    def make() -> Any:
+        batch.__arrow_c_array__(), batch.__arrow_c_schema__(), batch.__arrow_c_stream__()
+        batch.__arrow_c_device_array__(), batch["list"].__arrow_c_array__()
+        with ipc.open_stream(data) as reader:
+            reader.__arrow_c_stream__()
+        return None
+
+    return make
+
+
+# -- values --------------------------------------------------------------------------------------------------
+
+
+@scenario
+def python_values() -> Operation:
+    batch = arrays.read_batch(everything())
+    return lambda: (batch.to_pydict(), batch.to_pylist(), [column[0] for column in batch.columns])
+
+
+@foreign
+def numpy_values() -> Operation:
+    batch = arrays.read_batch(everything())
+
+    def convert() -> Any:
+        found = []
+        for column in batch.columns:
+            with contextlib.suppress(ipc.UsageError, ipc.UnsupportedError):
+                found.append(column.to_numpy(copy=True))
+        return found
+
+    return convert
+
+
+@scenario
+def pictures() -> Operation:
+    batch = ours()
+
+    def draw() -> int:
+        # What a value cannot be shown for stands in its place: only that there are pictures is compared.
+        texts = [repr(batch), batch._repr_html_(), *map(repr, batch.columns), str(batch.schema)]
+        return len([text for text in texts if text])
+
+    return draw
+
+
+@scenario
+def comparisons() -> Operation:
+    one, other = ours(), arrays.read_batch(layouts())
+    different = other.slice(1)
+    return lambda: (one.equals(other, nan_equal=True), one.equals(different), one == other)
+
+
+@scenario
+def batches_joined() -> Operation:
+    one, other = ours(), ours().slice(2, 5)
+    return lambda: (ipc.concat_batches([one, other, one]), _trim.compact(other))
+
+
+@scenario
+def dictionaries_joined() -> Operation:
+    batches = [arrays.read_batch(words(i)) for i in (3, 1, 2)]
+    strangers = pa.record_batch([pa.array(["p", "q"]).dictionary_encode(), [1, 2]], names=["d", "n"])
+    other = arrays.read_batch(strangers.cast(words().schema))
+    return lambda: ipc.concat_batches([*batches, other])
+
+
+@scenario
+def rows_repeated() -> Operation:
+    batch = ours()
+    return lambda: ipc.repeat(batch, [0, 1, 2, 3, 0, 1, 1, 2])
+
+
+@scenario
+def bounds() -> Operation:
+    batch = ours()
+    data = rewrite.written("stream", batch.schema, [batch], statistics=True)
+    return lambda: (ipc.compute_statistics(batch), batch_statistics(next(iter(ipc.open_stream(data)))))
+
+
+@scenario
+def schemas() -> Operation:
+    data = arrow_columns.stream(layouts().slice(0, 0))
+    schema = ipc.read_schema(data)
+
+    def use() -> Any:
+        read = ipc.read_schema(data)
+        again = ipc.Schema(read.fields, metadata=[(b"k", b"v")])
+        return str(read), again.serialize(), read.equals(schema)
+
+    return use
+
+
+# -- objects that are used again after an error ------------------------------------------------------------
+
+
+def insist(call: Operation) -> Any:
+    """Call once more what had no memory: it works, or says that its object cannot go on."""
+    try:
+        return call()
+    except MemoryError:
+        return call()
+
+
+@scenario
+def writers_that_go_on() -> Operation:
+    batches = [arrays.read_batch(words(number)) for number in (0, 2, 1)]
+
+    def write() -> Any:
+        found = []
+        for options in ({}, {"dictionary_deltas": True}, {"unify_dictionaries": True}, {"coalesce_rows": 9}):
+            sink = bytearray()
+            writer = ipc.new_stream(sink, batches[0].schema, **options)
+            for batch in batches:
+                insist(lambda: writer.write_batch(batch))  # noqa: B023
+            insist(writer.close)
+            found.append(Stored(sink))
+        return found
+
+    return write
+
+
+@scenario
+def file_readers_that_go_on() -> Operation:
+    data = arrow_columns.file(words(), words().slice(1))
+
+    def read() -> Any:
+        found = []
+        for source in (data, io.BytesIO(data)):
+            reader = ipc.open_file(source)
+            found += [insist(lambda: reader.get_batch(i)) for i in (1, 0)]  # noqa: B023
+        return found
+
+    return read
+
+
+@scenario
+def growing_columns_that_go_on() -> Operation:
+    pieces = [ours(), ours().slice(3), ours().slice(1, 2)]
+
+    def grow() -> Any:
+        growing = insist(lambda: Growing.like(pieces[0]))
+        for piece in pieces:
+            insist(lambda: growing.append_batch(piece))  # noqa: B023
+        return insist(growing.batch)
+
+    return grow
+
+
+# -- tensors -------------------------------------------------------------------------------------------------
+
+
+@foreign
+def tensors() -> Operation:
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+    def use() -> Any:
+        sink = bytearray()
+        ipc.write_tensor(array.transpose(2, 0, 1), sink)
+        tensor = ipc.read_tensor(sink)
+        strided = ipc.Tensor.from_numpy(array[:, ::2], ["a", "b", "c"])
+        back = ipc.Tensor.from_dlpack(tensor)
+        return tensor.to_numpy(), strided.equals(tensor), strided.serialize(), back.to_numpy(), repr(strided)
+
+    return use
+
+
+@foreign
+def sparse_tensors() -> Operation:
+    dense = np.array([[0, 1.5, 0, 0], [2.5, 0, 0, -1], [0, 0, 0, 0]])
+
+    def use() -> Any:
+        found = []
+        for layout in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor):
+            sink = bytearray()
+            ipc.write_sparse_tensor(layout.from_dense(dense), sink)
+            read = ipc.read_sparse_tensor(sink)
+            found += [read.to_dense(), read.to_coo().to_dense(), read.to_csr().data, read.equals(read)]
+        return found
+
+    return use
+
+
+# -- dissociated ---------------------------------------------------------------------------------------------
+
+
+@scenario
+def messages_taken_apart() -> Operation:
+    batches = [arrays.read_batch(words(number)) for number in (0, 1)]
+
+    def use() -> Any:
+        decoder, found, returned = ipc.StreamDecoder(), [], []
+        for message in messages_of(ipc.Table.from_batches(batches)):
+            body = bytes(message.body)
+            if message.kind == "Schema":
+                decoder.decode_next(message_of(message.metadata))
+                continue
+            lease = Lease(body, returned.append, len(body))
+            told = write_pairs(message, 4096)
+            apart = Pairs(told, message.body_length).message(message.metadata, lease, 4096)
+            event = decoder.decode_next(apart)
+            found += [event.batch] if hasattr(event, "batch") else []
+        return found, len(returned) <= 4
+
+    return use
+
+
+def pick(names: str | None) -> Iterator[str]:
+    """The scenarios whose names hold one of some words."""
+    for name in SCENARIOS:
+        if not names or any(word in name for word in names.split(",")):
+            yield name

@@ -1,0 +1,168 @@
+"""Runs scenarios while allocations fail, in a process of its own under `c/starve.c`, and reports JSON lines.
+
+Run as ``python -m helpers.starve MODE STEP NAME,...`` with the library preloaded. MODE says what fails:
+
+* ``one``: one allocation of our compiled modules, the first, the second, and so on until none is left;
+* ``rest``: that one and all that follow it;
+* ``any``: as ``one``, and the interpreter's allocations count too (needs PYTHONMALLOC=malloc).
+
+STEP: how many of the first allocations fail in turn; after as many, numbers rise by a sixteenth. 0: every
+one does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import arrowipc as ipc
+from helpers import leaks, scenarios
+
+EVER = 2**62
+# Of these the interpreter takes part in "any": what other libraries allocate is not ours to survive.
+INTERPRETER = ("libpython", "/python3")
+unraisable: list[str] = []
+
+
+class Allocator:
+    """The preloaded library."""
+
+    def __init__(self, everything: bool) -> None:
+        self.library = ctypes.CDLL(None)
+        self.library.starve_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+        self.library.starve_arm.argtypes = [ctypes.c_long, ctypes.c_long]
+        for name in ("starve_disarm", "starve_live"):
+            getattr(self.library, name).restype = ctypes.c_long
+        self.everything = everything
+        self.arm, self.disarm = self.library.starve_arm, self.library.starve_disarm
+        self.live = self.library.starve_live
+
+    def watch(self) -> int:
+        """Tell the library where the code lies that is loaded by now; returns how many modules are ours."""
+        self.library.starve_forget_ranges()
+        ours = 0
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                extent, rights, *_, path = line.split(maxsplit=5) if line.count(" ") > 4 else ("", "", "")
+                start, _, end = extent.partition("-")
+                mine = "/arrowipc/_" in path and ".so" in path
+                if "x" in rights and (mine or (self.everything and any(p in path for p in INTERPRETER))):
+                    self.library.starve_watch(int(start, 16), int(end, 16), mine)
+                    ours += mine
+        return ours
+
+
+def tell(**what: Any) -> None:
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def fails(step: int) -> Iterator[int]:
+    """Which allocations fail, in turn."""
+    n = 1
+    while True:
+        yield n
+        n += 1 if not step or n < step else max(1, n // 16)
+
+
+def starved(
+    allocator: Allocator, operation: scenarios.Operation, first: int, last: int
+) -> tuple[Any, Any, int]:
+    """The operation's result or its exception, and how many allocations it came to."""
+    error = result = None
+    allocator.arm(first, last)
+    try:
+        result = operation()
+    except BaseException as caught:
+        error = caught
+    return result, error, allocator.disarm()
+
+
+def problem(result: Any, error: Any, expected: str) -> str | None:
+    """What is wrong with an outcome; None: nothing."""
+    if error is None:
+        return None if scenarios.plain(result) == expected else "another result"
+    if isinstance(error, MemoryError | ipc.ArrowIpcError):
+        return None
+    if isinstance(error, SystemError) and str(error).startswith("<function "):
+        return None  # CPython 3.11 found no room for the frame of a function in Python, and did not say so
+    return f"{type(error).__name__}: {error}"
+
+
+def attempt(
+    allocator: Allocator, operation: scenarios.Operation, first: int, last: int, expected: str
+) -> tuple[int, bool, str | None]:
+    """How many allocations there were, whether the operation was refused, and what is wrong."""
+    result, error, seen = starved(allocator, operation, first, last)
+    failed, found = error is not None, problem(result, error, expected)
+    del result, error
+    found = found or (problem(operation(), None, expected) and "broken afterwards")
+    if unraisable:
+        found = found or f"unraisable: {unraisable[0]}"
+        unraisable.clear()
+    return seen, failed, found
+
+
+def left_behind(allocator: Allocator, before: dict[str, int], live: int) -> str | None:
+    """What is held that was not; helpers of other threads may take a moment to let go."""
+    for pause in range(20):
+        more, blocks = leaks.more_than(before), allocator.live() - live
+        if not more and blocks <= 0:
+            return None
+        ipc.release_unused()
+        gc.collect()
+        time.sleep(0.005 * pause)
+    return f"{more or ''} {blocks} blocks"
+
+
+def check(allocator: Allocator, name: str, operation: scenarios.Operation, mode: str, step: int) -> None:
+    """Starve one scenario until it runs through."""
+    expected = [scenarios.plain(operation()) for _ in range(3)][-1]
+    assert allocator.watch(), "none of our modules is loaded"
+    gc.collect()
+    gc.freeze()
+    allocator.library.starve_track()
+    for _ in range(4):
+        operation()
+    ipc.release_unused()
+    before, live, n, refused = leaks.counts(), allocator.live(), 0, 0
+    for n in fails(step):
+        tell(start=name, n=n)
+        last = EVER if mode == "rest" else n
+        seen, failed, found = attempt(allocator, operation, n, last, expected)
+        refused += failed
+        if found is None and left_behind(allocator, before, live):
+            # The first traceback through a line stays, in Cython's caches; what is lost is lost each time.
+            before, live = leaks.counts(), allocator.live()
+            attempt(allocator, operation, n, last, expected)
+            left = left_behind(allocator, before, live)
+            found = left and f"left behind: {left}"
+            before, live = leaks.counts(), allocator.live()
+        if found is not None:
+            tell(name=name, n=n, problem=found)
+        if seen < n:
+            break
+    tell(name=name, done=n - 1, refused=refused)
+
+
+def main(mode: str, step: str, names: str = "") -> None:
+    def remember(what: Any) -> None:
+        if mode != "any" or not isinstance(what.exc_value, MemoryError):
+            unraisable.append(f"{what.exc_type.__name__}: {what.exc_value} in {what.object!r}")
+
+    sys.unraisablehook = remember
+    allocator = Allocator(mode == "any")
+    for name in scenarios.pick(names or None):
+        if mode == "any" and name in scenarios.FOREIGN | scenarios.POOLED:
+            continue
+        check(allocator, name, scenarios.SCENARIOS[name](), mode, int(step))
+    tell(finished=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
