@@ -200,7 +200,7 @@ cdef class Framer:
     def interrupt(self, error):
         """Refuse to go on after an error that bytes of the source may be lost with."""
         self.failure = f"an error ended it while it was reading, and bytes may be lost with that: {error!r}"
-        self._forget()
+        self.release()
 
     def release(self):
         """Let go of the input; what was made of it stays valid, and nothing more can be read.
