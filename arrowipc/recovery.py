@@ -240,6 +240,10 @@ def _open_blocks(
             count = reader.num_record_batches
             reader.close()
         return None, _bare(error), count
+    except BaseException:
+        if reader is not None:
+            reader.close()
+        raise
 
 
 class _ByBlocks:
@@ -316,11 +320,12 @@ class _InOrder:
             self.report = Recovery("file" if head[:6] == HEAD[:6] else "stream")
             while not decoder.read_schema():
                 _pump(decoder, self._file)
+            schema = decoder.schema  # refused only now where its custom_metadata is damaged
         except BaseException:
             self.close()
             raise
-        assert decoder.schema is not None
-        self.schema: Schema = decoder.schema
+        assert schema is not None
+        self.schema: Schema = schema
         self._keep()
 
     def _begin(self, buffer: Any, known_size: int | None) -> bytes:
