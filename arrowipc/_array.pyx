@@ -31,6 +31,7 @@ cdef enum:
 # What a batch that nobody filled stands on: no fields, so nothing in it can be reached.
 cdef Plan NO_COLUMNS = Plan.__new__(Plan)
 NO_COLUMNS.allocate(0, 0, 0)
+NO_COLUMNS.dictionaries = []
 
 
 # -- batches -------------------------------------------------------------------------------------------------
@@ -68,6 +69,7 @@ cdef class RecordBatch(Columns):
 
     def __cinit__(self):
         self.custom_metadata = ()
+        self.dictionaries = ()
         self.plan = NO_COLUMNS
         self.d.plan = &NO_COLUMNS.d
 

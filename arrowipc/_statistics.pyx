@@ -422,7 +422,8 @@ cdef int mark_used(const ColumnsData* d, int32_t f, int64_t first, int64_t count
     """Set a bit per value that some index leads to; behind these bits is room for a byte per value."""
     cdef uint8_t* marks = used + bitmap_bytes(size)
     cdef int64_t i, index = 0
-    memset(used, 0, bitmap_bytes(size) + size)
+    if size:  # memory for no value has no address
+        memset(used, 0, bitmap_bytes(size) + size)
     for i in range(count):
         if bits != NULL and not get_bit(bits, at + i):
             continue

@@ -84,7 +84,10 @@ class ExistingFile:
         dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
         self._file.seek(8)
         messages = MessageReader(self._file)
-        self.version = messages.read_next_message().version
+        first = next(messages, None)
+        if first is None:
+            raise FormatError("expected the Schema message at byte 8, found the end of the stream")
+        self.version = first.version
         start = 8 + messages.bytes_consumed
         self.end = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         if self.end % 8:

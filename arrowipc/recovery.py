@@ -244,6 +244,10 @@ def _open_blocks(
             count = reader.num_record_batches
             reader.close()
         return None, bare(error), count
+    except BaseException:
+        if reader is not None:
+            reader.close()
+        raise
 
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
@@ -445,12 +449,13 @@ class _InOrder:
                 begun = self._framer.bytes_consumed
                 raise FormatError(f"no schema: the {'stream ends before it' if begun else 'input is empty'}")
             self._decoder.decode_next(message)
+            schema = self._decoder.schema  # refused only now where its custom_metadata is damaged
         except BaseException:
             self.close()
             raise
         self.metadata = message.custom_metadata
-        assert self._decoder.schema is not None
-        self.schema: Schema = self._decoder.schema
+        assert schema is not None
+        self.schema: Schema = schema
         self._keep()
 
     def _begin(self, buffer: Any, known_size: int | None) -> bytes:

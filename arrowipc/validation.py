@@ -259,7 +259,9 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
         start, (kind, at) = at, listed[at] if found is None else (found[2].kind, found[1])
         if listed.pop(start, (None, 0))[0] != kind:
             _note(ledger, FormatError(f"a {kind} message that the footer does not list"), start, at - start)
-    rest = source.bytes(at, min(72, end - at)).removeprefix(END).lstrip(b"\0")
+    if at > end:
+        _note(ledger, FormatError("a message reaches into the footer"), end, at - end)
+    rest = source.bytes(at, max(0, min(72, end - at))).removeprefix(END).lstrip(b"\0")
     if rest or end - at > 72:
         words = FormatError("neither a message nor the end of the messages: the footer lists nothing here")
         _note(ledger, words, at, end - at)

@@ -239,6 +239,17 @@ def test_a_footer_that_disagrees_with_the_messages_is_refused(path):
     assert ipc.open_file(path).read_all().to_pydict() == {"x": [7, 7, 1]}
 
 
+def test_a_file_that_begins_with_the_end_of_the_stream_is_refused(path):
+    """Its footer is whole, and readers that follow it never look there."""
+    root = forge.schema(forge.field("x", forge.INT32))
+    data = forge.file(root, forge.batch(1, [(1, 0)], [b"", forge.i32(7)]), first=forge.EOS)
+    path.write_bytes(data)
+    assert [batch.to_pydict() for batch in read(path)] == [{"x": [7]}]
+    with pytest.raises(FormatError, match="expected the Schema message at byte 8"):
+        append(path)
+    assert path.read_bytes() == data
+
+
 def test_a_big_endian_file_is_refused(path):
     schema = forge.schema(forge.field("x", forge.int_(64)), endianness=1)
     path.write_bytes(forge.file(schema, forge.batch(1, [(1, 0)], [b"", struct.pack(">q", 7)])))

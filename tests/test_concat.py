@@ -526,3 +526,11 @@ def test_snapshots_let_go_of_their_memory() -> None:
     assert live_objects()["memory"] > before["memory"]
     del parts, growing, held
     assert live_objects() == before
+
+
+def test_batches_without_columns() -> None:
+    empty = ipc.RecordBatch()
+    nothing = ipc.decode_payloads([b"no payload"], on_error="null").batch
+    for part in (empty, nothing):
+        whole = ipc.concat_batches([part, part])
+        assert (whole.num_columns, whole.num_rows) == (0, 2 * part.num_rows)

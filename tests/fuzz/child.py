@@ -1,0 +1,92 @@
+"""A process that fuzzes one target: ``python -m fuzz.child MODULE TARGET SECONDS SEED ENGINE FOLDER``.
+
+Engine "mutants" goes over mutants of the corpus, "guided" lets libFuzzer (atheris) choose by what they reach.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from helpers import mutate
+
+from fuzz.recorder import SECONDS, Recorder
+
+#: What every target says of the corpus; libFuzzer makes nothing larger.
+LARGEST = 1 << 16
+
+
+def by_mutants(record: Recorder, seeds: list[bytes], seconds: float, seed: int) -> None:
+    """The seeds themselves, then mutants of them until the time is over."""
+    end = time.monotonic() + seconds
+    # Far apart: the next seed must not go over the same rounds again.
+    rounds = (mutate.mixed(seeds, each, 4 * len(seeds)) for each in itertools.count(seed << 32))
+    for data in itertools.chain(seeds, itertools.chain.from_iterable(rounds)):
+        if time.monotonic() > end:
+            return
+        record(data)
+
+
+def by_coverage(record: Recorder, seeds: list[bytes], seconds: float, seed: int, folder: Path) -> None:
+    """The same, led by coverage; every second mutant knows the slots, the others are libFuzzer's own."""
+    import atheris
+
+    chance = random.Random(seed)
+
+    def change(data: bytes, largest: int, number: int) -> bytes:
+        if number % 2:
+            return bytes(atheris.Mutate(data, largest))
+        mutator = mutate.Mutator(data, random.Random(number), chance.choice(seeds))
+        return mutator.mutant()[:largest]
+
+    found, given = folder / "corpus" / record.name, folder / "seeds" / record.name
+    for place in (found, given):
+        place.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(seeds):
+        (given / str(number)).write_bytes(data)
+    flags = [f"-max_total_time={max(int(seconds), 1)}", f"-seed={seed % 2**31 or 1}", f"-max_len={LARGEST}"]
+    flags += ["-timeout=100000", "-rss_limit_mb=0", "-detect_leaks=0", "-print_final_stats=1"]
+    flags += [f"-artifact_prefix={folder}/libfuzzer-", "-reload=0"]
+    attached: list[bool] = []
+
+    def run(data: bytes) -> None:
+        if not attached:
+            attached.append(attach())  # not before: libFuzzer looks for the mutator when it is loaded
+        record(bytes(data))
+
+    atheris.Setup(["fuzz", *flags, str(found), str(given)], run, custom_mutator=change)
+    atheris.Fuzz()
+
+
+def attach() -> bool:
+    """Let the compiled modules report to libFuzzer."""
+    core = importlib.import_module("atheris.core_with_libfuzzer").__file__
+    shim: Any = ctypes.CDLL(None)
+    if not shim.arrowipc_fuzz_attach(os.fsencode(str(core))):
+        raise SystemExit(f"{core} has no libFuzzer to report to")
+    return True
+
+
+def main(module: str, name: str, seconds: str, seed: str, engine: str, folder: str) -> None:
+    """See the module."""
+    home = importlib.import_module(module)
+    target, place = home.TARGETS[name], Path(folder)
+    hang = getattr(home, "SECONDS", SECONDS)
+    record = Recorder(name, target, place / f"{name}.now", place / "findings", hang)
+    record.listen()
+    seeds = target.seeds()
+    if engine == "guided":
+        by_coverage(record, seeds, float(seconds), int(seed), place)
+    else:
+        by_mutants(record, seeds, float(seconds), int(seed))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,259 @@
+"""Valid inputs to begin with: golden files, every type, every framing, and what once broke something."""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from helpers import arrays, forge, golden, mutate, peers, randoms
+from helpers import sparse_forge as sf
+
+import arrowipc as ipc
+from arrowipc import types
+from arrowipc._message import message_of
+from arrowipc._pairs import write_pairs
+from arrowipc.tensor_columns import tensor_column
+
+#: What is larger takes longer than it finds.
+LARGEST = 6000
+#: Tags that the server of the target offers.
+WANT, FREE = 0x5A << 56 | 1 << 40, 0x6B << 56 | 1 << 40
+#: Where the input itself lies, as memory of the server.
+BASE = 10_000
+REGRESSIONS = Path(__file__).resolve().parents[1] / "regressions"
+
+
+def regressions() -> list[bytes]:
+    """Inputs that once were findings."""
+    return [each.read_bytes() for each in sorted(REGRESSIONS.glob("*.bin"))]
+
+
+def _small(parts: list[bytes]) -> list[bytes]:
+    return [each for each in dict.fromkeys(parts) if len(each) <= LARGEST]
+
+
+def _golden(file: bool) -> list[bytes]:
+    """A third of the golden data, and inputs that broke other readers."""
+    found = [golden.load(case) for case in golden.cases()[::3]]
+    root = golden.data_root()
+    folder = "arrow-ipc-file" if file else "arrow-ipc-stream"
+    hostile = sorted(each for each in (root / folder).iterdir() if each.is_file()) if root else []
+    return _small([(each.file if file else each.stream).read_bytes() for each in found]) + _small(
+        [each.read_bytes() for each in hostile]
+    )
+
+
+#: Nested in ways that no flat column takes.
+DEEP = [
+    pa.dictionary(pa.int8(), pa.list_(pa.string())),
+    pa.dictionary(pa.int16(), pa.struct([("d", pa.dictionary(pa.int8(), pa.string()))])),
+    pa.list_(pa.dictionary(pa.uint8(), pa.binary_view())),
+    pa.run_end_encoded(pa.int32(), pa.dictionary(pa.int8(), pa.string())),
+    pa.struct([("l", pa.list_(pa.list_view(pa.string_view()))), ("m", pa.map_(pa.string(), pa.int8()))]),
+    pa.sparse_union([pa.field("u", pa.list_(pa.bool_())), pa.field("n", pa.null())]),
+    pa.list_(pa.struct([("t", pa.decimal256(70, 9)), ("e", pa.struct([]))])),
+]
+
+
+@functools.cache
+def _batches() -> list[list[pa.RecordBatch]]:
+    """Two batches of each type, then of a few types at once."""
+    chance = random.Random(7)
+    made = [[pa.record_batch({name: array})] * 2 for name, array in arrays.CASES.items()]
+    made += [[pa.record_batch({"x": randoms.array_of(kind, 7, chance)})] * 2 for kind in DEEP]
+    for _ in range(24):
+        kinds = [chance.choice(randoms.LEAVES) for _ in range(2)]
+        nested = [
+            pa.list_(kinds[0]),
+            pa.struct([("a", kinds[1]), ("b", pa.list_view(pa.int16()))]),
+            pa.list_(kinds[0], 2),
+            pa.map_(pa.string(), kinds[1]),
+            pa.large_list_view(kinds[0]),
+            pa.run_end_encoded(pa.int16(), pa.string()),
+            pa.dictionary(pa.int8(), pa.string_view()),
+            pa.dense_union([pa.field("p", kinds[0]), pa.field("q", pa.string())]),
+        ]
+        root = pa.schema([("x", kinds[0]), ("c0", chance.choice(nested))], metadata={"k": "v"})
+        made.append(
+            [
+                pa.record_batch([randoms.array_of(kind, rows, chance) for kind in root.types], schema=root)
+                for rows in (7, 3)
+            ]
+        )
+    return made
+
+
+def _written(file: bool) -> list[bytes]:
+    made = []
+    codecs = itertools.cycle((None, None, "lz4", "zstd"))
+    for parts, codec in zip(_batches(), codecs, strict=False):
+        same = not any(pa.types.is_dictionary(kind) for kind in parts[0].schema.types)
+        batches = parts if same or not file else parts[:1]
+        made.append(randoms.written(batches, file=file, compression=codec))
+    for parts in _batches()[::9]:
+        made.append(
+            randoms.written(
+                parts[:1], file=file, use_legacy_format=not file, metadata_version=pa.ipc.MetadataVersion.V4
+            )
+            if not any(pa.types.is_union(kind) for kind in parts[0].schema.types)
+            else made[0]
+        )
+    return made
+
+
+def _tensor_columns(file: bool) -> bytes:
+    """Columns of tensors, and tensors in binary cells."""
+    values = np.arange(24, dtype="i2").reshape(2, 3, 4)
+    columns: dict[str, Any] = {
+        "x": tensor_column(values, "x", dim_names=["a", "b"]),
+        "y": tensor_column([np.ones((1, 2), "f4"), np.ones((2, 2), "f4")], "y"),
+    }
+    fields = [each.field for each in columns.values()]
+    columns["z"] = [ipc.Tensor(values[0]).serialize(), None]
+    sink = bytearray()
+    make = ipc.new_file if file else ipc.new_stream
+    with make(sink, ipc.Schema([*fields, types.field("z", types.binary())])) as writer:
+        writer.write(columns)
+    return bytes(sink)
+
+
+def _deltas(file: bool) -> bytes:
+    sink = io.BytesIO()
+    words = peers.words()[:2] if file else peers.words()
+    make = pa.ipc.new_file if file else pa.ipc.new_stream
+    with make(sink, words[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
+        for batch in words:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _forged() -> list[bytes]:
+    """Framings and tables that pyarrow does not write."""
+    numbers = forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)])
+    root = forge.schema(forge.field("x", forge.INT32), metadata=[("k", "v")])
+    long = b"a long text, it is"
+    views = forge.batch(2, [(2, 0)], [b"", forge.view(b"abc") + forge.view(long), long], variadic=[1])
+    return [
+        forge.stream(root, numbers, numbers, prefix="legacy", eos=forge.LEGACY_EOS, version=forge.V4),
+        forge.stream(root.but(endianness=1), numbers),
+        forge.stream(root, numbers, eos=b""),
+        forge.stream(forge.schema(forge.field("v", forge.UTF8_VIEW)), views),
+    ]
+
+
+@functools.cache
+def streams() -> list[bytes]:
+    return [*_written(False), _deltas(False), _tensor_columns(False), *_forged(), *_golden(False)]
+
+
+@functools.cache
+def files() -> list[bytes]:
+    return [*_written(True), _deltas(True), _tensor_columns(True), *_golden(True)]
+
+
+@functools.cache
+def schemas() -> list[Any]:
+    return [ipc.read_schema(each) for each in _written(False)]
+
+
+@functools.cache
+def tensors() -> list[bytes]:
+    values = np.arange(24, dtype="i4").reshape(2, 3, 4)
+    made = [
+        ipc.Tensor(values, ("a", "b", "c")),
+        ipc.Tensor(values.transpose(2, 0, 1)),
+        ipc.Tensor(values[:, ::2].astype("f2")),
+        ipc.Tensor(np.arange(6).astype("M8[s]").reshape(2, 3)),
+        ipc.Tensor(np.zeros((2, 2), "V5")),
+        ipc.Tensor(np.zeros((0, 3), "u1")),
+        ipc.Tensor(np.array(5.0)),
+    ]
+    written = [each.serialize() for each in made]
+    sink = pa.BufferOutputStream()
+    pa.ipc.write_tensor(pa.Tensor.from_numpy(values.astype("f8")), sink)
+    return [*written, sink.getvalue().to_pybytes(), written[0] + written[1]]
+
+
+@functools.cache
+def sparse_tensors() -> list[bytes]:
+    dense = np.array([[0, 1.5, 0, 0], [2.5, 0, 0, -1], [0, 0, 0, 0]])
+    cube = np.zeros((2, 3, 2), "i2")
+    cube[0, 1, 1], cube[1, 2, 0], cube[1, 0, 0] = 5, 6, 7
+    made = [
+        kind.from_dense(dense).serialize()
+        for kind in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
+    ]
+    made += [kind.from_dense(cube).serialize() for kind in (ipc.SparseCOOTensor, ipc.SparseCSFTensor)]
+    body = sf.Body()
+    places = body.add(sf.pack("b", (0, 1, 1, 0))), body.add(sf.pack("d", (1.0, 2.0)))
+    made.append(sf.message(body, sf.coo(places[0], (sf.INT, 8, True), (2, 1)), (2, 2), 2, places[1]))
+    return made
+
+
+@functools.cache
+def frames() -> list[bytes]:
+    """What a server sends, in our framing; the second half of some streams is told of by its place."""
+    made = []
+    for data in [*_written(False)[:40], _deltas(False)]:
+        sent = peers.dissociated(data)
+        made.append(peers.HELLO + b"".join(peers.frame(*each) for each in sent))
+        if told := _pointed(sent):
+            made.append(told)
+    return made
+
+
+def _pointed(sent: list[peers.Sent]) -> bytes | None:
+    """A batch sent twice: the second time its body is the place of the first in the same input."""
+    bodies = [number for number, (tag, data) in enumerate(sent) if tag is not None and data]
+    if len(bodies) != 2 or sent[bodies[0]][1] != sent[bodies[1]][1]:
+        return None
+    out, place = peers.HELLO, 0
+    for number, (tag, data) in enumerate(sent):
+        if number == bodies[0]:
+            place = BASE + len(out) + mutate.FRAME
+        if number == bodies[1]:
+            assert tag is not None
+            data = write_pairs(message_of(sent[number - 1][1][5:], data), place)
+            tag |= 1 << 56
+        out += peers.frame(tag, data)
+    return out
+
+
+@functools.cache
+def requests() -> list[bytes]:
+    """What a client sends: which stream it wants, and memory that it gives back."""
+    parts = [
+        peers.frame(WANT, b"t"),
+        peers.frame(WANT + 1, b"t"),
+        peers.frame(WANT + 2, b"t"),
+        peers.frame(FREE, struct.pack("<QQ", 64, 128)),
+        peers.frame(7, b"nobody wants this"),
+        peers.frame(WANT, b"unknown"),
+    ]
+    chosen = itertools.chain.from_iterable(itertools.permutations(parts, count) for count in (1, 2, 3))
+    return [peers.HELLO + b"".join(each) for each in chosen]
+
+
+@functools.cache
+def bare_metadata() -> list[bytes]:
+    """Lengths, metadata and body of each message, one after the other."""
+    return [
+        b"".join(
+            struct.pack("<II", len(head), len(rest)) + head + rest for _, head, rest in peers.parts_of(data)
+        )
+        for data in _written(False)[:60]
+    ]
+
+
+@functools.cache
+def dice() -> list[bytes]:
+    """Bytes that structs are made from."""
+    chance = random.Random(3)
+    return [chance.randbytes(chance.choice((40, 200, 600))) for _ in range(60)]

@@ -1,0 +1,389 @@
+"""One target per way into the library: any bytes give values or an error of ours, and values can be used.
+
+A target takes bytes, and dice for what else a caller chooses; it raises what is a finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import io
+import random
+import socket
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers import drive, peers
+
+import arrowipc as ipc
+from arrowipc import Limits
+from arrowipc._import import array_from, batch_from, live_imports, schema_from
+from arrowipc._message import message_of
+from arrowipc._stream import StreamDecoder
+from arrowipc.dissociated.client import Client, ClientStream
+from arrowipc.dissociated.connection import PeerMemory
+from arrowipc.dissociated.session import Roles, Session
+from arrowipc.dissociated.transports.sockets import SocketConnection
+from fuzz import corpus, uses
+from fuzz.imports import Hostile
+
+#: Small enough that a hostile claim costs little, and large enough for every seed.
+FEW = Limits(
+    rows_per_batch=1 << 20, decompressed_bytes=16 << 20, dictionary_bytes=16 << 20, read_ahead=1 << 20
+)
+MOST_BATCHES = 8
+
+
+@dataclass(frozen=True)
+class Target:
+    """A way into the library, and valid inputs for it."""
+
+    name: str
+    run: Callable[[bytes, random.Random], bool]
+    seeds: Callable[[], list[bytes]]
+
+    def __call__(self, data: bytes) -> bool:
+        """Run with choices that follow from the data; False: it was refused."""
+        return self.run(data, random.Random(zlib.crc32(data)))
+
+
+TARGETS: dict[str, Target] = {}
+
+
+def target(name: str, *seeds: Callable[[], list[bytes]]) -> Callable[[Any], Any]:
+    """Register a function as the target `name`, fed with `seeds`; errors of ours end it well."""
+
+    def register(run: Callable[[bytes, random.Random], None]) -> Callable[[bytes, random.Random], bool]:
+        @functools.wraps(run)
+        def guarded(data: bytes, chance: random.Random) -> bool:
+            try:
+                run(data, chance)
+            except uses.REFUSED:
+                return False
+            return True
+
+        TARGETS[name] = Target(name, guarded, lambda: [each for make in seeds for each in make()])
+        return guarded
+
+    return register
+
+
+def level_of(chance: random.Random) -> str:
+    return chance.choice(("none", "none", "full", "full", "full", "strict"))
+
+
+def options(chance: random.Random) -> dict[str, Any]:
+    """What a caller may ask a reader for."""
+    chosen: dict[str, Any] = {"validate": level_of(chance)}
+    chosen["limits"] = None if chance.random() < 0.1 else FEW
+    if chance.random() < 0.2:
+        chosen["columns"] = chance.choice(([0], [1, 0], [], ["x"], ["c0.a"]))
+    if chance.random() < 0.2:
+        chosen["ensure_native_endian"] = False
+    chosen["use_threads"] = chance.random() < 0.2
+    return chosen
+
+
+def source_of(data: bytes, chance: random.Random, seekable: bool = False) -> Any:
+    """The bytes as memory at any address, as an object, or in pieces."""
+    match chance.randrange(4 if seekable else 5):
+        case 0:
+            return memoryview(b"?" * (shift := chance.randrange(8)) + data)[shift:]
+        case 1:
+            return io.BytesIO(data)
+        case 4:
+            return drive.ShortReads(data, iter(lambda: chance.choice((1, 7, 64, 5000)), None))
+    return data
+
+
+def read(batches: Any, level: str, chance: random.Random) -> None:
+    """Use the first batches."""
+    for _, batch in zip(range(MOST_BATCHES), batches, strict=False):
+        uses.batch(batch, level, chance)
+
+
+# -- readers -------------------------------------------------------------------------------------------------
+
+
+@target("stream", corpus.streams)
+def stream(data: bytes, chance: random.Random) -> None:
+    chosen = options(chance)
+    with ipc.open_stream(source_of(data, chance), **chosen) as reader:
+        read(reader, chosen["validate"], chance)
+        repr(reader), reader.stats, reader.bytes_consumed
+
+
+@target("file", corpus.files)
+def file(data: bytes, chance: random.Random) -> None:
+    chosen = options(chance)
+    with ipc.open_file(source_of(data, chance, seekable=True), **chosen) as reader:
+        repr(reader), reader.blocks, reader.metadata, reader.schema
+        numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
+        chance.shuffle(numbers)
+        for number in numbers:
+            for step in (reader.get_batch_metadata, reader.get_batch):
+                with contextlib.suppress(*uses.REFUSED):
+                    found = step(number)
+                    if step == reader.get_batch:
+                        uses.batch(found, chosen["validate"], chance)
+        reader.count_rows()
+
+
+@target("push", corpus.streams)
+def push(data: bytes, chance: random.Random) -> None:
+    chosen = options(chance)
+    del chosen["use_threads"]
+    sizes = iter(lambda: chance.choice((1, 3, 8, 64, 1000, 1 << 16)), None)
+    for event in drive.events(data, sizes if chance.random() < 0.8 else None, **chosen)[: 2 * MOST_BATCHES]:
+        repr(event)
+        if hasattr(event, "batch"):
+            uses.batch(event.batch, chosen["validate"], chance)
+
+
+@target("message", corpus.streams, corpus.tensors, corpus.sparse_tensors)
+def message(data: bytes, chance: random.Random) -> None:
+    found: list[Any] = []
+    level, schema = level_of(chance), chance.choice(corpus.schemas())
+    with contextlib.suppress(*uses.REFUSED):
+        for each in ipc.MessageReader(source_of(data, chance), limits=FEW):
+            found.append(each)
+            uses.message(each)
+    with contextlib.suppress(*uses.REFUSED):
+        ipc.read_message(data, limits=FEW)
+    with contextlib.suppress(*uses.REFUSED):
+        schema = ipc.read_schema(found[0] if found else data, limits=FEW)
+    words = [each for each in found if each.kind == "DictionaryBatch"]
+    for each in found[:MOST_BATCHES]:
+        with contextlib.suppress(*uses.REFUSED):
+            batch = ipc.read_record_batch(each, schema, validate=level, limits=FEW, dictionaries=words)
+            uses.batch(batch, level, chance)
+
+
+@target("payload", corpus.streams)
+def payload(data: bytes, chance: random.Random) -> None:
+    seeds = corpus.streams()
+    good = seeds[zlib.crc32(data[:64]) % len(seeds)]
+    cells = [data, None, data, data[: chance.randrange(len(data) + 1)], good, data]
+    cells = cells[: chance.randrange(1, len(cells) + 1)]
+    if chance.random() < 0.5:
+        chance.shuffle(cells)
+    schema = None
+    if chance.random() < 0.4:
+        with contextlib.suppress(*uses.REFUSED):
+            schema = ipc.read_schema(chance.choice((good, data)), limits=FEW)
+    level = level_of(chance)
+    decoded = ipc.decode_payloads(
+        cells,
+        schema,
+        validate=level,
+        limits=FEW,
+        on_error=chance.choice(("raise", "skip", "null", "null")),
+        dictionaries=chance.choice(("unify", "decode")),
+        parent_index=chance.random() < 0.3,
+        bare=chance.random() < 0.7,
+        use_threads=False,
+        max_rows=chance.choice((None, None, 0, 3)),
+        max_bytes=chance.choice((None, None, 100)),
+    )
+    repr(decoded), repr(decoded.failures), decoded.counts.to_pylist(), decoded.schema
+    assert sum(each or 0 for each in decoded.counts.to_pylist()) == decoded.batch.num_rows or schema is None
+    uses.batch(decoded.batch, level, chance)
+
+
+@target("recover", corpus.files, corpus.streams)
+def recover(data: bytes, chance: random.Random) -> None:
+    chosen = options(chance)
+    if chance.random() < 0.3:
+        path = Path(scratch()) / "recover.arrow"
+        path.write_bytes(data)
+        source: Any = path
+        chosen["memory_map"] = chance.random() < 0.5
+    else:
+        source = source_of(data, chance)
+    with ipc.recover(source, **chosen) as reader:
+        read(reader, chosen["validate"], chance)
+        list(reader)
+        assert str(reader.report)
+        assert reader.report.complete == (reader.report.error is None)
+
+
+# -- tensors -------------------------------------------------------------------------------------------------
+
+
+@target("tensor", corpus.tensors)
+def tensor(data: bytes, chance: random.Random) -> None:
+    for each in ipc.read_tensors(source_of(data, chance), limits=FEW):
+        uses.tensor(each)
+
+
+@target("sparse", corpus.sparse_tensors)
+def sparse(data: bytes, chance: random.Random) -> None:
+    level = level_of(chance)
+    uses.sparse(ipc.read_sparse_tensor(source_of(data, chance), validate=level, limits=FEW), level)
+
+
+# -- dissociated ---------------------------------------------------------------------------------------------
+
+
+class Inside(PeerMemory):
+    """The input itself as the memory of the server."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def message(self, metadata: Any, pairs: Any, returned: Any, limits: Any) -> Any:
+        made = pairs.message(metadata, memoryview(self.data), corpus.BASE, limits)
+        returned(pairs.addresses)
+        return made
+
+
+@contextlib.contextmanager
+def told(data: bytes) -> Iterator[tuple[socket.socket, SocketConnection]]:
+    """A connection to a peer that said `data` and will say no more."""
+    raw, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    connection = SocketConnection(other, "the peer", FEW)
+    try:
+        raw.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            raw.send(data)
+        raw.shutdown(socket.SHUT_WR)
+        yield raw, connection
+    finally:
+        raw.close()
+        connection.close()
+
+
+@target("client", corpus.frames)
+def client(data: bytes, chance: random.Random) -> None:
+    level = level_of(chance)
+    with told(data) as (_, connection), contextlib.suppress(ConnectionError):
+        received = ClientStream(
+            connection, connection, Inside(data), None, StreamDecoder(validate=level, limits=FEW), limits=FEW
+        )
+        with Client(received, 5) as reader:
+            read(reader, level, chance)
+            repr(reader)
+
+
+@functools.cache
+def served() -> ipc.Table:
+    return ipc.Table.from_arrow(peers.numbers(50))
+
+
+@target("server", corpus.requests)
+def server(data: bytes, chance: random.Random) -> None:
+    streams = {b"t": served()}
+    with told(data) as (raw, connection), contextlib.suppress(ConnectionError):
+        roles = Roles({corpus.WANT: "both", corpus.WANT + 1: "meta", corpus.WANT + 2: "data"}, corpus.FREE)
+        session = Session(connection, streams.get, roles)
+        for _ in range(2000):
+            if session.step() is None:
+                break
+            with contextlib.suppress(BlockingIOError):
+                while raw.recv(1 << 20):
+                    pass
+        else:
+            raise AssertionError("the session does not end, and its client is gone")
+        session.close()
+
+
+@target("metadata", corpus.bare_metadata)
+def metadata(data: bytes, chance: random.Random) -> None:
+    """Metadata and body apart, as no stream holds them."""
+    level = level_of(chance)
+    decoder = StreamDecoder(validate=level, limits=FEW)
+    at = 0
+    while at + 8 <= len(data):
+        size, rest = struct.unpack_from("<II", data, at)
+        head, body = data[at + 8 : at + 8 + size], data[at + 8 + size : at + 8 + size + rest]
+        at += 8 + size + rest
+        event = decoder.decode_next(message_of(head, body, FEW))
+        if hasattr(event, "batch"):
+            uses.batch(event.batch, level, chance)
+
+
+# -- from other libraries, and into files --------------------------------------------------------------------
+
+
+@target("import", corpus.dice)
+def imported(data: bytes, chance: random.Random) -> None:
+    before = live_imports()
+    with contextlib.suppress(*uses.REFUSED):
+        _import(Hostile(data), chance)
+    if live_imports() > before:
+        gc.collect()  # of cycles, which exceptions make
+    assert live_imports() <= before, "what was imported is still held"
+
+
+def _import(hostile: Hostile, chance: random.Random) -> None:
+    level = chance.choice(("none", "full"))
+    if chance.random() < 0.7:
+        pair = hostile.batch()
+        with contextlib.suppress(*uses.REFUSED):
+            repr(schema_from(pair[0]))
+        uses.batch(batch_from(pair, level), level, chance)
+    else:
+        drive.use_array(array_from(hostile.single(), level))
+
+
+@functools.cache
+def scratch() -> str:
+    """A directory of this process, gone with it."""
+    made = tempfile.TemporaryDirectory(prefix="arrowipc-fuzz-", ignore_cleanup_errors=True)
+    _kept.append(made)
+    return made.name
+
+
+_kept: list[Any] = []
+
+
+@target("append", corpus.files)
+def append(data: bytes, chance: random.Random) -> None:
+    """A file that cannot go on stays as it was; one that can has all of its batches and the new one."""
+    path = Path(scratch()) / "append.arrow"
+    path.write_bytes(data)
+    level = level_of(chance)
+    with ipc.open_file(data, validate=level, limits=FEW) as reader:
+        schema, count = reader.schema, reader.num_record_batches
+        batch = reader.get_batch(0) if count else None
+    try:
+        with ipc.new_file(path, append=True, durable=False) as writer:
+            if batch is not None:
+                writer.write_batch(batch)
+    except uses.REFUSED:
+        assert path.read_bytes() == data, "refused, and changed all the same"
+        return
+    with ipc.open_file(path, limits=FEW, validate=level) as again:
+        assert again.schema.equals(schema)
+        assert again.num_record_batches == count + (batch is not None)
+        with contextlib.suppress(*uses.REFUSED):
+            again.count_rows()
+    if batch is not None and level != "none":
+        with ipc.open_file(path, limits=FEW) as again:
+            assert again.get_batch(count).equals(batch, nan_equal=True)
+
+
+@target("copy", corpus.files, corpus.streams)
+def copied(data: bytes, chance: random.Random) -> None:
+    """What is copied at "full" can be read at "full", and is the same."""
+    level, sink = chance.choice(("none", "full")), bytearray()
+    make = ipc.new_file if chance.random() < 0.5 else ipc.new_stream
+    source = source_of(data, chance, seekable=True)
+    codec = chance.choice((None, None, "lz4", "zstd"))
+    with (
+        ipc.open(source, validate=level, limits=FEW) as reader,
+        make(sink, reader.schema, compression=codec) as writer,
+    ):
+        ipc.copy(reader, writer)
+    if level == "full":
+        with ipc.open(data, limits=FEW) as before, ipc.open(bytes(sink), limits=FEW) as after:
+            for old, new in zip(before, after, strict=True):
+                if old.num_rows <= uses.ROWS:
+                    assert new.equals(old, nan_equal=True), "a batch changed when it was copied"

@@ -1,0 +1,128 @@
+"""What is done with all that a target reads: anything that users do, each step for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from helpers import drive
+
+import arrowipc as ipc
+from arrowipc import types
+from arrowipc.statistics import batch_statistics, compute_statistics
+from arrowipc.tensor import arrays_from_cells
+from arrowipc.tensor_columns import column_to_numpy, tensor_parameters
+
+#: What a value may answer; a FormatError of something that was validated is a finding.
+REFUSED = (ipc.ArrowIpcError, MemoryError)
+ROWS = 2000
+#: Elements of one tensor that are worth the time to look at.
+ELEMENTS = 1 << 16
+
+
+def batch(found: Any, level: str, chance: random.Random) -> None:
+    """Use a batch that was read at `level`."""
+    sound = level != "none"
+    small = found.slice(chance.randrange(2) if found.num_rows else 0, ROWS)
+    steps: list[Callable[[], object]] = [
+        lambda: (repr(found), found._repr_html_(), found.nbytes, found.custom_metadata),
+        lambda: small.to_pylist(),
+        lambda: [_array(array) for array in small.columns],
+        lambda: small.equals(small.slice(0, small.num_rows)),
+        lambda: drive.write_out(small, sound, compression=chance.choice((None, "lz4", "zstd"))),
+        lambda: drive.pack(small.slice(0, 20), sound),
+        lambda: _capsules(found),
+        lambda: repr(ipc.concat_batches([small, small.slice(small.num_rows // 2)]).to_pydict()),
+        lambda: ipc.Table.from_batches([small, small]).combine().to_pydict(),
+        lambda: (compute_statistics(small), batch_statistics(found)),
+        lambda: ipc.get_record_batch_size(small),
+    ]
+    if sound:
+        steps.append(lambda: drive.export_to_pyarrow(small))
+        steps.append(lambda: ipc.RecordBatch.from_arrow(found, validate="full"))
+    for step in steps:
+        if chance.random() < 0.5:  # twice as many inputs for the same time
+            _attempt(step, level, found.schema.endianness)
+
+
+def _attempt(step: Callable[[], object], level: str, endianness: str) -> None:
+    try:
+        step()
+    except (ipc.LimitError, ipc.UnsupportedError, ipc.UsageError, MemoryError):
+        pass  # what is right and still is not done
+    except ipc.ArrowIpcError as error:
+        if level != "none" and endianness == "little":
+            raise AssertionError(f"validated at {level!r}, and refused when it was used: {error}") from error
+
+
+def _capsules(found: Any) -> None:
+    """Export, and let go without looking: of data at "none" only the structs are sound."""
+    found.__arrow_c_schema__(), found.__arrow_c_array__(), found.__arrow_c_stream__()
+    for array in found.columns:
+        array.__arrow_c_array__()
+
+
+def _array(array: Any) -> None:
+    # What an extension type asks for is looked at when it is used: to validate it is to validate its storage.
+    extended = any(key == b"ARROW:extension:name" for key, _ in array.field.metadata)
+    with contextlib.suppress(*((ipc.FormatError,) if extended else ())):
+        drive.use_array(array)
+    with contextlib.suppress(*((ipc.FormatError,) if extended else ())):
+        if tensor_parameters(array.field) is not None:
+            column_to_numpy(array)
+    if isinstance(array.type, types.Binary | types.LargeBinary | types.BinaryView):
+        with contextlib.suppress(ipc.FormatError):  # cells are bytes: what they hold was never validated
+            arrays_from_cells(array)
+
+
+def message(found: Any) -> None:
+    """Use one message."""
+    repr(found), found.kind, found.version, found.body_length
+    with contextlib.suppress(*REFUSED):
+        found.custom_metadata  # noqa: B018 - read for its own sake
+    with contextlib.suppress(*REFUSED):
+        found.buffers  # noqa: B018
+    bytes(found.metadata), bytes(found.body[:64])
+    with contextlib.suppress(*REFUSED):
+        again = ipc.read_message(found.serialize())
+        assert bytes(again.body) == bytes(found.body), "a message changed when it was written again"
+    found.copy_body_into(bytearray(found.body_length))
+
+
+def tensor(found: Any) -> None:
+    """Use a dense tensor."""
+    repr(found), found.shape, found.strides, found.dim_names, found.type, found.is_contiguous
+    if found.size > ELEMENTS:
+        return
+    with contextlib.suppress(ipc.UsageError):  # no dtype for it
+        values = found.to_numpy()
+        assert values.size == found.size
+        assert found.equals(found, nan_equal=True)
+        assert ipc.read_tensor(found.serialize()).equals(found, nan_equal=True)
+        assert found.to_numpy(copy=True).tobytes() == memoryview(found).tobytes()
+        with contextlib.suppress(BufferError, RuntimeError):
+            np.from_dlpack(found)
+
+
+def sparse(found: Any, level: str) -> None:
+    """Use a sparse tensor, as all that it can become."""
+    repr(found), found.shape, found.dim_names, found.type, found.non_zero_length, found.nbytes
+    size = 1
+    for length in found.shape:
+        size *= length
+    steps = [
+        lambda: found.equals(found),
+        lambda: found.canonical(),
+        lambda: found.serialize(),
+    ]
+    if size <= ELEMENTS:
+        steps += [lambda: found.to_dense(), lambda: found.to_coo().to_dense()]
+        steps += [lambda: found.to_csf().to_dense()]
+        if found.ndim == 2:
+            steps += [lambda: found.to_csr().to_dense(), lambda: found.to_csc().to_dense()]
+            steps += [lambda: found.to_scipy().toarray()] if hasattr(found, "to_scipy") else []
+    for step in steps:
+        _attempt(step, level, "little")
