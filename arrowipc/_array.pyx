@@ -17,7 +17,7 @@ from arrowipc._core cimport (
 from arrowipc._element cimport validity
 from arrowipc._schema cimport plan_field, plan_schema
 from arrowipc._values cimport (
-    MAX_VALUES, Quota, check_native, count_bytes, dictionary_of, quota, read_values, values,
+    AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, dictionary_of, quota, read_values, values,
 )
 
 from arrowipc.errors import UsageError
@@ -161,7 +161,7 @@ cdef class RecordBatch(Columns):
         start, count = clip(offset, length, self.d.length)
         return slice_batch(self, start, count)
 
-    def to_pydict(self, *, max_values=MAX_VALUES):
+    def to_pydict(self, *, max_values=None):
         """Return the columns as a dict of lists of Python values, see :meth:`Array.to_pylist`.
 
         Parameters
@@ -180,7 +180,7 @@ cdef class RecordBatch(Columns):
         """
         return batches_to_pydict([self], plan_schema(self.plan), max_values)
 
-    def to_pylist(self, *, max_values=MAX_VALUES):
+    def to_pylist(self, *, max_values=None):
         """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
 
         Parameters and errors are those of :meth:`to_pydict`.
@@ -406,19 +406,32 @@ cdef Array column_at(RecordBatch batch, int64_t i):
     return make_array(batch, f, batch.d.nodes[f].offset, batch.d.nodes[f].length)
 
 
+# What max_values may be: far beyond any memory, and far from overflowing when it is multiplied.
+cdef int64_t MOST_VALUES = 2**56
+
+
+cdef int64_t given(object max_values) except? -1:
+    """The quota that a caller asks for; None: what the bytes of the columns stand for."""
+    if max_values is not None and not 0 <= max_values <= MOST_VALUES:
+        raise UsageError(f"max_values must be 0 to 2**56, found {max_values}")
+    return AS_BACKED if max_values is None else max_values
+
+
 def batches_to_pydict(batches, schema, max_values):
     """Columns of batches that have `schema`, as a dict of lists of Python values."""
     names = schema.names
     if len(set(names)) < len(names):
         raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
-    return dict(zip(names, column_values(batches, len(names), quota(max_values))))
+    return dict(zip(names, column_values(batches, len(names), quota(given(max_values)))))
 
 
 def batches_to_pylist(batches, schema, max_values):
     """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
-    cdef Quota q = quota(max_values)
+    cdef Quota q = quota(given(max_values))
     rows = sum([len(batch) for batch in batches])
-    q.take(rows)
+    for batch in batches:
+        q.take(batch, len(batch))
+        q.take_objects(batch, len(batch), DICT_SLOTS)
     names = schema.names
     columns = column_values(batches, len(names), q)
     if not columns:
@@ -661,16 +674,16 @@ cdef class Array:
         Raises
         ------
         LimitError
-            If there are more than 2**27 elements.
+            If there are more than 2**24, and more than 8 for each byte of the batch.
         """
         cdef const uint8_t* bits = validity(&self.columns.d, self.index)
         cdef int64_t i
-        quota(MAX_VALUES).take(self.length)
+        quota(AS_BACKED).take(self.columns, self.length)
         if bits == NULL:
             return [self.columns.d.plan.fields[self.index].layout != LAYOUT_NULL] * self.length
         return [get_bit(bits, self.offset + i) != 0 for i in range(self.length)]
 
-    def to_pylist(self, *, max_values=MAX_VALUES):
+    def to_pylist(self, *, max_values=None):
         """Return the elements as Python values.
 
         ======================================  ============================================================
@@ -693,9 +706,10 @@ cdef class Array:
 
         Parameters
         ----------
-        max_values : int, default 2**27
+        max_values : int, optional
             The most Python objects to make: small input can claim to be billions of nulls. It also bounds how
-            much text may be made of bytes that several rows share.
+            much text may be made of bytes that several rows share. By default 2**24 and 8 for each byte of
+            the columns, 2**27 at most.
 
         Returns
         -------
@@ -712,7 +726,7 @@ cdef class Array:
         UsageError
             If the data is kept in big-endian.
         """
-        return values(self.columns, self.index, self.offset, self.length, max_values)
+        return values(self.columns, self.index, self.offset, self.length, given(max_values))
 
     def to_numpy(self, copy=False):
         """Return the elements as a NumPy array.

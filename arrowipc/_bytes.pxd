@@ -57,6 +57,11 @@ cdef inline void set_bit(uint8_t* bits, int64_t i) noexcept nogil:
     bits[i >> 3] |= <uint8_t> (1 << (i & 7))
 
 
+cdef inline bint too_many_values(int64_t length, int64_t size) noexcept nogil:
+    """Whether a dictionary says more than it holds: beyond a million values, each takes a bit at least."""
+    return length > 1 << 20 and length // 8 > size
+
+
 cdef inline int64_t bitmap_bytes(int64_t bits) noexcept nogil:
     # Not (bits + 7) / 8: that overflows for lengths near 2^63, which hostile nodes do claim.
     return (bits >> 3) + ((bits & 7) != 0)

@@ -10,13 +10,13 @@ cimport cython
 
 from arrowipc._bytes cimport get_bit
 from arrowipc._core cimport (
-    Columns, FieldPlan, raise_fault, FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
+    Columns, FieldPlan, raise_fault, FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL,
     LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
 )
 from arrowipc._element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc._fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc._layout cimport Precision_DOUBLE, Precision_SINGLE, Type_FloatingPoint
-from arrowipc._values cimport dictionary_id, dictionary_of
+from arrowipc._values cimport count_bytes, dictionary_id, dictionary_of
 
 from arrowipc.errors import LimitError
 
@@ -26,9 +26,10 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_NESTING = 256
 
-# Elements of lists, and words of 8 bytes of text. Views, unions and dictionaries may share what they point
-# at: a million views of a million elements are few bytes and 2**40 comparisons.
-cdef int64_t MAX_ELEMENTS = 2**33
+# Elements of lists, and words of 8 bytes of what lies under them. Views, unions and dictionaries may share
+# what they point at: a million views of a million elements are few bytes and 2**40 comparisons. Beyond these,
+# each byte of either side may stand for eight.
+cdef int64_t FREE_ELEMENTS = 2**25
 
 
 @cython.final
@@ -37,12 +38,21 @@ cdef class Comparison:
     """What one comparison carries down the types: options, budget and depth."""
 
     cdef bint nan_equal
+    cdef int64_t limit
     cdef int64_t left
     cdef int depth
 
+    cdef Columns one, other     # whose bytes are not counted yet: batches of 100,000 columns never need them
+
     cdef int take(self, int64_t count) except -1:
+        cdef int64_t more
+        if count > self.left and self.one is not None:
+            more = 8 * (count_bytes(self.one) + count_bytes(self.other))
+            self.one = None
+            self.limit += more
+            self.left += more
         if count > self.left:
-            raise LimitError(f"these are more than {MAX_ELEMENTS:,} elements to compare; compare slices")
+            raise LimitError(f"these are more than {self.limit:,} elements to compare; compare slices")
         self.left -= count
         return 0
 
@@ -52,7 +62,9 @@ cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int6
     """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of g of `b`; types are equal."""
     cdef Comparison q = Comparison.__new__(Comparison)
     q.nan_equal = nan_equal
-    q.left = MAX_ELEMENTS
+    q.limit = q.left = FREE_ELEMENTS
+    q.one = a
+    q.other = b
     return same(q, a, f, i, b, g, j, count)
 
 
@@ -150,7 +162,9 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         p = a.d.extents[field.first_buffer + 1].data + i * field.width
         r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data + j * field.width
         if field.type == Type_FloatingPoint:
+            q.take(count)
             return same_floats(p, r, field.unit, count, q.nan_equal)
+        q.take(count * field.width >> 3)
         return field.width == 0 or memcmp(p, r, count * field.width) == 0
     if layout == LAYOUT_BOOL:
         p = a.d.extents[field.first_buffer + 1].data
@@ -235,6 +249,11 @@ cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     cdef int64_t start = 0, other = 0, size = 0, length = 0, first = 0, second = 0, together = 0, k
     cdef int32_t child = f + 1, twin = g + 1
     cdef Fault fault
+    if a.d.plan.fields[f].layout == LAYOUT_FIXED_LIST:
+        # All of them lie together, and two billion lists of no elements are a few bytes.
+        size = a.d.plan.fields[f].width
+        return same(q, a, child, a.d.nodes[child].offset + i * size,
+                    b, twin, b.d.nodes[twin].offset + j * size, count * size)
     for k in range(count):
         if span(&a.d, f, i + k, &start, &size, &fault) < 0:
             raise_fault(&fault, a.plan)
@@ -296,6 +315,7 @@ cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int
             raise_fault(&fault, a.plan)
         if next_run(&b.d, g, other, j + done, &other_end, &fault) < 0:
             raise_fault(&fault, b.plan)
+        q.take(1)
         if not same(q, a, child, a.d.nodes[child].offset + run, b, twin, b.d.nodes[twin].offset + other, 1):
             return False
         end -= i

@@ -197,6 +197,7 @@ cdef int raise_fault(const Fault* fault, Plan plan=*, object where=*) except -1
 
 cdef int open_message(const uint8_t* metadata, int64_t size, Envelope* out, Fault* fault) noexcept nogil
 cdef int open_batch(const Table* table, BatchHeader* out, Fault* fault) noexcept nogil
+cdef int64_t text_size(const Table* field) noexcept nogil
 cdef tuple read_pairs(const Table* table, int32_t slot)
 cdef int export_bytes(object exporter, Py_buffer* view, const uint8_t* data, int64_t size, bint writable,
                       int flags) except -1

@@ -187,8 +187,8 @@ cdef dict WORDS = {
     FAULT_VERSION: (FormatError, "metadata version V{found} (stored as {at}) is not supported: expected V4 or V5"),
     FAULT_HEADER_TYPE: (FormatError, "unknown message header type {found}: expected 1..5"),
     FAULT_BODY_LENGTH: (FormatError, "bodyLength is {found}: expected 0 or more"),
-    FAULT_TABLES: (LimitError, "the schema describes more than {expected} fields and tables, more than its "
-                               "{found} bytes of metadata can honestly hold"),
+    FAULT_TABLES: (LimitError, "the schema describes more than {expected} {what}, more than its {found} bytes of "
+                               "metadata can honestly hold"),
     FAULT_DEPTH: (LimitError, "types are nested deeper than {expected} levels (Limits.depth)"),
     FAULT_ENUM: (FormatError, "{column}{what} has the unknown value {found}"),
     FAULT_UTF8_NAME: (FormatError, "{column}the {what} is not UTF-8 (byte {at})"),
@@ -352,6 +352,33 @@ cdef int open_batch(const Table* table, BatchHeader* out, Fault* fault) noexcept
     return 0
 
 
+cdef enum:
+    PAIR_BYTES = 32     # what a pair takes at least, beside its strings
+
+
+cdef int64_t text_size(const Table* field) noexcept nogil:
+    """Bytes of all strings of a Field table: its name, metadata and time zone, as far as they can be read."""
+    cdef Vector entries, text
+    cdef Table below
+    cdef int64_t i, total = 0
+    cdef int kind
+    if fb_string(field, Field_name, &text) > 0:
+        total = text.count
+    if (fb_u8(field, Field_type_type, 0, &kind) >= 0 and kind == Type_Timestamp
+            and fb_table(field, Field_type, &below) > 0 and fb_string(&below, Timestamp_timezone, &text) > 0):
+        total += text.count
+    if fb_vector(field, Field_custom_metadata, 4, &entries) > 0:
+        for i in range(entries.count):
+            if fb_vector_table(field, &entries, i, &below) < 0:
+                break
+            total += PAIR_BYTES
+            if fb_string(&below, KeyValue_key, &text) > 0:
+                total += text.count
+            if fb_string(&below, KeyValue_value, &text) > 0:
+                total += text.count
+    return total
+
+
 cdef tuple read_pairs(const Table* table, int32_t slot):
     """A vector of KeyValue tables as (key, value) pairs of bytes, in order, duplicates kept."""
     cdef Vector entries, key, value
@@ -371,7 +398,7 @@ cdef tuple read_pairs(const Table* table, int32_t slot):
             found = fb_string(&pair, KeyValue_value, &value)
         if found <= 0:
             break
-        budget -= key.count + value.count
+        budget -= key.count + value.count + PAIR_BYTES
         if budget < 0:
             raise LimitError("custom_metadata: the strings add up to more than four times the metadata, "
                              "because entries share them")

@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from arrowipc._array cimport RecordBatch
 from arrowipc._body cimport normalise
-from arrowipc._bytes cimport inside, load_i64
+from arrowipc._bytes cimport inside, load_i64, too_many_values
 from arrowipc._concat cimport Growing
 from arrowipc._core cimport (
     FIELD_ENCODED, LEVEL_FULL, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Columns, DictionaryPlan, Envelope, FieldPlan,
@@ -224,7 +224,7 @@ cdef class Decoder:
 
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1:
         """Put `piece` behind the values so far. Batches that hold earlier values keep those, in shared memory."""
-        cdef int64_t nbytes = 0
+        cdef int64_t nbytes = 0, length
         cdef int32_t i
         for i in range(piece.d.n_extents):
             nbytes += piece.d.extents[i].size
@@ -233,6 +233,9 @@ cdef class Decoder:
                              f"{self.limits.dictionary_bytes:,}")
         self.dictionary_bytes += nbytes
         entry.nbytes += nbytes
+        length = piece.d.length + (0 if entry.values is None else entry.values.d.length)
+        if too_many_values(length, entry.nbytes):
+            raise LimitError(f"dictionary {id} claims {length:,} values in {entry.nbytes:,} bytes")
         if self.level and piece.plan.dictionaries:
             self.widen_bounds(entry, piece)
         if entry.values is None:

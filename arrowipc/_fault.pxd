@@ -9,7 +9,7 @@ cdef enum FaultCode:
     FAULT_VERSION            # MetadataVersion outside V4..V5
     FAULT_HEADER_TYPE        # MessageHeader tag unknown
     FAULT_BODY_LENGTH        # Message.bodyLength negative
-    FAULT_TABLES             # more tables visited than the metadata can honestly hold
+    FAULT_TABLES             # more tables or text visited than the metadata can honestly hold
     FAULT_DEPTH              # types nested deeper than Limits.depth
     FAULT_ENUM               # an enum value that the format does not define
     FAULT_UTF8_NAME          # a name or key that is not UTF-8

@@ -17,7 +17,7 @@ from arrowipc._layout cimport *
 from arrowipc._message cimport STRANGERS, Message, kind_name
 from arrowipc._schema cimport plan_schema, read_plan
 
-from arrowipc.errors import ArrowIpcError, FormatError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
 
 MAGIC = b"ARROW1"
 #: Bytes behind the footer's table: its size as int32, and the magic.
@@ -59,7 +59,8 @@ def footer_range(bytes head, bytes tail, int64_t size):
 cdef class Footer:
     """The footer of a file: the schema's plan, and where its messages lie.
 
-    Opening a file costs the same however many batches it has, because no block is looked at before it is used.
+    Opening a file costs nearly the same however many batches it has: blocks are added up, and not looked at before
+    they are used.
     """
 
     cdef Block block(self, int64_t index, bint dictionary) except *:
@@ -102,6 +103,7 @@ cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits):
         raise_fault(&fault)
     footer.source = source
     footer.end = end
+    check_total(footer)
     try:
         footer.plan = read_plan(source.data, source.size, schema.pos, limits, source)
         footer.metadata = read_pairs(&root, Footer_custom_metadata)
@@ -315,6 +317,25 @@ cdef class FileDecoder:
         """The same error, saying which message of the file it concerns."""
         error.args = (f"{what} {index} (byte {offset} of the file): {error}",)
         return error
+
+
+cdef int check_total(Footer footer) except -1:
+    """Blocks may repeat; a footer must not make a thousand files of one."""
+    cdef const Vector* blocks
+    cdef const uint8_t* entry
+    cdef int64_t i, body, total = 0, end = min(footer.end, <int64_t> 1 << 60)
+    cdef bint dictionary
+    for dictionary in range(2):
+        blocks = &footer.dictionaries if dictionary else &footer.batches
+        for i in range(blocks.count):
+            entry = blocks.data + i * Block_SIZE
+            body = load_i64(entry + Block_bodyLength)
+            if 0 <= body <= end:    # others are refused when they are used
+                total += max(load_i32(entry + Block_metaDataLength), 0) + body
+            if total // 2 > end:
+                raise LimitError(f"footer: blocks repeat or overlap until they are more than twice the {end:,} bytes "
+                                 "before it")
+    return 0
 
 
 cdef int check_disjoint(Footer footer) except -1:

@@ -17,7 +17,7 @@ from arrowipc._core cimport (
 )
 from arrowipc._element cimport index_at, validity
 from arrowipc._fault cimport Fault, fail
-from arrowipc._grow cimport begins_with
+from arrowipc._grow cimport begins_with, extends
 from arrowipc._pick cimport Pick, pick_rows
 from arrowipc._routes cimport (
     HOW_DECODED, HOW_ENCODED, HOW_RENUMBERED, Route, find_route, plain_schema, raise_route_fault,
@@ -131,12 +131,14 @@ cdef class Merged:
 
     cdef int add(self, Columns values) except -1:
         """Number the values of a dictionary: `places`, until the next one comes."""
-        cdef int64_t count = values.d.length
+        cdef int64_t count = values.d.length, known = 0
         cdef void* moved
         if self.last is not None and (values is self.last or (
                 not self.below and self.last.d.length == count and same_shape(self.last.plan, values.plan)
                 and begins_with(values, self.last))):
             return 0
+        if self.last is not None and not self.below and extends(values, self.last):
+            known = self.last.d.length      # a delta: the values before it have their places
         self.last = None
         if count > self.room:
             moved = realloc(self.places, 2 * count * sizeof(int64_t))
@@ -144,7 +146,7 @@ cdef class Merged:
                 raise MemoryError()
             self.places = <int64_t*> moved
             self.room = 2 * count
-        self.table.add(self.lower(values) if self.below else values, 0, count, self.places)
+        self.table.add(self.lower(values) if self.below else values, known, count - known, self.places + known)
         self.last = values
         return 0
 

@@ -21,7 +21,7 @@ from arrowipc._datatypes import (
     Time,
     Timestamp,
 )
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import FormatError, LimitError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ _INTERVALS = {
     "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),
     "month_day_nano": np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]),
 }
+# What encoded values may take when they are spelled out: this much, and this many times what is stored.
+FREE_BYTES = 1 << 27
+BYTES_PER_BYTE = 16
 _FLOATS = {"half": "<f2", "single": "<f4", "double": "<f8"}
 
 
@@ -223,6 +226,7 @@ def _decoded(array: Array, kind: Dictionary) -> _Values:
         return _masked(array, np.zeros((len(array), *values.shape[1:]), values.dtype), valid)
     if indices.size and (indices.min() < 0 or indices.max() >= len(dictionary)):
         return _objects(array)  # raises, and names the row
+    _check_growth(array, values[:1].nbytes * len(array))
     return _masked(array, values[indices], valid)
 
 
@@ -239,4 +243,18 @@ def _repeated(array: Array) -> _Values:
     if edges[-1] < stop or (np.diff(edges) <= 0).any():
         return _objects(array)  # raises, and names the run
     counts = np.diff(np.minimum(edges, stop))
-    return np.repeat(_copied(values.slice(first, len(counts))), counts, axis=0)
+    repeated = _copied(values.slice(first, len(counts)))
+    _check_growth(array, repeated[:1].nbytes * len(array))
+    return np.repeat(repeated, counts, axis=0)
+
+
+def _check_growth(array: Array, size: int) -> None:
+    """Refuse `size` bytes of values that rows share, where the array itself is few bytes."""
+    held = [array, *array.children]
+    stored = sum(len(buffer) for each in held for buffer in each.buffers() if buffer is not None)
+    allowed = FREE_BYTES + BYTES_PER_BYTE * stored
+    if size > allowed:
+        raise LimitError(
+            f"an array of {array.type} would take {size:,} bytes in NumPy, and its {stored:,} bytes allow "
+            f"{allowed:,}; take slices"
+        )

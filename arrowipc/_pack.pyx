@@ -316,6 +316,7 @@ cdef bint below_others(Plan plan, int64_t id) except -1:
 
 
 cdef int64_t most_bytes = INT32_MAX
+cdef int64_t LEAST_PAYLOAD = 64     # a batch of nothing takes more
 
 
 def limit_cells(int64_t size=INT32_MAX):
@@ -794,7 +795,11 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
     if offsets is not None:
         starts = read_offsets(offsets, rows.d.length)
     elif rows_per_payload is not None:
-        starts = regular_offsets(check_integer("rows_per_payload", rows_per_payload, 1, INT64_MAX), rows.d.length)
+        each = check_integer("rows_per_payload", rows_per_payload, 1, INT64_MAX)
+        if not large and rows.d.length // each > most_bytes // LEAST_PAYLOAD:
+            raise UsageError(f"{rows.d.length // each:,} payloads take more than {most_bytes:,} bytes, which is what the "
+                             "offsets of a binary column count to: pass large=True, or fewer rows at a time")
+        starts = regular_offsets(each, rows.d.length)
     else:
         check_schema(declared, plan_schema(rows.plan))
         check_native(rows, "encode_payloads(group_by=)")

@@ -66,6 +66,15 @@ cdef inline bint is_data(int kind) noexcept nogil:
     return kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch
 
 
+cdef inline int64_t grown(const ColumnsData* d, int64_t size) noexcept nogil:
+    """Bytes of a batch beyond those of the payload that it comes from."""
+    cdef int64_t total = 0
+    cdef int32_t i
+    for i in range(d.n_extents):
+        total += d.extents[i].size
+    return max(total - size, 0)
+
+
 # -- the kernel ----------------------------------------------------------------------------------------------
 
 
@@ -254,6 +263,9 @@ cdef class PayloadDecoder:
                 self.wanted = header.codec
                 return WAY_CODEC
             if found != INFLATED:
+                return WAY_SLOW
+            self.made += grown(d, size)
+            if self.allowance(size) == 0:
                 return WAY_SLOW
         if (check_sizes(d, &fault) < 0
                 or (self.level and check_columns(d, recoder.words if recoder is not None else NULL, self.level, &fault) < 0)
@@ -488,7 +500,11 @@ cdef class PayloadDecoder:
     cdef int add(self, Columns columns, Route route, int64_t size) except -1:
         """Append the rows of a batch of the payload at hand, which has `size` bytes."""
         cdef Fault fault
-        cdef int64_t before = self.merger.bytes
+        cdef int64_t before = self.merger.bytes, more = grown(&columns.d, size)
+        self.made += more
+        if more and self.allowance(size) == 0:
+            raise LimitError("the payload's batches become more bytes than Limits.decompressed_ratio and "
+                             "decompressed_slack allow")
         if route.n_guarded and route.check_nulls(&columns.d, &fault) < 0:
             raise_fault(&fault, columns.plan)
         if route.direct:

@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy, memset
 from arrowipc._bits cimport largest, store_int
 from arrowipc._bytes cimport (
     bitmap_bytes, get_bit, load_i32, loose_i32, loose_i64, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
-    set_bit,
+    set_bit, too_many_values,
 )
 from arrowipc._core cimport (
     FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_VAR32, LAYOUT_VIEW, LEVEL_STRICT, BatchHeader,
@@ -303,7 +303,7 @@ cdef class Recoder:
         shelf.nbytes = 0
         for k in range(shelf.d.n_extents):
             shelf.nbytes += shelf.d.extents[k].size
-        if shelf.nbytes > limits.dictionary_bytes - before:
+        if shelf.nbytes > limits.dictionary_bytes - before or too_many_values(shelf.d.length, shelf.nbytes):
             return RECODE_NOT
         self.nbytes = before + shelf.nbytes
         self.versions += 1

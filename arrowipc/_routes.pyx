@@ -344,19 +344,18 @@ cdef class Matching:
     cdef list children(self, tuple ours, list places, tuple theirs, list sources, tuple path):
         """Match fields by name; returns what `arrange` takes. A name that occurs again means the next of its name."""
         cdef list chosen = [], names = [field.name for field in theirs]
-        cdef dict used = {}
+        cdef dict used = {}, waiting = {}
+        for i in range(len(names) - 1, -1, -1):
+            waiting.setdefault(names[i], []).append(i)      # the next of its name comes last
         for field, place in zip(ours, places):
-            at = used.get(field.name, -1)
-            try:
-                at = names.index(field.name, at + 1)
-            except ValueError:
+            if not waiting.get(field.name):
                 if not field.nullable:
                     raise UsageError(f"column {'.'.join((*path, field.name))!r}: the payload has no such field, and "
-                                     "the output's is not nullable") from None
+                                     "the output's is not nullable")
                 self.check_spelling(field.name, ours, names, path)
                 self.entries[place] = (HOW_ABSENT, -1)
                 continue
-            used[field.name] = at
+            used[field.name] = at = waiting[field.name].pop()
             chosen.append(self.field(field, place, theirs[at], sources[at], (*path, field.name), True))
         if self.strict and len(chosen) < len(theirs):
             found = [name for i, name in enumerate(names) if used.get(name, -1) < i]

@@ -16,7 +16,7 @@ from arrowipc._core cimport (
     LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
     LAYOUT_VIEW, SWAP_16, SWAP_2, SWAP_32, SWAP_4, SWAP_4_4, SWAP_4_4_8, SWAP_8, SWAP_NONE, SWAP_VIEW,
     DictionaryPlan, Envelope, FieldPlan, LimitsData, Plan, field_name, open_message, raise_fault, read_pairs,
-    v4_bitmap,
+    text_size, v4_bitmap,
 )
 from arrowipc._fault cimport *
 from arrowipc._flatbuf cimport (
@@ -312,6 +312,7 @@ cdef class SchemaReader:
     cdef const uint8_t* base
     cdef int64_t size
     cdef int64_t budget         # tables that may still be visited: shared sub-tables describe 2^n fields in n bytes
+    cdef int64_t text           # bytes of strings that may still be named: they may be shared as well
     cdef int64_t max_depth
     cdef dict values            # dictionary id -> DictionaryPlan, over all levels
 
@@ -359,13 +360,17 @@ cdef class SchemaReader:
         cdef int encoded
         self.budget -= 2
         if self.budget < 0:
-            fail_in(&fault, FAULT_TABLES, "Schema", self.size, self.size >> 2)
+            fail_in(&fault, FAULT_TABLES, "fields and tables", self.size, self.size >> 2)
             self.fault(&fault, NULL, out, parent)
         if depth > self.max_depth:
             fail_in(&fault, FAULT_DEPTH, "Field", depth, self.max_depth)
             self.fault(&fault, NULL, out, parent)
         if self.open_field(table, &model, &type, &children, &fault) < 0:
             self.fault(&fault, table, out, parent)
+        self.text -= text_size(table)
+        if self.text < 0:
+            fail_in(&fault, FAULT_TABLES, "bytes of text", self.size, 4 * self.size)
+            self.fault(&fault, NULL, out, parent)
         encoded = 0 if as_values else fb_table(table, Field_dictionary, &encoding)
         if encoded < 0:
             fail_in(&fault, FAULT_FLATBUFFER, "Field.dictionary", 0, 0, table.pos)
@@ -593,6 +598,7 @@ cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t s
     reader.base = metadata
     reader.size = size
     reader.budget = size >> 2
+    reader.text = 4 * size
     reader.max_depth = max_depth
     reader.values = {}
     if (fb_table_at(reader.base, reader.size, schema_table, &schema) < 0

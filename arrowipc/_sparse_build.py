@@ -23,7 +23,7 @@ from arrowipc._sparse import (
     transpose_level,
 )
 from arrowipc._sparse_dense import count_nonzero, put_compressed, put_values, take_nonzero
-from arrowipc.errors import UsageError
+from arrowipc.errors import LimitError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -223,12 +223,16 @@ def compressed_to_dense(
 # Compressed rows, columns, fibres.
 
 
+# A shape is a claim of a few bytes: so many rows without values, and so many for each value, get a pointer.
+MOST_EMPTY_PARENTS, MOST_PER_ENTRY = 1 << 24, 64
+
+
 def compressed_pointers(column: Indices, parents: int, dtype: np.dtype[Any]) -> Indices:
     """Return where the entries of each parent begin, from the sorted column that says whose they are.
 
     `dtype` is that of the indices.
     """
-    indptr = _room(parents + 1, pointer_dtype(dtype, len(column)))
+    indptr = _pointers(parents, len(column), pointer_dtype(dtype, len(column)))
     build_pointers(column, parents, indptr)
     return indptr
 
@@ -237,7 +241,7 @@ def transposed(
     indptr: Indices, indices: Indices, data: Values, size: int, dtype: np.dtype[Any]
 ) -> tuple[Indices, Indices, Values]:
     """Return compressed columns from compressed rows (or the opposite), sorted; `size`: their number."""
-    pointers = _room(size + 1, np.dtype(np.int64))
+    pointers = _pointers(size, len(indices), np.dtype(np.int64))
     pointers.fill(0)
     wide = indices if len(indptr) - 1 <= np.iinfo(indices.dtype).max else indices.astype(np.int64)
     out = np.empty_like(wide)
@@ -250,11 +254,14 @@ def transposed(
     )
 
 
-def _room(count: int, dtype: np.dtype[Any]) -> Indices:
-    try:
-        return np.empty(count, dtype)
-    except ValueError as error:
-        raise UsageError(f"no array can have {count:,} entries: {error}") from None
+def _pointers(parents: int, entries: int, dtype: np.dtype[Any]) -> Indices:
+    """Return room for a pointer per row or column, and one more."""
+    if parents > MOST_EMPTY_PARENTS + MOST_PER_ENTRY * entries:
+        raise LimitError(
+            f"{entries:,} values in {parents:,} rows or columns: compressed, the empty ones would take most "
+            "of the memory; keep them as coordinates"
+        )
+    return np.empty(parents + 1, dtype)
 
 
 def rows_from_compressed(indptr: Indices, indices: Indices, axis: int) -> Indices:

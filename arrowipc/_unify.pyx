@@ -67,7 +67,7 @@ cdef const uint8_t* BOOLS = <const uint8_t*> b"\x00\x01"
 cdef const uint8_t* EMPTY = <const uint8_t*> b""
 
 # Spelled bytes that one call may take: list views, unions and dictionaries share what they point at.
-cdef int64_t SPELLED_LEAST = 1 << 28
+cdef int64_t SPELLED_LEAST = 1 << 26
 cdef int64_t SPELLED_PER_BYTE = 16
 
 cdef struct Word:

@@ -7,6 +7,8 @@ from arrowipc._core cimport Columns
 
 cdef enum:
     MAX_VALUES = 1 << 27        # Python objects that one call makes unless it is allowed more
+    DICT_SLOTS = 24             # what a dict takes, in slots of a list: no byte of the input need stand for it
+    AS_BACKED = -1              # fewer where the input is small: it must hold most of what is made of it
 
 
 @cython.final
@@ -14,11 +16,14 @@ cdef class Quota:
     """How many Python objects and bytes of text one call may still make, and how deep it is."""
     cdef int64_t limit
     cdef int64_t left
+    cdef bint backed            # nobody said how many, so that the bytes of the columns do
     cdef int64_t bytes_left
     cdef list counted           # Columns whose own bytes are in bytes_left
     cdef int depth
-    cdef int check(self, int64_t count) except -1
-    cdef int take(self, int64_t count) except -1
+    cdef int check(self, Columns columns, int64_t count) except -1
+    cdef int take(self, Columns columns, int64_t count) except -1
+    cdef int take_objects(self, Columns columns, int64_t count, int64_t words) except -1
+    cdef int count_in(self, Columns columns) except -1
     cdef int take_bytes(self, Columns columns, int64_t size) except -1
     cdef int enter(self) except -1
 

@@ -56,11 +56,16 @@ cdef enum:
     # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
     MAX_NESTING = 256
     # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions
-    # may share bytes, and then this many more for each value that may be made: 1 GiB by default.
+    # may share bytes, and then this many more for each value that may be made.
     BYTES_PER_VALUE = 8
-
-# What max_values may be: far beyond any memory, and far from overflowing when it is multiplied.
-cdef int64_t MOST_VALUES = 2**56
+    # Without a word from the caller: 128 MiB of list slots, 64 MiB of shared text, and for each byte of the
+    # columns the values that it can stand for as a bitmap. So honest columns pass, and few bytes make little.
+    FREE_VALUES = 1 << 24
+    FREE_BYTES = 1 << 26
+    VALUES_PER_BYTE = 8
+    # What objects take that no byte of the input need stand for, in slots of lists.
+    LIST_SLOTS = 9
+    MOST_ZONE_NAME = 100
 
 
 # -- how much ------------------------------------------------------------------------------------------------
@@ -70,29 +75,46 @@ cdef int64_t MOST_VALUES = 2**56
 cdef class Quota:
     """How many Python objects and bytes of text one call may still make, and how deep it is."""
 
-    cdef int check(self, int64_t count) except -1:
+    cdef int check(self, Columns columns, int64_t count) except -1:
         if count > self.left:
-            raise LimitError(f"this would make more than {self.limit:,} Python values; take a slice, or "
-                             "raise max_values")
+            self.count_in(columns)
+            if count > self.left:
+                raise LimitError(f"this would make more than {self.limit:,} Python values; take a slice, or "
+                                 "raise max_values")
         return 0
 
-    cdef int take(self, int64_t count) except -1:
-        self.check(count)
+    cdef int take(self, Columns columns, int64_t count) except -1:
+        self.check(columns, count)
         self.left -= count
         return 0
 
+    cdef int take_objects(self, Columns columns, int64_t count, int64_t words) except -1:
+        return self.take(columns, count * words) if self.backed else 0
+
     cdef int take_bytes(self, Columns columns, int64_t size) except -1:
         if size > self.bytes_left:
-            for known in self.counted:
-                if known is columns:
-                    break
-            else:
-                self.counted.append(columns)
-                self.bytes_left += count_bytes(columns)
+            self.count_in(columns)
             if size > self.bytes_left:
                 raise LimitError(f"rows that share their text would make {size - self.bytes_left:,} bytes "
                                  f"more than max_values = {self.limit:,} allows; take a slice, or raise it")
         self.bytes_left -= size
+        return 0
+
+    cdef int count_in(self, Columns columns) except -1:
+        """Let the bytes of `columns` stand for values, once."""
+        cdef int64_t size, more
+        for known in self.counted:
+            if known is columns:
+                return 0
+        self.counted.append(columns)
+        size = count_bytes(columns)
+        self.bytes_left += size
+        if self.backed:
+            more = min(size, MAX_VALUES) * VALUES_PER_BYTE
+            self.bytes_left += more
+            more = min(more, MAX_VALUES - self.limit)
+            self.limit += more
+            self.left += more
         return 0
 
     cdef int enter(self) except -1:
@@ -104,10 +126,9 @@ cdef class Quota:
 
 cdef Quota quota(int64_t max_values):
     cdef Quota q = Quota.__new__(Quota)
-    if max_values < 0 or max_values > MOST_VALUES:
-        raise UsageError(f"max_values must be 0 to 2**56, found {max_values}")
-    q.limit = q.left = max_values
-    q.bytes_left = max_values * BYTES_PER_VALUE
+    q.backed = max_values == AS_BACKED
+    q.limit = q.left = FREE_VALUES if q.backed else max_values
+    q.bytes_left = FREE_BYTES if q.backed else max_values * BYTES_PER_VALUE
     q.counted = []
     return q
 
@@ -134,7 +155,7 @@ cdef int check_native(Columns columns, object action) except -1:
     return 0
 
 
-cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=MAX_VALUES):
+cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=AS_BACKED):
     """Elements [at, at + count) of a field, `at` physical, as Python values."""
     check_native(columns, "conversion to Python values")
     return read_values(quota(max_values), columns, field, at, count)
@@ -145,7 +166,7 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
     cdef const FieldPlan* f = &columns.d.plan.fields[field]
     cdef list out
     cdef int layout = f.layout
-    q.take(count)
+    q.take(columns, count)
     if count == 0:
         return []
     q.enter()
@@ -350,6 +371,8 @@ cdef object time_zone(object name):
     if name is None:
         return None
     ready_datetime()
+    if len(name) > MOST_ZONE_NAME:
+        return UTC      # no zone is called that, and what is remembered by its name should be short
     zone = time_zones.get(name)
     if zone is None:
         if len(time_zones) >= 1000:
@@ -369,7 +392,7 @@ cdef object find_zone(str name):
         length = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
         return timezone(-length if offset[1] == "-" else length)
     # The name comes from the input: only what a zone can be called is looked up.
-    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", name) and len(name) <= 100:
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", name):
         try:
             from zoneinfo import ZoneInfo
 
@@ -498,6 +521,7 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
     cdef list out = []
     cdef int64_t i, start = 0, size = 0, first = 0, end = 0, done = 0, total = 0
     cdef Fault fault
+    q.take_objects(columns, count, LIST_SLOTS)
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             continue
@@ -505,7 +529,7 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
             raise_fault(&fault, columns.plan)
         # All of them are counted before the first is made; sums of sizes may overflow.
         if size > q.left - total:
-            q.check(INT64_MAX)
+            q.check(columns, INT64_MAX if size > INT64_MAX - total else total + size)
         total += size
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
@@ -552,7 +576,8 @@ cdef list entries(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
     """The entries of maps: (key, value) tuples."""
     cdef const ColumnsData* d = &columns.d
     cdef int32_t key = field + 1, item = d.plan.fields[key].end
-    q.take(count)
+    q.take(columns, count)
+    q.take_objects(columns, count, LIST_SLOTS)
     return list(zip(read_values(q, columns, key, d.nodes[key].offset + at, count),
                     read_values(q, columns, item, d.nodes[item].offset + at, count)))
 
@@ -581,6 +606,7 @@ cdef list structs(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
     cdef int32_t child = field + 1
     cdef int64_t i
     cdef Py_ssize_t k, n_children = len(names)
+    q.take_objects(columns, count, DICT_SLOTS)
     while child < d.plan.fields[field].end:
         parts.append(read_values(q, columns, child, d.nodes[child].offset + at, count))
         child = d.plan.fields[child].end

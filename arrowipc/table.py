@@ -157,13 +157,13 @@ class Table:
             raise UsageError("combine: the table has no batches")
         return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
 
-    def to_pydict(self, *, max_values: int = 2**27) -> dict[str, list[Any]]:
+    def to_pydict(self, *, max_values: int | None = None) -> dict[str, list[Any]]:
         """Return the columns as lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
         from arrowipc._array import batches_to_pydict
 
         return batches_to_pydict(self.batches, self.schema, max_values)
 
-    def to_pylist(self, *, max_values: int = 2**27) -> list[Any]:
+    def to_pylist(self, *, max_values: int | None = None) -> list[Any]:
         """Return the rows; see :meth:`arrowipc.RecordBatch.to_pylist`."""
         from arrowipc._array import batches_to_pylist
 

@@ -1,0 +1,895 @@
+"""Small inputs that ask for much: every bomb that we know of, built by `forge`, under its name."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import zstandard
+
+from helpers import forge, sparse_forge
+from helpers.forge import (
+    BINARY,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    LARGE_LIST,
+    LARGE_UTF8,
+    LIST,
+    LIST_VIEW,
+    MAP,
+    NULL,
+    REE,
+    STRUCT,
+    UTF8,
+    UTF8_VIEW,
+    Table,
+    batch,
+    dictionary,
+    encoding,
+    field,
+    i8,
+    i16,
+    i32,
+    i64,
+    schema,
+)
+
+MIB = 1 << 20
+ZSTD = 1
+MOST_ROWS = 2**31 - 1
+
+Bomb = dict[str, bytes]  # by form: "stream", "file", "tensor", "sparse", "cells" (a stream per payload)
+
+BOMBS: dict[str, Callable[[], Bomb]] = {}
+
+
+def bomb(build: Callable[[], Bomb]) -> Callable[[], Bomb]:
+    BOMBS[build.__name__.replace("_", " ")] = build
+    return build
+
+
+def both(described: Table, *parts: forge.Part, **framing: Any) -> Bomb:
+    """The same messages as a stream and as a file."""
+    return {
+        "stream": forge.stream(described, *parts, **framing),
+        "file": forge.file(described, *parts, **framing),
+    }
+
+
+def one(kind: Table, rows: int, buffers: list[Any], *children: Table, nodes: Any = (), **more: Any) -> Bomb:
+    """One batch of one column; `nodes` are those of the children."""
+    described = schema(field("x", kind, *children))
+    return both(described, batch(rows, [(rows, 0), *((n, 0) for n in nodes)], buffers, **more))
+
+
+def packed(data: bytes, codec: str = "zstd") -> bytes:
+    """A compressed buffer; long ones in one frame that states its size."""
+    import lz4.frame
+
+    if codec == "lz4":
+        return i64(len(data)) + lz4.frame.compress(data, store_size=False)
+    return i64(len(data)) + zstandard.ZstdCompressor(1).compress(data)
+
+
+# -- metadata ------------------------------------------------------------------------------------------------
+
+
+@bomb
+def one_name_for_ten_thousand_fields() -> Bomb:
+    """10 GB of names: a vtable of its own for each Field, one string."""
+    data = forge.flatbuffer(
+        Table("Message", version=forge.V5, bodyLength=0, header=schema(field("n" * MIB, INT8)))
+    )
+    return {"stream": forge.encapsulate(_fields_that_share(data, 10_000)) + forge.EOS}
+
+
+def _fields_that_share(data: bytes, count: int) -> bytes:
+    """The metadata of a schema of one field, with `count` copies of its Field table that share all below."""
+    changed = bytearray(data + bytes(-len(data) % 8))
+    word, _ = forge.locate(data, "header.fields", at=0)
+    table = forge.locate(data, "header.fields[0]", at=0)[0]
+    table += struct.unpack_from("<I", data, table)[0]
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    vtable_size, size = struct.unpack_from("<HH", data, vtable)
+    slots = [struct.unpack_from("<H", data, vtable + 4 + 2 * k)[0] for k in range((vtable_size - 4) // 2)]
+    # Slots of Field that are offsets: name, type, dictionary, children, custom_metadata.
+    offsets = {
+        at: table + at + struct.unpack_from("<I", data, table + at)[0]
+        for at in (slots[k] for k in (0, 3, 4, 5, 6) if k < len(slots))
+        if at
+    }
+    # Offsets point forward only, so the shared parts come once more behind all the copies.
+    vector = len(changed)
+    first = vector + 4 + 4 * count
+    first += -first % 8
+    stride = size + -size % 8
+    tail = first + stride * count
+    shift = tail - 0
+    copies = bytearray(tail - vector)
+    struct.pack_into("<I", copies, 0, count)
+    for k in range(count):
+        at = first + stride * k
+        struct.pack_into("<I", copies, 4 + 4 * k, at - (vector + 4 + 4 * k))
+        copy = bytearray(data[table : table + size])
+        struct.pack_into("<i", copy, 0, at - vtable)
+        for slot, target in offsets.items():
+            struct.pack_into("<I", copy, slot, shift + target - (at + slot))
+        copies[at - vector : at - vector + size] = copy
+    struct.pack_into("<I", changed, word, vector - word)
+    return bytes(changed[:vector] + copies + data)
+
+
+@bomb
+def shared_metadata_values() -> Bomb:
+    """Pairs of 1 MiB, the same one named 100,000 times, wherever metadata may stand."""
+    pair = Table("KeyValue", key="k", value="v" * MIB)
+    pairs = [pair] * 100_000
+    plain = schema(field("x", NULL))
+    rows = batch(1, [(1, 0)], [])
+    message = Table("Message", version=forge.V5, header=rows, bodyLength=0, custom_metadata=pairs)
+    return {
+        "stream": forge.stream(plain.but(custom_metadata=pairs), rows),
+        "stream 2": forge.stream(schema(field("x", NULL).but(custom_metadata=pairs)), rows),
+        "stream 3": forge.stream(plain, forge.encapsulate(forge.flatbuffer(message))),
+        "file": forge.file(
+            plain,
+            rows,
+            footer=Table("Footer", version=forge.V5, schema=plain, recordBatches=[], custom_metadata=pairs),
+        ),
+    }
+
+
+@bomb
+def honest_metadata_of_eight_megabytes() -> Bomb:
+    pairs = [(f"key {n}", "v" * 800) for n in range(10_000)]
+    described = schema(field("x", NULL), metadata=pairs)
+    return both(described, forge.message(batch(1, [(1, 0)], []), metadata=pairs))
+
+
+@bomb
+def shared_structs() -> Bomb:
+    """2**40 fields: each level names the one below twice."""
+    level = field("x", INT8)
+    for _ in range(40):
+        level = field("x", STRUCT, level, level)
+    return both(schema(level), batch(1, [(1, 0)], [b""]))
+
+
+@bomb
+def shared_fields() -> Bomb:
+    """10**10 fields: 10**5 times the same child, on two levels."""
+    leaf = field("x", INT8)
+    middle = field("x", STRUCT, *[leaf] * 100_000)
+    return both(schema(*[middle] * 100_000), batch(1, [(1, 0)], [b""]))
+
+
+@bomb
+def nesting() -> Bomb:
+    level = field("x", INT8)
+    for _ in range(5_000):
+        level = field("x", LIST, level)
+    return both(schema(level), batch(1, [(1, 0)], [b""]))
+
+
+@bomb
+def sixty_levels_of_lists() -> Bomb:
+    """As deep as allowed, a row that is one element at every level."""
+    level = field("x", INT8)
+    for _ in range(60):
+        level = field("x", LIST, level)
+    buffers = [b"", i32(0, 1)] * 60 + [b"", i8(1)]
+    return both(schema(level), batch(1, [(1, 0)] * 61, buffers))
+
+
+@bomb
+def schema_of_many_fields() -> Bomb:
+    """Honest: 100,000 columns, of nulls and of integers, and 10,000 to look into."""
+    forms = {}
+    for kind, buffers, count in (
+        (NULL, [], 100_000),
+        (INT8, [b"", i8(1)], 100_000),
+        (INT8, [b"", i8(1)], 10_000),
+    ):
+        root = Table(
+            "Message", version=forge.V5, bodyLength=0, header=schema(field("f", kind, children=None))
+        )
+        described = forge.encapsulate(_fields_that_share(forge.flatbuffer(root), count))
+        rows = bytes(forge.message(batch(1, [(1, 0)] * count, buffers * count)))
+        forms[f"stream of {kind.kind} {count}"] = described + rows + forge.EOS
+    return forms
+
+
+@bomb
+def unions_with_many_children() -> Bomb:
+    """127 children for each of 60 unions, all on one buffer of type codes."""
+    rows, unions = 10_000, 60
+    children = [field(f"c{k}", NULL) for k in range(127)]
+    kind = Table("Union", mode=0, typeIds=list(range(127)))
+    described = schema(*(field(f"u{k}", kind, *children) for k in range(unions)))
+    nodes = ([(rows, 0)] + [(rows, 0)] * 127) * unions
+    codes = bytes(k % 127 for k in range(rows))
+    message = batch(rows, nodes, [(0, rows)] * unions)
+    message.body = codes + bytes(-rows % 8)
+    return both(described, message)
+
+
+@bomb
+def claims_of_vectors() -> Bomb:
+    """Counts of 2**29 and more for every vector of a batch."""
+    whole = forge.message(batch(1, [(1, 0)], [b"", i8(1)], variadic=[1]))
+    data = forge.stream(schema(field("x", INT8)))[: -len(forge.EOS)]
+    forms = {}
+    for number, path in enumerate(("header.nodes.#", "header.buffers.#", "header.variadicBufferCounts.#")):
+        for claim in (2**28, 2**31 - 1, 2**32 - 1):
+            forms[f"stream {number} {claim}"] = data + forge.patch(whole, path, claim) + forge.EOS
+    return forms
+
+
+@bomb
+def variadic_counts() -> Bomb:
+    """Views that claim 2**40 buffers, and 100,000 that are empty."""
+    forms = {}
+    for count in (2**31 - 1, 2**40, 2**63 - 1):
+        made = one(UTF8_VIEW, 1, [b"", forge.view(b"a")], variadic=[count])
+        forms |= {f"{form} {count}": data for form, data in made.items()}
+    empty = [b"", forge.view(b"a"), *[(0, 0)] * 100_000]
+    return forms | one(UTF8_VIEW, 1, empty, variadic=[100_000])
+
+
+@bomb
+def lengths_of_messages() -> Bomb:
+    """Streams whose prefix or bodyLength announces much more than arrives."""
+    rows = forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
+    data = forge.stream(schema(field("x", INT8)))[: -len(forge.EOS)]
+    forms = {
+        f"stream body {claim}": data + forge.patch(rows, "bodyLength", claim)
+        for claim in (2**31, 2**40, 2**62, 2**63 - 8)
+    }
+    for claim in (2**24, 2**31 - 8):
+        forms[f"stream metadata {claim}"] = data + forge.CONTINUATION + i32(claim) + rows[8:]
+    return forms
+
+
+@bomb
+def time_zones() -> Bomb:
+    """A zone of 1 MiB, and names that lead out of the data base."""
+    forms = {}
+    names = ["Z" * MIB, "../" * 1000 + "etc/passwd", "+" + "9" * 10_000 + ":00", "\0", "/dev/zero"]
+    for number, name in enumerate(names):
+        made = one(Table("Timestamp", unit=2, timezone=name), 1000, [b"", i64(*range(1000))])
+        forms |= {f"{form} {number}": data for form, data in made.items()}
+    return forms
+
+
+@bomb
+def tensor_columns() -> Bomb:
+    """Parameters of tensor columns: nested JSON, long numbers, shapes whose product is huge."""
+    texts = {
+        "nested": "[" * 500_000,
+        "nested shape": '{"shape":' + "[" * 500_000 + "]" * 500_000 + "}",
+        "digits": '{"shape":[' + "9" * 1_000_000 + "]}",
+        "product": '{"shape":[' + ",".join(["4294967296"] * 3) + "]}",
+        "dimensions": '{"shape":[' + ",".join(["1"] * 300_000) + "]}",
+        "permuted": '{"shape":[1,1],"permutation":[' + ",".join(["0"] * 300_000) + "]}",
+        "empty": '{"shape":[0,9223372036854775807]}',
+        "float": '{"shape":[1e308]}',
+    }
+    forms = {}
+    for name, text in texts.items():
+        pairs = [("ARROW:extension:name", "arrow.fixed_shape_tensor"), ("ARROW:extension:metadata", text)]
+        for size in (0, 1):
+            kind = Table("FixedSizeList", listSize=size)
+            described = schema(field("x", kind, field("item", INT8), metadata=pairs))
+            rows = batch(1, [(1, 0), (size, 0)], [b"", b"", bytes(size)])
+            forms[f"stream {name} {size}"] = forge.stream(described, rows)
+    return forms
+
+
+@bomb
+def statistics_as_JSON() -> Bomb:
+    """What batches say about themselves, which `batch_statistics` reads."""
+    from arrowipc import statistics
+
+    key = next(v for k, v in vars(statistics).items() if k.isupper() and isinstance(v, bytes))
+    forms = {}
+    column = '{"rows":1,"columns":{"x":%s}}'
+    texts = {
+        "nested": "[" * 500_000,
+        "members": '{"columns":' * 300_000,
+        "digits": column % ('{"min":' + "9" * 1_000_000 + "}"),
+        "text digits": column % ('{"min":"' + "9" * 1_000_000 + '"}'),
+    }
+    for name, text in texts.items():
+        rows = forge.message(batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(key, text)])
+        forms[f"stream {name}"] = forge.stream(schema(field("x", INT8)), rows)
+    return forms
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+@bomb
+def null_rows() -> Bomb:
+    return one(NULL, MOST_ROWS, [])
+
+
+@bomb
+def null_rows_in_columns() -> Bomb:
+    """A thousand columns of 2**31 - 1 nulls."""
+    described = schema(*(field(f"f{n}", NULL) for n in range(1000)))
+    return both(described, batch(MOST_ROWS, [(MOST_ROWS, 0)] * 1000, []))
+
+
+@bomb
+def rows_without_columns() -> Bomb:
+    return both(schema(), batch(MOST_ROWS, [], []))
+
+
+@bomb
+def rows_beyond_the_limit() -> Bomb:
+    forms = {}
+    for rows in (2**31, 2**60, 2**63 - 1):
+        forms |= {f"{form} {rows}": data for form, data in one(NULL, rows, []).items()}
+    return forms
+
+
+@bomb
+def rows_of_empty_structs() -> Bomb:
+    return one(STRUCT, MOST_ROWS, [b""])
+
+
+@bomb
+def rows_of_structs_of_nulls() -> Bomb:
+    children = [field(f"c{n}", NULL) for n in range(50)]
+    return one(STRUCT, MOST_ROWS, [b""], *children, nodes=[MOST_ROWS] * 50)
+
+
+@bomb
+def rows_of_lists_of_no_elements() -> Bomb:
+    return one(Table("FixedSizeList", listSize=0), MOST_ROWS, [b""], field("item", NULL), nodes=[0])
+
+
+@bomb
+def rows_of_lists_of_nulls() -> Bomb:
+    size = 2**20
+    kind = Table("FixedSizeList", listSize=size)
+    return one(kind, 2**20, [b""], field("item", NULL), nodes=[2**40])
+
+
+@bomb
+def rows_of_one_list_of_nulls() -> Bomb:
+    return one(Table("FixedSizeList", listSize=MOST_ROWS), 1, [b""], field("item", NULL), nodes=[MOST_ROWS])
+
+
+@bomb
+def rows_of_large_lists_of_nulls() -> Bomb:
+    return one(LARGE_LIST, 1, [b"", i64(0, 2**62)], field("item", NULL), nodes=[2**62])
+
+
+@bomb
+def rows_of_no_bytes() -> Bomb:
+    return one(Table("FixedSizeBinary", byteWidth=0), MOST_ROWS, [b"", b""])
+
+
+@bomb
+def products_of_list_sizes() -> Bomb:
+    """(2**31 - 1)**k elements, by nesting lists of fixed size."""
+    forms = {}
+    for levels in (2, 3, 5):
+        kind = Table("FixedSizeList", listSize=MOST_ROWS)
+        inner = field("item", NULL)
+        for _ in range(levels - 1):
+            inner = field("item", kind, inner)
+        nodes = [(MOST_ROWS**k % 2**63, 0) for k in range(1, levels + 2)]
+        described = schema(field("x", kind, inner))
+        made = both(described, batch(MOST_ROWS, nodes, [b""] * levels))
+        forms |= {f"{form} {levels}": data for form, data in made.items()}
+    return forms
+
+
+@bomb
+def products_of_widths() -> Bomb:
+    """Rows times widths beyond 2**63."""
+    forms = {}
+    for width in (2**31 - 1, 2**30):
+        made = one(Table("FixedSizeBinary", byteWidth=width), MOST_ROWS, [b"", b"12345678"])
+        forms |= {f"{form} {width}": data for form, data in made.items()}
+    return forms
+
+
+# -- compression ---------------------------------------------------------------------------------------------
+
+
+@bomb
+def compressed_claims() -> Bomb:
+    """A few bytes that claim to be 2**31 ... 2**62."""
+    forms = {}
+    for codec in ("zstd", "lz4"):
+        for claim in (2**30, 2**31, 2**40, 2**62, 2**63 - 1):
+            data = i64(claim) + packed(b"abc", codec)[8:]
+            buffers = [b"", packed(i32(0, 3), codec), data]
+            made = one(BINARY, 1, buffers, codec=1 if codec == "zstd" else 0)
+            forms |= {f"{form} {codec} {claim}": part for form, part in made.items()}
+    return forms
+
+
+@bomb
+def frames_of_no_stated_size() -> Bomb:
+    """Frames of runs that do not say what they hold: 2 MiB in 60 bytes, a thousand times."""
+    run = b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(
+        struct.pack("<I", 1 << 17 << 3 | 1 << 1)[:3] + b"\0" for _ in range(512)
+    )
+    run += struct.pack("<I", 1 << 17 << 3 | 1 << 1 | 1)[:3] + b"\0"
+    claim = i64(513 << 17)
+    many = [b"", packed(i32(0, 0)), claim + run]
+    described = schema(*(field(f"f{n}", BINARY) for n in range(40)))
+    return both(described, batch(1, [(1, 0)] * 40, many * 40, codec=ZSTD)) | {
+        f"{form} strictly limited": part
+        for form, part in both(
+            described, batch(1, [(1, 0)] * 40, [b"", packed(i32(0, 8)), claim + run] * 40, codec=ZSTD)
+        ).items()
+    }
+
+
+@bomb
+def honest_frames() -> Bomb:
+    """64 and 200 MiB of zeros in a few KiB; what a reader of strangers' bytes sets is in `defuse.LIMITS`."""
+    forms = {}
+    for size in (64 * MIB, 200 * MIB):
+        made = one(BINARY, 1, [b"", packed(i32(0, size)), packed(bytes(size))], codec=ZSTD)
+        forms |= {f"{form} {size}": data for form, data in made.items()}
+    return forms
+
+
+@bomb
+def honest_batches() -> Bomb:
+    """Many batches of 16 MiB each, 2 GiB in all."""
+    rows = batch(1, [(1, 0)], [b"", packed(i32(0, 16 * MIB)), packed(bytes(16 * MIB))], codec=ZSTD)
+    return {"stream": forge.stream(schema(field("x", BINARY)), *[rows] * 128)}
+
+
+@bomb
+def skippable_frames() -> Bomb:
+    """A buffer of 100,000 frames that hold nothing."""
+    empty = b"\x50\x2a\x4d\x18" + bytes(4)
+    data = i64(3) + empty * 100_000 + packed(b"abc")[8:]
+    return one(BINARY, 1, [b"", packed(i32(0, 3)), data], codec=ZSTD)
+
+
+@bomb
+def small_frames() -> Bomb:
+    """100,000 frames of a byte each in one buffer."""
+    data = i64(100_000) + packed(b"a")[8:] * 100_000
+    return one(BINARY, 1, [b"", packed(i32(0, 3)), data], codec=ZSTD)
+
+
+@bomb
+def one_compressed_buffer_for_many() -> Bomb:
+    """1000 columns on one frame of 16 MiB."""
+    frame = packed(bytes(16 * MIB))
+    offsets = packed(i32(0, 16 * MIB))
+    start = len(offsets) + -len(offsets) % 8
+    spans = [(0, 0), (0, len(offsets)), (start, len(frame))]
+    message = batch(1, [(1, 0)] * 1000, spans * 1000, codec=ZSTD)
+    message.body = offsets + bytes(-len(offsets) % 8) + frame + bytes(-len(frame) % 8)
+    return both(schema(*(field(f"f{n}", BINARY) for n in range(1000))), message)
+
+
+# -- bytes that are shared -----------------------------------------------------------------------------------
+
+
+@bomb
+def columns_on_one_buffer() -> Bomb:
+    """10,000 columns on one body of 1 MiB."""
+    message = batch(1, [(1, 0)] * 10_000, [(0, 0), (0, 8), (8, MIB - 8)] * 10_000)
+    message.body = i32(0, MIB - 8) + b"x" * (MIB - 8)
+    return both(schema(*(field(f"f{n}", UTF8) for n in range(10_000))), message)
+
+
+@bomb
+def columns_within_the_allowance() -> Bomb:
+    """As many as Limits.overlap_bytes lets through."""
+    count = 64
+    message = batch(1, [(1, 0)] * count, [(0, 0), (0, 8), (8, MIB - 8)] * count)
+    message.body = i32(0, MIB - 8) + b"x" * (MIB - 8)
+    return both(schema(*(field(f"f{n}", UTF8) for n in range(count))), message)
+
+
+@bomb
+def views_on_one_buffer() -> Bomb:
+    """20,000 views of nearly all of 1 MiB: 20 GB of text."""
+    text = b"x" * MIB
+    views = b"".join(forge.view(text[:13], 0, n, length=MIB - n) for n in range(20_000))
+    return one(UTF8_VIEW, 20_000, [b"", views, text], variadic=[1])
+
+
+@bomb
+def views_of_other_bytes() -> Bomb:
+    """The same where the buffer as a whole is no UTF-8, so that each view must be looked at."""
+    text = "é".encode() * (MIB // 2)
+    views = b"".join(forge.view(text[:13], 0, 2 * n, length=MIB - 2 * n - 1 - 1) for n in range(20_000))
+    return one(UTF8_VIEW, 20_000, [b"", views, text + b"\xff"], variadic=[1])
+
+
+@bomb
+def views_on_many_buffers() -> Bomb:
+    """500 variadic buffers that are the same 64 KiB."""
+    text = b"x" * (MIB // 16)
+    views = b"".join(forge.view(text[:13], n % 500, 0, length=len(text)) for n in range(20_000))
+    message = batch(
+        20_000, [(20_000, 0)], [(0, 0), (0, len(views)), *[(len(views), len(text))] * 500], variadic=[500]
+    )
+    message.body = views + text
+    return both(schema(field("x", UTF8_VIEW)), message)
+
+
+@bomb
+def list_views() -> Bomb:
+    """100,000 lists that are all of 100,000 integers."""
+    rows = 100_000
+    buffers = [b"", i32(*[0] * rows), i32(*[rows] * rows), b"", bytes(8 * rows)]
+    return one(LIST_VIEW, rows, buffers, field("item", INT64), nodes=[rows])
+
+
+@bomb
+def list_views_of_text() -> Bomb:
+    rows = 20_000
+    text = b"x" * (10 * rows)
+    buffers = [b"", i32(*[0] * rows), i32(*[rows] * rows), b"", i32(*range(0, 10 * rows + 1, 10)), text]
+    return one(LIST_VIEW, rows, buffers, field("item", UTF8), nodes=[rows])
+
+
+@bomb
+def list_views_of_list_views() -> Bomb:
+    rows = 3_000
+    spans = [b"", i32(*[0] * rows), i32(*[rows] * rows)]
+    return one(
+        LIST_VIEW,
+        rows,
+        [*spans * 3, b"", bytes(rows)],
+        field("item", LIST_VIEW, field("item", LIST_VIEW, field("item", INT8))),
+        nodes=[rows] * 3,
+    )
+
+
+@bomb
+def list_views_of_nulls() -> Bomb:
+    rows = 100_000
+    kind = Table("LargeListView")
+    buffers = [b"", i64(*[0] * rows), i64(*[2**62 // rows] * rows)]
+    return one(kind, rows, buffers, field("item", NULL), nodes=[2**62])
+
+
+@bomb
+def dense_unions_on_one_value() -> Bomb:
+    """100,000 rows that are the same text of 1 MiB."""
+    rows = 100_000
+    kind = Table("Union", mode=1, typeIds=[0])
+    buffers = [bytes(rows), i32(*[0] * rows), b"", i32(0, MIB), b"x" * MIB]
+    return one(kind, rows, buffers, field("s", UTF8), nodes=[1])
+
+
+@bomb
+def dense_unions_on_one_list() -> Bomb:
+    rows = 100_000
+    kind = Table("Union", mode=1, typeIds=[0])
+    buffers = [bytes(rows), i32(*[0] * rows), b"", i32(0, rows), b"", bytes(rows)]
+    return one(kind, rows, buffers, field("s", LIST, field("item", INT8)), nodes=[1, rows])
+
+
+def runs(kind: Table, ends: bytes, rows: int, values: list[bytes], *children: Table, nodes: Any = ()) -> Bomb:
+    count = len(ends) // 4
+    described = schema(field("x", REE, field("run_ends", INT32), field("values", kind, *children)))
+    return both(
+        described,
+        batch(rows, [(rows, 0), (count, 0), (count, 0), *((n, 0) for n in nodes)], [b"", ends, *values]),
+    )
+
+
+@bomb
+def one_run() -> Bomb:
+    return runs(INT64, i32(MOST_ROWS), MOST_ROWS, [b"", i64(7)])
+
+
+@bomb
+def one_run_of_text() -> Bomb:
+    return runs(UTF8, i32(MOST_ROWS), MOST_ROWS, [b"", i32(0, MIB), b"x" * MIB])
+
+
+@bomb
+def one_run_of_structs() -> Bomb:
+    return runs(STRUCT, i32(MOST_ROWS), MOST_ROWS, [b"", b"", i64(7)], field("a", INT64), nodes=[1])
+
+
+@bomb
+def one_run_of_a_list() -> Bomb:
+    return runs(
+        LIST, i32(MOST_ROWS), MOST_ROWS, [b"", i32(0, MIB), b"", bytes(MIB)], field("item", INT8), nodes=[MIB]
+    )
+
+
+@bomb
+def runs_in_lists() -> Bomb:
+    """List views of run-end encoded rows."""
+    rows = 10_000
+    described = schema(
+        field("x", LIST_VIEW, field("item", REE, field("run_ends", INT32), field("values", INT64)))
+    )
+    return both(
+        described,
+        batch(
+            rows,
+            [(rows, 0), (MOST_ROWS, 0), (1, 0), (1, 0)],
+            [b"", i32(*[0] * rows), i32(*[MOST_ROWS] * rows), b"", i32(MOST_ROWS), b"", i64(7)],
+        ),
+    )
+
+
+@bomb
+def maps_of_nothing() -> Bomb:
+    """Rows that are maps of 2**31 - 1 nulls."""
+    entries = field(
+        "entries", STRUCT, field("key", NULL, nullable=False), field("value", NULL), nullable=False
+    )
+    return one(MAP, 1, [b"", i32(0, MOST_ROWS), b""], entries, nodes=[MOST_ROWS] * 3)
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------
+
+
+@bomb
+def dictionary_of_one_long_word() -> Bomb:
+    """A million rows of one byte that stand for 1 MiB each."""
+    described = schema(field("x", UTF8, dictionary=encoding(0, INT8)))
+    word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, MIB), b"x" * MIB]))
+    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
+
+
+@bomb
+def dictionary_of_large_words() -> Bomb:
+    described = schema(field("x", LARGE_UTF8, dictionary=encoding(0, INT8)))
+    word = dictionary(0, batch(1, [(1, 0)], [b"", i64(0, MIB), b"x" * MIB]))
+    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
+
+
+@bomb
+def dictionary_of_one_long_list() -> Bomb:
+    kind = Table("FixedSizeList", listSize=100_000)
+    described = schema(field("x", kind, field("item", INT8), dictionary=encoding(0, INT8)))
+    word = dictionary(0, batch(1, [(1, 0), (100_000, 0)], [b"", b"", bytes(100_000)]))
+    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
+
+
+@bomb
+def dictionary_of_null_rows() -> Bomb:
+    described = schema(field("x", NULL, dictionary=encoding(0, INT8)))
+    words = dictionary(0, batch(MOST_ROWS, [(MOST_ROWS, 0)], []))
+    return both(described, words, batch(1000, [(1000, 0)], [b"", bytes(1000)]))
+
+
+@bomb
+def dictionary_of_rows_of_no_bytes() -> Bomb:
+    described = schema(field("x", Table("FixedSizeBinary", byteWidth=0), dictionary=encoding(0, INT32)))
+    words = dictionary(0, batch(MOST_ROWS, [(MOST_ROWS, 0)], [b"", b""]))
+    return both(described, words, batch(1000, [(1000, 0)], [b"", bytes(4000)]))
+
+
+@bomb
+def one_dictionary_for_many_fields() -> Bomb:
+    """5,000 fields that refer to one dictionary of 100,000 words."""
+    words, fields = 100_000, 5_000
+    described = schema(*(field(f"f{n}", UTF8, dictionary=encoding(7, INT32)) for n in range(fields)))
+    data = dictionary(7, batch(words, [(words, 0)], [b"", i32(*range(words + 1)), b"x" * words]))
+    return both(described, data, batch(2, [(2, 0)] * fields, [b"", i32(0, words - 1)] * fields))
+
+
+@bomb
+def dictionaries_in_dictionaries() -> Bomb:
+    """Lists of indices of lists of indices ...: a thousand times more at each of four levels."""
+    size = 1000
+    parts = [dictionary(0, batch(size, [(size, 0)], [b"", i32(*range(size + 1)), b"x" * size]))]
+    below = field("item", UTF8, dictionary=encoding(0, INT16))
+    for level in range(1, 4):
+        offsets = i32(*[0] * size, size)
+        rows = batch(size, [(size, 0), (size, 0)], [b"", offsets, b"", i16(*[size - 1] * size)])
+        parts.append(dictionary(level, rows))
+        below = field("item", LIST, below, dictionary=encoding(level, INT16))
+    last = batch(size, [(size, 0)], [b"", i16(*[size - 1] * size)])
+    return both(schema(below), *parts, last)
+
+
+@bomb
+def deltas() -> Bomb:
+    """20,000 deltas of one word behind a dictionary of 100,000."""
+    words = 100_000
+    described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
+    first = dictionary(
+        0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words])
+    )
+    more = bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 4), b"more"]), isDelta=True)))
+    rows = batch(1, [(1, 0)], [b"", i32(0)])
+    return {"stream": forge.stream(described, first, *[more] * 20_000, rows)}
+
+
+@bomb
+def deltas_between_batches() -> Bomb:
+    """The same with a batch between any two, each of which holds on to a dictionary."""
+    words = 50_000
+    described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
+    first = dictionary(
+        0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words])
+    )
+    more = bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 4), b"more"]), isDelta=True)))
+    rows = bytes(forge.message(batch(1, [(1, 0)], [b"", i32(0)])))
+    return {"stream": forge.stream(described, first, *[more, rows] * 5_000)}
+
+
+@bomb
+def replacements_between_batches() -> Bomb:
+    """Many dictionaries that replace each other, with a batch after each."""
+    described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
+    words = [
+        bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 8), b"word %03d" % n]))))
+        for n in range(1000)
+    ]
+    rows = bytes(forge.message(batch(1, [(1, 0)], [b"", i32(0)])))
+    return {"stream": forge.stream(described, *(part for word in words for part in (word, rows)))}
+
+
+@bomb
+def deltas_of_null_rows() -> Bomb:
+    """Deltas that add 2**31 - 1 words of no bytes each."""
+    described = schema(field("x", NULL, dictionary=encoding(0, INT64)))
+    words = batch(MOST_ROWS, [(MOST_ROWS, 0)], [])
+    more = bytes(forge.message(dictionary(0, words, isDelta=True)))
+    return {
+        "stream": forge.stream(
+            described, dictionary(0, words), *[more] * 1000, batch(1, [(1, 0)], [b"", i64(2**33)])
+        )
+    }
+
+
+# -- footers -------------------------------------------------------------------------------------------------
+
+
+def repeated(count: int, rows: Table, described: Table, **more: Any) -> Bomb:
+    return {"file": forge.file(described, rows, blocks=lambda found: found * count, **more)}
+
+
+@bomb
+def blocks_of_one_batch() -> Bomb:
+    """A footer that lists a batch of 1 MiB 100,000 times."""
+    return repeated(100_000, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]), schema(field("x", INT8)))
+
+
+@bomb
+def blocks_of_one_compressed_batch() -> Bomb:
+    rows = batch(1, [(1, 0)], [b"", packed(i32(0, MIB)), packed(bytes(MIB))], codec=ZSTD)
+    return repeated(50_000, rows, schema(field("x", BINARY)))
+
+
+@bomb
+def blocks_of_one_batch_of_text() -> Bomb:
+    rows = 100_000
+    text = batch(rows, [(rows, 0)], [b"", i32(*range(0, 8 * rows + 1, 8)), b"x\xc3\xa9y\xc3\xa9zz" * rows])
+    return repeated(10_000, text, schema(field("x", UTF8)))
+
+
+@bomb
+def blocks_of_one_dictionary() -> Bomb:
+    """One dictionary listed 10,000 times, and one delta."""
+    words = 100_000
+    described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
+    data = batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words])
+    rows = batch(1, [(1, 0)], [b"", i32(0)])
+    return {
+        "file": forge.file(described, dictionary(0, data), rows, dictionary_blocks=lambda b: b * 10_000),
+        "file deltas": forge.file(
+            described,
+            dictionary(0, data),
+            dictionary(0, data, isDelta=True),
+            rows,
+            dictionary_blocks=lambda b: [b[0], *b[1:] * 10_000],
+        ),
+    }
+
+
+@bomb
+def blocks_that_overlap() -> Bomb:
+    """Blocks at every eighth byte of a batch that is full of batches."""
+    inner = bytes(forge.message(batch(1, [(1, 0)], [b"", i8(1)])))
+    size = len(inner)
+    rows = batch(1, [(1, 0)], [b"", i32(0, 1000 * size), inner * 1000])
+
+    def blocks(found: list[forge.Block]) -> list[forge.Block]:
+        (start, meta, _), *_ = found
+        return [(start + meta + 8 + size * (k % 1000), size - 8, 8) for k in range(50_000)]
+
+    return {"file": forge.file(schema(field("x", INT8)), rows, blocks=blocks)}
+
+
+# -- payload columns -----------------------------------------------------------------------------------------
+
+
+@bomb
+def payloads_of_which_one_expands() -> Bomb:
+    described = schema(field("x", NULL))
+    return {"cells": forge.stream(described, batch(MOST_ROWS // 1000, [(MOST_ROWS // 1000, 0)], []))}
+
+
+@bomb
+def payloads_of_high_ratio() -> Bomb:
+    """1000 cells of a few hundred bytes, 100 KiB each: 100 MiB."""
+    rows = batch(1, [(1, 0)], [b"", packed(i32(0, MIB // 10)), packed(bytes(MIB // 10))], codec=ZSTD)
+    return {"cells": forge.stream(schema(field("x", BINARY)), rows)}
+
+
+@bomb
+def payloads_of_long_words() -> Bomb:
+    """Cells whose dictionaries hold one word of 64 KiB, and 64 Ki rows of it."""
+    described = schema(field("x", UTF8, dictionary=encoding(0, INT8)))
+    size = MIB // 16
+    word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, size), b"x" * size]))
+    return {"cells": forge.stream(described, word, batch(size, [(size, 0)], [b"", bytes(size)]))}
+
+
+# -- tensors -------------------------------------------------------------------------------------------------
+
+
+def tensor(shape: list[int], strides: list[int] | None, size: int, kind: Table = INT64, **more: Any) -> bytes:
+    dims = [Table("TensorDim", size=n) for n in shape]
+    body = bytes(size)
+    header = Table("Tensor", body, type=kind, shape=dims, strides=strides, data=(0, size), **more)
+    return bytes(forge.message(header))
+
+
+@bomb
+def tensor_shapes() -> Bomb:
+    """Products beyond 2**63, strides of zero, many dimensions, names that are shared."""
+    name = "n" * MIB
+    shared = Table("TensorDim", size=1, name=name)
+    many = Table("Tensor", bytes(8), type=INT64, shape=[shared] * 50_000, strides=None, data=(0, 8))
+    few = Table("Tensor", bytes(8), type=INT64, shape=[shared] * 60, strides=None, data=(0, 8))
+    return {
+        "tensor product": tensor([2**32, 2**32, 2**32], None, 8),
+        "tensor empty product": tensor([0, 2**62, 2**62], None, 8),
+        "tensor zero strides": tensor([2**40], [0], 8),
+        "tensor zero strides 2": tensor([2**20, 2**20], [0, 0], 8, INT8),
+        "tensor zero strides within the allowance": tensor([2**26], [0], 8, INT8),
+        "tensor strides that overflow": tensor([3], [2**62], 8),
+        "tensor names": bytes(forge.message(many)),
+        "tensor shared names": bytes(forge.message(few)),
+        "tensor no bytes": tensor([2**62], None, 0, Table("FixedSizeBinary", byteWidth=0)),
+    }
+
+
+@bomb
+def sparse_dimensions() -> Bomb:
+    """Sparse tensors of a few bytes whose dense form has 10**12 elements or more."""
+    forms = {}
+    for count, name in ((0, "empty"), (2, "two")):
+        body = sparse_forge.Body()
+        indices = body.add(sparse_forge.pack("q", [0, 0, 1, 1][: 2 * count]))
+        data = body.add(sparse_forge.pack("d", [1.0] * count))
+        for shape in ([2**20, 2**20], [2**31, 2**31], [2**62, 2**62], [2**13, 2**13]):
+            message = sparse_forge.message(body, sparse_forge.coo(indices), shape, count, data)
+            forms[f"sparse coo {name} {shape[0]}"] = message
+    body = sparse_forge.Body()
+    indptr = body.add(sparse_forge.pack("q", [0, 1]))
+    indices = body.add(sparse_forge.pack("q", [0]))
+    data = body.add(sparse_forge.pack("d", [1.0]))
+    for columns in (2**28, 2**40, 2**62):
+        message = sparse_forge.message(body, sparse_forge.csx(0, indptr, indices), [1, columns], 1, data)
+        forms[f"sparse csr {columns}"] = message
+    deep = sparse_forge.Body()
+    levels = 60
+    pointers = [deep.add(sparse_forge.pack("q", [0, 1])) for _ in range(levels - 1)]
+    nodes = [deep.add(sparse_forge.pack("q", [0])) for _ in range(levels)]
+    data = deep.add(sparse_forge.pack("d", [1.0]))
+    for size in (2, 2**40):
+        index = sparse_forge.csf(pointers, nodes, list(range(levels)))
+        forms[f"sparse csf {size}"] = sparse_forge.message(deep, index, [size] * levels, 1, data)
+    return forms

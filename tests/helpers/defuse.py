@@ -1,0 +1,375 @@
+"""Reads every bomb through every entry point, uses what comes out, and measures each step of that.
+
+``python -m helpers.defuse [NAME...]`` prints one line per bomb: bytes, the slowest step, the largest one, and
+how reading ended. With ``--json`` in front it is the child of a test: a line before each step names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import json
+import pickle
+import re
+import sys
+import time
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import arrowipc as ipc
+from helpers import bombs
+
+LEVELS = ("none", "full", "strict")
+#: Batches of a reader that are held on to, as a loop over it does.
+HELD = 3
+PAYLOADS = 1000
+COLUMNS = 3
+MILLIONS = 10**7
+#: Schemas are written by flatbuffers' own Python, 65 us a field: linear, and seconds for 100,000.
+WRITTEN = 5_000
+
+# The default lets a batch be 1 GiB, however small it was: constant columns compress 20,000 times. Who reads
+# what strangers send sets less, as SECURITY.md says; everything else here is read with the defaults.
+LIMITS = {
+    "honest frames": {"decompressed_slack": 96 << 20},
+    "honest batches": {"decompressed_slack": 32 << 20},
+    "payloads of which one expands": {"decompressed_slack": 8 << 20, "decompressed_ratio": 100},
+    "payloads of long words": {"decompressed_slack": 32 << 20},
+}
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def last(batches: Iterable[Any]) -> list[Any]:
+    """The last batches, each let go of as a loop would."""
+    held: list[Any] = []
+    for batch in batches:
+        held = [*held[1 - HELD :], batch]
+    return held
+
+
+def opened(open: Callable[..., Any], wrap: Callable[[bytes], Any] = bytes) -> Callable[..., list[Any]]:
+    def read(data: bytes, **options: Any) -> list[Any]:
+        with open(wrap(data), **options) as reader:
+            return last(reader)
+
+    return read
+
+
+def pushed(data: bytes, **options: Any) -> list[Any]:
+    decoder = ipc.StreamDecoder(**options)
+
+    def batches() -> Iterator[Any]:
+        for at in range(0, len(data), 1 << 16):
+            decoder.feed(data[at : at + (1 << 16)])
+            for event in decoder:
+                if hasattr(event, "batch"):
+                    yield event.batch
+        decoder.finish()
+
+    return last(batches())
+
+
+def messages(data: bytes, validate: str, limits: Any) -> list[Any]:
+    for message in ipc.MessageReader(data, limits=limits):
+        repr(message), message.custom_metadata, message.kind
+    return []
+
+
+def payload(data: bytes, count: int = 1, **options: Any) -> list[Any]:
+    return [ipc.decode_payloads([data] * count, **options).batch]
+
+
+def payloads(data: bytes, **options: Any) -> list[Any]:
+    return payload(data, PAYLOADS, **options)
+
+
+def decoded(data: bytes, **options: Any) -> list[Any]:
+    return payload(data, PAYLOADS, dictionaries="decode", **options)
+
+
+def numbered(data: bytes, **options: Any) -> list[Any]:
+    found = ipc.decode_payloads(
+        [data] * PAYLOADS, parent_index=True, on_error="null", max_bytes=64 << 20, **options
+    )
+    repr(found), found.parent_index, found.counts
+    return [found.batch]
+
+
+def decoded_alone(data: bytes, **options: Any) -> list[Any]:
+    return payload(data, dictionaries="decode", **options)
+
+
+READERS: dict[str, dict[str, Callable[..., list[Any]]]] = {
+    "stream": {
+        "open_stream": opened(ipc.open_stream),
+        "open_stream of an object": opened(ipc.open_stream, io.BytesIO),
+        "StreamDecoder": pushed,
+        "MessageReader": messages,
+        "recover": opened(ipc.recover),
+        "decode_payloads": payload,
+        "decode_payloads, decoded": decoded_alone,
+    },
+    "file": {
+        "open_file": opened(ipc.open_file),
+        "open_file of an object": opened(ipc.open_file, io.BytesIO),
+        "recover": opened(ipc.recover),
+    },
+    "cells": {
+        "decode_payloads": payloads,
+        "decode_payloads, decoded": decoded,
+        "decode_payloads, numbered": numbered,
+    },
+}
+#: Those whose batches are used; the others hand out the same ones.
+USED = {
+    "open_stream",
+    "open_file",
+    "decode_payloads",
+    "decode_payloads, decoded",
+    "decode_payloads, numbered",
+}
+
+
+# -- using ---------------------------------------------------------------------------------------------------
+
+
+def write(batch: Any, open: Callable[..., Any], **options: Any) -> None:
+    with open(bytearray(), batch.schema, **options) as writer:
+        writer.write_batch(batch)
+
+
+def one_each(batch: Any) -> Any:
+    return ipc.encode_payloads(batch, rows_per_payload=1)
+
+
+def export(batch: Any) -> Any:
+    import pyarrow as pa
+
+    with contextlib.suppress(pa.ArrowInvalid):  # what it knows about extension types
+        pa.record_batch(batch)
+
+
+def touch(array: Any) -> None:
+    """What costs next to nothing, whatever the array claims."""
+    repr(array), array._repr_html_(), array.null_count, array.type, array.children, array.dictionary
+    for index in {0, len(array) // 2, len(array) - 1} if len(array) else ():
+        array[index]
+    array.slice(len(array) // 2, 3).to_pylist()
+
+
+def first_values(array: Any) -> None:
+    for number, _ in enumerate(array):
+        if number == 1000:
+            break
+
+
+USES: dict[str, Callable[[Any, Any], Any]] = {
+    "repr": lambda batch, other: repr(batch),
+    "html": lambda batch, other: batch._repr_html_(),
+    "schema": lambda batch, other: (repr(batch.schema), batch.schema.serialize(), batch.nbytes),
+    "statistics of the writer": lambda batch, other: ipc.batch_statistics(batch),
+    "equality": lambda batch, other: batch.equals(other),
+    "to_pylist": lambda batch, other: batch.to_pylist(),
+    "to_pydict": lambda batch, other: batch.to_pydict(),
+    "stream": lambda batch, other: write(batch, ipc.new_stream),
+    "slice written": lambda batch, other: write(batch.slice(1), ipc.new_stream),
+    "compressed": lambda batch, other: write(batch, ipc.new_file, compression="lz4"),
+    "unified": lambda batch, other: write(batch, ipc.new_file, unify_dictionaries=True, statistics=True),
+    "message": lambda batch, other: batch.serialize(),
+    "size": lambda batch, other: ipc.get_record_batch_size(batch),
+    "payloads": lambda batch, other: ipc.encode_payloads(batch, rows_per_payload=batch.num_rows // 4 or 1),
+    "payload of a row": lambda batch, other: ipc.encode_payloads(batch.slice(0, 20), rows_per_payload=1),
+    "payloads of all rows": lambda batch, other: batch.num_rows > MILLIONS and one_each(batch),
+    "concat": lambda batch, other: ipc.concat_batches([batch, other.slice(1)]),
+    "repeat": lambda batch, other: ipc.repeat(batch.slice(0, 20), [3] * min(batch.num_rows, 20)),
+    "statistics": lambda batch, other: ipc.compute_statistics(batch),
+    "export": lambda batch, other: export(batch),
+    "pickle": lambda batch, other: pickle.dumps(batch),
+}
+ARRAY_USES: dict[str, Callable[[Any], Any]] = {
+    "touch": touch,
+    "iteration": first_values,
+    "array to_pylist": lambda array: array.to_pylist(),
+    "to_numpy": lambda array: array.to_numpy(copy=True),
+    "is_valid": lambda array: array.is_valid(),
+    "dictionary": lambda array: array.dictionary and array.dictionary.to_numpy(copy=True),
+}
+
+
+WRITES = {"schema", "stream", "slice written", "compressed", "unified", "message", "size", "payloads"}
+WRITES |= {"payload of a row", "payloads of all rows"}
+EVERY = frozenset({*USES, *ARRAY_USES})
+QUICK_READERS = {"open_stream", "open_file"}
+QUICK_USES = {
+    "repr",
+    "equality",
+    "to_pylist",
+    "to_numpy",
+    "touch",
+    "stream",
+    "unified",
+    "concat",
+    "statistics",
+}
+
+
+# -- measuring -----------------------------------------------------------------------------------------------
+
+
+def status(name: str) -> int:
+    """VmRSS or VmHWM, in KiB."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found
+    return int(found[1])
+
+
+class Meter:
+    """Runs steps one by one; `report` gets a line before and a line after each."""
+
+    def __init__(self, report: Callable[[dict[str, Any]], None]) -> None:
+        self.report = report
+        self.trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
+
+    def run(self, where: str, step: Callable[[], Any]) -> Any:
+        ipc.release_unused()
+        self.trim(0)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # the peak starts again here
+        before, start, found = status("VmRSS"), time.process_time(), None
+        self.report({"start": where})
+        try:
+            found = step()
+            outcome = "values"
+        except ipc.ArrowIpcError as error:
+            outcome = type(error).__name__
+        except MemoryError as error:
+            # What a sparse shape asks for as a dense array; refused by the allocator, as documented.
+            outcome = "MemoryError" if "sparse" in where else f"broken: MemoryError: {error}"
+        except BaseException as error:
+            outcome = f"broken: {type(error).__name__}: {error}"[:300]
+        seconds = time.process_time() - start
+        mib = (status("VmHWM") - before) / 1024
+        self.report({"outcome": outcome, "seconds": round(seconds, 2), "mib": round(mib)})
+        return found
+
+
+def tensor_steps(read: Callable[..., Any], data: bytes) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    yield "read", lambda _: read(data)
+    yield "repr", repr
+    yield "to_numpy", lambda found: found.to_numpy() if hasattr(found, "to_numpy") else found.to_dense()
+    yield "equality", lambda found: found.equals(read(data))
+    for name in ("to_coo", "to_csr", "to_csc", "to_csf", "canonical", "serialize", "to_scipy"):
+        yield name, lambda found, name=name: getattr(found, name, lambda: None)()
+
+
+def use_tensor(meter: Meter, where: str, read: Callable[..., Any], data: bytes) -> None:
+    found = None
+    for name, step in tensor_steps(read, data):
+        made = meter.run(f"{where}: {name}", lambda step=step, found=found: step(found))
+        if name == "read":
+            found = made
+        if found is None:
+            return
+
+
+def use_batch(
+    meter: Meter, where: str, batch: Any, other: Any, level: str, chosen: Container[str] = EVERY
+) -> None:
+    for name, use in USES.items():
+        if name not in chosen or (name == "export" and level == "none"):
+            continue
+        if batch.num_columns > WRITTEN and name in WRITES:
+            continue
+        if name == "pickle":
+            use = lambda batch, other: _refusing(TypeError, pickle.dumps, batch)  # noqa: E731
+        meter.run(f"{where}: {name}", lambda use=use: use(batch, other))
+    for index in range(min(COLUMNS, batch.num_columns)):
+        array = batch.column(index)
+        for name, step in ARRAY_USES.items():
+            if name not in chosen:
+                continue
+            meter.run(f"{where}: {name}", lambda step=step, array=array: step(array))
+
+
+def _refusing(error: type[Exception], call: Callable[..., Any], *args: Any) -> None:
+    with contextlib.suppress(error):
+        call(*args)
+
+
+def defuse(meter: Meter, name: str, levels: Iterable[str] = LEVELS, quick: bool = False) -> None:
+    """Every step of one bomb; `quick`: the steps that found most, on what the first entry point gives."""
+    forms = bombs.BOMBS[name]()
+    meter.report({"bomb": name, "bytes": max(map(len, forms.values()))})
+    limits = ipc.Limits(**LIMITS.get(name, {}))
+    for form, data in forms.items():
+        kind = form.split()[0]
+        if kind in ("tensor", "sparse"):
+            read = ipc.read_tensor if kind == "tensor" else ipc.read_sparse_tensor
+            use_tensor(meter, f"{form} by {read.__name__}", read, data)
+            continue
+        for level in levels:
+            for reader, read_batches in READERS[kind].items():
+                where = f"{form} by {reader} at {level}"
+                options = {"validate": level, "limits": limits}
+                found = meter.run(where, partial(read_batches, data, **options))
+                if found and reader in (QUICK_READERS if quick else USED):
+                    with contextlib.suppress(ipc.ArrowIpcError):
+                        other = read_batches(data, **options)[-1]
+                        use_batch(meter, where, found[-1], other, level, QUICK_USES if quick else EVERY)
+                        del other
+                del found
+
+
+def warm_up() -> None:
+    """Loads what the first bomb would load."""
+    import numpy  # noqa: F401
+    import pyarrow as pa
+
+    rows = pa.record_batch({"a": [1, 2], "b": ["x", "y"], "c": pa.array(["x", "x"]).dictionary_encode()})
+    quiet = Meter(lambda line: None)
+    for codec in ("zstd", "lz4"):
+        sink = bytearray()
+        with ipc.new_stream(sink, rows.schema, compression=codec) as writer:
+            writer.write_batch(ipc.RecordBatch.from_arrow(rows))
+        batch = last(ipc.open_stream(bytes(sink)))[-1]
+        use_batch(quiet, "", batch, batch, "full")
+
+
+def main(*arguments: str) -> None:
+    warm_up()
+    if arguments[:1] == ("--json",):
+        meter = Meter(lambda line: print(json.dumps(line), flush=True))
+        levels, quick = arguments[1].split(","), arguments[2] == "quick"
+        for name in arguments[3:]:
+            defuse(meter, name, levels, quick)
+        return
+    print(f"{'bomb':40} {'bytes':>11} {'s':>6} {'MiB':>6}  outcomes; what took most")
+    for name in arguments or bombs.BOMBS:
+        lines: list[dict[str, Any]] = []
+        defuse(Meter(lines.append), name)
+        print(row(lines), flush=True)
+
+
+def row(lines: list[dict[str, Any]]) -> str:
+    """A line of the table, of what was reported about one bomb."""
+    head, *lines = lines
+    steps = paired(lines)
+    slowest, largest = (max(steps, key=lambda step: step[key]) for key in ("seconds", "mib"))
+    outcomes = sorted({step["outcome"] for step in steps})
+    most = f"{slowest['start']}; {largest['start']}"
+    figures = f"{head['bytes']:>11,} {slowest['seconds']:>6.2f} {largest['mib']:>6.0f}"
+    return f"{head['bomb']:40} {figures}  {', '.join(outcomes)}; {most}"
+
+
+def paired(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was said before and after each step, as one."""
+    return [{**start, **end} for start, end in zip(lines[::2], lines[1::2], strict=True)]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

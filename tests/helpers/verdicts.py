@@ -1,0 +1,320 @@
+"""What every reader of ours, and pyarrow, say about the same bytes; run as a process that may die.
+
+``python -m helpers.verdicts KIND SEED COUNT FIRST`` makes COUNT mutants of the golden files of KIND ("stream"
+or "file"), judges those from FIRST on, and prints JSON lines: before each stage one that names it, so that
+the parent knows whose fault an end of the process is, and after each input one with the verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flatbuffers
+
+import arrowipc as ipc
+from arrowipc._message import message_kind
+from helpers import drive, forge, golden, mutate
+
+ROWS = 1000
+#: Of columns that cannot be handed over at all.
+KEPT = "kept inside for a NUL in a name"
+KINDS = ("stream", "file")
+
+
+def goldens(kind: str) -> list[bytes]:
+    found = [golden.load(case) for case in golden.cases()]
+    return [(each.stream if kind == "stream" else each.file).read_bytes() for each in found]
+
+
+def mutants(kind: str, seed: int, count: int) -> Iterator[tuple[int, bytes]]:
+    """The same for everybody who asks: (number of the golden file, mutant)."""
+    inputs = goldens(kind)
+    for number, data in enumerate(inputs):
+        share = count // len(inputs) + (number < count % len(inputs))
+        for mutant in mutate.mutants(data, seed, share, inputs[(number + 1) % len(inputs)]):
+            yield number, mutant
+
+
+# -- ours ----------------------------------------------------------------------------------------------------
+
+
+def shown(batch: Any) -> list[str]:
+    """The columns of a batch as text, as far as they are compared."""
+    part = batch.slice(0, min(batch.num_rows, ROWS))
+    return [_column(column) for column in part.columns]
+
+
+def _column(array: Any) -> str:
+    try:
+        return repr(array.to_pylist())
+    except ipc.LimitError:
+        return f"{len(array)} rows that stand for too much"
+
+
+def reading(driver: drive.Driver, data: bytes, **options: Any) -> tuple[str, Any]:
+    """("values", schema and rows) or ("refused", the error)."""
+    try:
+        found = driver(data, **options)
+        schema = f"{found.schema}{found.schema.metadata}"
+        return "values", (schema, [(batch.num_rows, shown(batch)) for batch in found.batches])
+    except ipc.ArrowIpcError as error:
+        return "refused", error
+
+
+def in_a_payload(data: bytes, **options: Any) -> drive.Reading:
+    found = ipc.decode_payloads([data], **options)
+    return drive.Reading(found.schema, [found.batch])
+
+
+def joined(batches: list[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    """Batches as the one batch that a payload becomes."""
+    columns = zip(*(columns for _, columns in batches), strict=True)
+    rows = ["[" + ", ".join(part[1:-1] for part in parts if part != "[]") + "]" for parts in columns]
+    return sum(count for count, _ in batches), rows
+
+
+# -- a file of a stream's messages ---------------------------------------------------------------------------
+
+
+def file_of(data: bytes) -> bytes | None:
+    """A file of the messages of a stream, whose footer has the stream's own Schema table.
+
+    None where there is no telling where messages end, or where a file means something else than a stream: its
+    schema stands in the footer, its dictionaries are read before the first batch and for a batch, and none
+    takes the place of another.
+    """
+    blocks: dict[str, list[forge.Block]] = {"DictionaryBatch": [], "RecordBatch": []}
+    metadata, at = None, 0
+    known: set[int] = set()
+    while at < len(data):
+        if len(data) - at < 8 or data[at : at + 4] != forge.CONTINUATION:
+            return None
+        size = struct.unpack_from("<i", data, at + 4)[0]
+        if size == 0:
+            break
+        part = data[at : at + 8 + size]
+        try:
+            kind, body = message_kind(part[8:])
+        except ipc.ArrowIpcError:
+            return None
+        if size < 0 or size % 8 or body % 8 or len(data) - at < 8 + size + body:
+            return None
+        if kind in blocks:
+            if kind == "DictionaryBatch" and (blocks["RecordBatch"] or _replaces(part, known)):
+                return None
+            if metadata is None:
+                return None
+            blocks[kind].append((8 + at, 8 + size, body))
+        elif metadata is None and kind == "Schema":
+            metadata = part[8:]
+        else:
+            return None
+        at += 8 + size + body
+    if metadata is None or not blocks["RecordBatch"]:
+        return None
+    foot = _footer(metadata, blocks)
+    end = data[:at] + forge.EOS
+    return forge.MAGIC + bytes(2) + end + foot + forge.i32(len(foot)) + forge.MAGIC
+
+
+def _replaces(part: bytes, known: set[int]) -> bool:
+    """Whether a DictionaryBatch message replaces one of those that are `known`."""
+    values = []
+    for slot in ("header.id", "header.isDelta"):
+        try:
+            values.append(int(forge.read(part, slot)))
+        except (LookupError, struct.error):
+            values.append(0)
+    again = values[0] in known and not values[1]
+    known.add(values[0])
+    return again
+
+
+def _footer(metadata: bytes, blocks: dict[str, list[forge.Block]]) -> bytes:
+    """A Footer table in front of the metadata of a Schema message, pointing at the table inside."""
+    builder = flatbuffers.Builder(256)
+    vectors = []
+    for kind in ("DictionaryBatch", "RecordBatch"):
+        builder.StartVector(24, len(blocks[kind]), 8)
+        for offset, size, body in reversed(blocks[kind]):
+            builder.PrependInt64(body)
+            builder.Pad(4)
+            builder.PrependInt32(size)
+            builder.PrependInt64(offset)
+        vectors.append(builder.EndVector())
+    builder.StartObject(4)
+    builder.PrependInt16Slot(0, forge.V5, 0)
+    builder.PrependUint32Slot(1, 0xFFFFFFFF, 0)  # the schema's offset, known below
+    for slot, vector in zip((2, 3), vectors, strict=True):
+        builder.PrependUOffsetTRelativeSlot(slot, vector, 0)
+    builder.Finish(builder.EndObject())
+    head = bytearray(builder.Output())
+    head += bytes(-len(head) % 8)
+    root = struct.unpack_from("<I", head, 0)[0]
+    vtable = root - struct.unpack_from("<i", head, root)[0]
+    slot = root + struct.unpack_from("<H", head, vtable + 6)[0]
+    word, _ = forge.locate(metadata, "header", at=0)
+    target = word + struct.unpack_from("<I", metadata, word)[0]
+    struct.pack_into("<I", head, slot, len(head) + target - slot)
+    return bytes(head) + metadata
+
+
+# -- agreement -----------------------------------------------------------------------------------------------
+
+
+def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
+    """How `open_stream` reads a stream, and which other reader of ours reads it otherwise ("": none)."""
+    chance = random.Random(len(data))
+    ours = reading(drive.from_bytes, data, validate=level)
+
+    def push(data: bytes, **options: Any) -> drive.Reading:
+        sizes = iter(lambda: chance.choice((1, 3, 8, 64, 1000, 10_000)), None)
+        return drive.pushed(data, sizes, **options)
+
+    drivers: dict[str, Callable[..., Any]] = {"object": drive.from_object, "push": push}
+    for name, driver in drivers.items():
+        other = reading(driver, data, validate=level)
+        if other[0] != ours[0]:
+            return ours, f"{name}: {other}"
+        if ours[0] == "values" and other[1] != ours[1]:
+            return ours, f"{name}: other values"
+        if ours[0] == "refused" and type(other[1]) is not type(ours[1]):
+            return ours, f"{name}: {other[1]!r}, not {ours[1]!r}"
+    other = reading(in_a_payload, data, validate=level)
+    if other[0] != ours[0]:
+        return ours, f"payload: {other}"
+    if ours[0] == "values" and ours[1][1] and other[1][1] != [joined(ours[1][1])]:
+        return ours, "payload: other values"
+    as_file = file_of(data)
+    if as_file is not None:
+        other = reading(drive.from_file, as_file, validate=level)
+        if other[0] != ours[0]:
+            return ours, f"file: {other}"
+        if ours[0] == "values" and other[1] != ours[1]:
+            return ours, "file: other values"
+    return ours, ""
+
+
+# -- pyarrow -------------------------------------------------------------------------------------------------
+
+
+def theirs(kind: str, data: bytes) -> list[Any]:
+    """What pyarrow reads, fully validated."""
+    import pyarrow as pa
+
+    open_ = pa.ipc.open_stream if kind == "stream" else pa.ipc.open_file
+    with open_(pa.py_buffer(data)) as reader:
+        if kind == "stream":
+            batches = list(reader)
+        else:
+            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+    for batch in batches:
+        batch.validate(full=True)
+    return batches
+
+
+def handed_over(kind: str, data: bytes) -> str:
+    """What pyarrow's full validation says about what *we* read, where it refuses the bytes themselves."""
+    for batch in (drive.from_bytes if kind == "stream" else drive.from_file)(data).batches:
+        drive.export_to_pyarrow(batch)
+    return "safe"
+
+
+def compared(kind: str, data: bytes, found: list[Any]) -> str:
+    """Both accepted: whether the values are the same."""
+    import pyarrow as pa
+
+    driver = drive.from_bytes if kind == "stream" else drive.from_file
+    ours = driver(data).batches
+    if len(ours) != len(found):
+        return f"{len(ours)} batches, pyarrow {len(found)}"
+    for number, (mine, other) in enumerate(zip(ours, found, strict=True)):
+        mine = pa.record_batch(mine)
+        for index, name in enumerate(mine.schema.names):
+            try:
+                a, b = mine.column(index), other.column(index)
+            except KeyError:  # pyarrow carries month intervals and has no class for them
+                continue
+            if a.type != b.type:
+                return f"batch {number}, {name}: {a.type}, pyarrow {b.type}"
+            if not a.equals(b) and repr(_rows(a)) != repr(_rows(b)):
+                return f"batch {number}, {name}: other values"
+    return "equal"
+
+
+def _rows(array: Any) -> Any:
+    try:
+        return array.to_pylist()
+    except Exception as error:  # types whose values pyarrow does not show
+        return type(error).__name__
+
+
+def say(**line: Any) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:400]
+
+
+def told(compare: Callable[..., str], *given: Any) -> str:
+    """What a comparison says; it goes over the C data interface, which has no names with a NUL (rule 14)."""
+    try:
+        return compare(*given)
+    except ipc.UnsupportedError as error:
+        return KEPT if "contains a NUL" in str(error) else words(error)
+    except Exception as error:
+        return words(error)
+
+
+def judge(kind: str, number: int, data: bytes, level: str = "full") -> None:
+    say(input=number, stage="ours")
+    if kind == "stream":
+        (verdict, detail), other = disagreement(data, level)
+    else:
+        (verdict, detail), other = reading(drive.from_file, data, validate=level), ""
+        again = reading(drive.from_file_object, data, validate=level)
+        if again[0] != verdict or (verdict == "values" and again[1] != detail):
+            other = f"object: {again}"[:300]
+    line = {"ours": verdict if verdict == "values" else words(detail), "between ours": other[:400]}
+    say(input=number, stage="theirs", **line)
+    try:
+        found = theirs(kind, data)
+        line["theirs"] = "values"
+    except Exception as error:
+        line["theirs"] = words(error)
+    if line["theirs"] == line["ours"] == "values":
+        say(input=number, stage="both")
+        line["values"] = told(compared, kind, data, found)
+    elif line["ours"] == "values":
+        say(input=number, stage="both")
+        line["handed over"] = told(handed_over, kind, data)
+    say(input=number, **line)
+
+
+def limit_memory() -> None:
+    """What makes pyarrow allocate without bounds is a MemoryError there, not the end of the machine."""
+    import resource
+
+    with open("/proc/self/maps") as maps:
+        if "libasan" not in maps.read():
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def main(kind: str, seed: str, count: str, first: str) -> None:
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    limit_memory()
+    for number, (_, data) in enumerate(mutants(kind, int(seed), int(count))):
+        if number >= int(first):
+            judge(kind, number, data)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

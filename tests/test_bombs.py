@@ -1,0 +1,81 @@
+"""Small inputs that ask for much cost little: each bomb, each entry point, each use of what comes out.
+
+``ARROWIPC_BOMBS=all pytest tests/test_bombs.py -s`` takes every step at every level and prints the table;
+``python -m helpers.defuse [NAME...]`` does so without pytest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from helpers import bombs, defuse
+from helpers.children import environment
+
+SECONDS = 1.0
+#: Processor time grows where others use the machine too: what the figures say is the printed table.
+SLACK = 2
+MIB = 256
+EVERYTHING = os.environ.get("ARROWIPC_BOMBS") == "all"
+LEVELS = defuse.LEVELS if EVERYTHING else ("full",)
+#: A child takes some bombs at a time, so that little time goes into starting it.
+SHARES = 8
+
+
+def exploded(names: list[str], levels: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
+    """Per bomb the steps that a child took, with their outcome, processor seconds and MiB."""
+    extent = "all" if EVERYTHING else "quick"
+    command = [sys.executable, "-m", "helpers.defuse", "--json", ",".join(levels), extent, *names]
+    child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=3600)
+    found: dict[str, list[dict[str, Any]]] = {}
+    lines: list[dict[str, Any]] = []
+    for line in map(json.loads, child.stdout.splitlines()):
+        if "bomb" in line:
+            lines = found[line["bomb"]] = [line]
+        else:
+            lines.append(line)
+    last = lines[-1] if lines else {"start": "before the first bomb"}
+    assert child.returncode == 0, f"ended with {child.returncode} in {last}: {child.stderr[-2000:]}"
+    return found
+
+
+@pytest.mark.nosanitize  # measured memory and time
+@pytest.mark.parametrize("share", range(SHARES))
+def test_bombs_stay_within_their_bounds(share):
+    names = list(bombs.BOMBS)[share::SHARES]
+    wrong = []
+    for name, lines in exploded(names, LEVELS).items():
+        print(f"\n{defuse.row(lines)}", end="")
+        for step in defuse.paired(lines[1:]):
+            if step["seconds"] > SECONDS * SLACK or step["mib"] > MIB or step["outcome"].startswith("broken"):
+                wrong.append(f"{name}: {step}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_list_has_what_the_issue_names():
+    text = " ".join(bombs.BOMBS)
+    named = "name for ten thousand fields, shared structs, nesting, null rows, products, compressed claims"
+    more = "honest frames, views on one buffer, blocks of one batch, deltas, list views, one run"
+    for word in f"{named}, {more}".split(", "):
+        assert word in text, word
+
+
+# -- the meter can fail --------------------------------------------------------------------------------------
+
+
+@pytest.mark.nosanitize
+def test_the_meter_measures():
+    lines: list[dict[str, Any]] = []
+    meter = defuse.Meter(lines.append)
+    meter.run("much", lambda: len(bytearray(b"x") * (300 << 20)))
+    meter.run("little", lambda: 0)
+    meter.run("long", lambda: sum(range(10**7)))
+    meter.run("wrong", lambda: 1 // 0)
+    much, little, long, wrong = defuse.paired(lines)
+    assert much["mib"] >= 300 > 50 > little["mib"]
+    assert long["seconds"] > 0.02 >= little["seconds"]
+    assert wrong["outcome"].startswith("broken: ZeroDivisionError")

@@ -1,0 +1,258 @@
+"""One set of bytes, one answer: all our readers agree, and pyarrow and we differ only where we say why.
+
+``ARROWIPC_MUTANTS=20000 pytest tests/test_differential.py -s`` prints the table of the full number.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from helpers import drive, forge, verdicts
+from helpers.children import judged
+from helpers.forge import INT32, UTF8, batch, field, i32, schema, stream
+
+import arrowipc as ipc
+
+MUTANTS = int(os.environ.get("ARROWIPC_MUTANTS", "1200"))
+SEED = 20261121
+
+
+class Reason(NamedTuple):
+    """Why one side refuses what the other accepts; `pattern` matches the words of the side that refuses."""
+
+    name: str
+    pattern: str
+    example: str
+
+
+# What pyarrow refuses and we accept: nothing that memory safety depends on, because what we make of it and
+# hand over stands pyarrow's own full validation (`verdicts.handed_over`), whatever the reason.
+WE_ACCEPT = (
+    Reason(
+        "values outside their domain are read, and refused at strict (16 official files have them)",
+        r"does not fit in precision|whole number of days|is not within the acceptable range|padding bytes "
+        r"were not all zero|Null array null_count unequal",
+        "In column 0: Invalid: Decimal value -1 does not fit in precision of decimal128(3, 2)",
+    ),
+    Reason(
+        "a null_count that is wrong and in range is refused at strict (case 67)",
+        r"null_count value \(-?\d+\) doesn't match actual number of nulls",
+        "null_count value (3) doesn't match actual number of nulls in array (2)",
+    ),
+    Reason(
+        "misaligned buffers are copied (case 74)",
+        r"Buffer \d+ did not start on \d+-byte aligned offset",
+        "Buffer 5 did not start on 8-byte aligned offset: 212",
+    ),
+    Reason(
+        "values of dense unions may lie in any order (case 83)",
+        r"Union value at position \d+ has non-monotonic offset",
+        "Union value at position 7 has non-monotonic offset 1",
+    ),
+    Reason(
+        "without a bitmap there are no nulls (cases 67 and 69)",
+        r"Buffer #0 too small in array",
+        "Buffer #0 too small in array of type int64 and length 30: expected at least 4 byte(s), got 0",
+    ),
+    Reason(
+        "columns without rows need no offsets",
+        r"isn't large enough for length: 0 and offset: 0",
+        "Offsets buffer size (bytes): 4 isn't large enough for length: 0 and offset: 0",
+    ),
+    Reason(
+        "unknown extension types are their storage (rule 15)",
+        r"Invalid storage type for|serialized metadata|Invalid serialized JSON data",
+        "Invalid storage type for UuidType: fixed_size_binary[8]",
+    ),
+    Reason(
+        "dictionaries that no row needs may be missing (case 93)",
+        r"ended without reading the expected number \(\d+\) of dictionaries",
+        "IPC stream ended without reading the expected number (3) of dictionaries",
+    ),
+    Reason(
+        "indices without a type are int32 (Schema.fbs)",
+        r"Unexpected null field DictionaryEncoding.indexType",
+        "Unexpected null field DictionaryEncoding.indexType in flatbuffer-encoded metadata",
+    ),
+    Reason(
+        "compression is honoured in V4 too, where pyarrow takes the prefix -1 for an offset",
+        r"array starts at negative offset -1",
+        "Offset invariant failure: array starts at negative offset -1",
+    ),
+    Reason(
+        "parts of tables that nobody reads are not looked at",
+        r"Invalid flatbuffers message|Verification of flatbuffer-encoded Footer failed",
+        "Invalid flatbuffers message.",
+    ),
+)
+
+# What we refuse and pyarrow accepts: nothing that is valid.
+WE_REFUSE = (
+    Reason(
+        "every enum is one that the format knows (rule 5)",
+        r"has the unknown value -?\d+",
+        "field 'f3': unit has the unknown value 66",
+    ),
+    Reason(
+        "every buffer lies inside the body (rule 1), also those that pyarrow leaves out: of columns without "
+        "rows and validity without nulls",
+        r"bytes -?\d+\.\.\+-?\d+ lie outside the \d+-byte body",
+        "column 'x': buffer 0 (validity): bytes 24..+127 lie outside the 32-byte body",
+    ),
+    Reason(
+        "every compressed buffer has a sound prefix, also those that pyarrow leaves out",
+        r"the uncompressed length is -?\d+|buffer 0: claims [\d,]+ bytes|are too few for the 8-byte ",
+        "buffer 0: the uncompressed length is -72056356567252992: expected -1 (stored raw), 0 or more",
+    ),
+    Reason(
+        "tables lie at multiples of 4 (case 21), and inside the metadata",
+        r"does not lie inside the metadata: the FlatBuffers data is broken",
+        "the Message.header at byte 20 does not lie inside the metadata: the FlatBuffers data is broken",
+    ),
+    Reason("names are UTF-8", r"the name is not UTF-8", "field 'x': the name is not UTF-8 (byte 3)"),
+    Reason(
+        "a file begins with its magic",
+        r"expected the magic .* at byte 0|this is an Arrow IPC stream",
+        "expected the magic b'ARROW1' at byte 0",
+    ),
+    Reason(
+        "there are as many nodes and buffers as the schema asks for (case 64)",
+        r"the batch has \d+ (FieldNodes|Buffers), the schema asks for \d+",
+        "the batch has 64 Buffers, the schema asks for 62",
+    ),
+    Reason(
+        "null counts are between 0 and the length (case 67), also those that pyarrow leaves out",
+        r"null_count is -?\d+: expected 0\.\.\d+",
+        "column 'dense': null_count is 584: expected 0..11",
+    ),
+    Reason(
+        "dictionaries have a sound length of their own, which pyarrow leaves out",
+        r"dictionary ?batch.*(RecordBatch.length is -|claims \d+ rows, more than)",
+        "message 4 (DictionaryBatch): RecordBatch.length is -3: expected 0 or more",
+    ),
+    Reason(
+        "dictionaries are validated also if no row uses them",
+        r"\(DictionaryBatch\).*buffer 1 \(offsets\): offset",
+        "message 4 (DictionaryBatch): column 'd': buffer 1 (offsets): offset 4 is 2048, past the end at 24",
+    ),
+    Reason(
+        "blocks lie in front of the footer and agree with their messages (rule 12)",
+        r"does not lie in bytes 8\.\.\d+ of the file|the footer says \d+ bytes",
+        "footer: record batch block 1 (offset 8, body 8128) does not lie in bytes 8..20 of the file",
+    ),
+    Reason(
+        "offsets are sound also where there is no row",
+        r"offset 0 is -?\d+, past the end at 0",
+        "buffer 1 (offsets): offset 0 is 1, past the end at 0",
+    ),
+)
+
+
+def reason(reasons: tuple[Reason, ...], words: str) -> str | None:
+    return next((each.name for each in reasons if re.search(each.pattern, words, re.I)), None)
+
+
+def verdict(line: dict[str, Any]) -> tuple[str, str]:
+    """The class that one mutant falls into; ("unexplained", ...) is what a test fails for."""
+    if "died" in line and line.get("stage") != "theirs":
+        return "unexplained", f"input {line['input']}: we died of signal {line['died']}: {line}"
+    if line["between ours"]:
+        return "unexplained", f"input {line['input']}: {line['ours']}; {line['between ours']}"
+    died = "died" in line
+    theirs = f"signal {line['died']}" if died else line["theirs"]
+    if line.get("handed over", "safe") not in ("safe", verdicts.KEPT):
+        return "unexplained", f"input {line['input']}: {line['handed over']}"
+    match line["ours"] == "values", theirs == "values":
+        case True, True:
+            return "both accept", line["values"]
+        case False, False:
+            return "both refuse", "pyarrow by dying" if died else ""
+        case True, False:
+            why = "pyarrow dies" if died else reason(WE_ACCEPT, theirs)
+            return ("we accept", why) if why else ("unexplained", f"input {line['input']}: {theirs}")
+    why = reason(WE_REFUSE, line["ours"])
+    return ("we refuse", why) if why else ("unexplained", f"input {line['input']}: {line['ours']}")
+
+
+def table(kind: str, counts: Counter[tuple[str, str]]) -> str:
+    rows = [f"{count:>7,}  {what}{': ' if why else ''}{why}" for (what, why), count in sorted(counts.items())]
+    return "\n".join([f"\n{sum(counts.values()):,} mutants of golden {kind}s", *rows])
+
+
+@pytest.mark.nosanitize  # pyarrow brings its own allocator
+@pytest.mark.parametrize("kind", verdicts.KINDS)
+def test_mutants_are_judged_alike(arrow_data, kind):
+    lines = judged("helpers.verdicts", kind, str(SEED), str(MUTANTS // 2))
+    counts = Counter(map(verdict, lines))
+    print(table(kind, counts))
+    assert sum(counts.values()) == MUTANTS // 2
+    unexplained = [why for what, why in counts if what == "unexplained"]
+    assert not unexplained, "\n".join(unexplained[:20])
+    others = {why for what, why in counts if what == "both accept"} - {"equal", verdicts.KEPT}
+    assert not others, others
+    # A reader that refuses everything would pass the above.
+    assert counts["both accept", "equal"] > MUTANTS // 100
+
+
+@pytest.mark.parametrize("each", WE_ACCEPT + WE_REFUSE, ids=lambda each: each.name)
+def test_reasons_match_what_they_are_for(each):
+    known = WE_ACCEPT if each in WE_ACCEPT else WE_REFUSE
+    assert reason(known, each.example) == each.name
+    assert reason(known, "offsets of column 0 point behind the data") is None
+
+
+def test_the_goldens_themselves_are_accepted_by_both(arrow_data):
+    for kind in verdicts.KINDS:
+        for data in verdicts.goldens(kind)[::8]:
+            if kind == "stream":
+                (ours, _), other = verdicts.disagreement(data, "full")
+                assert (ours, other) == ("values", "")
+            why = ""
+            try:
+                found = verdicts.theirs(kind, data)
+            except pa.ArrowInvalid as error:
+                why = str(error)
+            assert reason(WE_ACCEPT, why) if why else verdicts.compared(kind, data, found) == "equal"
+
+
+# -- the judge can fail --------------------------------------------------------------------------------------
+
+ONE = schema(field("x", INT32), field("s", UTF8))
+ROWS = batch(2, [(2, 0), (2, 0)], [b"", i32(1, 2), b"", i32(0, 1, 2), b"ab"])
+
+
+def test_files_are_made_of_streams():
+    data = stream(ONE, ROWS, ROWS)
+    made = verdicts.file_of(data)
+    assert made is not None
+    assert drive.from_file(made).values() == drive.from_bytes(data).values() == [[[1, 2], ["a", "b"]]] * 2
+    assert pa.ipc.open_file(made).read_all().to_pydict() == {"x": [1, 2] * 2, "s": ["a", "b"] * 2}
+    assert verdicts.file_of(data[:-12]) is None
+    assert verdicts.file_of(data[8:]) is None
+    assert verdicts.file_of(forge.stream(ONE, ROWS, prefix="legacy")) is None
+
+
+def test_a_reader_that_differs_is_found(monkeypatch):
+    data = stream(ONE, ROWS)
+    assert verdicts.disagreement(data, "full")[1] == ""
+    true = ipc.decode_payloads
+
+    def wrong(column, **options):
+        found = true(column, **options)
+        return type("Found", (), {"schema": found.schema, "batch": found.batch.slice(1)})
+
+    monkeypatch.setattr(ipc, "decode_payloads", wrong)
+    assert verdicts.disagreement(data, "full")[1] == "payload: other values"
+
+
+def test_a_verdict_without_a_reason_is_found():
+    line = {"input": 1, "ours": "values", "between ours": "", "theirs": "ArrowInvalid: offsets out of bounds"}
+    assert verdict(line)[0] == "unexplained"
+    assert verdict({**line, "ours": "FormatError: no", "theirs": "values"})[0] == "unexplained"
+    assert verdict({**line, "died": 11, "stage": "ours"})[0] == "unexplained"
+    assert verdict({**line, "died": 11, "stage": "theirs"}) == ("we accept", "pyarrow dies")
