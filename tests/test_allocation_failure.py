@@ -16,16 +16,15 @@ from typing import Any
 
 import pytest
 from helpers import scenarios
+from helpers.rounds import FULL, rounds
 
 HELPERS = Path(__file__).parent / "helpers"
-SLOW = [
-    pytest.param(mode, step, marks=pytest.mark.slow) for mode, step in (("one", 0), ("rest", 0), ("any", 60))
-]
 #: Scenarios of the quick run in which the interpreter lacks memory too.
 QUICK = "strict,deltas,push,payloads decoded,fail,an lz4 stream,lent,by key,rows,built,go on"
 
 pytestmark = [
     pytest.mark.nosanitize,  # AddressSanitizer brings its own allocator
+    pytest.mark.campaign,
     pytest.mark.skipif(sys.platform != "linux", reason="needs LD_PRELOAD and the GNU C library"),
 ]
 
@@ -68,19 +67,18 @@ def judge(lines: list[dict[str, Any]]) -> tuple[int, int]:
     return len(done), sum(1 for line in lines if "start" in line) - len(done)
 
 
-@pytest.mark.parametrize(("mode", "step"), [("one", 12), ("rest", 3), *SLOW])
-def test_every_allocation_may_fail(library: Path, mode: str, step: int) -> None:
-    count, failures = judge(starve(library, mode, step))
+@pytest.mark.parametrize(("mode", "some"), [("one", 12), ("rest", 3)])
+def test_every_allocation_may_fail(library: Path, mode: str, some: int) -> None:
+    count, failures = judge(starve(library, mode, rounds(some, 0)))
     print(f"{mode}: {count} scenarios, {failures:,} failed allocations, no signal, nothing left behind")
-    left_out = len(scenarios.FOREIGN | scenarios.POOLED) if mode == "any" else 0
-    assert count == len(scenarios.SCENARIOS) - left_out
+    assert count == len(scenarios.SCENARIOS)
     assert failures >= count
 
 
 def test_the_interpreter_may_lack_memory_too(library: Path) -> None:
-    count, failures = judge(starve(library, "any", 12, QUICK))
+    count, failures = judge(starve(library, "any", rounds(12, 60), "" if FULL else QUICK))
     print(f"any: {count} scenarios, {failures:,} failed allocations")
-    assert count >= 10
+    assert count >= (len(scenarios.SCENARIOS) - len(scenarios.FOREIGN | scenarios.POOLED) if FULL else 10)
 
 
 def test_the_allocator_fails_what_it_is_told_to(library: Path) -> None:

@@ -1,13 +1,12 @@
 """Small inputs that ask for much cost little: each bomb, each entry point, each use of what comes out.
 
-``ARROWIPC_BOMBS=all pytest tests/test_bombs.py -s`` takes every step at every level and prints the table;
-``python -m helpers.defuse [NAME...]`` does so without pytest.
+A campaign (see `helpers.rounds`) takes every step at every level and prints the table, and so does
+``python -m helpers.defuse [NAME...]``.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import Any
@@ -15,20 +14,20 @@ from typing import Any
 import pytest
 from helpers import bombs, defuse
 from helpers.children import environment
+from helpers.rounds import FULL
 
 SECONDS = 1.0
 #: Processor time grows where others use the machine too: what the figures say is the printed table.
 SLACK = 2
 MIB = 256
-EVERYTHING = os.environ.get("ARROWIPC_BOMBS") == "all"
-LEVELS = defuse.LEVELS if EVERYTHING else ("full",)
+LEVELS = defuse.LEVELS if FULL else ("full",)
 #: A child takes some bombs at a time, so that little time goes into starting it.
 SHARES = 8
 
 
 def exploded(names: list[str], levels: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
     """Per bomb the steps that a child took, with their outcome, processor seconds and MiB."""
-    extent = "all" if EVERYTHING else "quick"
+    extent = "all" if FULL else "quick"
     command = [sys.executable, "-m", "helpers.defuse", "--json", ",".join(levels), extent, *names]
     child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=3600)
     found: dict[str, list[dict[str, Any]]] = {}
@@ -44,6 +43,7 @@ def exploded(names: list[str], levels: tuple[str, ...]) -> dict[str, list[dict[s
 
 
 @pytest.mark.nosanitize  # measured memory and time
+@pytest.mark.campaign
 @pytest.mark.parametrize("share", range(SHARES))
 def test_bombs_stay_within_their_bounds(share):
     names = list(bombs.BOMBS)[share::SHARES]

@@ -1,11 +1,8 @@
 """One set of bytes, one answer: all our readers agree, and pyarrow and we differ only where we say why.
-
-``ARROWIPC_MUTANTS=20000 pytest tests/test_differential.py -s`` prints the table of the full number.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from typing import Any, NamedTuple
@@ -15,10 +12,11 @@ import pytest
 from helpers import drive, forge, verdicts
 from helpers.children import judged
 from helpers.forge import INT32, UTF8, batch, field, i32, schema, stream
+from helpers.rounds import rounds
 
 import arrowipc as ipc
 
-MUTANTS = int(os.environ.get("ARROWIPC_MUTANTS", "1200"))
+MUTANTS = rounds(1200, 20_000)
 SEED = 20261121
 
 
@@ -185,6 +183,7 @@ def table(kind: str, counts: Counter[tuple[str, str]]) -> str:
 
 
 @pytest.mark.nosanitize  # pyarrow brings its own allocator
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", verdicts.KINDS)
 def test_mutants_are_judged_alike(arrow_data, kind):
     lines = judged("helpers.verdicts", kind, str(SEED), str(MUTANTS // 2))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from helpers import lending
 from helpers.lending import PATIENCE, Process, batch, is_batch, numbered, until
+from helpers.rounds import rounds
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -189,26 +190,18 @@ def with_nothing_left(work: Callable[..., None], *arguments: Any) -> None:
     until(back, f"all of {before} descriptors, threads and mapped bytes are back")
 
 
+@pytest.mark.campaign
 def test_d085_d086_clients_killed_at_random_moments_leave_nothing_behind():
-    with_nothing_left(kill_clients, 10, 1)
+    with_nothing_left(kill_clients, rounds(15, 100), 4)
 
 
+@pytest.mark.campaign
 def test_d087_servers_killed_at_random_moments_leave_arrays_readable():
-    with_nothing_left(kill_servers, 10, 2)
+    with_nothing_left(kill_servers, rounds(15, 100), 5)
 
 
 def test_d087_a_server_whose_memory_is_read_may_be_killed_too():
     with_nothing_left(kill_servers, 4, 3, "cma")
-
-
-@pytest.mark.slow
-def test_d085_d086_one_hundred_clients_killed():
-    with_nothing_left(kill_clients, 100, 4)
-
-
-@pytest.mark.slow
-def test_d087_one_hundred_servers_killed():
-    with_nothing_left(kill_servers, 100, 5)
 
 
 def test_d085_d086_what_a_killed_client_held_is_retired_and_its_segment_replaced():

@@ -7,17 +7,17 @@ What a killed writer leaves beside the destination is recovered, too: exactly th
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers.rounds import rounds
 
-KILLS = int(os.environ.get("ARROWIPC_KILLS", "100"))
+KILLS = rounds(24, 100)
 
 # AddressSanitizer makes forks and writes so slow that hardly any child would be killed in the middle.
-pytestmark = pytest.mark.nosanitize
+pytestmark = [pytest.mark.nosanitize, pytest.mark.campaign]
 
 HARNESS = """
 import json, os, random, signal, sys, time
@@ -252,14 +252,14 @@ def run(kind: str, folder: Path, rounds: int) -> dict[str, int]:
     return seen
 
 
-def check(kind: str, folder: Path, rounds: int) -> None:
-    seen = run(kind, folder, rounds)
-    assert seen["old"] + seen["new"] + seen["absent"] == rounds
+def check(kind: str, folder: Path, kills: int) -> None:
+    seen = run(kind, folder, kills)
+    assert seen["old"] + seen["new"] + seen["absent"] == kills
     # The law is not empty: some were killed before the end, some behind it, and some left a part.
-    assert seen["old"] + seen["absent"] > rounds // 10
-    assert seen["new"] > 0 or rounds < 50
+    assert seen["old"] + seen["absent"] > kills // 10
+    assert seen["new"] > 0 or kills < 50
     if kind != "commit":
-        assert seen["left"] > rounds // 10
+        assert seen["left"] > kills // 10
 
 
 @pytest.mark.parametrize("kind", ["write", "append", "recover"])
@@ -267,7 +267,6 @@ def test_a_killed_process_leaves_the_old_or_the_new(tmp_path: Path, kind: str) -
     check(kind, tmp_path, KILLS)
 
 
-@pytest.mark.parametrize("rounds", [KILLS // 8, pytest.param(KILLS, marks=pytest.mark.slow)])
-def test_a_killed_commit_leaves_a_complete_set_of_files(tmp_path: Path, rounds: int) -> None:
+def test_a_killed_commit_leaves_a_complete_set_of_files(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    check("commit", tmp_path, rounds)
+    check("commit", tmp_path, KILLS // 2)

@@ -18,13 +18,15 @@ from fuzz import corpus
 from fuzz.recorder import Board, Recorder
 from fuzz.targets import TARGETS
 from helpers import forge, mutate
+from helpers.rounds import rounds
 
-#: Mutants per target; ARROWIPC_MUTANTS=20000 for a long run.
-COUNT = int(os.environ.get("ARROWIPC_MUTANTS", "150" if os.environ.get("ARROWIPC_SANITIZED") else "400"))
+#: Mutants per target.
+COUNT = rounds(150 if os.environ.get("ARROWIPC_SANITIZED") else 400, 20_000)
 SEED = 7
 REGRESSIONS = sorted(corpus.REGRESSIONS.glob("*.bin"))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutants_give_values_or_errors_of_ours(name):
     target = TARGETS[name]

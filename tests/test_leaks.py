@@ -1,8 +1,7 @@
 """Leaks: however often it is done, whatever way it ends, memory stays flat and buffers go to their owners.
 
 Each case prints its bytes per operation: what malloc, Python's allocator and Arrow's pool hold more than
-before, over the number of times. ``ARROWIPC_LEAK_COUNT`` sets that number; the slow test does a million of
-the main ones.
+before, over the number of times. A campaign (see `helpers.rounds`) does a million of the main ones.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import ctypes
 import gc
 import io
-import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -25,13 +23,14 @@ import pytest
 from helpers import arrays, arrow_columns, forge, scenarios
 from helpers.cdata import CArray, peek
 from helpers.leaks import counts, more_than
+from helpers.rounds import rounds
 
 import arrowipc as ipc
 from arrowipc import types
 from arrowipc._import import batch_from
 from arrowipc.limits import Limits
 
-COUNT = int(os.environ.get("ARROWIPC_LEAK_COUNT", "1000"))
+COUNT = rounds(1000, 20_000)
 MOST = 0.1
 #: What lists and tables of the interpreter may grow by once; the least leak per operation is far above it.
 SLACK = 4096
@@ -186,10 +185,10 @@ def exchange() -> dict[str, Operation]:
 
 
 @measured
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", exchange())
 def test_a_million_stay_flat(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    stays_flat(name, exchange()[name], 1_000_000, capsys)
+    stays_flat(name, exchange()[name], rounds(5_000, 1_000_000), capsys)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, drive, forge
 from helpers.forge import batch, dictionary, encoding, field, i8, i32, i64, message, schema, stream
+from helpers.rounds import rounds
 
 import arrowipc as ipc
 from arrowipc import recover
 
-EXAMPLES = int(os.environ.get("ARROWIPC_MUTANTS", "400"))
+EXAMPLES = rounds(400, 6000)
 BATCHES = 6
 ROWS = 7
 #: Everything behind a message that a stream may end with.
@@ -147,6 +148,7 @@ def test_without_damage_nothing_is_skipped() -> None:
             assert report.skipped == ()
 
 
+@pytest.mark.campaign
 def test_every_batch_that_no_damage_touches_comes_back() -> None:
     """Spans of anything in place of other bytes, shorter or longer; the schema stays."""
     chance = random.Random(20261121)
@@ -177,6 +179,7 @@ def test_every_batch_that_no_damage_touches_comes_back() -> None:
     assert lost > EXAMPLES // 2
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("compression", [None, "lz4"])
 def test_mutations_give_values_or_an_error(compression: str | None) -> None:
     chance, read = random.Random(11), 0

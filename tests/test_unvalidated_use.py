@@ -1,6 +1,4 @@
 """Nothing crashes at ``validate="none"``: whatever is read of damaged bytes can be used in every way.
-
-``ARROWIPC_MUTANTS=20000 pytest tests/test_unvalidated_use.py -s`` prints the figures of the full number.
 """
 
 from __future__ import annotations
@@ -14,16 +12,18 @@ import pytest
 from helpers import abuse, drive, verdicts
 from helpers.children import environment, judged
 from helpers.forge import INT32, UTF8, batch, field, i32, schema, stream
+from helpers.rounds import rounds
 
 import arrowipc as ipc
 
-MUTANTS = int(os.environ.get("ARROWIPC_MUTANTS", "400"))
+MUTANTS = rounds(400, 20_000)
 SHARES = {"stream": 6, "file": 3, "tensor": 1}
 SEED = 20261122
 SANITIZED = bool(os.environ.get("ARROWIPC_SANITIZED"))
 SECONDS = 30 if SANITIZED else 3
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", abuse.KINDS)
 def test_mutants_survive_every_use(arrow_data, kind):
     count = MUTANTS * SHARES[kind] // sum(SHARES.values())

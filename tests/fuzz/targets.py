@@ -206,11 +206,32 @@ def recover(data: bytes, chance: random.Random) -> None:
         chosen["memory_map"] = chance.random() < 0.5
     else:
         source = source_of(data, chance)
+    chosen["resync"] = chosen["validate"] != "none" and chance.random() < 0.5
+    if chance.random() < 0.3:
+        report = ipc.recover(source, into=(sink := bytearray()), **chosen)
+        with ipc.open(sink, limits=FEW) as again:
+            assert sum(batch.num_rows for batch in again) == report.num_rows
+        return
     with ipc.recover(source, **chosen) as reader:
         read(reader, chosen["validate"], chance)
         list(reader)
         assert str(reader.report)
         assert reader.report.complete == (reader.report.error is None)
+
+
+@target("validate", corpus.files, corpus.streams, corpus.tensors)
+def validate(data: bytes, chance: random.Random) -> None:
+    """Bad bytes raise nothing, and what is said to be good can be read."""
+    level = chance.choice(("full", "strict"))
+    try:
+        found = ipc.validate(source_of(data, chance), level=level, limits=FEW)
+        assert repr(found)
+        assert str(found)
+        if found.ok and found.format != "tensors":
+            with ipc.open(data, validate=level, limits=FEW) as reader:
+                read(reader, level, chance)
+    except ipc.ArrowIpcError as error:
+        raise AssertionError(f"bad bytes were to raise nothing, good ones to be read: {error}") from error
 
 
 # -- tensors -------------------------------------------------------------------------------------------------
