@@ -28,6 +28,7 @@ from arrowipc._message import message_of
 from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import PeerMemory
+from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from fuzz import corpus, uses
@@ -285,9 +286,8 @@ def told(data: bytes) -> Iterator[tuple[socket.socket, SocketConnection]]:
 def client(data: bytes, chance: random.Random) -> None:
     level = level_of(chance)
     with told(data) as (_, connection), contextlib.suppress(ConnectionError):
-        received = ClientStream(
-            connection, connection, Inside(data), None, StreamDecoder(validate=level, limits=FEW), limits=FEW
-        )
+        link = Link(connection, connection, Inside(data))
+        received = ClientStream(link, StreamDecoder(validate=level, limits=FEW), limits=FEW)
         with Client(received, 5) as reader:
             read(reader, level, chance)
             repr(reader)

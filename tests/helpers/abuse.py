@@ -51,7 +51,7 @@ def mutants(kind: str, seed: int, count: int) -> Iterator[bytes]:
         other = inputs[(number + 1) % len(inputs)]
         yield from mutate.mutants(data, seed, share // 3, other)
         inside = mutate.Mutator(data, random.Random(seed + number))
-        inside.names = [name for name in inside.names if name in CONTENTS] or inside.names
+        inside.names = [name for name in sorted(inside.kinds) if name in CONTENTS] or inside.names
         for _ in range(share - share // 3):
             out = bytearray(data)
             for _ in range(inside.chance.choice((1, 3, 9))):
