@@ -33,6 +33,20 @@ cdef dict LATER = {
 }
 
 
+# The classes of events, once one is needed.
+cdef object SchemaRead = None
+cdef object DictionaryRead = None
+cdef object BatchRead = None
+cdef object EndOfStream = None
+
+
+cdef int load_events() except -1:
+    global SchemaRead, DictionaryRead, BatchRead, EndOfStream
+    if EndOfStream is None:
+        from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
+    return 0
+
+
 cdef class StreamDecoder(Framer):
     """Decodes an Arrow IPC stream that arrives in chunks of any size; does no I/O of its own.
 
@@ -130,22 +144,20 @@ cdef class StreamDecoder(Framer):
         return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
 
     cdef object take_event(self):
-        from arrowipc.events import EndOfStream
-
         cdef int found = self.advance()
         if found != FRAME_MESSAGE:
             self.check_end(found)
             if found == FRAME_MORE or self.ended:
                 return None
             self.ended = True
+            load_events()
             return EndOfStream(self.bytes_consumed, self.end_marker)
         return self.event()
 
     cdef object event(self):
         """Decode the message at hand, and say what it was."""
-        from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
-
         cdef int kind = self.envelope.kind
+        load_events()
         self.check_order(kind)
         if kind == MessageHeader_Schema:
             self.begin()

@@ -64,6 +64,7 @@ class ClientStream:
         self._data = link.data
         self._memory = link.memory
         self._returns = link.returns
+        self._carriers = [(each, self._carries(each)) for each in link.connections]
         self._limits = limits
         self._incoming = Incoming(limits, dialect=dialect, first=first)
         self._failure: str | None = None
@@ -140,8 +141,7 @@ class ClientStream:
         """Take in what is there, up to the next whole message; False: nothing."""
         found = False
         self._data.expect(self._incoming.wanted_body)
-        for connection in self.connections:
-            what = self._carries(connection)
+        for connection, what in self._carriers:
             if not self._goes_on(what):
                 continue
             reason: ConnectionError | None = None

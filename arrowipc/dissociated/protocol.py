@@ -409,7 +409,9 @@ class Incoming:
             raise FormatError(f"message {number} is the schema, and a body arrived for it")
         self.waiting_bytes -= len(metadata)
         self.next = (number + 1) % NUMBERS
-        self._look()
+        self.is_ready = False
+        if self._metadata:
+            self._look()
         return Arrival(number, metadata, body_type, body)
 
     def __iter__(self) -> Iterator[Arrival]:

@@ -69,9 +69,10 @@ class SocketConnection(Connection):
     ) -> None:
         super().__init__(name)
         sock.setblocking(False)
-        self._longest = (1 << 62) - 1 if longest is None else longest
         self._socket = sock
         self._limits = limits or Limits()
+        #: Bytes of a message, by its kind.
+        self._most = (self._limits.metadata_bytes + 64, (1 << 62) - 1 if longest is None else longest)
         self._passes_handles = sock.family == socket.AF_UNIX
         self._outgoing: deque[tuple[list[memoryview], tuple[int, ...]]] = deque()
         self._unsent = 0
@@ -191,7 +192,8 @@ class SocketConnection(Connection):
         if self._target is not None:
             self._filled += count
             if self._filled == len(self._target):
-                self._deliver(self._target)
+                tag, handles = self._expected
+                self._inbox.append(Frame(tag, self._target, handles))
                 self._target = None
         else:
             more = count == len(self._stage) - self._last
@@ -239,45 +241,53 @@ class SocketConnection(Connection):
         if held < HEADER.size:
             return False
         kind, n_handles, zero, more_zeros, tag, length = HEADER.unpack_from(self._stage, self._first)
-        if kind > TAGGED or zero or more_zeros or (kind == UNTAGGED and tag):
-            raise FormatError(
-                f"{self.name} sent a header that is none of ours: expected kind 0 or 1, zeros, and no tag "
-                f"with kind 0, found kind {kind}, {zero}, {more_zeros}, tag {tag:#x}"
-            )
-        if kind == UNTAGGED and length > self._limits.metadata_bytes + 64:
-            raise LimitError(
-                f"{self.name} announces {length:,} bytes of metadata, more than Limits.metadata_bytes = "
-                f"{self._limits.metadata_bytes:,}"
-            )
-        if length > self._longest:
-            raise LimitError(
-                f"{self.name} announces a tagged message of {length:,} bytes, and at most "
-                f"{self._longest:,} are taken"
-            )
-        if n_handles > len(self._handles):
-            raise FormatError(
-                f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came"
-            )
-        if length <= STAGE - HEADER.size and held < HEADER.size + length:
+        if (
+            kind > TAGGED
+            or zero
+            or more_zeros
+            or (tag and kind == UNTAGGED)
+            or length > self._most[kind]
+            or n_handles > len(self._handles)
+        ):
+            raise self._refusal(kind, n_handles, zero or more_zeros, tag, length)
+        start = self._first + HEADER.size
+        here = min(length, self._last - start)
+        if here < length <= STAGE - HEADER.size:
             return False
-        target = announced(self.name, length, self._limits)
-        self._first += HEADER.size
-        self._expected = (
-            tag if kind == TAGGED else None,
-            tuple(self._handles.popleft() for _ in range(n_handles)) if n_handles else (),
-        )
-        here = min(length, self._last - self._first)
-        target[:here] = self._stage[self._first : self._first + here]
-        self._first += here
+        handles = tuple(self._handles.popleft() for _ in range(n_handles)) if n_handles else ()
+        self._first = start + here
+        if kind == UNTAGGED and here == length:
+            self._inbox.append(Frame(None, bytes(self._stage[start : start + here]), handles))
+            return True
+        target = announced(self.name, length, self._limits)  # bodies have to be aligned
+        target[:here] = self._stage[start : start + here]
+        self._expected = tag if kind == TAGGED else None, handles
         if here == length:
-            self._deliver(target)
+            self._inbox.append(Frame(tag, target, handles))
         else:
             self._target, self._filled = target, here
         return True
 
-    def _deliver(self, data: memoryview) -> None:
-        tag, handles = self._expected
-        self._inbox.append(Frame(tag, data, handles))
+    def _refusal(self, kind: int, n_handles: int, reserved: int, tag: int, length: int) -> FormatError:
+        """Say what is wrong with a header."""
+        if kind > TAGGED or reserved or (kind == UNTAGGED and tag):
+            return FormatError(
+                f"{self.name} sent a header that is none of ours: expected kind 0 or 1, zeros, and no tag "
+                f"with kind 0, found kind {kind}, {reserved}, tag {tag:#x}"
+            )
+        if kind == UNTAGGED and length > self._most[kind]:
+            return LimitError(
+                f"{self.name} announces {length:,} bytes of metadata, more than Limits.metadata_bytes = "
+                f"{self._limits.metadata_bytes:,}"
+            )
+        if length > self._most[kind]:
+            return LimitError(
+                f"{self.name} announces a tagged message of {length:,} bytes, and at most "
+                f"{self._most[kind]:,} are taken"
+            )
+        return FormatError(
+            f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came"
+        )
 
     def receive(self) -> Frame | None:
         """See `Connection.receive`."""
