@@ -234,7 +234,7 @@ def use_array(array: Any) -> None:
 # refuses even from itself.
 _BEYOND_FULL = re.compile(
     r"precision|whole number of days|acceptable range|does not fit|null.count|padding bytes"
-    r"|non-monotonic offset|length: 0 and offset|storage type|serialized metadata",
+    r"|non-monotonic offset|length: 0 and offset|storage type|serialized (?:JSON |)(?:meta)?data",
     re.IGNORECASE,
 )
 
