@@ -7,7 +7,7 @@ import importlib.util
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -254,8 +254,8 @@ def encoder(codec: int, level: int) -> Encoder:
 
 # -- threads -------------------------------------------------------------------------------------------------
 
-_lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
+#: One pool, once it is needed. Without a lock: a `with` that lacks memory at its end never opens it again.
+_pool: list[ThreadPoolExecutor] = []
 
 
 def _cpus() -> int:
@@ -265,37 +265,62 @@ def _cpus() -> int:
 
 
 def _shared_pool(helpers: int) -> ThreadPoolExecutor:
-    global _pool
-    with _lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(helpers, thread_name_prefix="arrowipc-codec")
-        return _pool
+    if not _pool:
+        # Two threads may both get here; the later pool is never used, and has no threads.
+        _pool.append(ThreadPoolExecutor(helpers, thread_name_prefix="arrowipc-codec"))
+    return _pool[0]
 
 
 def _forget_pool() -> None:
     # A forked child has the executor without its threads: work given to it would never be done.
-    global _pool, _lock
-    _pool = None
-    _lock = threading.Lock()
+    _pool.clear()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
+class _Turn:
+    """One helper's call of what several threads run; over when it has returned, or was not begun in time."""
+
+    __slots__ = ("_lock", "_run", "error")
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._run: Callable[[], None] | None = run
+        self.error: BaseException | None = None
+
+    def __call__(self) -> None:
+        self._lock.acquire()
+        try:
+            if self._run is not None:
+                self._run()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._lock.release()
+
+    def end(self) -> None:
+        """Wait for the call if it is under way, and prevent it if not."""
+        self._lock.acquire()
+        self._run = None
+        self._lock.release()
+
+
 def run_shared(run: Callable[[], None], n_jobs: int) -> None:
     """Call `run` here and in as many helpers as there are processors and jobs; wait for all of them."""
-    helpers = min(_cpus(), n_jobs) - 1
-    started: list[Future[None]] = []
-    if helpers > 0:
-        try:
-            pool = _shared_pool(_cpus() - 1)
-            started = [pool.submit(run) for _ in range(helpers)]
-        except RuntimeError:
-            pass  # the interpreter is shutting down: this thread does it all
+    turns = [_Turn(run) for _ in range(min(_cpus(), n_jobs) - 1)]
+    try:
+        for turn in turns:
+            _shared_pool(_cpus() - 1).submit(turn)
+    except (RuntimeError, MemoryError):
+        pass  # no more threads, or the interpreter is shutting down: those that are there do it all
     try:
         run()
     finally:
-        for helper in started:
-            if not helper.cancel():
-                helper.result()
+        # Not by their futures, which nobody completes where a thread of the pool died for want of memory.
+        for turn in turns:
+            turn.end()
+    for turn in turns:
+        if turn.error is not None:
+            raise turn.error

@@ -25,7 +25,8 @@ from helpers import bombs
 LEVELS = ("none", "full", "strict")
 #: Batches of a reader that are held on to, as a loop over it does.
 HELD = 3
-PAYLOADS = 1000
+#: Cells of a payload column, and bytes of it: a bomb is what small input asks for.
+PAYLOADS, COLUMN = 1000, 16 << 20
 COLUMNS = 3
 MILLIONS = 10**7
 #: Schemas are written by flatbuffers' own Python, 65 us a field: linear, and seconds for 100,000.
@@ -84,17 +85,22 @@ def payload(data: bytes, count: int = 1, **options: Any) -> list[Any]:
     return [ipc.decode_payloads([data] * count, **options).batch]
 
 
+def copies(data: bytes) -> int:
+    """How often a payload stands in its column."""
+    return max(1, min(PAYLOADS, COLUMN // max(1, len(data))))
+
+
 def payloads(data: bytes, **options: Any) -> list[Any]:
-    return payload(data, PAYLOADS, **options)
+    return payload(data, copies(data), **options)
 
 
 def decoded(data: bytes, **options: Any) -> list[Any]:
-    return payload(data, PAYLOADS, dictionaries="decode", **options)
+    return payload(data, copies(data), dictionaries="decode", **options)
 
 
 def numbered(data: bytes, **options: Any) -> list[Any]:
     found = ipc.decode_payloads(
-        [data] * PAYLOADS, parent_index=True, on_error="null", max_bytes=64 << 20, **options
+        [data] * copies(data), parent_index=True, on_error="null", max_bytes=64 << 20, **options
     )
     repr(found), found.parent_index, found.counts
     return [found.batch]

@@ -158,7 +158,7 @@ def main(mode: str, step: str, names: str = "") -> None:
     sys.unraisablehook = remember
     allocator = Allocator(mode == "any")
     for name in scenarios.pick(names or None):
-        if mode == "any" and name in scenarios.FOREIGN | scenarios.POOLED:
+        if mode == "any" and name in scenarios.FOREIGN:
             continue
         check(allocator, name, scenarios.SCENARIOS[name](), mode, int(step))
     tell(finished=True)
