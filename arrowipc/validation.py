@@ -192,9 +192,9 @@ def _check_file(buffer: Any, options: Options) -> Ledger:
     """A file by its footer; where there is none that can be read, its messages one after the other."""
     try:
         reader = RecordBatchFileReader(buffer, **options)
+        blocks = ByBlocks(reader)  # reads the schema's names and metadata
     except (FormatError, UnsupportedError) as error:
         return _found(buffer, options, "file", error)
-    blocks = ByBlocks(reader)
     ledger = blocks.ledger
     decoder, source = reader._decoder, reader._source
     for number in range(decoder.num_dictionaries):
