@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 from fuzz import corpus
-from fuzz.recorder import Board, Recorder
 from fuzz.targets import TARGETS
 from helpers import forge, mutate
+from helpers.children import environment
 from helpers.rounds import rounds
 
 #: Mutants per target.
@@ -103,20 +103,30 @@ def test_the_fuzzer_says_which_targets_there_are(tmp_path):
     assert "no target nothing; there are index, crash, hang, sound" in text
 
 
-def test_memory_beyond_its_bound_is_a_finding(tmp_path):
-    def greedy(data: bytes) -> None:
-        assert b"x" * (data[0] << 20)
+GREEDY = """
+import sys
+from pathlib import Path
+from fuzz.recorder import Board, Recorder
 
-    path = tmp_path / "greedy.now"
-    board = Board(path, create=True)
-    record = Recorder("greedy", greedy, path, tmp_path, memory_kib=100 << 10)
-    record(b"\1")
-    assert not list(tmp_path.glob("*.bin"))
-    for _ in range(2):
-        record(b"\xff")
+def greedy(data):
+    assert b"x" * (data[0] << 20)
+
+folder = Path(sys.argv[1])
+board = Board(folder / "greedy.now", create=True)
+record = Recorder("greedy", greedy, folder / "greedy.now", folder, memory_kib=100 << 10)
+record(bytes([1]))
+assert not list(folder.glob("*.bin"))
+for _ in range(2):
+    record(bytes([255]))
+assert (board.executions, board.running) == (3, None)
+"""
+
+
+def test_memory_beyond_its_bound_is_a_finding(tmp_path):
+    """In a process of its own: what others took before must not hide what this takes."""
+    subprocess.run([sys.executable, "-c", GREEDY, tmp_path], env=environment(), check=True, timeout=60)
     (found,) = tmp_path.glob("*.bin")
     assert found.read_bytes() == b"\xff"
-    assert (board.executions, board.running) == (3, None)
 
 
 # -- mutants -------------------------------------------------------------------------------------------------
