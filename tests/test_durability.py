@@ -269,4 +269,4 @@ def test_a_killed_process_leaves_the_old_or_the_new(tmp_path: Path, kind: str) -
 
 def test_a_killed_commit_leaves_a_complete_set_of_files(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    check("commit", tmp_path, KILLS // 2)
+    check("commit", tmp_path, rounds(12, 100))
