@@ -177,22 +177,6 @@ def grouped(scale: Scale, batch: pa.RecordBatch) -> Case:
 
 # -- memory --------------------------------------------------------------------------------------------------
 
-#: Where Linux tells it: the peak of this program since now. The usual peak has that of its parent in it.
-SINCE_NOW = """
-def peak(usual=peak):
-    try:
-        with open("/proc/self/status") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        return usual()
-try:
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-except OSError:
-    pass
-before = now()
-"""
-
 BY_PYARROW = """
 (batch,) = table.to_batches()
 def stream(start):
@@ -200,7 +184,7 @@ def stream(start):
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch.slice(start, 10))
     return sink.getvalue().to_pybytes()
-{since_now}
+before = begin()
 column = pa.array([stream(start) for start in range(0, rows, 10)], pa.large_binary())
 """
 
@@ -208,7 +192,7 @@ BY_ARROWIPC = """
 import arrowipc
 (batch,) = table.to_batches()
 arrowipc.encode_payloads(batch.slice(0, 1), [0, 1])
-{since_now}
+before = begin()
 column = arrowipc.encode_payloads(batch, rows_per_payload=10, large=True)
 """
 
@@ -217,7 +201,7 @@ def memory(scale: Scale) -> Fact:
     """Return what payloads of 10 rows take above their input."""
     rows = scale.size(400_000, 1_000)
     found = {
-        "pyarrow": peak(rows, BY_PYARROW.format(since_now=SINCE_NOW)),
-        "arrowipc": peak(rows, BY_ARROWIPC.format(since_now=SINCE_NOW)),
+        "pyarrow": peak(rows, BY_PYARROW),
+        "arrowipc": peak(rows, BY_ARROWIPC),
     }
     return Fact(f"9 columns x 10 rows, {rows // 10} payloads: peak memory above the input", found, goal=1)

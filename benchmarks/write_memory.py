@@ -35,7 +35,7 @@ PIECE = 64 * 2**20
 
 #: What the child does before it writes; `rows` and `path` are set.
 INPUT = """
-import os, resource, sys
+import os, re, resource, sys
 import numpy as np, pyarrow as pa, pyarrow.ipc
 random = np.random.default_rng(1)
 columns = {f"c{i}": pa.array(random.integers(0, 1 << 20, rows)) for i in range(8)}
@@ -44,27 +44,34 @@ text = pa.py_buffer(random.integers(97, 101, 32 * rows, dtype=np.uint8))
 columns["text"] = pa.StringArray.from_buffers(rows, offsets, text)
 table = pa.table(columns)
 del columns, offsets, text
-unit = 1 if sys.platform == "darwin" else 1024
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-def now():
+def kib(name):
+    with open("/proc/self/status") as status:
+        return int(re.search(rf"{name}:\\s+(\\d+) kB", status.read())[1])
+def begin():
+    # Linux can begin a new peak; that of getrusage has the peak of our parent in it.
     try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        return kib("VmRSS") * 1024
     except OSError:
         return peak()
+def peak():
+    try:
+        return kib("VmHWM") * 1024
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 """
 
 BY_PYARROW = """
 options = pa.ipc.IpcWriteOptions(compression={codec!r})
-before = now()
+before = begin()
 with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema, options=options) as writer:
     writer.write_table(table, {pyarrow})
 """
 
 BY_ARROWIPC = """
 import arrowipc
-before = now()
+before = begin()
 with arrowipc.new_file(path, durable=False, compression={codec!r}) as writer:
     writer.write_table(table, {arrowipc})
 """
@@ -72,7 +79,7 @@ with arrowipc.new_file(path, durable=False, compression={codec!r}) as writer:
 BY_POLARS = """
 import polars
 frame = polars.from_arrow(table)
-before = now()
+before = begin()
 frame.write_ipc(path, compression={codec!r} or "uncompressed")
 """
 

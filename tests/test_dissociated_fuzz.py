@@ -15,11 +15,11 @@ import socket
 import struct
 import threading
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from helpers import arrays, drive, peers
+from helpers.memory import resident
 
 import arrowipc as ipc
 from arrowipc import Limits, dissociated
@@ -380,11 +380,6 @@ def running(driver: str, streams, transport: str):
             yield found[0]
         finally:
             ended.set()
-
-
-def resident() -> int:
-    """Bytes of memory that this process has."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 @pytest.mark.nosanitize

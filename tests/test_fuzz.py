@@ -113,7 +113,7 @@ def greedy(data):
 
 folder = Path(sys.argv[1])
 board = Board(folder / "greedy.now", create=True)
-record = Recorder("greedy", greedy, folder / "greedy.now", folder, memory_kib=100 << 10)
+record = Recorder("greedy", greedy, folder / "greedy.now", folder, most_memory=100 << 20)
 record(bytes([1]))
 assert not list(folder.glob("*.bin"))
 for _ in range(2):
@@ -124,7 +124,9 @@ assert (board.executions, board.running) == (3, None)
 
 def test_memory_beyond_its_bound_is_a_finding(tmp_path):
     """In a process of its own: what others took before must not hide what this takes."""
+    held = bytearray(b"x" * (400 << 20))  # a peak that the child must not take for its own
     subprocess.run([sys.executable, "-c", GREEDY, tmp_path], env=environment(), check=True, timeout=60)
+    assert held
     (found,) = tmp_path.glob("*.bin")
     assert found.read_bytes() == b"\xff"
 

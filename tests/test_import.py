@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from helpers.arrays import CASES, read_batch, written
 from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CDeviceArray, CSchema, move, peek, release, take
 from helpers.leaks import counts, more_than
+from helpers.memory import resident
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -530,11 +530,6 @@ def test_ten_thousand_imports_leave_nothing() -> None:
     gc.collect()
     assert live_imports() == 0
     assert resident() - before < 8 << 20
-
-
-def resident() -> int:
-    """Bytes of memory of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def test_a_capsule_gives_its_array_once() -> None:

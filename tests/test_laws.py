@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from helpers import drive, forge, randoms
 from helpers.drive import LEVELS
+from helpers.memory import addressed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,10 +30,8 @@ def bounded_memory(extra: int = GIB) -> Iterator[None]:
         if "libasan" in maps.read():
             yield
             return
-    with open("/proc/self/statm") as sizes:
-        now = int(sizes.read().split()[0]) * resource.getpagesize()
     old = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + extra, old[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (addressed() + extra, old[1]))
     try:
         yield
     finally:

@@ -10,11 +10,9 @@ import contextlib
 import ctypes
 import gc
 import io
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ import pytest
 from helpers import arrays, arrow_columns, forge, scenarios
 from helpers.cdata import CArray, peek
 from helpers.leaks import counts, more_than
+from helpers.memory import resident
 from helpers.rounds import rounds
 
 import arrowipc as ipc
@@ -60,10 +59,10 @@ def held() -> int:
     return int(found.uordblks + found.hblkhd + 16 * sys.getallocatedblocks() + pa.total_allocated_bytes())
 
 
-def resident() -> int:
+def trimmed() -> int:
     """Bytes of memory of this process, after free memory was given back."""
     ctypes.CDLL(None).malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    return resident()
 
 
 def stays_flat(
@@ -75,14 +74,14 @@ def stays_flat(
     """
     for _ in range(max(20, min(count // 10, 2000))):
         operation()
-    alive, least, pages, rounds = counts(), count * 1000, resident(), 0
+    alive, least, pages, rounds = counts(), count * 1000, trimmed(), 0
     while rounds < 3 and least > MOST * count + SLACK:
         rounds += 1
         before = held()
         for _ in range(count):
             operation()
         least = min(least, held() - before)
-    grown, more = least, (resident() - pages) // rounds
+    grown, more = least, (trimmed() - pages) // rounds
     with capsys.disabled() if capsys is not None and count > COUNT else contextlib.nullcontext():
         print(f"\n{name}: {grown / count:+.4f} bytes each of {count:,}; resident {more / count:+.4f}")
     assert not more_than(alive)

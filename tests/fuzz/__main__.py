@@ -161,7 +161,7 @@ def table(results: list[Result]) -> str:
     for each in [*results, total]:
         lines.append(
             f"{each.name:<10}{each.executions:>12,}{each.processor:>9,.0f}"
-            f"{each.executions / (each.processor or 1):>11,.0f}{each.peak >> 10:>10,}{len(each.findings):>10}"
+            f"{each.executions / (each.processor or 1):>11,.0f}{each.peak >> 20:>10,}{len(each.findings):>10}"
         )
     return "\n".join(lines)
 

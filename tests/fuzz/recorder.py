@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-import resource
 import signal
 import struct
 import sys
@@ -14,18 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: Executions, bytes of the input that runs (-1: none), peak memory in KiB at first and now; then the input.
+from helpers.memory import peak
+
+#: Executions, bytes of the input that runs (-1: none), peak memory in bytes at first and now; then the input.
 HEAD = struct.Struct("<QqQQ")
 LARGEST = 1 << 20
 #: Processor time of one input; more is a hang.
 SECONDS = 10
 #: Growth of the process during one input; more is a bomb.
-MEMORY_KIB = 1 << 20
-
-
-def peak() -> int:
-    """Largest memory of this process so far, in KiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+MEMORY = 1 << 30
 
 
 class Board:
@@ -71,10 +67,10 @@ class Recorder:
         board: Path,
         folder: Path,
         seconds: float = SECONDS,
-        memory_kib: int = MEMORY_KIB,
+        most_memory: int = MEMORY,
     ) -> None:
         self.name, self.run, self.folder = name, run, folder
-        self.seconds, self.memory_kib = seconds, memory_kib
+        self.seconds, self.most_memory = seconds, most_memory
         self.board = Board(board)
         self.known: set[str] = set()
         self.first = self.last = peak()
@@ -108,8 +104,8 @@ class Recorder:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         now = peak()
-        if now - self.last > self.memory_kib:
-            self._write(data, f"memory: {now - self.last:,} KiB more than before\n")
+        if now - self.last > self.most_memory:
+            self._write(data, f"memory: {now - self.last:,} bytes more than before\n")
         self.last = now
         HEAD.pack_into(memory, 0, executions + 1, -1, self.first, self.last)
 

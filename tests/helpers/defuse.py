@@ -11,16 +11,14 @@ import ctypes
 import io
 import json
 import pickle
-import re
 import sys
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import arrowipc as ipc
-from helpers import bombs
+from helpers import bombs, memory
 
 LEVELS = ("none", "full", "strict")
 #: Batches of a reader that are held on to, as a loop over it does.
@@ -227,13 +225,6 @@ QUICK_USES = {
 # -- measuring -----------------------------------------------------------------------------------------------
 
 
-def status(name: str) -> int:
-    """VmRSS or VmHWM, in KiB."""
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found
-    return int(found[1])
-
-
 class Meter:
     """Runs steps one by one; `report` gets a line before and a line after each."""
 
@@ -244,9 +235,8 @@ class Meter:
     def run(self, where: str, step: Callable[[], Any]) -> Any:
         ipc.release_unused()
         self.trim(0)
-        with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # the peak starts again here
-        before, start, found = status("VmRSS"), time.process_time(), None
+        memory.forget_peak()
+        before, start, found = memory.resident(), time.process_time(), None
         self.report({"start": where})
         try:
             found = step()
@@ -259,7 +249,7 @@ class Meter:
         except BaseException as error:
             outcome = f"broken: {type(error).__name__}: {error}"[:300]
         seconds = time.process_time() - start
-        mib = (status("VmHWM") - before) / 1024
+        mib = (memory.peak() - before) / (1 << 20)
         self.report({"outcome": outcome, "seconds": round(seconds, 2), "mib": round(mib)})
         return found
 

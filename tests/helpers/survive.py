@@ -16,6 +16,7 @@ from typing import Any
 
 import arrowipc as ipc
 from helpers import drive
+from helpers.memory import addressed
 
 
 def messages(data: bytes, validate: str) -> None:
@@ -76,8 +77,7 @@ def warm_up() -> None:
 
 
 def limit_memory(mib: int) -> None:
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + (mib << 20), resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (addressed() + (mib << 20), resource.RLIM_INFINITY))
 
 
 def main(level: str, mib: str, *paths: str) -> None:

@@ -255,8 +255,11 @@ def batch(
 
 def found(path: Path) -> list[int]:
     """Return the rows that a reader finds."""
-    hidden = [name for name in path.rglob("*.arrow") if "/_" not in str(name)]
-    return sorted(v for name in hidden for v in pa.ipc.open_file(name).read_all()["id"].to_pylist())
+    shown = []
+    for where, folders, names in os.walk(path):  # which does not mind that a folder goes away meanwhile
+        folders[:] = [name for name in folders if not name.startswith("_")]
+        shown += [os.path.join(where, name) for name in names if name.endswith(".arrow")]
+    return sorted(v for name in shown for v in pa.ipc.open_file(name).read_all()["id"].to_pylist())
 
 
 def tree(path: Path) -> list[str]:
