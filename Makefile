@@ -80,9 +80,13 @@ wheel: $(WHEEL) ## build the wheel into dist/
 dev: $(DEV) ## install the checkout itself: compiled modules beside the sources, edits of .py files take effect at once
 
 .PHONY: test
-test: $(TEST) java ## build the wheel, install it, and run all tests against it
+test: $(TEST) java ## build the wheel, install it, and run the tests against it (all but `make slow`)
 	@echo 'tests of the installed wheel'
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not bench' $(ARGS)
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not (bench or slow)' $(ARGS)
+
+.PHONY: slow
+slow: $(TEST) java ## run the tests that take long: clusters, whole jobs, gigabytes, peers that are compiled first
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'slow and not bench' $(ARGS)
 
 .PHONY: campaign
 campaign: $(TEST) java ## run the tests that try something many times, as often as SECURITY.md says (an hour or more)

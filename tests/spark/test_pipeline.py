@@ -194,6 +194,7 @@ def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     done = command("--rows", "1500", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
