@@ -344,6 +344,11 @@ cdef class Tensor:
 
         return text_of(self)
 
+    def _repr_html_(self):
+        from arrowipc.display import tensor_html
+
+        return tensor_html(self)
+
 
 cdef dict formats = {}
 cdef object numpy = None        # once somebody has asked for an array

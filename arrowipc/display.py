@@ -1,4 +1,4 @@
-"""How batches, tables, arrays, schemas and messages look in a terminal and in a notebook.
+"""How batches, tables, arrays, schemas, messages and tensors look in a terminal and in a notebook.
 
 Everything here costs the same for a million columns as for twenty: the first few columns and rows are looked
 at, long text is cut, and what is missing is counted. Text from data is escaped, for terminals and for HTML.
@@ -6,6 +6,7 @@ at, long text is cut, and what is missing is counted. Text from data is escaped,
 
 from __future__ import annotations
 
+import math
 import sys
 from html import escape
 
@@ -35,8 +36,11 @@ __all__ = [
     "message_text",
     "schema_html",
     "schema_text",
+    "shaped",
+    "sparse_html",
     "table_html",
     "table_text",
+    "tensor_html",
 ]
 
 # Text: columns shown, widths of their parts, values looked at.
@@ -223,6 +227,66 @@ def schema_html(schema: Schema) -> str:
     below = f"<p>{_pairs_html(schema.metadata)}</p>" if schema.metadata else ""
     order = "" if schema.endianness == "little" else f", {schema.endianness}-endian"
     return _frame(f"Schema: {_counted(len(schema), 'field')}{order}", _table(head, rows) + below)
+
+
+def tensor_html(tensor: Any) -> str:
+    """Return the shape of a tensor, and the first rows and columns of its first plane."""
+    caption = f"Tensor: {tensor.type}, {shaped(tensor)}"
+    if not tensor.is_row_major:
+        caption += f", strides {tensor.strides}"
+    if tensor.size == 0 or tensor.itemsize == 0:
+        return _frame(escape(caption), "")
+    plane = tensor.to_numpy()
+    if plane.ndim > 2:
+        first = (0,) * (plane.ndim - 2)
+        caption += f", of which [{', '.join(map(str, first))}]"
+        plane = plane[first]
+    plane = plane.reshape((1, 1, *plane.shape)[-2:])
+    rows, columns = plane.shape
+    shown = min(columns, HTML_COLUMNS)
+    cut = [_cell("td", CUT, "z")] * (shown < columns)
+    numbers = [_cell("th", str(i), "n i") for i in range(shown)]
+    lines = []
+    for i in range(min(rows, HTML_ROWS)):
+        cells = [_cell("td", shorten(str(value), NAME_WIDTH), "n") for value in plane[i, :shown].tolist()]
+        lines.append(f"<tr>{_cell('th', str(i), 'n i')}{''.join(cells + cut)}</tr>")
+    if rows > HTML_ROWS:
+        lines.append(f"<tr><td></td>{_cell('td', CUT, 'n z') * shown}{'<td></td>' * len(cut)}</tr>")
+    return _frame(escape(caption), _table(f"<tr><th></th>{''.join(numbers)}</tr>", lines))
+
+
+def sparse_html(tensor: Any) -> str:
+    """Return shape and density of a sparse tensor, and how its arrays begin."""
+    size = math.prod(tensor.shape)
+    density = f" ({tensor.non_zero_length / size:.2%})" if size else ""
+    caption = f"{type(tensor).__name__}: {tensor.type}, {shaped(tensor)}, "
+    caption += f"{_counted(tensor.non_zero_length, 'value')}{density}"
+    rows = []
+    for name, array in _arrays({"data": tensor.data, **tensor._index()}):
+        first = array[:HTML_COLUMNS].tolist()
+        text = ", ".join(map(str, first)) + (f", {CUT}" if len(array) > len(first) else "")
+        shape = " x ".join([f"{size:,}" for size in array.shape])
+        cells = [_cell("td", name), _cell("td", str(array.dtype), "t"), _cell("td", shape, "n")]
+        rows.append(f"<tr>{''.join(cells)}{_cell('td', shorten(text, LINE_WIDTH), 't')}</tr>")
+    head = "".join([_cell("th", title) for title in ("array", "type", "entries", "first")])
+    return _frame(escape(caption), _table(f"<tr>{head}</tr>", rows))
+
+
+def shaped(tensor: Any) -> str:
+    """The shape of a tensor, and its dimensions where they have names."""
+    if tensor.dim_names is None:
+        return f"shape {tensor.shape}"
+    return f"shape {tensor.shape}, dimensions ({', '.join([printable(n) or '-' for n in tensor.dim_names])})"
+
+
+def _arrays(parts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays among some named values; those of each level of a CSF index have numbers."""
+    for name, value in parts.items():
+        name = name.removeprefix("_")
+        levels = value if isinstance(value, tuple) else (value,)
+        for level, array in enumerate(levels):
+            if hasattr(array, "dtype"):
+                yield f"{name}[{level}]" if levels is value else name, array
 
 
 def _data_table(schema: Schema, batch: Any | None, total: int) -> str:

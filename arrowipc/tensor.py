@@ -272,11 +272,9 @@ def arrays_from_cells(column: Any, *, limits: Limits | None = None) -> list[npt.
 
 def text_of(tensor: Tensor) -> str:
     """Return the repr of a tensor: what it is, and some of its values."""
-    from arrowipc._arguments import printable
+    from arrowipc.display import shaped
 
-    parts = [f"shape {tensor.shape}"]
-    if tensor.dim_names is not None:
-        parts.append(f"dimensions ({', '.join([printable(name) or '-' for name in tensor.dim_names])})")
+    parts = [shaped(tensor)]
     if not tensor.is_row_major:
         parts.append(f"strides {tensor.strides}")
     first = f"<Tensor of {tensor.type}: {', '.join(parts)}>"
