@@ -71,8 +71,9 @@ run: $(RUN) java ## run the Spark job (python -m arrowipc.spark), with everythin
 	@$(INSTALLED) $(WITH_SPARK) $(PY) -m arrowipc.spark $(ARGS)
 
 .PHONY: wheel
-wheel: $(WHEEL) ## build the wheel into dist/
-	@ls -1 dist/*.whl
+wheel: $(BASE) ## build a manylinux wheel for each installed CPython into dist/, and try each in a clean environment
+	@rm -f $(WHEEL)
+	@$(PY) tools/wheels.py $(ARGS)
 
 # ---- develop -----------------------------------------------------------------------------------------------------
 

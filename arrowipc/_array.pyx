@@ -261,14 +261,15 @@ cdef class RecordBatch(Columns):
         return batch_from(data, validate)
 
     @staticmethod
-    def from_pydict(mapping, schema):
+    def from_pydict(mapping, schema=None):
         """Make a batch of Python values.
 
         Parameters
         ----------
         mapping : dict
             Column name -> list of values, NumPy array or :class:`Array`, all of the same length.
-        schema : Schema
+        schema : Schema, optional
+            None: the types are those that the values have (:mod:`arrowipc.inference`).
 
         Returns
         -------
@@ -520,13 +521,14 @@ cdef class Array:
         return array_from(data, validate)
 
     @staticmethod
-    def from_pylist(values, type):
+    def from_pylist(values, type=None):
         """Make an array of Python values or of a NumPy array.
 
         Parameters
         ----------
         values : sequence
-        type : DataType
+        type : DataType, optional
+            None: that of the values (:func:`arrowipc.inference.infer_type`).
 
         Raises
         ------

@@ -30,7 +30,7 @@ cdef enum:
 # -- entry points --------------------------------------------------------------------------------------------
 
 
-cpdef RecordBatch build_batch(object mapping, object schema):
+cpdef RecordBatch build_batch(object mapping, object schema=None):
     """Make a batch of columns given by name.
 
     Parameters
@@ -38,8 +38,8 @@ cpdef RecordBatch build_batch(object mapping, object schema):
     mapping : mapping of str to column
         A column is a list, a tuple or another sequence of Python values, a NumPy array, or an
         :class:`arrowipc.Array` of the column's type. The names are exactly those of the schema, in any order.
-    schema : Schema
-        In little-endian byte order, without repeated names.
+    schema : Schema, optional
+        In little-endian byte order, without repeated names. None: what the values are.
 
     Returns
     -------
@@ -68,13 +68,20 @@ cpdef RecordBatch build_batch(object mapping, object schema):
 
     from arrowipc.schema import Schema
 
-    if not isinstance(schema, Schema):
-        raise UsageError(f"expected a Schema, found {described(schema)}")
     if not isinstance(mapping, Mapping):
         raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
-    names = schema.names
+    if schema is not None and not isinstance(schema, Schema):
+        raise UsageError(f"expected a Schema, found {described(schema)}")
+    names = list(mapping) if schema is None else schema.names
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(f"names of columns are text, found {described(name)}")
     check_names(names, mapping)
     sources = [column_source(name, mapping[name]) for name in names]
+    if schema is None:
+        from arrowipc.inference import infer_schema
+
+        schema = infer_schema(dict(zip(names, sources)))
     for name, source in zip(names, sources):
         if len(source) != len(sources[0]):
             raise UsageError(f"columns must be equally long: {names[0]!r} has {len(sources[0]):,} rows, "
@@ -82,14 +89,15 @@ cpdef RecordBatch build_batch(object mapping, object schema):
     return build(plan_of(schema), sources, len(sources[0]) if sources else 0)
 
 
-cpdef Array build_array(object values, object type):
+cpdef Array build_array(object values, object type=None):
     """Make an array of a type; its field is called "" and is nullable.
 
     Parameters
     ----------
     values : sequence, numpy.ndarray or Array
         See :func:`build_batch`.
-    type : DataType
+    type : DataType, optional
+        None: that of the values.
 
     Returns
     -------
@@ -137,6 +145,10 @@ cpdef Array build_array(object values, object type):
     """
     cdef RecordBatch batch
     source = column_source("", values)
+    if type is None:
+        from arrowipc.inference import infer_type
+
+        type = infer_type(source)
     batch = build(plan_of_type(type), [source], len(source))
     return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
 

@@ -562,8 +562,6 @@ cdef RecordBatch one_batch(object data, object schema):
     cdef RecordBatch out
     if isinstance(data, RecordBatch):
         return data
-    if isinstance(data, Mapping) and schema is None:
-        raise UsageError("encode_payloads: a dict of columns needs schema=")
     declared, found = batches_of(data, schema)
     batches = list(found)
     if batches:

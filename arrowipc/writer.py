@@ -137,9 +137,8 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
     if isinstance(data, Mapping):
         from arrowipc._build import build_batch
 
-        if schema is None:
-            raise UsageError("a dict of columns needs the writer's schema: new_stream(sink, schema)")
-        return schema, (build_batch(data, schema),)
+        batch = build_batch(data, schema)
+        return batch.schema, (batch,)
     if isinstance(data, Array) and not hasattr(data.type, "fields"):
         raise UsageError(
             f"an array of {data.type} is one column, not a batch: write {{name: array}}, or an array of "

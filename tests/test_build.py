@@ -565,7 +565,7 @@ def test_names_and_lengths_must_match():
     with pytest.raises(UsageError, match="names repeat: 'a'"):
         build_batch({"a": []}, schema([("a", t.int8()), ("a", t.int8())]))
     with pytest.raises(UsageError, match="expected a Schema"):
-        build_batch({}, None)
+        build_batch({}, 5)
     with pytest.raises(UsageError, match="expected a DataType"):
         build_array([], "int8")
     with pytest.raises(UsageError, match="little-endian"):

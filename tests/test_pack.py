@@ -232,12 +232,12 @@ def test_whatever_a_writer_takes_is_taken(data):
     assert len(found) == 3
 
 
-def test_a_dict_needs_a_schema():
+def test_a_dict_of_columns():
     schema = ipc.Schema([types.field("n", types.int64())])
     (cell,) = cells(ipc.encode_payloads({"n": [1, None]}, [0, 2], schema=schema))
     assert ipc.open_stream(cell).read_all().to_pydict() == {"n": [1, None]}
-    with pytest.raises(UsageError, match="a dict of columns needs schema="):
-        ipc.encode_payloads({"n": [1]}, [0, 1])
+    (cell,) = cells(ipc.encode_payloads({"n": [1]}, [0, 1]))
+    assert ipc.open_stream(cell).read_all().to_pydict() == {"n": [1]}
     with pytest.raises(UsageError, match="nothing says what the columns are"):
         ipc.encode_payloads([], [0])
     assert cells(ipc.encode_payloads(ipc.Table(schema, []), rows_per_payload=1)) == []

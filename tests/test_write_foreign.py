@@ -79,15 +79,14 @@ def test_copy_takes_readers_of_other_libraries():
     assert pa.ipc.open_stream(bytes(sink)).read_all().equals(TABLE)
 
 
-def test_columns_in_a_dict_need_a_schema():
+def test_columns_in_a_dict():
     schema = ipc.Schema([field("id", int64()), field("word", utf8()), field("list", list_(int64()))])
     columns = {"id": np.array([1, 2]), "word": ["a", None], "list": pa.array([[1], None])}
     assert stream(columns, schema).to_pylist() == [
         {"id": 1, "word": "a", "list": [1]},
         {"id": 2, "word": None, "list": None},
     ]
-    with pytest.raises(UsageError, match="needs the writer's schema"):
-        stream(columns)
+    assert stream(columns) == stream(columns, schema)
 
 
 def test_a_mismatch_names_the_column_before_a_byte_is_written():
