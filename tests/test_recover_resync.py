@@ -135,7 +135,10 @@ def test_a_body_that_claims_what_follows_does_not_swallow_it() -> None:
     size = forge.read(whole, "bodyLength")
     for more in (8, 200, 1000):
         longer = forge.patch(whole, "bodyLength", size + more)
-        assert found(head + longer)[0] == ALL
+        numbers, report = found(head + longer)
+        assert numbers == ALL
+        assert (report.complete, report.lost_batches, report.lost_rows, report.lost_bytes) == (False, 0, 0, 0)
+        assert [(each.offset, each.reason[:15]) for each in report.skipped] == [(at, "its body claims")]
 
 
 def test_without_damage_nothing_is_skipped() -> None:
