@@ -212,8 +212,8 @@ cdef class Decoder:
         self.current = None
         return id, delta != 0, entry.values.d.length
 
-    cdef int forget_dictionaries(self) except -1:
-        """As if none had arrived."""
+    cdef int forget(self) except -1:
+        """Let go of all dictionaries, as if none had arrived."""
         if self.entries:
             self.entries = {}
         self.current = None if self.known else ()
@@ -259,15 +259,6 @@ cdef class Decoder:
                     and index_range(&piece.d, i, piece.d.nodes[i].offset, piece.d.nodes[i].length, &low, &high)):
                 before = entry.bounds[i]
                 entry.bounds[i] = (low, high) if before is None else (min(low, before[0]), max(high, before[1]))
-        return 0
-
-    cdef int forget(self) except -1:
-        """Let go of all dictionaries, as if none had arrived."""
-        if self.known:
-            self.entries = {}
-            self.dictionary_bytes = 0
-            self.generation += 1
-            self.current = None
         return 0
 
     cdef tuple resolve(self, list wanted):

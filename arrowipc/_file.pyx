@@ -242,7 +242,7 @@ cdef class FileDecoder:
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
         if index == 0:
-            self.decoder.forget_dictionaries()
+            self.decoder.forget()
         try:
             self.open_block(block, held, at, MessageHeader_DictionaryBatch, True, &envelope)
             self.decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, False)

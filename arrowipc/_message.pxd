@@ -1,4 +1,5 @@
 # The framer's shape: what lies between chunks of input and whole messages.
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._bytes cimport load_i32
@@ -77,8 +78,24 @@ cdef class Framer:
     cdef int poison(self, object error) except -1
     cdef int check_usable(self) except -1
     cdef int check_idle(self) except -1
-    cdef int occupy(self) except -1
-    cdef int vacate(self) except -1
+
+    @cython.final
+    cdef inline int occupy(self) except -1:
+        """Begin what must not meet itself: kernels let other threads run, and so does every piece of Python."""
+        if self.failure is not None or self.busy:
+            self.check_usable()
+            self.check_idle()
+        self.busy = True
+        return 0
+
+    @cython.final
+    cdef inline int vacate(self) except -1:
+        """End it; a reader that was closed, or has failed, meanwhile lets go of its input."""
+        if self.failure is not None:
+            self._forget()
+        self.busy = False
+        return 0
+
     cdef int64_t _unread(self) noexcept
     cdef inline void prefetch_next(self) noexcept
     cdef int _truncated(self) except -1

@@ -225,20 +225,6 @@ cdef class Framer:
             raise UsageError("another thread is using this reader: one thread at a time may")
         return 0
 
-    cdef int occupy(self) except -1:
-        """Begin what must not meet itself: kernels let other threads run, and so does every piece of Python."""
-        self.check_usable()
-        self.check_idle()
-        self.busy = True
-        return 0
-
-    cdef int vacate(self) except -1:
-        """End it; a reader that was closed, or has failed, meanwhile lets go of its input."""
-        if self.failure is not None:
-            self._forget()
-        self.busy = False
-        return 0
-
     cdef int poison(self, object error) except -1:
         """Remember `error`, say in it which message it concerns, and let go of the input (`vacate` does, if busy)."""
         if isinstance(error, ArrowIpcError) and self.number:
@@ -399,14 +385,18 @@ cdef class Framer:
 cdef class _Loan:
     # Writable memory behind what `partial` holds; blocks its growth while a view lives.
     cdef Memory memory
-    cdef int64_t size
+    cdef int64_t start, size
 
     def __cinit__(self, Memory memory, int64_t size):
         self.memory = memory
+        self.start = memory.size
         self.size = size
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        export_bytes(self, view, self.memory.data + self.memory.size, self.size, True, flags)
+        # Views keep this object: who makes another one of it must not get what lies behind the memory.
+        if self.memory.size != self.start:
+            raise BufferError("this memory was filled: get_buffer() lends more")
+        export_bytes(self, view, self.memory.data + self.start, self.size, True, flags)
         self.memory.exports += 1
 
     def __releasebuffer__(self, Py_buffer* view):

@@ -281,38 +281,44 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Turn:
-    """One helper's call of what several threads run; over when it has returned, or was not begun in time."""
+    """One helper's call of what several threads run; begun by the helper, or taken back before that.
 
-    __slots__ = ("_lock", "_run", "error")
+    Whoever takes `_claim` decides which. Nobody waits for it, so nothing hangs where a signal interrupts.
+    """
+
+    __slots__ = ("_claim", "_over", "_run", "error")
 
     def __init__(self, run: Callable[[], None]) -> None:
-        self._lock = threading.Lock()
+        self._claim, self._over = threading.Lock(), threading.Lock()
+        self._over.acquire()
         self._run: Callable[[], None] | None = run
         self.error: BaseException | None = None
 
     def __call__(self) -> None:
-        self._lock.acquire()
+        if self._run is None or not self._claim.acquire(False):
+            return
         try:
-            if self._run is not None:
-                self._run()
+            self._run()
         except BaseException as error:
             self.error = error
         finally:
-            self._lock.release()
+            self._over.release()
 
     def end(self) -> None:
-        """Wait for the call if it is under way, and prevent it if not."""
-        self._lock.acquire()
-        self._run = None
-        self._lock.release()
+        """Take the call back, or wait for it if it is under way."""
+        if self._claim.acquire(False):
+            self._run = None
+        else:
+            self._over.acquire()
 
 
 def run_shared(run: Callable[[], None], n_jobs: int) -> None:
     """Call `run` here and in as many helpers as there are processors and jobs; wait for all of them."""
-    turns = [_Turn(run) for _ in range(min(_cpus(), n_jobs) - 1)]
+    turns: list[_Turn] = []
     try:
-        for turn in turns:
-            _shared_pool(_cpus() - 1).submit(turn)
+        for _ in range(min(_cpus(), n_jobs) - 1):
+            turns.append(_Turn(run))
+            _shared_pool(_cpus() - 1).submit(turns[-1])
     except (RuntimeError, MemoryError):
         pass  # no more threads, or the interpreter is shutting down: those that are there do it all
     try:

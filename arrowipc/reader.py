@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._core import Source, aligned_buffer
@@ -325,7 +325,7 @@ class RecordBatchFileReader(BatchReader):
     of threads may ask; where the source is a file object or remote, they wait for each other.
     """
 
-    __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_remote", "_source")
+    __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
 
     _failure: ArrowIpcError | None
     _blocks: RemoteBlocks | None
@@ -341,7 +341,7 @@ class RecordBatchFileReader(BatchReader):
         ensure_native_endian: bool = True,
         memory_map: bool = True,
     ) -> None:
-        self._closed = self._loaded = False
+        self._closed = self._loaded = self._reading = False
         try:
             self._lock = RLock()  # of what is done with `_file`, `_blocks` and the dictionaries
         except RuntimeError as error:  # "can't allocate lock"
@@ -494,9 +494,25 @@ class RecordBatchFileReader(BatchReader):
         source = self._source
         if source is not None:
             return source, offset
+        return self._alone(self._read_head, i, offset, length), 0
+
+    def _read_head(self, i: int, offset: int, length: int) -> Any:
+        return self._blocks.head(i) if self._blocks is not None else self._bytes(offset, length)
+
+    def _alone(self, read: Callable[..., Any], *arguments: int) -> Any:
+        """Let `read` move the file: other threads wait, and this one may not be at it already."""
         with self._lock:
             self._check_open()
-            return (self._blocks.head(i) if self._blocks is not None else self._bytes(offset, length)), 0
+            if self._reading:
+                raise UsageError(
+                    "this reader is in the middle of a read that this call is part of: a signal handler, "
+                    "or the file object itself, makes it; one at a time may read"
+                )
+            self._reading = True
+            try:
+                return read(*arguments)
+            finally:
+                self._reading = False
 
     def _index(self, i: int) -> int:
         count = self.num_record_batches
@@ -505,20 +521,21 @@ class RecordBatchFileReader(BatchReader):
         return i + count if i < 0 else i
 
     def _load_dictionaries(self) -> None:
-        with self._lock:
-            if self._loaded:
-                return  # another thread was faster
-            self._check_open()
-            if self._failure is not None:
-                raise type(self._failure)(*self._failure.args)
-            try:
-                for i, (block, at) in enumerate(self._dictionaries()):
-                    self._decoder.load_dictionary(i, block, at)
-            except ArrowIpcError as error:
-                # Every batch would try again; without its traceback, which would keep the source open.
-                self._failure = type(error)(*error.args)
-                raise
-            self._loaded = True
+        self._alone(self._read_dictionaries)
+
+    def _read_dictionaries(self) -> None:
+        if self._loaded:
+            return  # another thread was faster
+        if self._failure is not None:
+            raise type(self._failure)(*self._failure.args)
+        try:
+            for i, (block, at) in enumerate(self._dictionaries()):
+                self._decoder.load_dictionary(i, block, at)
+        except ArrowIpcError as error:
+            # Every batch would try again; without its traceback, which would keep the source open.
+            self._failure = type(error)(*error.args)
+            raise
+        self._loaded = True
 
     def _dictionaries(self) -> Iterator[tuple[Any, int]]:
         """The dictionary batches: the bytes that hold each, and where it begins in them."""
@@ -537,11 +554,12 @@ class RecordBatchFileReader(BatchReader):
 
     def _fetch(self, i: int) -> tuple[Any, int]:
         """Read a block from the file, of the body only what is projected; also say where it begins."""
-        with self._lock:
-            self._check_open()
-            return self._blocks.batch(i) if self._blocks is not None else self._read_block(i)
+        found: tuple[Any, int] = self._alone(self._read_block, i)
+        return found
 
     def _read_block(self, i: int) -> tuple[Any, int]:
+        if self._blocks is not None:
+            return self._blocks.batch(i)
         offset, metadata_length, body_length = self._decoder.block(i)
         at = -metadata_length % 64  # so that the body is aligned to 64 bytes
         block = aligned_buffer(at + metadata_length + body_length)

@@ -16,11 +16,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._core import Source
+from arrowipc._file import MAGIC
 from arrowipc._message import Framer, find_message, message_of, survey
 from arrowipc._stream import StreamDecoder
 from arrowipc.damage import Damage, Ledger
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
+from arrowipc.limits import Limits
 
 if TYPE_CHECKING:
     from arrowipc._array import RecordBatch
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Outline", "Search"]
 
-MAGIC = b"ARROW1"
 END = b"\xff\xff\xff\xff\0\0\0\0"
 #: Bytes that are copied at once to look at them.
 CHUNK = 1 << 20
@@ -84,6 +85,7 @@ class Search:
         self._size = len(self._source)
         self._options = options
         self._limits = options["limits"]
+        self._most_decompressed = (self._limits or Limits()).decompressed_bytes
         self._outline = outline
         self._damage = damage
         is_file = self._bytes(0, 6) == MAGIC
@@ -357,9 +359,9 @@ class Search:
         if not self._known(end):
             if decoder is not None:
                 decoder.go_on(False)
-            # What looking at it may have cost.
+            # What looking at it may have cost: nothing is decompressed where it claims too much.
             self._credit -= end - start - message.body_length
-            if fits and found is not None:
+            if fits and found is not None and found[2] <= self._most_decompressed:
                 self._credit -= message.body_length + found[2]
             self._open_gap(start, error)
             self._seek(end if self._credit < 0 else start + 1)

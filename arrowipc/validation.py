@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from arrowipc._arguments import Immutable, check_choice, fill, printable
 from arrowipc._core import Source
 from arrowipc._decode import schema_of
-from arrowipc._file import TAIL_SIZE, footer_range
+from arrowipc._file import MAGIC, TAIL_SIZE, footer_range
 from arrowipc._framed import leading_padding
 from arrowipc._message import find_message
 from arrowipc.damage import Damage, Ledger, counted
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.recovery import ByBlocks, whole
-from arrowipc.resync import Search
+from arrowipc.resync import END, Search
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     Options = dict[str, Any]
 
 __all__ = ["Validation", "validate"]
-
-MAGIC = b"ARROW1"
-END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 class Validation(Immutable):

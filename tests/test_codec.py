@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -152,6 +153,34 @@ def test_run_shared_waits_for_all_and_passes_errors_on():
 
     with pytest.raises(MemoryError, match="no room"):
         codec.run_shared(fail, 8)
+
+
+def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
+    """A signal is handled between any two lines: the helpers must not wait for what never comes."""
+    monkeypatch.setattr(codec, "_cpus", lambda: 2)
+    monkeypatch.setattr(codec, "_pool", [])
+    lines: set[tuple[str, int]] = set()
+
+    def interrupt(frame: Any, what: str, _: Any) -> Any:
+        place = frame.f_code.co_name, frame.f_lineno
+        if frame.f_code.co_filename == codec.__file__ and what == "line" and place not in lines:
+            lines.add(place)
+            raise KeyboardInterrupt
+        return interrupt
+
+    while True:
+        before, tracer = len(lines), sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            codec.run_shared(list, 2)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracer)
+        assert codec._shared_pool(1).submit(int).result(timeout=20) == 0, sorted(lines)[-1]
+        if len(lines) == before:
+            break
+    assert {name for name, _ in lines} >= {"run_shared", "end"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")

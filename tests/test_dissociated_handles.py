@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ from arrowipc._pairs import write_pairs
 from arrowipc.dissociated.arena import SEALS, Arena
 from arrowipc.dissociated.served import ReadyMessages, messages_of
 from arrowipc.dissociated.transports.shared import FileMemory, OwnMemory, open_peer_memory
+from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
 
 # Processes of other users and forked children, which the sanitizers' runtime does not get along with.
 pytestmark = pytest.mark.nosanitize
@@ -115,6 +117,21 @@ def test_processes_of_other_users_get_no_memory():
             assert stranger.says() in ("FormatError", "ConnectionResetError", "BrokenPipeError")
         with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
             assert is_batch(reader.read_next_batch(), 0)
+
+
+def test_descriptors_of_a_message_that_finds_no_room_are_closed():
+    ours, theirs = socket.socketpair()
+    connection = SocketConnection(ours, "the peer")
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    socket.send_fds(theirs, [HELLO + HEADER.pack(TAGGED, 1, 0, 0, 0, 1 << 61)], [writer])
+    os.close(writer)
+    with pytest.raises(ipc.LimitError, match="than there is room for"):
+        connection.progress()
+    connection.close()
+    assert os.read(reader, 1) == b"", "somebody still holds the other end"
+    os.close(reader)
+    theirs.close()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")

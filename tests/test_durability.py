@@ -235,7 +235,87 @@ for number in range(3, rounds + 3):
     os.system(f"rm -rf '{folder}/_temporary'")
 """
 
-SCRIPTS = {"write": WRITE, "append": APPEND, "recover": RECOVER, "commit": COMMIT}
+# A streaming query: Spark gives its batches numbers without a gap, and runs one again that was not committed.
+MICRO_BATCH = """
+import pyarrow as pa
+from pyspark.sql import types as st
+from arrowipc.spark.parts import Written
+from arrowipc.spark.sink import ArrowIpcStreamWriter
+from arrowipc.spark.write import open_destination
+FILES, QUERY = 4, "a-query"
+rows = st.StructType([st.StructField("x", st.LongType())])
+options = {"path": str(folder), "checkpointlocation": str(folder) + "-notes"}
+
+def tasks(writer):
+    # What the tasks of a micro-batch do, each with rows of its own: `write` without its TaskContext.
+    directory = writer._attempts(QUERY, number)
+    written = []
+    for partition in range(FILES):
+        writer._storage.make_directory(directory)
+        data = [pa.record_batch({"x": pa.array([number * FILES + partition] * ROWS)})]
+        parts = writer._parts.write(data, directory, f"{QUERY}-{number:08}", partition)
+        written.append(Written(tuple(parts), QUERY))
+    return written
+
+def run(begin, before_commit):
+    writer = ArrowIpcStreamWriter(rows, options, complete)
+    if not before_commit:
+        begin()
+    written = tasks(writer)
+    if before_commit:
+        begin()
+    writer.commit(written, number)
+
+def work(begin):
+    run(begin, number % 3 > 0)
+def again(begin):
+    os.system(f"rm -rf '{folder}'/*")
+    work(begin)
+
+def visible():
+    # How often a reader finds each number: all files are whole.
+    found = {}
+    for entry in open_destination(options).files():
+        with ipc.open_file(folder / entry.name, memory_map=False, validate="strict") as reader:
+            for x in reader.read_all().to_pydict()["x"]:
+                found[x] = found.get(x, 0) + 1
+    return found
+
+def rows_of(*batches):
+    return {n * FILES + partition: ROWS for n in batches for partition in range(FILES)}
+
+complete = False
+took = []
+for number in range(2):
+    took.append(measured(again))
+os.system(f"rm -rf '{folder}'/*")
+done = []
+for number in range(rounds):
+    complete = number % 5 == 4
+    before, new = rows_of(*done), rows_of(number)
+    done = [number] if complete else [*done, number]
+    after = rows_of(*done)
+    killed(work, took[number % 3 > 0])
+    now = visible()
+    # What `complete` replaces goes file by file, once the new batch is there.
+    removing = complete and new.items() <= now.items() <= {**before, **new}.items()
+    assert now in (before, after) or removing, (number, before, now)
+    seen["old" if now == before else "new"] += 1
+    seen["left"] += any(folder.glob("_temporary/**/*.arrow"))
+    # Spark runs the batch again, and once more if it was stopped before its own note of it.
+    for _ in range(1 + number % 2):
+        run(lambda: None, True)
+        assert visible() == after, (number, after, visible())
+        assert not (folder / "_temporary").exists()
+"""
+
+SCRIPTS = {
+    "write": WRITE,
+    "append": APPEND,
+    "recover": RECOVER,
+    "commit": COMMIT,
+    "micro-batch": MICRO_BATCH,
+}
 
 
 def run(kind: str, folder: Path, rounds: int) -> dict[str, int]:
@@ -270,3 +350,8 @@ def test_a_killed_process_leaves_the_old_or_the_new(tmp_path: Path, kind: str) -
 def test_a_killed_commit_leaves_a_complete_set_of_files(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     check("commit", tmp_path, rounds(12, 100))
+
+
+def test_a_killed_micro_batch_is_there_once_when_it_was_run_again(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    check("micro-batch", tmp_path, rounds(20, 100))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from helpers.cdata import CArray, CSchema, CStream, peek
-from helpers.producer import Producer, packed
+from helpers.producer import GetNext, Producer, StreamOf, packed
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc._import import array_from, batch_from, live_imports, schema_from, stream_from
+from arrowipc._import import array_from, batch_from, live_imports, schema_from
 
 
 @pytest.fixture(autouse=True)
@@ -429,47 +429,6 @@ def test_an_error_in_flight_survives_the_release() -> None:
 
 
 # -- streams -----------------------------------------------------------------------------------------------
-
-GetSchema, GetNext, GetLastError = [kind for _, kind in CStream._fields_[:3]]
-# As an address: ctypes would not know how long to keep a string.
-GetText = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-
-
-class StreamOf(Producer):
-    """A stream that gives items: arrays, None for the end, or numbers for errors."""
-
-    def __init__(self, schema: Any, items: list[Any], message: bytes | None = b"no luck") -> None:
-        super().__init__()
-        self.described, self.items, self.asked = schema, items, 0
-        text = message and ctypes.create_string_buffer(message)
-
-        def get_schema(stream: Any, out: Any) -> int:
-            return self.give(self.described, out)
-
-        def get_next(stream: Any, out: Any) -> int:
-            self.asked += 1
-            return self.give(self.items.pop(0) if self.items else None, out)
-
-        self.calls = (
-            GetSchema(get_schema),
-            GetNext(get_next),
-            GetText(lambda _: text and ctypes.addressof(text)),
-        )
-        self.stream = CStream(*self.calls[:2], ctypes.cast(self.calls[2], GetLastError))
-        self.stream.release = ctypes.cast(self.callbacks[CStream], ctypes.c_void_p).value
-
-    def give(self, item: Any, out: Any) -> int:
-        if isinstance(item, int):
-            # What a failed call leaves behind is not to be read.
-            out.contents.release = 1
-            return item
-        out.contents.release = None
-        if item is not None:
-            out[0] = item
-        return 0
-
-    def open(self, **options: Any) -> Any:
-        return stream_from(self.capsule(self.stream), **options)
 
 
 def test_a_stream_gives_its_batches_and_stays_at_its_end() -> None:

@@ -369,6 +369,40 @@ def test_close_while_another_thread_writes() -> None:
     assert rows(list(ipc.open_stream(sink.data))) == rows([batch])
 
 
+def test_a_file_reader_is_not_read_in_the_middle_of_a_read_of_the_same_thread(file: bytes) -> None:
+    """As a handler of a signal might: both would move the file, and values come from the wrong place."""
+
+    class Meddling(io.BytesIO):
+        meddle: Callable[[], Any] | None = None
+
+        def readinto(self, buffer: Any) -> int:
+            meddle, self.meddle = self.meddle, None
+            if meddle is not None:
+                with pytest.raises(ipc.UsageError, match="in the middle of a read"):
+                    meddle()
+            return super().readinto(buffer)
+
+    source = Meddling(file)
+    reader = ipc.open_file(source)
+    expected = rows(list(ipc.open_file(file)))
+    for meddle in (lambda: reader.get_batch(3), lambda: reader.get_batch_metadata(2), reader.count_rows):
+        source.meddle = meddle
+        assert rows([reader.get_batch(0)]) == expected[:1]
+        assert source.meddle is None
+    assert rows(list(reader)) == expected
+
+
+def test_memory_that_was_lent_and_filled_is_not_lent_again(stream: bytes) -> None:
+    decoder = ipc.StreamDecoder()
+    with decoder.get_buffer() as view:
+        lender, view[:] = view.obj, stream[: len(view)]
+        size = len(view)
+    assert len(memoryview(lender)) == size
+    decoder.buffer_updated(size)
+    with pytest.raises(BufferError, match="filled"):
+        memoryview(lender)
+
+
 # -- messages ------------------------------------------------------------------------------------------------
 
 

@@ -7,10 +7,11 @@ the lengths and offsets say; everything else may be a lie.
 from __future__ import annotations
 
 import ctypes
+import errno
 from typing import Any
 
 from helpers.cdata import CArray
-from helpers.producer import Producer
+from helpers.producer import Producer, StreamOf
 
 FLAT = b"n b c C s S i I l L e f g z Z vz u U vu d:5,2 d:18,2,64 d:76,2,256 d:9,-3,32 w:0 w:5"
 TIMES = b"tdD tdm tts ttm ttu ttn tss: tsu:UTC tDs tDn tiM tiD tin"
@@ -27,6 +28,8 @@ WIDTHS = {
 #: Room behind the numbers of an offset or a view, whatever they are.
 REACH = 1 << 12
 LIES = (-1, -2, 1, 2, 3, 2**31, 2**62, 2**63 - 1, -(2**63))
+#: What the calls of a stream return: numbers of errno, and others.
+CODES = (errno.ENOMEM, errno.EINVAL, errno.ENOSYS, errno.EIO, -1, 1 << 30)
 
 
 class Dice:
@@ -64,11 +67,33 @@ class Hostile:
 
     def batch(self) -> tuple[Any, Any]:
         """The capsules of a struct."""
+        return self.producer.pair(*self._struct())
+
+    def stream(self) -> StreamOf:
+        """Structs that its schema describes, mostly, and others; errors; things behind the end."""
+        start, text = self.dice.at, self.dice.pick((b"no luck", None, b"", b"\xff\0"))
+        schema, first = self._struct()
+        items = [first]
+        for _ in range(self.dice.below(6)):
+            kind, here = self.dice.below(8), self.dice.at
+            if kind == 0:
+                items.append(None)
+            elif kind == 1:
+                items.append(self.dice.pick(CODES))
+            else:
+                self.left = 40
+                if kind > 2:
+                    self.dice.at = start + 1  # as the first one
+                items.append(self._struct()[1])
+                self.dice.at = max(self.dice.at, here)
+        described = self.dice.pick((None, errno.EINVAL)) if self.dice.one_in(30) else schema
+        return StreamOf(described, items, text)
+
+    def _struct(self) -> tuple[Any, Any]:
         length, offset = self.dice.below(9), self.dice.below(3)
         columns = [self.column(length + offset, 1) for _ in range(self.dice.below(4))]
         schema = self._schema(b"+s", [each[0] for each in columns], None)
-        array = self._array(b"+s", length, offset, [each[1] for each in columns], None)
-        return self.producer.pair(schema, array)
+        return schema, self._array(b"+s", length, offset, [each[1] for each in columns], None)
 
     def single(self) -> tuple[Any, Any]:
         """The capsules of one array."""

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from helpers import drive, peers
+from helpers.cdata import CStream
 
 import arrowipc as ipc
 from arrowipc import Limits
-from arrowipc._import import array_from, batch_from, live_imports, schema_from
+from arrowipc._import import array_from, batch_from, live_imports, schema_from, stream_from
 from arrowipc._message import message_of
 from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.client import Client, ClientStream
@@ -352,6 +353,43 @@ def _import(hostile: Hostile, chance: random.Random) -> None:
         uses.batch(batch_from(pair, level), level, chance)
     else:
         drive.use_array(array_from(hostile.single(), level))
+
+
+@target("import-stream", corpus.dice)
+def imported_stream(data: bytes, chance: random.Random) -> None:
+    """Everything that a producer gave goes back to it, once, whatever became of it here."""
+    hostile, before = Hostile(data), live_imports()
+    stream = hostile.stream()
+    with contextlib.suppress(*uses.REFUSED, OSError):
+        _import_stream(stream, chance)
+    if live_imports() > before:
+        gc.collect()
+    assert live_imports() <= before, "what was imported is still held"
+    released = {kind: hostile.producer.released[kind] for kind in stream.given}
+    assert released == stream.given, f"given {stream.given}, released {released}"
+    assert stream.released[CStream] == 1
+
+
+def _import_stream(source: Any, chance: random.Random) -> None:
+    level = chance.choice(("none", "full"))
+    match chance.randrange(6):
+        case 0:
+            uses.batch(batch_from(source, level), level, chance)
+        case 1:
+            drive.use_array(array_from(source, level))
+        case 2:
+            with ipc.new_stream(bytearray()) as writer:
+                writer.write(source)
+        case _:
+            taken = stream_from(source, level)
+            for _ in range(2 * MOST_BATCHES):
+                with contextlib.suppress(*uses.REFUSED, OSError):
+                    batch = next(taken, None)
+                    if batch is None:
+                        break
+                    uses.batch(batch, level, chance)
+            if chance.random() < 0.5:
+                taken.close()
 
 
 @functools.cache

@@ -74,5 +74,55 @@ class Producer:
         return self.pair(self.schema(b"+s", *schemas), self.array(length, [None], *arrays, **changes))
 
 
+GetSchema, GetNext, GetLastError = [kind for _, kind in CStream._fields_[:3]]
+# As an address: ctypes would not know how long to keep a string.
+GetText = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+
+
+class StreamOf(Producer):
+    """A stream that gives items: arrays, None for the end, or numbers for errors."""
+
+    def __init__(self, schema: Any, items: list[Any], message: bytes | None = b"no luck") -> None:
+        super().__init__()
+        self.described, self.items, self.asked = schema, items, 0
+        #: Structs that are the consumer's to release.
+        self.given = {CSchema: 0, CArray: 0}
+        text = None if message is None else ctypes.create_string_buffer(message)
+
+        def get_schema(stream: Any, out: Any) -> int:
+            return self.give(self.described, out)
+
+        def get_next(stream: Any, out: Any) -> int:
+            self.asked += 1
+            return self.give(self.items.pop(0) if self.items else None, out)
+
+        self.calls = (
+            GetSchema(get_schema),
+            GetNext(get_next),
+            GetText(lambda _: text and ctypes.addressof(text)),
+        )
+        self.stream = CStream(*self.calls[:2], ctypes.cast(self.calls[2], GetLastError))
+        self.stream.release = ctypes.cast(self.callbacks[CStream], ctypes.c_void_p).value
+
+    def give(self, item: Any, out: Any) -> int:
+        if isinstance(item, int):
+            # What a failed call leaves behind is not to be read.
+            out.contents.release = 1
+            return item
+        out.contents.release = None
+        if item is not None:
+            out[0] = item
+            self.given[type(item)] += bool(item.release)
+        return 0
+
+    def open(self, **options: Any) -> Any:
+        from arrowipc._import import stream_from
+
+        return stream_from(self, **options)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.capsule(self.stream)
+
+
 def packed(*numbers: int, width: int = 8) -> bytes:
     return b"".join(number.to_bytes(width, "little", signed=True) for number in numbers)

@@ -254,18 +254,18 @@ class SocketConnection(Connection):
         here = min(length, self._last - start)
         if here < length <= STAGE - HEADER.size:
             return False
+        # Room first: where there is none, the handles are still among those that are closed in the end.
+        data: Any = bytes(self._stage[start : start + here]) if kind == UNTAGGED and here == length else None
+        if data is None:
+            data = announced(self.name, length, self._limits)  # bodies have to be aligned
+            data[:here] = self._stage[start : start + here]
         handles = tuple(self._handles.popleft() for _ in range(n_handles)) if n_handles else ()
         self._first = start + here
-        if kind == UNTAGGED and here == length:
-            self._inbox.append(Frame(None, bytes(self._stage[start : start + here]), handles))
-            return True
-        target = announced(self.name, length, self._limits)  # bodies have to be aligned
-        target[:here] = self._stage[start : start + here]
         self._expected = tag if kind == TAGGED else None, handles
         if here == length:
-            self._inbox.append(Frame(tag, target, handles))
+            self._inbox.append(Frame(self._expected[0], data, handles))
         else:
-            self._target, self._filled = target, here
+            self._target, self._filled = data, here
         return True
 
     def _refusal(self, kind: int, n_handles: int, reserved: int, tag: int, length: int) -> FormatError:
