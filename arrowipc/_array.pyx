@@ -711,7 +711,7 @@ cdef class Array:
         max_values : int, optional
             The most Python objects to make: small input can claim to be billions of nulls. It also bounds how
             much text may be made of bytes that several rows share. By default 2**24 and 8 for each byte of
-            the columns, 2**27 at most.
+            the columns, 2**27 at most. Lists and dicts are counted apart; a byte is enough for one.
 
         Returns
         -------

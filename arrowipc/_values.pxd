@@ -7,7 +7,7 @@ from arrowipc._core cimport Columns
 
 cdef enum:
     MAX_VALUES = 1 << 27        # Python objects that one call makes unless it is allowed more
-    DICT_SLOTS = 24             # what a dict takes, in slots of a list: no byte of the input need stand for it
+    DICT_SLOTS = 24             # what a dict takes, in slots of a list
     AS_BACKED = -1              # fewer where the input is small: it must hold most of what is made of it
 
 
@@ -17,9 +17,11 @@ cdef class Quota:
     cdef int64_t limit
     cdef int64_t left
     cdef bint backed            # nobody said how many, so that the bytes of the columns do
+    cdef int64_t slots_left     # then: what lists and dicts may take on top of their values
     cdef int64_t bytes_left
     cdef list counted           # Columns whose own bytes are in bytes_left
     cdef int depth
+    cdef int refuse(self, int64_t limit) except -1
     cdef int check(self, Columns columns, int64_t count) except -1
     cdef int take(self, Columns columns, int64_t count) except -1
     cdef int take_objects(self, Columns columns, int64_t count, int64_t words) except -1

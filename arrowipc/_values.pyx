@@ -58,13 +58,14 @@ cdef enum:
     # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions
     # may share bytes, and then this many more for each value that may be made.
     BYTES_PER_VALUE = 8
-    # Without a word from the caller: 128 MiB of list slots, 64 MiB of shared text, and for each byte of the
-    # columns the values that it can stand for as a bitmap. So honest columns pass, and few bytes make little.
+    # Without a word from the caller: 128 MiB of values, as much for lists and dicts around them, 64 MiB of
+    # shared text, and for each byte of the columns the values that it can stand for as a bitmap, and a dict for
+    # an int8. So honest columns pass, and few bytes make little.
     FREE_VALUES = 1 << 24
     FREE_BYTES = 1 << 26
     VALUES_PER_BYTE = 8
-    # What objects take that no byte of the input need stand for, in slots of lists.
-    LIST_SLOTS = 9
+    SLOTS_PER_BYTE = 32
+    LIST_SLOTS = 9              # what a list takes
     MOST_ZONE_NAME = 100
 
 
@@ -79,9 +80,11 @@ cdef class Quota:
         if count > self.left:
             self.count_in(columns)
             if count > self.left:
-                raise LimitError(f"this would make more than {self.limit:,} Python values; take a slice, or "
-                                 "raise max_values")
+                self.refuse(self.limit)
         return 0
+
+    cdef int refuse(self, int64_t limit) except -1:
+        raise LimitError(f"this would make more than {limit:,} Python values; take a slice, or raise max_values")
 
     cdef int take(self, Columns columns, int64_t count) except -1:
         self.check(columns, count)
@@ -89,7 +92,15 @@ cdef class Quota:
         return 0
 
     cdef int take_objects(self, Columns columns, int64_t count, int64_t words) except -1:
-        return self.take(columns, count * words) if self.backed else 0
+        cdef int64_t slots = count * words
+        if not self.backed:
+            return 0
+        if slots > self.slots_left:
+            self.count_in(columns)
+            if slots > self.slots_left:
+                self.refuse(self.slots_left // words)
+        self.slots_left -= slots
+        return 0
 
     cdef int take_bytes(self, Columns columns, int64_t size) except -1:
         if size > self.bytes_left:
@@ -110,6 +121,7 @@ cdef class Quota:
         size = count_bytes(columns)
         self.bytes_left += size
         if self.backed:
+            self.slots_left += size * SLOTS_PER_BYTE
             more = min(size, MAX_VALUES) * VALUES_PER_BYTE
             self.bytes_left += more
             more = min(more, MAX_VALUES - self.limit)
@@ -128,6 +140,7 @@ cdef Quota quota(int64_t max_values):
     cdef Quota q = Quota.__new__(Quota)
     q.backed = max_values == AS_BACKED
     q.limit = q.left = FREE_VALUES if q.backed else max_values
+    q.slots_left = FREE_VALUES
     q.bytes_left = FREE_BYTES if q.backed else max_values * BYTES_PER_VALUE
     q.counted = []
     return q

@@ -474,3 +474,14 @@ def test_the_most_extreme_numbers_come_as_they_are_stored(kind, number):
 @pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
 def test_the_longest_durations_in_microseconds_fit_a_timedelta(number):
     assert read_number(pa.duration("us"), number) == [dt.timedelta(microseconds=number)]
+
+
+def test_honest_rows_are_made_without_a_word():
+    """A dict takes more than its value, and the one byte that stands for it is enough."""
+    count = 800_000
+    batch_ = read_batch(pa.record_batch({"x": pa.array([0] * count, pa.int8())}))
+    assert len(batch_.to_pylist()) == count
+    claimed = read_batch(pa.record_batch({"x": pa.nulls(count)}))
+    with pytest.raises(LimitError, match=r"699,050 Python values.*max_values"):
+        claimed.to_pylist()
+    assert len(claimed.to_pylist(max_values=1 << 30)) == count
