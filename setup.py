@@ -21,6 +21,8 @@ from setuptools.command.build_py import build_py
 MODULES = (
     "_core",
     "_message",
+    "_tables",
+    "_serialize",
     "_schema",
     "_values",
     "_compare",

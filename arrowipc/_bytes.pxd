@@ -1,4 +1,4 @@
-# Loads, bits and overflow-safe sizes on raw bytes: pure, inline, usable without the GIL.
+# Loads, stores, bits and overflow-safe sizes on raw bytes: pure, inline, usable without the GIL.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -47,6 +47,18 @@ cdef inline uint32_t load_u32(const uint8_t* p) noexcept nogil:
 
 cdef inline int64_t load_i64(const uint8_t* p) noexcept nogil:
     return (<const loose_i64*> p)[0]
+
+
+cdef inline void put16(uint8_t* at, int64_t value) noexcept nogil:
+    (<loose_u16*> at)[0] = <uint16_t> value
+
+
+cdef inline void put32(uint8_t* at, int64_t value) noexcept nogil:
+    (<loose_u32*> at)[0] = <uint32_t> value
+
+
+cdef inline void put64(uint8_t* at, int64_t value) noexcept nogil:
+    (<loose_i64*> at)[0] = value
 
 
 cdef inline bint get_bit(const uint8_t* bits, int64_t i) noexcept nogil:

@@ -27,6 +27,7 @@ from arrowipc._trim cimport Trimmer
 
 from arrowipc._arguments import metadata_pairs
 from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.serialize import encapsulate, footer_table, renumber_dictionaries, schema_metadata
 
 __all__ = ["BatchWriter", "Packing", "batch_message", "batch_size", "check_schema"]
 
@@ -161,9 +162,11 @@ cdef object written_schema(object schema):
     for asked, written in recent:
         if asked is schema:
             return written
-    from arrowipc.serialize import renumber_dictionaries
-
-    written = renumber_dictionaries(schema.__replace__(features=(), endianness="little"))
+    written = schema
+    if schema.features or schema.endianness != "little" or schema._plan is not None:
+        # A plan may be that of a reader: of some of the columns, or of another byte order.
+        written = schema.__replace__(features=(), endianness="little")
+    written = renumber_dictionaries(written)
     recent.insert(0, (schema, written))
     del recent[MOST_RECENT:]
     return written
@@ -252,8 +255,6 @@ cdef class BatchWriter:
         schema = written_schema(schema)
         self.set_plan(schema)
         if metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
-            from arrowipc.serialize import encapsulate, schema_metadata
-
             message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8,
                                   self.encoder.legacy)
         else:
@@ -577,8 +578,6 @@ cdef class BatchWriter:
         self.failure = "it was closed"
 
     cdef int put_end(self, tuple metadata) except -1:
-        from arrowipc.serialize import footer_table
-
         try:
             if self.dictionaries is not None:
                 self.put_dictionaries(self.dictionaries.at_close())

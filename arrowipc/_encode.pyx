@@ -5,11 +5,11 @@ follow, every offset points forward, and the whole metadata is two loops of stor
 (Columnar format, "Encapsulated message format"; Message.fbs).
 """
 
-from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from arrowipc._bytes cimport load_i64, loose_i64, loose_u16, loose_u32, round_up
+from arrowipc._bytes cimport load_i64, put16, put32, put64, round_up
 from arrowipc._compress cimport Compressor
 from arrowipc._core cimport BatchHeader, ColumnsData, FieldPlan, open_batch, raise_fault, v4_bitmap
 from arrowipc._fault cimport Fault
@@ -44,18 +44,6 @@ cdef enum:
     AT_DATA = 4
     AT_ID = 8
     AT_DELTA = 16
-
-
-cdef inline void put16(uint8_t* at, int64_t value) noexcept nogil:
-    (<loose_u16*> at)[0] = <uint16_t> value
-
-
-cdef inline void put32(uint8_t* at, int64_t value) noexcept nogil:
-    (<loose_u32*> at)[0] = <uint32_t> value
-
-
-cdef inline void put64(uint8_t* at, int64_t value) noexcept nogil:
-    (<loose_i64*> at)[0] = value
 
 
 cdef inline void put_offset(uint8_t* base, int64_t field, int64_t target) noexcept nogil:

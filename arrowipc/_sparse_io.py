@@ -6,14 +6,13 @@ import numpy as np
 
 from arrowipc._arguments import check_choice
 from arrowipc._elements import dtype_of
-from arrowipc._enums import MessageHeader, SparseMatrixCompressedAxis, SparseTensorIndex
 from arrowipc._framed import stored_length
 from arrowipc._message import Message
+from arrowipc._serialize import write_sparse_tensor_message
 from arrowipc._sparse import count_nodes
 from arrowipc._sparse_message import Opened, open_sparse
 from arrowipc.errors import FormatError, UsageError
-from arrowipc.framed import add_dims, framed_size, message_metadata, read_framed, write_framed
-from arrowipc.serialize import add_buffers, add_integers, add_table, add_type, new_builder
+from arrowipc.framed import framed_size, read_framed, write_framed
 from arrowipc.sparse import (
     SparseCOOTensor,
     SparseCSCMatrix,
@@ -241,28 +240,16 @@ def _metadata(
     body_length: int,
     counted: bool,
 ) -> bytes:
-    builder = new_builder()
     if isinstance(tensor, SparseCOOTensor):
-        kind, index = _add_rows(builder, tensor, places[0])
+        index = _rows_index(tensor, places[0])
     elif isinstance(tensor, SparseCSFTensor):
-        kind, index = _add_fibres(builder, tensor, places, counted)
+        index = _fibres_index(tensor, places, counted)
     else:
         assert isinstance(tensor, (SparseCSRMatrix, SparseCSCMatrix))
-        kind, index = _add_compressed(builder, tensor, places)
-    shape = add_dims(builder, tensor.shape, tensor.dim_names)
-    tag, type_ = add_type(builder, tensor.type)
-    header = add_table(
-        builder,
-        "SparseTensor",
-        type_type=tag,
-        type=type_,
-        shape=shape,
-        non_zero_length=tensor.non_zero_length,
-        sparseIndex_type=kind,
-        sparseIndex=index,
-        data=data,
+        index = _compressed_index(tensor, places)
+    return write_sparse_tensor_message(
+        tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, index, data, body_length
     )
-    return message_metadata(builder, MessageHeader.SparseTensor, header, body_length)
 
 
 class _Body:
@@ -292,56 +279,29 @@ def _check_index_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
             )
 
 
-def _add_index_type(builder: Any, indices: Indices) -> int:
-    return add_type(builder, Int(8 * indices.dtype.itemsize, indices.dtype.kind == "i"))[1]
+def _type_of(indices: Indices) -> Int:
+    return Int(8 * indices.dtype.itemsize, indices.dtype.kind == "i")
 
 
-def _add_rows(builder: Any, tensor: SparseCOOTensor, place: tuple[int, int]) -> tuple[int, int]:
+def _rows_index(tensor: SparseCOOTensor, place: tuple[int, int]) -> tuple[Any, ...]:
     # Written row by row, as `_Body.add` does: Arrow C++ takes indices for that, whatever the strides say, and
     # of a matrix without rows it expects these strides.
     width = tensor.indices.dtype.itemsize
     strides = (tensor.ndim * width if len(tensor.indices) else width, width)
-    index = add_table(
-        builder,
-        "SparseTensorIndexCOO",
-        indicesType=_add_index_type(builder, tensor.indices),
-        indicesStrides=add_integers(builder, "Int64", 8, strides),
-        indicesBuffer=place,
-        isCanonical=tensor.is_canonical,
-    )
-    return SparseTensorIndex.SparseTensorIndexCOO, index
+    return "COO", _type_of(tensor.indices), strides, place, tensor.is_canonical
 
 
-def _add_compressed(
-    builder: Any, tensor: SparseCSRMatrix | SparseCSCMatrix, places: list[tuple[int, int]]
-) -> tuple[int, int]:
-    axes = SparseMatrixCompressedAxis
-    index = add_table(
-        builder,
-        "SparseMatrixIndexCSX",
-        compressedAxis=axes.Row if isinstance(tensor, SparseCSRMatrix) else axes.Column,
-        indptrType=_add_index_type(builder, tensor.indptr),
-        indptrBuffer=places[0],
-        indicesType=_add_index_type(builder, tensor.indices),
-        indicesBuffer=places[1],
-    )
-    return SparseTensorIndex.SparseMatrixIndexCSX, index
+def _compressed_index(
+    tensor: SparseCSRMatrix | SparseCSCMatrix, places: list[tuple[int, int]]
+) -> tuple[Any, ...]:
+    layout = "CSR" if isinstance(tensor, SparseCSRMatrix) else "CSC"
+    return layout, _type_of(tensor.indptr), places[0], _type_of(tensor.indices), places[1]
 
 
-def _add_fibres(
-    builder: Any, tensor: SparseCSFTensor, places: list[tuple[int, int]], counted: bool
-) -> tuple[int, int]:
+def _fibres_index(tensor: SparseCSFTensor, places: list[tuple[int, int]], counted: bool) -> tuple[Any, ...]:
     if counted:
         levels = zip(places, tensor._index_arrays(), strict=True)
         places = [(offset, len(level)) for (offset, _), level in levels]
     above = len(tensor.indptr)
-    index = add_table(
-        builder,
-        "SparseTensorIndexCSF",
-        indptrType=_add_index_type(builder, tensor.indptr[0]),
-        indptrBuffers=add_buffers(builder, places[:above]),
-        indicesType=_add_index_type(builder, tensor.indices[0]),
-        indicesBuffers=add_buffers(builder, places[above:]),
-        axisOrder=add_integers(builder, "Int32", 4, tensor.axis_order),
-    )
-    return SparseTensorIndex.SparseTensorIndexCSF, index
+    kinds = _type_of(tensor.indptr[0]), _type_of(tensor.indices[0])
+    return "CSF", kinds[0], places[:above], kinds[1], places[above:], tensor.axis_order

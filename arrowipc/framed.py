@@ -10,13 +10,11 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._enums import MessageHeader, MetadataVersion
 from arrowipc._framed import Piecewise, head_of, leading_padding, stored_length, write_message
 from arrowipc._message import Framer, Message
 from arrowipc._sink import FixedSink, Sink
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.reader import _pump, _read_some, _resolve
-from arrowipc.serialize import add_offsets, add_table
 from arrowipc.writer import _is_map, _open_sink
 
 if TYPE_CHECKING:
@@ -24,9 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TENSOR_KINDS",
-    "add_dims",
     "framed_size",
-    "message_metadata",
     "read_framed",
     "read_framed_all",
     "write_framed",
@@ -150,32 +146,6 @@ def _checked(message: Message) -> Message:
 
 
 # -- writing -------------------------------------------------------------------------------------------------
-
-
-def add_dims(builder: Any, shape: Sequence[int], dim_names: Sequence[str] | None) -> int:
-    """Add the vector of ``TensorDim`` tables of a shape; returns its offset."""
-    names = dim_names or [""] * len(shape)
-    return add_offsets(
-        builder,
-        [
-            add_table(builder, "TensorDim", size=size, name=builder.CreateString(name) if name else None)
-            for size, name in zip(shape, names, strict=True)
-        ],
-    )
-
-
-def message_metadata(builder: Any, kind: MessageHeader, header: int, body_length: int) -> bytes:
-    """Finish a ``Message`` table around a header that was added; returns its bytes."""
-    message = add_table(
-        builder,
-        "Message",
-        version=MetadataVersion.V5,
-        header_type=kind,
-        header=header,
-        bodyLength=body_length,
-    )
-    builder.Finish(message)
-    return bytes(builder.Output())
 
 
 def framed_size(metadata: bytes, body_length: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc._arguments import Immutable, check_choice, described, fill, metadata_pairs
+from arrowipc._arguments import Immutable, check_choice, check_integer, described, fill, metadata_pairs
 from arrowipc._datatypes import Field
 from arrowipc.errors import UsageError
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from arrowipc._datatypes import DataType
 
 __all__ = ["Field", "Schema"]
+
+INT64 = -(2**63), 2**63 - 1
 
 
 class Schema(Immutable):
@@ -92,7 +94,7 @@ class Schema(Immutable):
         fill(self, "fields", checked)
         fill(self, "metadata", metadata_pairs(metadata) if metadata else ())
         fill(self, "endianness", check_choice("Schema: endianness", endianness, ("little", "big")))
-        fill(self, "features", tuple(features))
+        fill(self, "features", tuple([check_integer("Schema: feature", each, *INT64) for each in features]))
         fill(self, "_indices", None)
         fill(self, "_message", None)
         fill(self, "_plan", None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._enums import MessageHeader
 from arrowipc._framed import head_of, stored_length
 from arrowipc._message import Message
+from arrowipc._serialize import write_tensor_message
 from arrowipc._tensor import (
     Tensor,
     body_of,
@@ -19,8 +19,7 @@ from arrowipc._tensor import (
     tensors_of_cells,
 )
 from arrowipc.errors import FormatError, UsageError
-from arrowipc.framed import add_dims, message_metadata, read_framed, read_framed_all, write_headed
-from arrowipc.serialize import add_integers, add_table, add_type, new_builder
+from arrowipc.framed import read_framed, read_framed_all, write_headed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,20 +193,14 @@ def _encoded(tensor: Tensor) -> tuple[bytes, Any]:
     strides, body = body_of(tensor)
     head = recent_head(tensor, strides)
     if head is None:
-        head = head_of(_metadata(tensor, strides, _size_of(body)))
+        length = _size_of(body)
+        head = head_of(
+            write_tensor_message(
+                tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length)
+            )
+        )
         remember_head(tensor, strides, head)
     return head, body
-
-
-def _metadata(tensor: Tensor, strides: tuple[int, ...] | None, length: int) -> bytes:
-    builder = new_builder()
-    shape = add_dims(builder, tensor.shape, tensor.dim_names)
-    stored = None if strides is None else add_integers(builder, "Int64", 8, strides)
-    tag, kind = add_type(builder, tensor.type)
-    header = add_table(
-        builder, "Tensor", type_type=tag, type=kind, shape=shape, strides=stored, data=(0, length)
-    )
-    return message_metadata(builder, MessageHeader.Tensor, header, stored_length(length))
 
 
 # -- cells of binary columns ---------------------------------------------------------------------------------

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import enum
-import importlib.util
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def load_module(path: Path) -> ModuleType:
-    """Import one file by its path, so that no compiled module of the package is needed."""
-    name = f"layout_test_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up here
-    spec.loader.exec_module(module)
-    return module
-
-
-gen = load_module(ROOT / "tools" / "gen_layout.py")
-LAYOUT = gen.Layout(ROOT / "format")
-NUMBERS: dict[str, int] = LAYOUT.constants()
-
+from helpers.flat_reader import LAYOUT, NUMBERS, FlatReader, gen, load_module
 
 # The committed files.
 
@@ -180,88 +159,6 @@ def test_flatc_gives_the_same_structs(flatc_modules: dict[str, str]) -> None:
 
 
 # Against what pyarrow wrote.
-
-SCALARS = {
-    "bool": "BoolFlags",
-    "byte": "Int8Flags",
-    "ubyte": "Uint8Flags",
-    "short": "Int16Flags",
-    "int": "Int32Flags",
-    "long": "Int64Flags",
-}
-
-
-class FlatReader:
-    """Turns a flatbuffer into dicts, by the numbers of the generated layout."""
-
-    def __init__(self, data: Any) -> None:
-        self.encode = pytest.importorskip("flatbuffers.encode")
-        self.numbers = pytest.importorskip("flatbuffers.number_types")
-        self.new_table = pytest.importorskip("flatbuffers.table").Table
-        self.data = bytearray(data)
-
-    def root(self, name: str) -> dict[str, Any]:
-        """The root table, read as the declared table ``name``."""
-        return self.table(name, self.encode.Get(self.numbers.UOffsetTFlags.packer_type, self.data, 0))
-
-    def table(self, name: str, position: int) -> dict[str, Any]:
-        """Every field of a table; an absent one has its default, or None."""
-        table = self.new_table(self.data, position)
-        values: dict[str, Any] = {}
-        for slot_name, member in LAYOUT.slots(LAYOUT.declarations[name]):
-            key = f"{name}_{slot_name}"
-            offset = table.Offset(NUMBERS[key])
-            at = position + offset
-            if LAYOUT.is_union(member.type) and slot_name != member.name:
-                tag = self.scalar("ubyte", at) if offset else 0
-                values[slot_name] = next(k for k, v in self.choice(member.type).values.items() if v == tag)
-            elif not offset:
-                is_number = LAYOUT.integer(member.type) is not None and not member.is_vector
-                default = NUMBERS.get(f"{key}_DEFAULT", 0)
-                values[slot_name] = self.named(member.type, default) if is_number else None
-            elif member.is_vector:
-                values[slot_name] = self.vector(member.type, table.Vector(offset), table.VectorLen(offset))
-            elif LAYOUT.is_union(member.type):
-                values[slot_name] = self.table(values[f"{member.name}_type"], table.Indirect(at))
-            else:
-                values[slot_name] = self.value(member.type, at)
-        return values
-
-    def vector(self, type_: str, start: int, length: int) -> list[Any]:
-        """The items of a vector."""
-        bounds = LAYOUT.integer(type_)
-        width = bounds[0] if bounds else NUMBERS.get(f"{type_}_SIZE", 4)
-        return [self.value(type_, start + width * index) for index in range(length)]
-
-    def value(self, type_: str, at: int) -> Any:
-        """What lies at a position: a scalar, an enum member's name, a string, a struct or a table."""
-        if LAYOUT.integer(type_) is not None:
-            found = LAYOUT.declarations.get(type_)
-            return self.named(type_, self.scalar(found.base if found else type_, at))
-        table = self.new_table(self.data, at)
-        if type_ == "string":
-            return table.String(at).decode()
-        if LAYOUT.declarations[type_].kind == "table":
-            return self.table(type_, table.Indirect(at))
-        members = LAYOUT.declarations[type_].members
-        return {each.name: self.value(each.type, at + NUMBERS[f"{type_}_{each.name}"]) for each in members}
-
-    def scalar(self, type_: str, at: int) -> int:
-        """An integer of a base type."""
-        value = self.new_table(self.data, 0).Get(getattr(self.numbers, SCALARS[type_]), at)
-        return bool(value) if type_ == "bool" else int(value)
-
-    def choice(self, type_: str) -> Any:
-        """The declaration of an enum or union."""
-        found = LAYOUT.declarations[type_]
-        assert isinstance(found, gen.Choice)
-        return found
-
-    def named(self, type_: str, value: int) -> Any:
-        """The member's name for an enum type, the value itself otherwise."""
-        if type_ not in LAYOUT.declarations:
-            return bool(value) if type_ == "bool" else value
-        return next(name for name, number in self.choice(type_).values.items() if number == value)
 
 
 def read_message(message: Any) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def test_metadata_says_what_we_need() -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     always = [line for line in importlib.metadata.requires("arrowipc") or [] if "extra ==" not in line]
-    assert sorted(re.split(r"[<>=]", line)[0] for line in always) == ["flatbuffers", "numpy"]
+    assert sorted(re.split(r"[<>=]", line)[0] for line in always) == ["numpy"]
 
 
 # Importing.
@@ -110,7 +110,7 @@ def test_metadata_says_what_we_need() -> None:
 def test_import_loads_no_dependency() -> None:
     loaded = python("import sys, arrowipc; print(*{name.partition('.')[0] for name in sys.modules})").split()
     optional = {"pyarrow", "pandas", "polars", "pyspark", "zstandard", "lz4", "fsspec", "rich"}
-    assert {"numpy", "flatbuffers"}.union(optional).isdisjoint(loaded)
+    assert {"numpy"}.union(optional).isdisjoint(loaded)
 
 
 def test_import_of_the_data_source_module_is_trivial() -> None:

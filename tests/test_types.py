@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from helpers.flat_reader import LAYOUT
 from hypothesis import given
 
 import arrowipc
 from arrowipc import types as T
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
-from arrowipc.serialize import (
-    PLAIN,
-    TABLES,
-    encapsulate,
-    number_dictionaries,
-    schema_metadata,
-)
+from arrowipc.serialize import encapsulate, number_dictionaries, schema_metadata
 
 pa = pytest.importorskip("pyarrow")
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def load_gen_layout() -> Any:
-    """The parser of format/*.fbs, which is no module of the package."""
-    spec = importlib.util.spec_from_file_location("gen_layout_for_types", ROOT / "tools" / "gen_layout.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def to_pyarrow(type_: T.DataType) -> Any:
@@ -181,26 +161,7 @@ def test_whole_schema_with_metadata() -> None:
 def test_the_cases_cover_every_tag_of_the_format() -> None:
     tags = {T.Struct: "Struct_"}
     made = {tags.get(type(each), type(each).__name__) for each in LEAVES + NESTED + OTHER_INTERVALS}
-    layout = load_gen_layout().Layout(ROOT / "format")
-    assert made - {"Dictionary"} == layout.declarations["Type"].values.keys() - {"NONE"}
-
-
-def test_tables_are_the_ones_of_the_format() -> None:
-    gen = load_gen_layout()
-    layout = gen.Layout(ROOT / "format")
-    numbers = layout.constants()
-    widths = {"Bool": 1, "Uint8": 1, "Int16": 2, "Int32": 4, "Int64": 8}
-    for table, fields in TABLES.items():
-        expected = list(layout.slots(layout.declarations[table]))
-        assert [name for name, _, _ in fields] == [slot for slot, _ in expected], table
-        for position, ((name, kind, default), (_, member)) in enumerate(zip(fields, expected, strict=True)):
-            key = f"{table}_{name}"
-            assert numbers[key] == 4 + 2 * position
-            assert numbers.get(f"{key}_DEFAULT", 0) == default, key
-            is_tag = layout.is_union(member.type) and name != member.name
-            bounds = (1, 0, 255) if is_tag else None if member.is_vector else layout.integer(member.type)
-            assert (bounds[0] if bounds else None) == widths.get(kind), key
-    assert not any(list(layout.slots(layout.declarations[tag.name])) for tag in PLAIN.values())
+    assert made - {"Dictionary"} == LAYOUT.declarations["Type"].values.keys() - {"NONE"}
 
 
 # Random types. pyarrow's factories cannot name the children of a run-end encoding, so those keep their names.

@@ -27,8 +27,6 @@ HELD = 3
 PAYLOADS, COLUMN = 1000, 16 << 20
 COLUMNS = 3
 MILLIONS = 10**7
-#: Schemas are written by flatbuffers' own Python, 65 us a field: linear, and seconds for 100,000.
-WRITTEN = 5_000
 
 # The default lets a batch be 1 GiB, however small it was: constant columns compress 20,000 times. Who reads
 # what strangers send sets less, as SECURITY.md says; everything else here is read with the defaults.
@@ -204,9 +202,6 @@ ARRAY_USES: dict[str, Callable[[Any], Any]] = {
     "dictionary": lambda array: array.dictionary and array.dictionary.to_numpy(copy=True),
 }
 
-
-WRITES = {"schema", "stream", "slice written", "compressed", "unified", "message", "size", "payloads"}
-WRITES |= {"payload of a row", "payloads of all rows"}
 EVERY = frozenset({*USES, *ARRAY_USES})
 QUICK_READERS = {"open_stream", "open_file"}
 QUICK_USES = {
@@ -278,8 +273,6 @@ def use_batch(
 ) -> None:
     for name, use in USES.items():
         if name not in chosen or (name == "export" and level == "none"):
-            continue
-        if batch.num_columns > WRITTEN and name in WRITES:
             continue
         if name == "pickle":
             use = lambda batch, other: _refusing(TypeError, pickle.dumps, batch)  # noqa: E731

@@ -15,7 +15,7 @@ import arrowipc
 
 DIST = Path(__file__).resolve().parents[2] / "dist"
 #: What a Python worker imports for mapInArrow and for our data source, Spark's own Python apart.
-NEEDED = ("pyarrow", "numpy", "flatbuffers")
+NEEDED = ("pyarrow", "numpy")
 
 
 def wheel_archive(directory: Path) -> Path:

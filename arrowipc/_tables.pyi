@@ -1,0 +1,3 @@
+"""Writes FlatBuffers: strings, vectors, and tables that share their vtables."""
+
+class TableWriter: ...
