@@ -122,9 +122,17 @@ fuzz: $(if $(GUIDED),$(GUIDING)) $(TEST) ## feed broken bytes to every way in: m
 coverage: $(TEST) java ## run the tests and report which lines of the Python part they reach
 	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest -m 'not bench' -q --cov --cov-report=term $(ARGS)
 
+# All of it takes about 25 minutes on two processors that nobody else uses; ARGS="NAME ..." asks some questions only.
+MEASURED := build/benchmarks.json
 .PHONY: bench
-bench: $(DEV) ## compare speed with pyarrow, nanoarrow, polars and arro3 (python -m benchmarks)
-	@$(PY) -m benchmarks $(ARGS)
+bench: $(DEV) java ## compare speed with pyarrow, nanoarrow, polars and arro3: make bench ARGS="--quick"
+	@mkdir -p build
+	@$(WITH_SPARK) $(PY) -m benchmarks $(if $(ARGS),$(ARGS),--json $(MEASURED))
+
+.PHONY: charts
+charts: ## write the README's speed table, the charts and benchmarks/RESULTS.md from what make bench measured
+	@test -f $(MEASURED) || { echo 'nothing is measured yet: run make bench, without ARGS' >&2; exit 1; }
+	@$(PY) -m benchmarks --publish $(MEASURED)
 
 .PHONY: layout
 layout: $(BASE) ## write arrowipc/_layout.pxd and _enums.py again from format/*.fbs

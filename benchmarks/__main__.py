@@ -1,4 +1,4 @@
-"""Runs the benchmarks from the command line; prints them, or writes JSON, or turns JSON into Markdown."""
+"""Runs the benchmarks from the command line, or turns what they found into tables and charts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import QUESTIONS
-from benchmarks.harness import SCALES, ask, environment
-from benchmarks.report import Printer, environment_line, markdown
+from benchmarks.harness import SCALES, ask
+from benchmarks.machine import confine, environment
+from benchmarks.report import Printer, environment_line
+from benchmarks.summary import HEADER, Line, lines
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,13 +25,24 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Compares the speed of arrowipc with pyarrow, nanoarrow, polars and arro3.",
+        epilog="With --markdown, --charts or --publish, NAME is a file that --json wrote; where several "
+        "have a question, the last one counts.",
     )
     options.add_argument("names", nargs="*", metavar="NAME", help="what to measure; all if none is given")
     options.add_argument("--list", action="store_true", help="list the names")
     options.add_argument(
-        "--json", metavar="PATH", help="also write the results as JSON ('-': to standard output only)"
+        "--json",
+        metavar="PATH",
+        nargs="?",
+        const="-",
+        help="also write the results as JSON; without a path (behind the names), or with '-': nothing else",
     )
-    options.add_argument("--markdown", metavar="RESULTS", help="print a Markdown table of what --json wrote")
+    found = options.add_mutually_exclusive_group()
+    found.add_argument("--markdown", action="store_true", help="print the speed table as Markdown")
+    found.add_argument("--charts", metavar="FOLDER", type=Path, help="write a chart per family")
+    found.add_argument(
+        "--publish", action="store_true", help="write the README's part, RESULTS.md and the charts they show"
+    )
     sizes = options.add_mutually_exclusive_group()
     sizes.add_argument(
         "--quick", action="store_const", dest="scale", const="quick", help="fewer rounds and sizes"
@@ -46,53 +62,114 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments ask for; returns the exit status."""
     options = parser().parse_args(arguments)
-    if options.markdown:
-        print("\n".join(markdown(json.loads(Path(options.markdown).read_text()))))
+    if options.markdown or options.charts or options.publish:
+        if not options.names:
+            parser().error("name the files that --json wrote")
+        present(options)
         return 0
     if options.list:
         for name in QUESTIONS:
-            print(f"{name:16} {importlib.import_module(f'benchmarks.{name}').TITLE}")
+            print(f"{name:18} {importlib.import_module(f'benchmarks.{name}').TITLE}")
         return 0
     unknown = [name for name in options.names if name not in QUESTIONS]
     if unknown:
         parser().error(f"no benchmark is named {', '.join(unknown)}; --list shows the names")
-    write(options)
+    measure(options)
     return 0
 
 
-def write(options: argparse.Namespace) -> None:
-    """Measure and print."""
+def measure(options: argparse.Namespace) -> None:
+    """Measure and print; the speed table comes last."""
     quiet = options.json == "-"
     printer = None if quiet else Printer()
+    clock = time.process_time if options.cpu_time else time.perf_counter
     about = {**environment(), "clock": "processor time" if options.cpu_time else "wall clock"}
     if printer is not None:
         printer.line(environment_line(about))
-    results = []
-    missed = []
+    results: list[dict[str, Any]] = []
+    skipped: dict[str, str] = {}
+    took: dict[str, float] = {}
     for name in options.names or QUESTIONS:
-        title = importlib.import_module(f"benchmarks.{name}").TITLE
+        start = time.perf_counter()
+        question = importlib.import_module(f"benchmarks.{name}")
         if printer is not None:
-            printer.line(f"\n{name}: {title}\n")
-        for result in ask(
-            name, SCALES[options.scale], time.process_time if options.cpu_time else time.perf_counter
-        ):
-            results.append({"title": title, **result.as_json()})
-            if result.verdict not in ("", "met"):
-                missed.append(f"{name}: {result.case}: goal {result.goal}: {result.verdict}")
+            printer.line(f"\n{name}: {question.TITLE}\n")
+        why = question.missing() if hasattr(question, "missing") else None
+        if why is not None:
+            skipped[name] = why
+            if printer is not None:
+                printer.line(f"not measured: {why}")
+            continue
+        for result in ask(name, SCALES[options.scale], clock):
+            results.append({"title": question.TITLE, **result.as_json()})
             if printer is not None:
                 printer.result(result)
+        took[name] = round(time.perf_counter() - start, 1)
+        if printer is not None:
+            printer.line(f"{name} took {took[name]:g} s.")
     if printer is not None:
-        if options.scale == "tiny":
-            printer.line("Tiny data: nothing was judged.")
-        else:
-            printer.line("\n".join(["Goals not met:", *missed]) if missed else "All goals met.")
+        conclude(printer, results, list(lines(results, skipped, options.names or QUESTIONS)))
+        printer.line(f"All took {sum(took.values()) / 60:.1f} minutes.")
     if options.json:
-        text = json.dumps({"environment": about, "scale": options.scale, "results": results}, indent=1)
+        run = {"environment": about, "scale": options.scale, "seconds": took}
+        text = json.dumps({**run, "skipped": skipped, "results": results}, indent=1)
         if quiet:
             print(text)
         else:
             Path(options.json).write_text(text + "\n")
 
 
+def conclude(printer: Printer, results: list[dict[str, Any]], table: list[Line]) -> None:
+    """Print the speed table, what stops us where a goal is missed, and the goals beside the table."""
+    if table:
+        printer.table("The goals:", HEADER, [line.cells() for line in table], numbers=range(1, 5))
+        for line in table:
+            if line.reason:
+                printer.line(f"* {line.row.words}: {line.reason}")
+        printer.line()
+    others = [each for each in results if not each["row"] and each["verdict"] not in ("", "met")]
+    if others:
+        printer.line("Other goals not met:")
+    for each in others:
+        printer.line(f"* {each['question']}: {each['case']}: goal {each['goal']}: {each['verdict']}")
+
+
+def read(paths: Sequence[str]) -> dict[str, Any]:
+    """Return what ``--json`` wrote, of each question what is in the last of the files that have it.
+
+    ``runs`` says for each file what its numbers depend on and which questions count.
+    """
+    questions: dict[str, list[dict[str, Any]]] = {}
+    skipped: dict[str, str] = {}
+    runs: list[dict[str, Any]] = []
+    for path in paths:
+        found = json.loads(Path(path).read_text())
+        here = dict.fromkeys([*(each["question"] for each in found["results"]), *found["skipped"]])
+        for run in runs:
+            run["questions"] = [name for name in run["questions"] if name not in here]
+        for name in here:
+            questions[name] = [each for each in found["results"] if each["question"] == name]
+            skipped.pop(name, None)
+        skipped |= found["skipped"]
+        runs.append({"environment": found["environment"], "scale": found["scale"], "questions": list(here)})
+    results = [each for name in QUESTIONS for each in questions.get(name, [])]
+    return {"results": results, "skipped": skipped, "runs": [run for run in runs if run["questions"]]}
+
+
+def present(options: argparse.Namespace) -> None:
+    """Turn what was found into Markdown and charts."""
+    from benchmarks import charts, markdown
+
+    found = read(options.names)
+    if options.markdown:
+        print("\n".join(markdown.summary(found)))
+    elif options.charts:
+        for path in charts.write(found["results"], options.charts).values():
+            print(path)
+    else:
+        markdown.write(found, ROOT, charts.write(found["results"], ROOT / "benchmarks" / "charts"))
+
+
 if __name__ == "__main__":
+    confine()
     sys.exit(main())

@@ -11,6 +11,7 @@ they read it. Bytes per second count the decompressed bytes.
   is touched afterwards, which favours them by a few microseconds.
 * polars uses as many threads as the machine has cores and cannot be told otherwise in a running process, so
   it takes part in the cases with two; one DataFrame, text converted to views.
+* codec alone: ``pa.Codec.decompress`` of the same buffers, and nothing else: the floor for one thread.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import pyarrow as pa
 
 import arrowipc
 from benchmarks import data, peers
-from benchmarks.harness import Case, Run, Scale, cores
+from benchmarks.harness import Case, Run, Scale
+from benchmarks.machine import cores
 
 TITLE = "read compressed streams"
 
@@ -31,23 +33,29 @@ PAGE = 4096
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """Both codecs, large and small buffers, one thread and two."""
-    large, small = scale.size(1_000_000, 500), scale.size(100, 10)
+    """Both codecs, large and small buffers, one thread and two; by one thread, what fits into caches."""
+    large, middle, small = scale.size(1_000_000, 500), scale.size(10_000, 50), scale.size(100, 10)
+    shapes = [(large, 1, 1), (small, scale.size(200, 2), 1)]
+    shapes += [(rows, count, 2) for rows, count, _ in shapes if cores() > 1]
     for codec in ("lz4", "zstd"):
-        for threads in (1, 2) if cores() > 1 else (1,):
-            for rows, count, goal in ((large, 1, 1.0), (small, scale.size(200, 2), 1.5)):
-                batch = numbers(rows)
-                source = data.stream([batch] * count, compression=codec)
-                name = f"{codec}, {count} x {rows} rows x 8 columns, {threads} thread{'s' * (threads > 1)}"
-                yield Case(
-                    name,
-                    "batch",
-                    count,
-                    contenders(source, threads, pages if rows == large else one_byte),
-                    goal=goal,
-                    touched=count * batch.get_total_buffer_size(),
-                    threads=threads,
-                )
+        for rows, count, threads in [*shapes, (middle, scale.size(20, 2), 1)]:
+            batch = numbers(rows)
+            source = data.stream([batch] * count, compression=codec)
+            touch = one_byte if rows == small else pages
+            found = contenders(source, threads, touch)
+            if threads == 1:
+                found["codec alone"] = alone(batch, count, codec, found["pyarrow"]())
+            yield Case(
+                f"{codec}, {count} x {rows} rows x 8 columns, {threads} thread{'s' * (threads > 1)}",
+                "batch",
+                count,
+                found,
+                goal=1.5 if rows == small else 1,
+                touched=count * batch.get_total_buffer_size(),
+                threads=threads,
+                row=f"read{' small' * (rows == small)} {codec}",
+                named=threads == 1 and rows != middle,
+            )
 
 
 def numbers(rows: int) -> pa.RecordBatch:
@@ -87,6 +95,25 @@ def one_byte(batch: Any) -> int:
 def summed(batches: Iterable[Any], touch: Callable[[Any], int]) -> int:
     """Touch all batches."""
     return sum(touch(batch) for batch in batches)
+
+
+def buffers(batch: pa.RecordBatch) -> list[pa.Buffer]:
+    """Return all that is compressed of a batch."""
+    return [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None]
+
+
+def alone(batch: pa.RecordBatch, count: int, name: str, expected: int) -> Run:
+    """Return a run that only decompresses, and then says what all others find."""
+    codec = pa.Codec(name)
+    pairs = [(codec.compress(buffer), buffer.size) for buffer in buffers(batch)]
+
+    def run() -> int:
+        for _ in range(count):
+            for compressed, size in pairs:
+                codec.decompress(compressed, size)
+        return expected
+
+    return run
 
 
 def contenders(source: bytes, threads: int, touch: Callable[[Any], int]) -> dict[str, Run]:

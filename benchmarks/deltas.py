@@ -19,12 +19,9 @@ import pyarrow as pa
 
 import arrowipc
 from benchmarks import data, peers
-from benchmarks.harness import Case, Curve, Run, Scale
+from benchmarks.harness import FLAT, Case, Curve, Run, Scale
 
 TITLE = "dictionary deltas of 100 words"
-
-#: Sixteen times the deltas may cost a third more each: larger memory is slower memory.
-FLAT = 0.1
 
 
 def cases(scale: Scale) -> Iterator[Case]:
@@ -39,7 +36,9 @@ def cases(scale: Scale) -> Iterator[Case]:
             deltas,
             contenders(source),
             goal=20 if count == 400 else None,
-            curve=Curve("cost per delta", deltas, FLAT),
+            curve=Curve("cost per delta", deltas, FLAT, row="deltas flat"),
+            row="deltas",
+            named=count == 400,
         )
 
 

@@ -195,17 +195,19 @@ def copying(size: int, count: int) -> Run:
 def cases(scale: Scale) -> Iterator[Case]:
     """Throughput, latency, small bodies; then the transports that need more than sockets."""
     body, count = scale.size(BODY, 1 << 16), scale.size(6, 2)
-    for transport in ("tcp", "unix"):
+    tiny = scale.name == "tiny"  # the tests of each transport are elsewhere
+    for transport in ("unix",) if tiny else ("tcp", "unix"):
         yield from throughput(transport, body, count)
         yield from small(transport, scale.size(2000, 20))
     if there("shm"):
         yield from attached(scale.size(1 << 20, 1 << 16), scale.size(200, 2))
         yield from handed_over(body, count)
-        yield from small("shm", scale.size(2000, 20))
+        if not tiny:
+            yield from small("shm", scale.size(2000, 20))
     if there("ucx"):
-        for name in WAYS:
-            if name.startswith("ucx"):
-                yield from throughput(name, body, count)
+        ways = [name for name in WAYS if name.startswith("ucx")]
+        for name in ways[-1:] if tiny else ways:
+            yield from throughput(name, body, count)
 
 
 def throughput(name: str, body: int, count: int) -> Iterator[Case]:

@@ -34,13 +34,16 @@ ROWS = 10
 
 def cases(scale: Scale) -> Iterator[Case]:
     """Files of many and of few batches: one batch read, mapped and not, and all rows counted."""
-    for count in (scale.size(100_000, 5), scale.size(100, 3)):
+    many = scale.size(100_000, 5)
+    for count in (many, scale.size(100, 3)):
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "batches.arrow"))
             Path(path).write_bytes(data.file([data.plain_batch(2, ROWS)] * count))
             goal = 1.0
-            yield Case(f"one of {count} batches, mapped", "call", 1, mapped(path, count), goal=goal)
-            yield Case(f"one of {count} batches, not mapped", "call", 1, read(path, count), goal=goal)
+            for how, runs in {"mapped": mapped(path, count), "not mapped": read(path, count)}.items():
+                named = how == "mapped" and count == many
+                name = f"one of {count} batches, {how}"
+                yield Case(name, "call", 1, runs, goal=goal, row="file", named=named)
             yield Case(f"count the rows of {count} batches", "call", 1, counted(path), goal=goal)
 
 

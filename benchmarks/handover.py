@@ -10,6 +10,8 @@ Measured, per batch: opening the stream and draining it in the other library's h
 * arrowipc one by one: ``pa.record_batch(batch)`` for each batch: the Arrow C data interface.
 * pyarrow via C stream: pyarrow's own reader handed to pyarrow in the same way: what the interface costs by
   itself.
+* batches that are there: our batches, read beforehand, handed over in the same way: the floor, which is
+  pyarrow's import and little else.
 
 The second case ends in polars: ``pl.DataFrame(reader)`` against polars' own ``read_ipc_stream`` and against
 reading with pyarrow (``pl.from_arrow(reader.read_all())``).
@@ -33,7 +35,7 @@ def cases(scale: Scale) -> Iterator[Case]:
     """Small mixed and plain batches."""
     rows, count = scale.size(100, 3), scale.size(2_000, 2)
     mixed = data.stream([data.mixed_batch(rows)] * count)
-    yield to_pyarrow(f"10 mixed columns x {rows} rows, {count} batches", mixed, count)
+    yield to_pyarrow(f"10 mixed columns x {rows} rows, {count} batches", mixed, count, named=True)
     plain = data.stream([data.plain_batch(10, rows)] * count)
     yield to_pyarrow(f"10 int64 columns x {rows} rows, {count} batches", plain, count)
     if peers.polars is not None:
@@ -58,8 +60,9 @@ def one_by_one(source: bytes) -> int:
     return rows
 
 
-def to_pyarrow(name: str, source: bytes, count: int) -> Case:
+def to_pyarrow(name: str, source: bytes, count: int, named: bool = False) -> Case:
     """Return the case that ends in pyarrow batches."""
+    there = arrowipc.Table.from_batches(list(arrowipc.open_stream(source, validate="none")))
     return Case(
         name,
         "batch",
@@ -70,8 +73,11 @@ def to_pyarrow(name: str, source: bytes, count: int) -> Case:
             "arrowipc full": lambda: drained(arrowipc.open_stream(source)),
             "arrowipc one by one": lambda: one_by_one(source),
             "pyarrow via C stream": lambda: drained(pa.ipc.open_stream(source)),
+            "batches that are there": lambda: drained(there),
         },
         goal=0.7,
+        row="handover",
+        named=named,
     )
 
 

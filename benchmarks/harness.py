@@ -1,48 +1,33 @@
 """Measures contenders side by side: calibrated loops, interleaved rounds, medians, and ratios of neighbours.
 
-The contenders of a case take turns in short samples, and each round starts with another one, so that whatever
-else happens on the machine hits all of them. A ratio is the median of the rounds' own ratios, which drift
-cannot bend; times are medians with quartiles. Nothing is cached between rounds but what the libraries cache
-themselves.
+The contenders of a case take turns in short samples, in another order each round, so that whatever else
+happens on the machine, and what they leave behind for each other, hits all of them. A ratio is the median of
+the rounds' own ratios, which drift cannot bend; times are medians with quartiles. Nothing is cached between
+rounds but what the libraries cache themselves.
 """
 
 from __future__ import annotations
 
 import gc
-import hashlib
 import importlib
-import importlib.metadata
 import math
-import os
-import platform
+import random
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-Run = Callable[[], Any]
+from benchmarks.machine import free_cores
 
-#: The packages whose versions a result names.
-PACKAGES = (
-    "arrowipc",
-    "pyarrow",
-    "nanoarrow",
-    "polars",
-    "arro3-core",
-    "arro3-io",
-    "numpy",
-    "zstandard",
-    "lz4",
-)
+Run = Callable[[], Any]
 
 #: What of the wanted processors must have been free for a verdict about threads.
 ENOUGH = 0.85
 
-#: Few samples say little, however slow the case is.
-FEWEST_ROUNDS = 5
+#: A thousand times the work may cost twice as much per unit: larger memory is slower memory.
+FLAT = 0.1
 
 
 @dataclass(frozen=True)
@@ -58,13 +43,16 @@ class Scale:
     sample : float
         Seconds that a sample should last; calibration chooses the loop count.
     budget : float
-        Seconds for one case; slow cases get fewer rounds, at least `FEWEST_ROUNDS`.
+        Seconds for one case; slow cases get fewer rounds.
+    fewest : int
+        Rounds that a case gets however slow it is.
     """
 
     name: str
     rounds: int
     sample: float
     budget: float
+    fewest: int = 1
 
     def size(self, normal: int, tiny: int) -> int:
         """Return how large data is at this scale."""
@@ -77,8 +65,8 @@ class Scale:
 
 
 SCALES = {
-    "full": Scale("full", rounds=41, sample=0.008, budget=20.0),
-    "quick": Scale("quick", rounds=11, sample=0.003, budget=4.0),
+    "full": Scale("full", rounds=31, sample=0.008, budget=8.0, fewest=5),
+    "quick": Scale("quick", rounds=9, sample=0.003, budget=1.0, fewest=3),
     "tiny": Scale("tiny", rounds=1, sample=0.0, budget=0.0),
 }
 
@@ -93,11 +81,14 @@ class Curve:
     x : float
     at_most : float, optional
         The largest exponent of x that meets the goal.
+    row : str, default ""
+        The row of `benchmarks.goals` that the exponent is judged for.
     """
 
     name: str
     x: float
     at_most: float | None = None
+    row: str = ""
 
 
 @dataclass
@@ -125,6 +116,10 @@ class Case:
     threads : int, default 1
         Threads that a contender may use. More than one are measured by the wall clock whatever was asked for,
         and judged only if as many processors were free.
+    row : str, default ""
+        The row of `benchmarks.goals` that the case counts for.
+    named : bool, default False
+        It is the case that the row names; the others of the row show where it is worse.
     """
 
     name: str
@@ -139,28 +134,38 @@ class Case:
     threads: int = 1
     ours: str = "arrowipc"
     baseline: str = "pyarrow"
+    row: str = ""
+    named: bool = False
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One row that is no time: a number of bytes per contender.
+    """One row that was counted already: bytes, or what came to light while other cases were measured.
 
     Attributes
     ----------
     name : str
-    values : dict of str to float
+    values : dict of str to list of float
+        What was found of each contender, once or several times.
+    unit : str, default "bytes"
+        "bytes", or what the seconds are given for, as in `Case`.
     at_most : float, optional
-        The most that `ours` may be.
+        The most bytes that `ours` may be.
     goal : float, optional
         How many times as small as `baseline` we want `ours` to be.
+    row, named
+        As in `Case`.
     """
 
     name: str
-    values: dict[str, float]
+    values: dict[str, list[float]]
+    unit: str = "bytes"
     at_most: float | None = None
     goal: float | None = None
     ours: str = "arrowipc"
     baseline: str = "pyarrow"
+    row: str = ""
+    named: bool = False
 
 
 @dataclass
@@ -190,6 +195,8 @@ class Result:
     goal: str = ""
     verdict: str = ""
     touched_per_unit: float | None = None
+    row: str = ""
+    named: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -213,6 +220,8 @@ class Result:
             "goal": self.goal,
             "verdict": self.verdict,
             "touched_per_unit": self.touched_per_unit,
+            "row": self.row,
+            "named": self.named,
             "timings": timings,
         }
 
@@ -234,10 +243,12 @@ def sampled(run: Run, loops: int, timed: bool, clock: Callable[[], float]) -> fl
 
 def warmed(case: Case) -> tuple[list[str], dict[str, str]]:
     """Run each contender once; return who answers like the baseline, and what is wrong with the others."""
-    able: list[str] = []
+    able = [case.baseline]
     problems: dict[str, str] = {}
     expected = case.contenders[case.baseline]()
     for name, run in case.contenders.items():
+        if name == case.baseline:
+            continue
         try:
             found = run()
         except Exception as error:  # whatever a peer raises is an answer: it cannot do this
@@ -256,26 +267,35 @@ def measure(case: Case, scale: Scale, clock: Callable[[], float] = time.perf_cou
     """Measure all contenders of a case, interleaved."""
     names, problems = warmed(case)
     samples: dict[str, list[float]] = {name: [] for name in names}
-    once = {
-        name: min(sampled(case.contenders[name], 1, case.timed, clock) for _ in range(2)) for name in names
-    }
-    loops = {
-        name: 1 if case.timed else max(1, math.ceil(scale.sample / max(once[name], 1e-9))) for name in names
-    }
-    rounds = scale.rounds
-    if scale.budget:
-        round_seconds = sum(once[name] * loops[name] for name in names)
-        rounds = max(FEWEST_ROUNDS, min(rounds, int(scale.budget / max(round_seconds, 1e-9))))
+    loops, rounds = (
+        calibrated(case, names, scale) if scale.budget else (dict.fromkeys(names, 1), scale.rounds)
+    )
     gc.collect()
     gc.freeze()  # the collector runs as it would for a user, without walking our own data each time
     try:
         for turn in range(rounds):
-            first = turn % len(names)
-            for name in names[first:] + names[:first]:
+            # Never in the same order: what one leaves behind (cold caches, memory given back) would always
+            # hit the same other one.
+            for name in random.Random(turn).sample(names, len(names)):
                 samples[name].append(sampled(case.contenders[name], loops[name], case.timed, clock))
     finally:
         gc.unfreeze()
     return {name: summary(name, case, samples, problems) for name in case.contenders}
+
+
+def calibrated(case: Case, names: list[str], scale: Scale) -> tuple[dict[str, int], int]:
+    """Return how often each contender runs in a sample, and how many rounds there is time for."""
+    loops: dict[str, int] = {}
+    round_seconds = 0.0
+    for name in names:
+        start = time.perf_counter()
+        once = sampled(case.contenders[name], 1, case.timed, time.perf_counter)
+        whole = time.perf_counter() - start
+        if whole < scale.budget / 100:  # the first may have met a cold cache
+            once = min(once, sampled(case.contenders[name], 1, case.timed, time.perf_counter))
+        loops[name] = 1 if case.timed else max(1, math.ceil(scale.sample / max(once, 1e-9)))
+        round_seconds += max(whole if case.timed else once, 1e-9) * loops[name]
+    return loops, max(scale.fewest, min(scale.rounds, int(scale.budget / round_seconds)))
 
 
 def summary(name: str, case: Case, samples: dict[str, list[float]], problems: dict[str, str]) -> Timing:
@@ -304,7 +324,9 @@ def judged(met: bool) -> str:
 
 def judge(question: str, case: Case, timings: dict[str, Timing]) -> Result:
     """Compare what was measured with the goal."""
-    result = Result(question, case.name, case.unit, case.ours, case.baseline, timings)
+    result = Result(
+        question, case.name, case.unit, case.ours, case.baseline, timings, row=case.row, named=case.named
+    )
     if case.touched is not None:
         result.touched_per_unit = case.touched / case.count
     ours = timings[case.ours]
@@ -320,17 +342,32 @@ def judge(question: str, case: Case, timings: dict[str, Timing]) -> Result:
 
 
 def judge_fact(question: str, fact: Fact) -> Result:
-    """Return the result of a number of bytes."""
-    base = fact.values[fact.baseline]
-    timings = {name: Timing(name, v, v, v, base / v if v else math.nan, 1) for name, v in fact.values.items()}
+    """Return the result of what was counted already."""
+    base = statistics.median(fact.values[fact.baseline])
+    timings = {}
+    for name, values in fact.values.items():
+        low, median, high = quartiles(values)
+        timings[name] = Timing(name, median, low, high, base / median if median else math.nan, len(values))
+    ours = timings[fact.ours].median
     goal = verdict = ""
     if fact.at_most is not None:
-        goal = f"<= {fact.at_most / 2**20:g} MB"
-        verdict = judged(fact.values[fact.ours] <= fact.at_most)
+        goal = f"<= {fact.at_most / 2**20:.3g} MiB"
+        verdict = judged(ours <= fact.at_most)
     elif fact.goal is not None:
         goal = f">= {fact.goal:g}x"
-        verdict = judged(base >= fact.goal * fact.values[fact.ours])
-    return Result(question, fact.name, "bytes", fact.ours, fact.baseline, timings, goal, verdict)
+        verdict = judged(base >= fact.goal * ours)
+    return Result(
+        question,
+        fact.name,
+        fact.unit,
+        fact.ours,
+        fact.baseline,
+        timings,
+        goal,
+        verdict,
+        row=fact.row,
+        named=fact.named,
+    )
 
 
 def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iterator[Result]:
@@ -346,10 +383,12 @@ def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iter
                 k = exponent(pairs)
                 fitted[contender] = Timing(contender, k, k, k, rounds=len(pairs))
         span = f"{rows[0][0].x:g} to {rows[-1][0].x:g}"
+        case = f"{name}: k in cost ~ n^k, n = {span}"
+        curve = rows[0][0]
         result = Result(
-            question, f"{name}: k in cost ~ n^k, n = {span}", "exponent", "arrowipc", "pyarrow", fitted
+            question, case, "exponent", "arrowipc", "pyarrow", fitted, row=curve.row, named=bool(curve.row)
         )
-        bound = rows[0][0].at_most
+        bound = curve.at_most
         if bound is not None and "arrowipc" in fitted:
             result.goal = f"k <= {bound:g}"
             result.verdict = judged(fitted["arrowipc"].median <= bound)
@@ -392,63 +431,3 @@ def answers(question: str, scale: Scale, clock: Callable[[], float]) -> Iterator
             result.verdict = f"not judged, {free:.1f} of {case.threads} cores were free"
         yield result
     yield from growth(question, points)
-
-
-def version(package: str) -> str | None:
-    """Return the version of a package; of the checkout when ours is used without being installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        if package != "arrowipc":
-            return None
-        return str(importlib.import_module("arrowipc").__version__)
-
-
-def cpu_name() -> str:
-    """Return what the processor calls itself."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def cores() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def free_cores(wanted: int, seconds: float = 0.15) -> float:
-    """Return how many processors `wanted` busy threads get right now, from 0 to `wanted`.
-
-    Where others keep a processor busy, two threads take as long as one, for every library: such a case would
-    compare the libraries on one thread under the name of two.
-    """
-    block = bytes(1 << 18)
-
-    def work(until: float) -> None:
-        while time.perf_counter() < until:
-            hashlib.sha256(block)  # lets go of the GIL
-
-    start, used = time.perf_counter(), time.process_time()
-    helpers = [threading.Thread(target=work, args=(start + seconds,)) for _ in range(wanted)]
-    for helper in helpers:
-        helper.start()
-    for helper in helpers:
-        helper.join()
-    return (time.process_time() - used) / (time.perf_counter() - start)
-
-
-def environment() -> dict[str, Any]:
-    """Return what the numbers depend on besides the code."""
-    return {
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu": cpu_name(),
-        "cores": cores(),
-        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
-        "versions": {package: found for package in PACKAGES if (found := version(package)) is not None},
-    }

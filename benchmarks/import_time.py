@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import arrowipc
-from benchmarks import data
-from benchmarks.harness import Case, Fact, Run, Scale
+from benchmarks import children, data
+from benchmarks.harness import Case, Fact, Scale
 
 TITLE = "import, first batch, installed size"
 
@@ -45,37 +42,15 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
     names = [name for name in FIRST if importlib.util.find_spec(name) is not None]
     names = [name for name in names if name != "arro3" or importlib.util.find_spec("arro3.io") is not None]
     statements = {name: f"import {IMPORTED.get(name, name)}" for name in names}
-    yield Case(
-        "import", "process", 1, {n: process(s) for n, s in statements.items()}, at_most=0.015, timed=True
-    )
+    goal: dict[str, Any] = {"at_most": 0.015, "row": "import"}
+    runs = {name: children.seconds(statement) for name, statement in statements.items()}
+    yield Case("import", "process", 1, runs, timed=True, named=True, **goal)
     source = base64.b64encode(data.stream([data.mixed_batch(10)])).decode()
     setup = f"from base64 import b64decode; data = b64decode({source!r})"
-    firsts = {name: process(FIRST[name], setup) for name in names}
-    yield Case("import and read a first batch", "process", 1, firsts, at_most=0.015, timed=True)
-    yield Fact("installed size", {name: float(installed(name)) for name in names}, at_most=6 * 2**20)
-
-
-def process(statement: str, setup: str = "pass") -> Run:
-    """Return a run that starts an interpreter and returns the seconds of `statement` in it."""
-    clock = "from time import perf_counter\nstart = perf_counter()"
-    code = "\n".join((setup, clock, statement, "print(perf_counter() - start)"))
-    # The child finds packages where we found them: an environment variable may have brought us ours.
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in search_path() if path)}
-
-    def run() -> float:
-        command = [sys.executable, "-c", code]
-        return float(
-            subprocess.run(command, check=True, capture_output=True, text=True, env=variables).stdout
-        )
-
-    return run
-
-
-def search_path() -> list[str]:
-    """Return what has to be on the path besides what every interpreter has: where arrowipc is, at the end."""
-    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    home = str(Path(arrowipc.__file__).resolve().parent.parent)
-    return before if home in before or "site-packages" in home else [*before, home]
+    firsts = {name: children.seconds(FIRST[name], setup) for name in names}
+    yield Case("import and read a first batch", "process", 1, firsts, timed=True, **goal)
+    sizes = {name: [float(installed(name))] for name in names}
+    yield Fact("installed size", sizes, at_most=6 * 2**20, row="installed", named=True)
 
 
 def installed(name: str) -> int:

@@ -2,7 +2,8 @@
 
 Measured, per batch: opening the stream from a bytes object, and taking batch after batch as the library's own
 object, asking each for its number of rows. No value is touched, so the size of the bodies matters only where
-it pushes the metadata out of the caches.
+it pushes the metadata out of the caches. What a batch costs in streams of more and more of them, and a column
+in batches of more and more of those, is fitted.
 
 * pyarrow: ``for batch in pa.ipc.open_stream(data)``. Checks the structure of the metadata, no values.
 * arrowipc: ``open_stream(data, validate="none")``: the same checks and more (all extents against their
@@ -17,38 +18,48 @@ it pushes the metadata out of the caches.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
 from benchmarks import data, peers
-from benchmarks.harness import Case, Scale
+from benchmarks.harness import FLAT, Case, Curve, Scale
 
 TITLE = "iterate batches of an in-memory stream"
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """Ten columns in sizes from inside to beyond the caches, and a thousand columns."""
+    """Ten columns in sizes from inside to beyond the caches, a thousand columns; more and more columns."""
     mixed, plain = data.mixed_batch(scale.size(100, 3)), data.plain_batch(10, scale.size(100, 3))
-    for count in (20, 2_000, 20_000) if scale.thorough else (20, 2_000):
-        yield case("10 mixed columns x 100 rows", mixed, scale.size(count, 2), 10)
-    yield case("10 int64 columns x 100 rows", plain, scale.size(2_000, 2), 10)
-    yield case(
-        "1000 int64 columns x 100 rows", data.plain_batch(scale.size(1000, 12), 100), scale.size(50, 2), 25
-    )
+    ten = {"goal": 10, "row": "iterate"}
+    for times in (20, 200, 2_000, 20_000) if scale.thorough else (20, 200, 2_000):
+        count = scale.size(times, times // 20 + 1)
+        curve = Curve("cost per batch", count, FLAT)
+        yield case("10 mixed columns x 100 rows", mixed, count, named=times == 2_000, curve=curve, **ten)
+    yield case("10 int64 columns x 100 rows", plain, scale.size(2_000, 2), **ten)
+    wide = data.plain_batch(scale.size(1000, 12), 100)
+    thousand = {"goal": 25, "row": "iterate 1000"}
+    yield case("1000 int64 columns x 100 rows", wide, scale.size(50, 2), named=True, **thousand)
+    for n in (10, 100, 1_000, 10_000) if scale.thorough else (10, 100, 1_000):
+        columns = scale.size(n, n // 5 + 1)
+        batch = data.plain_batch(columns, 10)
+        times = max(2, scale.size(100_000, 20) // columns)
+        curve = Curve("cost per column", columns, FLAT)
+        yield case(f"{columns} int64 columns x 10 rows", batch, times, unit="column", curve=curve)
 
 
-def case(name: str, batch: pa.RecordBatch, count: int, goal: float) -> Case:
+def case(name: str, batch: pa.RecordBatch, count: int, unit: str = "batch", **options: Any) -> Case:
     """Return the case of a stream of `count` equal batches."""
     source = data.stream([batch] * count)
     return Case(
         f"{name}, {count} batches ({len(source) / 1e6:.3g} MB)",
-        "batch",
-        count,
+        unit,
+        count if unit == "batch" else count * batch.num_columns,
         {
             "pyarrow": lambda: peers.rows_by_pyarrow(source),
             "arrowipc": lambda: peers.rows_by_arrowipc(source, validate="none"),
             "arrowipc full": lambda: peers.rows_by_arrowipc(source),
             **peers.others(source),
         },
-        goal=goal,
+        **options,
     )

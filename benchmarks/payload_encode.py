@@ -2,8 +2,10 @@
 
 Measured, per payload: from one batch in memory to the finished column.
 
-* pyarrow: for each payload ``new_stream(BufferOutputStream(), schema)`` and ``write_batch`` of the slice,
-  then ``pa.array`` of all the buffers; for bare messages ``serialize()`` of the slice instead of a stream.
+* pyarrow: for each payload ``new_stream(sink, schema)`` and ``write_batch`` of the slice, all into one
+  ``BufferOutputStream``; the column is made of its buffer and of the places where payloads end, without
+  copying. For bare messages ``serialize()`` of the slice instead of a stream. A sink for each payload, and
+  ``pa.array`` of them all, would take a third more.
 * arrowipc: ``encode_payloads(batch, rows_per_payload=...)``, with ``with_schema=False`` for bare messages.
 * nanoarrow, arro3: a stream writer per slice, to a ``BytesIO``, and nothing behind it: they have no column to
   put the bytes into. Their slices are made beforehand.
@@ -27,8 +29,9 @@ import pyarrow as pa
 
 import arrowipc
 from benchmarks import data, peers
-from benchmarks.harness import Case, Fact, Run, Scale
-from benchmarks.write_memory import peak
+from benchmarks.children import peak
+from benchmarks.harness import FLAT, Case, Curve, Fact, Run, Scale
+from benchmarks.write_memory import INPUT
 from benchmarks.writes import by_arro3, by_nanoarrow
 
 TITLE = "payload column written"
@@ -38,11 +41,20 @@ ROWS = 10
 
 
 def cases(scale: Scale) -> Iterator[Case | Fact]:
-    """Streams and bare messages of few rows and of many; dictionaries, codecs, groups; memory."""
-    count = scale.size(20_000, 6)
-    mixed, plain = data.mixed_batch(count * ROWS), data.plain_batch(10, count * ROWS)
-    yield case(f"10 mixed columns x {ROWS} rows, {count} payloads", mixed, goal=8, others=True)
-    yield case(f"10 int64 columns x {ROWS} rows, {count} payloads", plain, goal=8)
+    """More and more streams; bare messages, few rows and many; dictionaries, codecs, groups; memory."""
+    most = scale.size(20_000, 6)
+    mixed = data.mixed_batch(most * ROWS)
+    row: dict[str, Any] = {"goal": 8, "row": "encode"}
+    for n in (20, 200, 2_000, 20_000):
+        times = scale.size(n, n // 5_000 + 2)
+        named = n == 20_000
+        name = f"10 mixed columns x {ROWS} rows, {times} payloads"
+        curve = Curve("cost per payload", times, FLAT)
+        others = n == (20_000 if scale.thorough else 2_000)
+        yield case(name, mixed.slice(0, times * ROWS), others=others, named=named, curve=curve, **row)
+    count = most if scale.thorough else scale.size(4_000, 6)
+    mixed, plain = mixed.slice(0, count * ROWS), data.plain_batch(10, count * ROWS)
+    yield case(f"10 int64 columns x {ROWS} rows, {count} payloads", plain, **row)
     yield case(f"10 mixed columns x {ROWS} rows, {count} bare messages", mixed, bare=True)
     yield case(f"10 mixed columns x 1 row, {count} payloads", mixed.slice(0, count), 1)
     yield case(f"10 mixed columns x 1000 rows, {count // 100 + 1} payloads", mixed, 1000)
@@ -52,10 +64,10 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
         coded = encoded(times * ROWS, words)
         name = f"dictionary of {words} words x {ROWS} rows, {times} payloads"
         yield case(f"{name}, trimmed", coded)
-        yield case(f"{name}, whole", coded, trim_dictionaries=False)
+        yield case(f"{name}, whole", coded, ours={"trim_dictionaries": False})
     few = mixed.slice(0, count * ROWS // 4)
     for codec in ("lz4", "zstd"):
-        yield case(f"10 mixed columns x {ROWS} rows, {codec}", few, compression=codec)
+        yield case(f"10 mixed columns x {ROWS} rows, {codec}", few, ours={"compression": codec})
     yield memory(scale)
 
 
@@ -74,17 +86,18 @@ def by_pyarrow(
 ) -> pa.BinaryArray:
     """Write a stream, or only the message, per slice."""
     options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-    found = []
+    sink = pa.BufferOutputStream()
+    ends = [0]
     for start, stop in pairwise(offsets):
         rows = batch.slice(start, stop - start)
         if bare:
-            found.append(rows.serialize().to_pybytes())
-            continue
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-            writer.write_batch(rows)
-        found.append(sink.getvalue().to_pybytes())
-    return pa.array(found, pa.binary())
+            sink.write(rows.serialize())
+        else:
+            with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+                writer.write_batch(rows)
+        ends.append(sink.tell())
+    places = pa.py_buffer(np.array(ends, np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, places, sink.getvalue()])
 
 
 def by_others(batch: pa.RecordBatch, offsets: list[int]) -> dict[str, Run]:
@@ -138,23 +151,24 @@ def case(
     rows: int = ROWS,
     *,
     bare: bool = False,
-    goal: float | None = None,
     others: bool = False,
+    ours: dict[str, Any] | None = None,
     **options: Any,
 ) -> Case:
-    """Return the case of payloads of so many rows; `options` are those of `encode_payloads`."""
+    """Return the case of payloads of so many rows; `ours` are options of `encode_payloads`."""
+    chosen = ours or {}
     offsets = [*range(0, batch.num_rows, rows), batch.num_rows]
-    (ours,) = arrowipc.open_stream(data.stream([batch]))
+    (given,) = arrowipc.open_stream(data.stream([batch]))
     makers: dict[str, Callable[[], Any]] = {
-        "pyarrow": lambda: by_pyarrow(batch, offsets, bare, options.get("compression")),
+        "pyarrow": lambda: by_pyarrow(batch, offsets, bare, chosen.get("compression")),
         "arrowipc": lambda: arrowipc.encode_payloads(
-            ours, rows_per_payload=rows, with_schema=not bare, use_threads=False, **options
+            given, rows_per_payload=rows, with_schema=not bare, use_threads=False, **chosen
         ),
     }
     runs = {who: proven(make, batch, offsets, bare) for who, make in makers.items()}
-    return Case(
-        name, "payload", len(offsets) - 1, runs | (by_others(batch, offsets) if others else {}), goal=goal
-    )
+    if others:
+        runs |= by_others(batch, offsets)
+    return Case(name, "payload", len(offsets) - 1, runs, touched=batch.nbytes, **options)
 
 
 def grouped(scale: Scale, batch: pa.RecordBatch) -> Case:
@@ -166,7 +180,7 @@ def grouped(scale: Scale, batch: pa.RecordBatch) -> Case:
     (ours,) = arrowipc.open_stream(data.stream([batch.append_column("key", pa.array(keys))]))
     makers: dict[str, Callable[[], Any]] = {
         "pyarrow": lambda: by_pyarrow(batch, offsets, False),
-        "arrowipc": lambda: arrowipc.encode_payloads(ours, group_by="key").payloads,
+        "arrowipc": lambda: arrowipc.encode_payloads(ours, group_by="key", use_threads=False).payloads,
     }
     runs = {who: proven(make, batch, offsets, False) for who, make in makers.items()}
     count = len(offsets) - 1
@@ -179,13 +193,13 @@ def grouped(scale: Scale, batch: pa.RecordBatch) -> Case:
 
 BY_PYARROW = """
 (batch,) = table.to_batches()
-def stream(start):
-    sink = pa.BufferOutputStream()
+before = begin()
+sink, ends = pa.BufferOutputStream(), np.zeros(rows // 10 + 1, np.int64)
+for number, start in enumerate(range(0, rows, 10), 1):
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch.slice(start, 10))
-    return sink.getvalue().to_pybytes()
-before = begin()
-column = pa.array([stream(start) for start in range(0, rows, 10)], pa.large_binary())
+    ends[number] = sink.tell()
+column = pa.Array.from_buffers(pa.large_binary(), rows // 10, [None, pa.py_buffer(ends), sink.getvalue()])
 """
 
 BY_ARROWIPC = """
@@ -200,8 +214,6 @@ column = arrowipc.encode_payloads(batch, rows_per_payload=10, large=True)
 def memory(scale: Scale) -> Fact:
     """Return what payloads of 10 rows take above their input."""
     rows = scale.size(400_000, 1_000)
-    found = {
-        "pyarrow": peak(rows, BY_PYARROW),
-        "arrowipc": peak(rows, BY_ARROWIPC),
-    }
+    makers = {"pyarrow": BY_PYARROW, "arrowipc": BY_ARROWIPC}
+    found = {name: peak(INPUT + code, rows=rows) for name, code in makers.items()}
     return Fact(f"9 columns x 10 rows, {rows // 10} payloads: peak memory above the input", found, goal=1)

@@ -35,6 +35,5 @@ def cases(scale: Scale) -> Iterator[Case]:
     }
     if peers.polars is not None:
         contenders["polars"] = lambda: peers.rows_by_polars(source, columns=wanted)
-    yield Case(
-        f"5 of {columns} int64 columns x 100 rows, {count} batches", "batch", count, contenders, goal=20
-    )
+    name = f"5 of {columns} int64 columns x 100 rows, {count} batches"
+    yield Case(name, "batch", count, contenders, goal=20, row="project", named=True)

@@ -1,15 +1,12 @@
-"""Prints results: tables for people, JSON for machines, Markdown for the README."""
+"""Prints results as tables in the terminal, and says figures in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.harness import Result, Timing
-
-#: The columns of the README's table besides pyarrow and arrowipc.
-PEERS = ("nanoarrow", "polars", "arro3")
 
 
 def duration(seconds: float) -> str:
@@ -32,7 +29,7 @@ def amount(value: float, unit: str) -> str:
     if math.isnan(value):
         return "-"
     if unit == "bytes":
-        return f"{digits(value / 1e6)} MB"
+        return f"{digits(value / 2**20)} MiB"
     if unit == "exponent":
         return f"{value:.2f}"
     return duration(value)
@@ -88,41 +85,53 @@ class Printer:
         notes = [f"{timing.name}: {timing.problem}" for timing in result.timings.values() if timing.problem]
         per = "" if result.unit in ("bytes", "exponent") else f", per {result.unit}"
         title = f"{result.case}{per}"
+        self.table(title, HEADER, rows, numbers=range(1, 5), bold=result.ours)
+        self.line("\n".join([*notes, ""]))
+
+    def table(
+        self,
+        title: str,
+        header: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        numbers: Sequence[int] = (),
+        bold: str = "",
+    ) -> None:
+        """Write a table; columns of `numbers` are aligned to the right, the row of `bold` is bold."""
         if self._console is None:
-            print("\n".join([plain_table(title, rows), *notes, ""]), flush=True)
+            print(plain_table(title, header, rows, numbers), flush=True)
             return
         from rich.table import Table
 
         # As a title of the table it would be wrapped to the table's width.
         self._console.print(title, style="bold", markup=False, soft_wrap=True)
         table = Table(box=None, pad_edge=False)
-        for index, name in enumerate(HEADER):
-            table.add_column(name, justify="right" if 1 <= index <= 4 else "left", no_wrap=index < 5)
+        for index, name in enumerate(header):
+            number = index in numbers
+            table.add_column(name, justify="right" if number else "left", no_wrap=number)
         for cells in rows:
-            style = "bold" if cells[0] == result.ours else ""
-            cells[-1] = coloured(cells[-1])
-            table.add_row(*cells, style=style)
+            table.add_row(*map(coloured, cells), style="bold" if cells[0] == bold else "")
         self._console.print(table)
-        self.line("\n".join([*notes, ""]))
 
 
-def coloured(verdict: str) -> str:
-    """Return a verdict in rich's markup."""
+def coloured(cell: str) -> str:
+    """Return a cell in rich's markup: verdicts have colours."""
     from rich.markup import escape
 
-    text = escape(verdict)
-    if verdict.startswith("goal"):
-        return f"[green]{text}[/]" if verdict.endswith("met") else f"[red]{text}[/]"
-    return text
+    said = cell.rpartition(": ")[2] if cell.startswith("goal ") else cell
+    if said == "met":
+        return f"[green]{escape(cell)}[/]"
+    return f"[red]{escape(cell)}[/]" if said.startswith(("MISSED", "FAILED")) else escape(cell)
 
 
-def plain_table(title: str, rows: list[list[str]]) -> str:
+def plain_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]
+) -> str:
     """Return a table in columns."""
-    lines = [list(HEADER), *rows]
-    widths = [max(len(cells[i]) for cells in lines) for i in range(len(HEADER))]
+    lines = [header, *rows]
+    widths = [max(len(cells[i]) for cells in lines) for i in range(len(header))]
     text = [
         "  ".join(
-            c.rjust(w) if 1 <= i <= 4 else c.ljust(w)
+            c.rjust(w) if i in numbers else c.ljust(w)
             for i, (c, w) in enumerate(zip(cells, widths, strict=True))
         )
         for cells in lines
@@ -138,42 +147,3 @@ def environment_line(environment: dict[str, Any]) -> str:
         f"Python {environment['python']}, {versions}; {environment['cpu']}, {environment['cores']} cores, "
         f"{environment['system']}{load}; {environment['clock']}"
     )
-
-
-def markdown(results: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the README's table from what ``--json`` wrote: the cases that have a goal."""
-    columns = ("question", "pyarrow", "arrowipc", "times as fast", "goal", *PEERS)
-    yield "| " + " | ".join(columns) + " |"
-    yield "|---" * len(columns) + "|"
-    question = ""
-    for result in results["results"]:
-        if not result["goal"]:
-            continue
-        if result["title"] != question:
-            question = result["title"]
-            yield f"| **{question}** |" + " |" * (len(columns) - 1)
-        yield "| " + " | ".join(markdown_cells(result)) + " |"
-    yield ""
-    yield environment_line(results["environment"]) + "."
-
-
-def markdown_cells(result: dict[str, Any]) -> Iterable[str]:
-    """Return the cells of one row."""
-    timings = {each["contender"]: each for each in result["timings"]}
-
-    def cell(name: str) -> str:
-        each = timings.get(name)
-        if each is None or each["median"] is None:
-            return "" if each is None else "cannot"
-        return amount(each["median"], result["unit"])
-
-    ours = timings[result["ours"]]
-    ratio = times(ours["times_as_fast"]) if ours["times_as_fast"] is not None else ""
-    if ratio and result["baseline"] != "pyarrow":
-        ratio += f" {result['baseline']}"
-    per = "" if result["unit"] in ("bytes", "exponent") else f", per {result['unit']}"
-    goal = (
-        ", ".join(filter(None, (result["goal"], result["verdict"]))).replace(">= ", "≥ ").replace("<= ", "≤ ")
-    )
-    names = (cell(name) for name in PEERS)
-    return [result["case"] + per, cell("pyarrow"), cell(result["ours"]), ratio, goal, *names]

@@ -34,7 +34,7 @@ TITLE = "one small stream per call"
 def cases(scale: Scale) -> Iterator[Case]:
     """One schema for all streams, then schemas that alternate."""
     yield case("10 int64 columns x 10 rows, one schema", [data.stream([data.plain_batch(10, 10)])])
-    yield case("10 mixed columns x 10 rows, one schema", [data.stream([data.mixed_batch(10)])])
+    yield case("10 mixed columns x 10 rows, one schema", [data.stream([data.mixed_batch(10)])], named=True)
     yield case("10 mixed columns x 10 rows, 2 schemas in turn", renamed(2))
     yield case("10 mixed columns x 10 rows, 64 schemas in turn", renamed(scale.size(64, 3)))
 
@@ -53,7 +53,7 @@ def each(sources: list[bytes], read: Callable[[bytes], int]) -> Callable[[], int
     return lambda: read(following())
 
 
-def case(name: str, sources: list[bytes]) -> Case:
+def case(name: str, sources: list[bytes], named: bool = False) -> Case:
     """Return the case of streams that are read in turn."""
     contenders = {
         "pyarrow": lambda s: pa.ipc.open_stream(s).read_next_batch().num_rows,
@@ -67,4 +67,4 @@ def case(name: str, sources: list[bytes]) -> Case:
         runs["polars"] = each(sources, peers.rows_by_polars)
     if peers.arro3_io is not None:
         runs["arro3"] = each(sources, peers.rows_by_arro3)
-    return Case(name, "stream", 1, runs, goal=8)
+    return Case(name, "stream", 1, runs, goal=8, row="small stream", named=named)

@@ -10,8 +10,17 @@ back to a sink that drops them.
 * no decode: the same number of equal rows, made once and sent again and again: the ceiling for any decoder.
 * drain: the cells arrive in the worker and nothing is sent back.
 
-The processor time is what the worker's function used until it had its batches, without what Spark does around
-it. Without Spark or Java nothing is measured.
+The steps of these jobs are told by the workers while they run, per payload, both workers' seconds added up
+(so that two at a time make half of it on the wall):
+
+* JVM to worker: waiting until the next batch of cells is there, and making it a pyarrow batch;
+* decode: from the batch of cells to batches of rows;
+* worker to JVM: from handing a batch of rows to Spark until Spark asks for the next one, which is when it is
+  sent.
+
+The JVM works beside the worker: while a slow decoder decodes, cells arrive and rows leave, so that these two
+steps look short. What is left of a job's time is Spark's own: planning, starting tasks, the sink. The
+processor time is that of the decode step alone. Without Spark or Java nothing is measured.
 """
 
 from __future__ import annotations
@@ -21,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +38,12 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import data
-from benchmarks.harness import Case, Run, Scale
+from benchmarks.harness import Case, Fact, Run, Scale
 
 TITLE = "payloads decoded in Spark"
+
+#: What the worker tells the seconds of.
+STEPS = ("JVM to worker", "decode", "worker to JVM", "decode, processor time")
 
 ROWS = 10
 OUTPUT_ROWS = 10_000
@@ -50,28 +63,27 @@ def missing() -> str | None:
     return NO_JAVA if find_java() is None else None
 
 
-def cases(scale: Scale) -> Iterator[Case]:
-    """End to end beside pyarrow and beside no decoding at all; then the processor time of decoding."""
-    why = missing()
-    if why is not None:
-        print(f"{TITLE}: not measured: {why}", file=sys.stderr)
-        return
+def cases(scale: Scale) -> Iterator[Case | Fact]:
+    """End to end beside pyarrow and beside no decoding at all; then the steps of these jobs."""
     from arrowipc.spark.session import start_session
 
-    count = 400_000 if scale.thorough else scale.size(100_000, 50)
+    count = 400_000 if scale.thorough else scale.size(40_000, 50)
     with (
         tempfile.TemporaryDirectory() as folder,
         start_session("local[2]", Path(folder, "spark.log")) as spark,
     ):
         job = Job(spark, count)
         name = f"{count} streams of {job.size // count} bytes"
-        runs: dict[str, Run] = {each: job.wall(decode) for each, decode in job.decoders.items()}
-        decoders = {each: runs[each] for each in ("pyarrow", "pyarrow known", "arrowipc")}
-        yield Case(f"{name} to rows", "payload", count, decoders, goal=3.5, touched=job.size, threads=2)
-        parts = {each: runs[each] for each in ("no decode", "arrowipc", "drain")}
-        yield Case(f"{name}, the ceiling", "payload", count, parts, goal=0.8, baseline="no decode", threads=2)
-        used = {each: job.processor(decode) for each, decode in job.decoders.items()}
-        yield Case(f"{name}, processor time in the decoder", "payload", count, used, timed=True)
+        decoders = {each: job.runner(each) for each in ("pyarrow", "pyarrow known", "arrowipc")}
+        case = Case(f"{name} to rows", "payload", count, decoders, goal=3.5, touched=job.size, threads=2)
+        yield replace(case, row="spark pyarrow", named=True)
+        parts = {each: job.runner(each) for each in ("no decode", "arrowipc", "drain")}
+        case = Case(
+            f"{name}, the ceiling", "payload", count, parts, goal=0.8, baseline="no decode", threads=2
+        )
+        yield replace(case, row="spark", named=True)
+        for step in STEPS:
+            yield Fact(f"{name}: {step}", job.steps(step), "payload")
         job.cells.unpersist()
 
 
@@ -111,48 +123,78 @@ class Job:
             for batch in batches:
                 yield column.take(pa.array(batch["id"].to_numpy() % column.num_rows))
 
+        self.seconds: dict[str, list[dict[str, float]]] = {name: [] for name in self.decoders}
         self.cells = spark.range(0, count, 1, 2).mapInArrow(make, "payload binary").cache()
         self.size = sum(map(len, payloads)) * count // len(payloads)
         assert self.cells.count() == count
 
-    def wall(self, decode: Decode) -> Run:
-        """Return a run of the whole job, which returns the number of cells."""
-        return lambda: self.run(decode)[0]
+    def runner(self, name: str) -> Run:
+        """Return a run of the whole job, which returns the number of cells and remembers the steps."""
+        return lambda: self.run(name)
 
-    def processor(self, decode: Decode) -> Run:
-        """Return a run that returns the seconds which the workers spent in the decoder."""
-        return lambda: self.run(decode)[1]
+    def steps(self, step: str) -> dict[str, list[float]]:
+        """Return the seconds per payload of a step, of every run but the first, which warmed up."""
+        return {
+            name: [seconds[step] / self.count for seconds in runs[1:] or runs]
+            for name, runs in self.seconds.items()
+        }
 
-    def run(self, decode: Decode) -> tuple[int, float]:
-        """Decode all cells and drop the rows; returns cells and processor seconds."""
-        cells, rows, seconds = (self.context.accumulator(zero) for zero in (0, 0, 0.0))
+    def run(self, name: str) -> int:
+        """Decode all cells and drop the rows."""
+        decode = self.decoders[name]
+        cells, rows = self.context.accumulator(0), self.context.accumulator(0)
+        seconds = {step: self.context.accumulator(0.0) for step in STEPS}
 
         def timed(batches: Batches) -> Iterator[Any]:
-            waited = [0.0]
+            watch = Watch()
 
             def counted() -> Iterator[Any]:
-                # What taking a batch from Spark costs is not the decoder's.
-                start = time.process_time()
+                watch.begin("JVM to worker")
                 for batch in batches:
-                    waited[0] += time.process_time() - start
                     cells.add(batch.num_rows)
+                    watch.begin("decode")
                     yield batch
-                    start = time.process_time()
+                    watch.begin("JVM to worker")
+                watch.begin("decode")
 
-            found = decode(counted())
-            while True:
-                start, waited[0] = time.process_time(), 0.0
-                batch = next(found, None)
-                seconds.add(time.process_time() - start - waited[0])
-                if batch is None:
-                    return
+            watch.begin("decode")
+            for batch in decode(counted()):
                 rows.add(batch.num_rows)
+                watch.begin("worker to JVM")
                 yield batch
+                watch.begin("decode")
+            watch.begin("")
+            for step, spent in watch.seconds.items():
+                seconds[step].add(spent)
 
         self.cells.mapInArrow(timed, DDL).write.format("noop").mode("overwrite").save()
         assert cells.value == self.count, f"{cells.value} cells"
         assert rows.value == (0 if decode is drain else ROWS * self.count), f"{rows.value} rows"
-        return cells.value, seconds.value
+        self.seconds[name].append({step: spent.value for step, spent in seconds.items()})
+        return int(cells.value)
+
+
+class Watch:
+    """Adds up how long each step takes.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+    """
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STEPS, 0.0)
+        self._step = ""
+        self._since = (0.0, 0.0)
+
+    def begin(self, step: str) -> None:
+        """End the step that lasts, and begin another one; "" for none."""
+        wall, used = time.perf_counter(), time.process_time()
+        if self._step:
+            self.seconds[self._step] += wall - self._since[0]
+        if self._step == "decode":
+            self.seconds["decode, processor time"] += used - self._since[1]
+        self._step, self._since = step, (wall, used)
 
 
 def different_payloads(count: int) -> tuple[Any, list[bytes]]:

@@ -42,7 +42,9 @@ def cases(scale: Scale) -> Iterator[Case]:
     for size in sizes:
         values = np.arange(size / 8).reshape(-1, 128)
         label = words(size)
-        yield Case(f"read {label} from memory", "tensor", 1, readers(values), goal=1)
+        named = size == 1 << 20
+        runs = readers(values)
+        yield Case(f"read {label} from memory", "tensor", 1, runs, goal=1, row="read tensor", named=named)
         yield Case(f"write {label} to warm memory", "tensor", 1, writers(values), goal=0.9, touched=size)
     side = scale.size(4096, 64)
     yield from gathers(side)
@@ -133,6 +135,8 @@ def gathers(side: int) -> Iterator[Case]:
             writers(values),
             goal=2 if "transposed" in name else 1,
             touched=2 * values.nbytes,
+            row="gather tensor" if "transposed" in name else "",
+            named=name == "transposed, part of a wider array",
         )
 
 

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import arrowipc
-from benchmarks import compressed, data, peers, writes
+from benchmarks import compressed, data, payload_decode, payload_encode, peers, writes
 
 pytest.importorskip("pytest_benchmark")
 pytestmark = pytest.mark.bench
@@ -29,6 +30,23 @@ LARGE = data.mixed_batch(100_000)
 def test_read_small_batches(benchmark: Any, level: str) -> None:
     source = data.stream([SMALL] * 1000)
     benchmark(peers.rows_by_arrowipc, source, validate=level)
+
+
+def test_framing(benchmark: Any) -> None:
+    source = data.stream([SMALL] * 1000)
+    benchmark(lambda: sum(1 for _ in arrowipc.MessageReader(source)))
+
+
+@pytest.mark.parametrize("columns", [10, 1000])
+def test_read_new_schema(benchmark: Any, columns: int) -> None:
+    fields = list(data.plain_batch(columns, 1).schema)
+
+    def source() -> tuple[tuple[bytes], dict[str, Any]]:
+        schema = pa.schema(fields, metadata={"n": str(next(counter))})
+        return (schema.serialize().to_pybytes() + data.END_OF_STREAM,), {}
+
+    counter = itertools.count()
+    benchmark.pedantic(lambda source: arrowipc.open_stream(source).schema, setup=source, rounds=50)
 
 
 @pytest.mark.parametrize("columns", [10, 1000])
@@ -117,6 +135,17 @@ def test_open_file_and_get_batch(benchmark: Any, tmp_path: Path) -> None:
 def test_export(benchmark: Any, kind: str) -> None:
     batch = next(iter(arrowipc.open_stream(data.stream([SMALL]))))
     benchmark(batch.__arrow_c_array__ if kind == "batch" else batch.schema.__arrow_c_schema__)
+
+
+@pytest.mark.parametrize("kind", ["small", "1000 columns"])
+def test_import(benchmark: Any, kind: str) -> None:
+    batch = SMALL if kind == "small" else data.plain_batch(1000, 100)
+    benchmark(arrowipc.RecordBatch.from_arrow, batch)
+
+
+def test_import_of_a_stream(benchmark: Any) -> None:
+    table = pa.ipc.open_stream(data.stream([SMALL] * 100)).read_all()
+    benchmark(arrowipc.Table.from_arrow, table)
 
 
 def test_export_of_a_stream(benchmark: Any) -> None:
@@ -209,3 +238,48 @@ def test_open_writer_for_a_new_schema(benchmark: Any, columns: int) -> None:
 def test_write_deltas(benchmark: Any) -> None:
     batches = list(arrowipc.open_stream(data.delta_stream(400, 100)))
     benchmark(lambda: writes.by_arrowipc(bytearray(), batches, dictionary_deltas=True))
+
+
+@pytest.mark.parametrize("cells", ["streams", "messages", "LZ4", "dictionaries"])
+def test_decode_payloads(benchmark: Any, cells: str) -> None:
+    small = data.mixed_batch(10)
+    encoded = small.set_column(9, "city", small.column(9).dictionary_encode())
+    kinds: dict[str, Callable[[], bytes]] = {
+        "streams": lambda: data.stream([small]),
+        "messages": lambda: data.messages(data.stream([small]))[1],
+        "LZ4": lambda: data.stream([small], compression="lz4"),
+        "dictionaries": lambda: data.stream([encoded]),
+    }
+    column = payload_decode.column_of([kinds[cells]()], 2_000)
+    schema = {"schema": small.schema} if cells == "messages" else {}
+    benchmark(payload_decode.rows_by_arrowipc, column, **schema)
+
+
+def test_repeat_beside_payloads(benchmark: Any) -> None:
+    (batch,) = ours(LARGE.slice(0, 2_000))
+    benchmark(arrowipc.repeat, batch, [10] * 2_000)
+
+
+@pytest.mark.parametrize("cells", ["streams", "messages", "trimmed dictionaries"])
+def test_encode_payloads(benchmark: Any, cells: str) -> None:
+    rows = payload_encode.encoded(20_000, 1_000) if "dictionaries" in cells else LARGE.slice(0, 20_000)
+    (batch,) = ours(rows)
+    options = {"rows_per_payload": 10, "with_schema": cells != "messages"}
+    benchmark(lambda: arrowipc.encode_payloads(batch, **options))
+
+
+@pytest.mark.parametrize("view", ["as it lies", "transposed, backwards", "every second column"])
+def test_write_tensor(benchmark: Any, view: str) -> None:
+    square = np.arange(1024.0 * 1024).reshape(1024, 1024)
+    views = {
+        "as it lies": square,
+        "transposed, backwards": square.T[::-1],
+        "every second column": np.repeat(square, 2, axis=1)[:, ::2],
+    }
+    target = writes.warm(square.nbytes + 4096)
+    benchmark(arrowipc.write_tensor, views[view], target)
+
+
+def test_read_tensor(benchmark: Any) -> None:
+    source = arrowipc.Tensor(np.arange(1024.0)).serialize()
+    benchmark(lambda: arrowipc.read_tensor(source).to_numpy())

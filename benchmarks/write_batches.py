@@ -31,13 +31,10 @@ import pyarrow as pa
 
 import arrowipc
 from benchmarks import data
-from benchmarks.harness import Case, Curve, Run, Scale
+from benchmarks.harness import FLAT, Case, Curve, Run, Scale
 from benchmarks.writes import Input, bound, growing, presized, warm
 
 TITLE = "write batches to memory"
-
-#: A thousand times the columns may cost twice as much each: larger memory is slower memory.
-FLAT = 0.1
 
 
 def cases(scale: Scale) -> Iterator[Case]:
@@ -46,8 +43,9 @@ def cases(scale: Scale) -> Iterator[Case]:
     for times in (2_000, 200, 20):
         given = Input([mixed] * scale.size(times, 2))
         name = f"10 mixed columns x 100 rows, {times} batches"
-        yield case(f"{name}, to growing memory", given, growing(given), 3)
-        yield case(f"{name}, to warm memory", given, presized(given, warm(bound(given))), 3)
+        row: dict[str, Any] = {"row": "write"}
+        yield case(f"{name}, to growing memory", given, growing(given), 3, named=times == 2_000, **row)
+        yield case(f"{name}, to warm memory", given, presized(given, warm(bound(given))), 3, **row)
     given = Input([data.mixed_batch(scale.size(10, 2))])
     yield case("10 mixed columns x 10 rows, a stream each, to growing memory", given, growing(given), 1)
     given = slices(scale)
@@ -60,10 +58,10 @@ def cases(scale: Scale) -> Iterator[Case]:
     yield from columns(scale)
 
 
-def case(name: str, given: Input, contenders: dict[str, Run], goal: float) -> Case:
+def case(name: str, given: Input, contenders: dict[str, Run], goal: float, **options: Any) -> Case:
     """Return the case of writing these batches."""
     unit = "stream" if len(given.pyarrow) == 1 else "batch"
-    return Case(name, unit, len(given.pyarrow), contenders, goal=goal)
+    return Case(name, unit, len(given.pyarrow), contenders, goal=goal, touched=given.table.nbytes, **options)
 
 
 def slices(scale: Scale) -> Input:

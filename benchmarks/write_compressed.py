@@ -12,6 +12,7 @@ bytes before compression. How large the streams become is compared too.
 * polars uses as many threads as the machine has cores, so it takes part in the cases with two; into
   ``BytesIO``, one frame, text as views, its level is its own choice.
 * nanoarrow does not compress.
+* codec alone: ``pa.Codec(name, 1).compress`` of the same buffers, and nothing else: the floor for one thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from benchmarks import compressed, peers
-from benchmarks.harness import Case, Fact, Run, Scale, cores
+from benchmarks.harness import Case, Fact, Run, Scale
+from benchmarks.machine import cores
 from benchmarks.writes import (
     Input,
     bound,
@@ -42,14 +44,14 @@ LEVEL = 1
 
 
 def cases(scale: Scale) -> Iterator[Case | Fact]:
-    """Both codecs, large and small buffers, one thread and two; the bytes that are written."""
+    """Both codecs, large, middling and small buffers, one thread and two; the bytes that are written."""
     # Columns of eight bytes take 16 MB.
-    large, small = scale.size(2_000_000, 500), scale.size(100, 10)
-    for rows, count in ((large, 1), (small, scale.size(200, 2))):
+    large, middle, small = scale.size(2_000_000, 500), scale.size(10_000, 50), scale.size(100, 10)
+    for rows, count in ((large, 1), (middle, scale.size(20, 2)), (small, scale.size(200, 2))):
         given = Input([compressed.numbers(rows)] * count)
         for codec in ("lz4", "zstd"):
             shape = f"{codec}, {count} x {rows} rows x 8 columns"
-            for threads in (1, 2) if cores() > 1 else (1,):
+            for threads in (1, 2) if cores() > 1 and rows != middle else (1,):
                 yield Case(
                     f"{shape}, {threads} thread{'s' * (threads > 1)}",
                     "batch",
@@ -58,6 +60,8 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
                     goal=1,
                     touched=given.table.nbytes,
                     threads=threads,
+                    row=f"compress {codec}",
+                    named=threads == 1 and rows == large,
                 )
             yield Fact(f"{shape}, bytes written", written_bytes(given, codec), goal=0.99)
 
@@ -74,6 +78,8 @@ def contenders(given: Input, codec: str, threads: int) -> dict[str, Run]:
         compression_level=LEVEL,
         use_threads=threads > 1,
     )
+    if threads == 1:
+        found["codec alone"] = alone(given, codec)
     if threads == 1 and given.arro3:
         found["arro3"] = proven(
             lambda: to_bytes_io(lambda sink: by_arro3(sink, given.arro3, codec)), given.table
@@ -86,11 +92,24 @@ def contenders(given: Input, codec: str, threads: int) -> dict[str, Run]:
     return found
 
 
-def written_bytes(given: Input, codec: str) -> dict[str, float]:
+def alone(given: Input, name: str) -> Run:
+    """Return a run that only compresses."""
+    codec = pa.Codec(name, LEVEL)
+    found = [buffer for batch in given.pyarrow for buffer in compressed.buffers(batch)]
+
+    def run() -> int:
+        for buffer in found:
+            codec.compress(buffer)
+        return given.table.num_rows
+
+    return run
+
+
+def written_bytes(given: Input, codec: str) -> dict[str, list[float]]:
     """Return how large the streams of those are who have the same level."""
     options = pa.ipc.IpcWriteOptions(compression=pa.Codec(codec, LEVEL))
     ours = {"compression": codec, "compression_level": LEVEL}
     return {
-        "pyarrow": float(to_buffer(lambda sink: by_pyarrow(sink, given.pyarrow, options)).size),
-        "arrowipc": float(len(to_bytearray(lambda sink: by_arrowipc(sink, given.arrowipc, **ours)))),
+        "pyarrow": [float(to_buffer(lambda sink: by_pyarrow(sink, given.pyarrow, options)).size)],
+        "arrowipc": [float(len(to_bytearray(lambda sink: by_arrowipc(sink, given.arrowipc, **ours))))],
     }

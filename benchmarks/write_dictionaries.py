@@ -25,13 +25,10 @@ import pyarrow as pa
 
 import arrowipc
 from benchmarks import data, peers
-from benchmarks.harness import Case, Curve, Run, Scale
+from benchmarks.harness import FLAT, Case, Curve, Run, Scale
 from benchmarks.writes import by_arro3, by_arrowipc, by_pyarrow, proven, to_buffer, to_bytearray, to_bytes_io
 
 TITLE = "write dictionaries"
-
-#: Sixteen times the deltas may cost a third more each: larger memory is slower memory.
-FLAT = 0.1
 
 DELTAS = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
 

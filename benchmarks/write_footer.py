@@ -20,13 +20,10 @@ import pyarrow as pa
 
 import arrowipc
 from benchmarks import data
-from benchmarks.harness import Case, Curve, Run, Scale
+from benchmarks.harness import FLAT, Case, Curve, Run, Scale
 from benchmarks.writes import warm
 
 TITLE = "write files of many batches"
-
-#: A hundred times the batches may cost 60 % more each: larger memory is slower memory.
-FLAT = 0.1
 
 
 def cases(scale: Scale) -> Iterator[Case]:

@@ -61,6 +61,8 @@ def cases(scale: Scale) -> Iterator[Case]:
             goal=0.9,
             touched=given.table.nbytes,
             baseline="memcpy",
+            row="write memory",
+            named=given is many,
         )
     yield Case(
         f"1 batch of {rows * count} rows x 10 columns in pieces of 256 KiB, to warm memory",
@@ -77,7 +79,8 @@ def cases(scale: Scale) -> Iterator[Case]:
             name: writers[name] for name in ("pyarrow", "arrowipc", "polars", "arro3") if name in writers
         }
         touched = many.table.nbytes
-        yield Case(f"{name}, to a file", "run", 1, cached, goal=1, touched=touched, timed=True)
+        row: dict[str, Any] = {"row": "write file", "named": True}
+        yield Case(f"{name}, to a file", "run", 1, cached, goal=1, touched=touched, timed=True, **row)
         lasting = {"pyarrow": writers["pyarrow fsync"], "arrowipc": writers["arrowipc durable"]}
         yield Case(f"{name}, to a file on the disk", "run", 1, lasting, touched=touched, timed=True)
 

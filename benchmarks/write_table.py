@@ -40,8 +40,11 @@ def cases(scale: Scale) -> Iterator[Case]:
         # Each batch in memory of its own, as when they come from somewhere.
         table = pa.ipc.open_stream(data.stream([data.mixed_batch(rows)] * count)).read_all()
         shape = f"{count} batches of 10 mixed columns x {rows} rows"
-        yield Case(f"pyarrow table, {shape}, to growing memory", "batch", count, growing(table), goal=1)
-        yield Case(f"pyarrow table, {shape}, to warm memory", "batch", count, presized(table), goal=1)
+        both: dict[str, Any] = {"goal": 1, "touched": table.nbytes}
+        name = f"pyarrow table, {shape}, to"
+        row = {"row": "write table", "named": count > 1}
+        yield Case(f"{name} growing memory", "batch", count, growing(table), **row, **both)
+        yield Case(f"{name} warm memory", "batch", count, presized(table), row="write table", **both)
         if peers.polars is not None:
             chunks = [peers.polars.from_arrow(chunk) for chunk in table.to_batches()]
             frame = peers.polars.concat(chunks, rechunk=False)
@@ -50,8 +53,8 @@ def cases(scale: Scale) -> Iterator[Case]:
                 "batch",
                 count,
                 framed(frame, table),
-                goal=1,
                 baseline="polars",
+                **both,
             )
 
 

@@ -18,8 +18,6 @@ import arrowipc
 from benchmarks import data, peers
 from benchmarks.harness import Run
 
-SERIAL = pa.ipc.IpcWriteOptions(use_threads=False)
-
 
 class Input:
     """The same batches as the objects of each library, each batch in memory of its own.

@@ -1,12 +1,18 @@
-"""Every benchmark still runs: once, with tiny data; what it measures is not looked at."""
+"""Every benchmark still runs: once, with tiny data; what it measures is not looked at.
+
+What is made of results is: the speed table, the README's part and the charts.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import json
+import re
 import sys
 import types
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +73,160 @@ def test_benchmark_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture
         }
         assert set(problems.values()) == {""}, result["case"]
         assert {result["ours"], result["baseline"]} <= set(problems)
+    goals = {row.key: row for row in module("goals").ROWS if row.question == name}
+    assert {result["row"] for result in results} - {""} == set(goals)
+    for key, row in goals.items():
+        named = [result for result in results if result["row"] == key and result["named"]]
+        assert named, f"no case is the one that the row {row.words!r} names"
+        assert {result["goal"] for result in named} == {row.goal}
     run("--markdown", str(written))
-    table = capsys.readouterr().out.splitlines()
-    judged = [result for result in results if result["goal"]]
-    assert len({line.count("|") for line in table if line.startswith("|")}) == 1
-    assert all(any(result["case"] in line for line in table) for result in judged)
+    table = capsys.readouterr().out
+    assert all(pretty(row.words) in table for row in goals.values())
+    run("--charts", str(tmp_path / "charts"), str(written))
+    (chart,) = capsys.readouterr().out.split()
+    assert results[0]["title"] in drawn_words(Path(chart).read_text())
+
+
+def pretty(text: str) -> str:
+    """Return a text as it stands in a cell."""
+    return str(module("markdown").pretty(text))
+
+
+def drawn_words(chart: str) -> list[str]:
+    """Return the texts of a chart."""
+    return [each.text or "" for each in ElementTree.fromstring(chart).iter(f"{SVG}text")]
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def result(row: str, case: str, ratio: float, verdict: str, **more: Any) -> dict[str, Any]:
+    """Return a result as `--json` writes it; pyarrow takes 1 ms, the floor as long as `more` says."""
+    others = more.pop("others", {})
+    timings = [
+        {"contender": name, "median": 1e-3 / each, "quartiles": [1e-3 / each] * 2, "times_as_fast": each}
+        for name, each in {"pyarrow": 1.0, "arrowipc": ratio, **others}.items()
+    ]
+    goals = {each.key: each for each in module("goals").ROWS}
+    return {
+        "title": "a question",
+        "question": goals[row].question,
+        "case": case,
+        "unit": "batch",
+        "ours": "arrowipc",
+        "baseline": "pyarrow",
+        "goal": goals[row].goal,
+        "verdict": verdict,
+        "touched_per_unit": None,
+        "row": row,
+        "named": False,
+        "timings": timings,
+        **more,
+    }
+
+
+def lines(*results: dict[str, Any], **skipped: str) -> dict[str, Any]:
+    """Return the lines of the speed table by key."""
+    return {line.row.key: line for line in module("summary").lines(results, skipped)}
+
+
+def test_a_row_shows_the_named_case_and_the_worst() -> None:
+    found = lines(
+        result("iterate", "small", 30.0, "met"),
+        result("iterate", "named", 20.0, "met", named=True),
+        result("iterate", "large", 15.0, "met"),
+    )["iterate"]
+    assert found.cells()[1:] == ("1.00 ms", "50.0 us", "20.0x", "15.0x", ">= 10x", "met")
+    assert not found.reason
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(0.8, "met, the worst case not"), (0.6, "MISSED")])
+def test_a_row_that_misses_says_what_stops_it(ratio: float, verdict: str) -> None:
+    said = "met" if ratio > 0.7 else "MISSED"
+    floor = {"batches that are there": 0.75}
+    found = lines(
+        result("handover", "named", ratio, said, named=True, others=floor),
+        result("handover", "worst", 0.5, "MISSED", others=floor),
+    )["handover"]
+    assert found.verdict == verdict
+    assert found.row.why in found.reason
+    assert found.reason.endswith("the floor (batches that are there) is at 0.750x")
+    assert ("worst" in found.reason) == (said == "met")
+
+
+def test_a_row_that_was_not_judged_says_why() -> None:
+    why = "not judged, 1.1 of 2 cores were free"
+    found = lines(result("spark", "c", 0.1, why, named=True), handover="no such library")
+    assert found["spark"].verdict == why
+    assert found["handover"].verdict == "not measured: no such library"
+    assert found["iterate"].verdict.startswith("not measured")
+
+
+def test_what_could_not_be_judged_is_not_the_worst() -> None:
+    found = lines(
+        result("read lz4", "one thread", 1.1, "met", named=True),
+        result("read lz4", "two threads", 0.5, "not judged, 1.1 of 2 cores were free"),
+    )["read lz4"]
+    assert found.worst is found.named
+
+
+def test_the_last_of_several_files_counts(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    about = {"environment": {}, "skipped": {}}
+    both = [result("iterate", "old", 1.0, "met"), result("handover", "old", 1.0, "met")]
+    old.write_text(json.dumps({**about, "scale": "full", "results": both}))
+    new.write_text(
+        json.dumps({**about, "scale": "quick", "results": [result("handover", "new", 1.0, "met")]})
+    )
+    found = module("__main__").read([str(old), str(new)])
+    assert [each["case"] for each in found["results"]] == ["old", "new"]
+    assert [run["questions"] for run in found["runs"]] == [["iterate_batches"], ["handover"]]
+
+
+def test_the_readme_has_what_the_tool_writes() -> None:
+    markdown, goals = module("markdown"), module("goals")
+    readme = (ROOT / "README.md").read_text()
+    part = readme.partition(markdown.BEGIN)[2].partition(markdown.END)[0]
+    assert markdown.placed(readme, part.strip("\n").split("\n")) == readme
+    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("|")]
+    assert rows[0] == list(module("summary").HEADER)
+    assert len(rows) == 2 + len(goals.ROWS)
+    for cells, row in zip(rows[2:], goals.ROWS, strict=True):
+        assert cells[0].startswith(pretty(row.words))
+        assert cells[-2] == pretty(row.goal)
+        assert cells[-1].startswith(("met", "missed", "FAILED", "not judged", "not measured"))
+    pictures = re.findall(r"!\[.*\]\((.*)\)", part)
+    assert {Path(each).stem for each in pictures} <= set(sys.modules["benchmarks"].FAMILIES)
+    for each in pictures:
+        assert drawn_words((ROOT / each).read_text())
+
+
+def test_bars_are_as_long_as_they_should_be_and_nothing_overlaps() -> None:
+    charts = module("charts")
+    slow = {"polars": 1e-3, "a contender with a name that nobody can read": 0.5}
+    chart = charts.chart(
+        "reading", [result("iterate", f"case <{i}>", 10.0**i, "met", others=slow) for i in range(3)]
+    )
+    root = ElementTree.fromstring(chart)
+    wide, high = float(root.attrib["width"]), float(root.attrib["height"])
+    bars = {float(each.attrib["y"]): each for each in root.iter(f"{SVG}rect")}
+    assert len(bars) == 3 * 4
+    ours = [float(each.attrib["width"]) for each in bars.values() if each.attrib["class"] == "arrowipc"]
+    assert ours[0] > ours[1] > ours[2] > 0
+    assert max(float(each.attrib["width"]) for each in bars.values()) > wide / 2
+    assert ours[0] - ours[1] == pytest.approx(ours[1] - ours[2], abs=0.2)  # a decade each
+    taken: dict[float, list[tuple[float, float]]] = {}
+    for each in root.iter(f"{SVG}text"):
+        width = charts.LETTER * len(each.text or "")
+        x = float(each.attrib["x"])
+        x -= {"start": 0.0, "middle": width / 2, "end": width}[each.attrib.get("text-anchor", "start")]
+        assert x >= -1
+        assert x + width <= wide
+        assert float(each.attrib["y"]) <= high
+        taken.setdefault(float(each.attrib["y"]), []).append((x, x + width))
+    for spans in taken.values():
+        spans.sort()
+        assert all(left[1] <= right[0] for left, right in itertools.pairwise(spans))
 
 
 def test_every_file_that_asks_a_question_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,6 +255,27 @@ def test_contenders_are_measured_together_and_judged() -> None:
     case.contenders["arrowipc"] = lambda: 1 // 0
     timings = harness.measure(case, harness.SCALES["tiny"])
     assert harness.judge("q", case, timings).verdict == "FAILED"
+
+
+def test_nobody_always_runs_behind_the_same_other_one() -> None:
+    harness = module("harness")
+    order: list[str] = []
+    case = harness.Case(
+        "c", "unit", 1, {name: lambda name=name: order.append(name) for name in ("a", "b", "c")}
+    )
+    case.baseline = case.ours = "a"
+    harness.measure(case, harness.Scale("full", rounds=20, sample=0.0, budget=0.0))
+    rounds = [order[i : i + 3] for i in range(3, len(order), 3)]
+    assert len(rounds) == 20
+    behind = {(first, second) for each in rounds for first, second in itertools.pairwise(each)}
+    assert len(behind) == 6
+
+
+@pytest.mark.nosanitize  # measured memory
+def test_a_child_says_what_it_took_above_its_input() -> None:
+    code = "given = bytearray(b'x') * (30 << 20)\nbefore = begin()\ntaken = bytearray(b'x') * size\ndel taken"
+    (taken,) = module("children").peak(code, size=50 << 20)
+    assert 50 << 20 <= taken < 60 << 20
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(2.0, ""), (1.1, "not judged, 1.1 of 2 cores were free")])
