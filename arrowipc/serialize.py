@@ -1,7 +1,7 @@
 """Writes a schema as a FlatBuffers table, and metadata as an encapsulated message.
 
 This is the cold side of writing: once per schema, through :class:`flatbuffers.Builder`, which is imported on
-first use. The metadata of record batches is written elsewhere, in C.
+first use. The metadata of batches is written elsewhere, in C, unless their buffers come from elsewhere too.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ __all__ = [
     "add_schema",
     "add_table",
     "add_type",
+    "batch_message",
     "encapsulate",
     "footer_table",
     "new_builder",
@@ -119,6 +120,14 @@ TABLES: dict[str, tuple[tuple[str, str, int], ...]] = {
         ("dictionaryKind", "Int16", 0),
     ),
     "KeyValue": (("key", "Offset", 0), ("value", "Offset", 0)),
+    "RecordBatch": (
+        ("length", "Int64", 0),
+        ("nodes", "Offset", 0),
+        ("buffers", "Offset", 0),
+        ("compression", "Offset", 0),
+        ("variadicBufferCounts", "Offset", 0),
+    ),
+    "DictionaryBatch": (("id", "Int64", 0), ("data", "Offset", 0), ("isDelta", "Bool", 0)),
     "Int": (("bitWidth", "Int32", 0), ("is_signed", "Bool", 0)),
     "FloatingPoint": (("precision", "Int16", 0),),
     "Decimal": (("precision", "Int32", 0), ("scale", "Int32", 0), ("bitWidth", "Int32", 128)),
@@ -237,6 +246,65 @@ def schema_metadata(
     )
     builder.Finish(message)
     return bytes(builder.Output())
+
+
+def batch_message(
+    length: int,
+    nodes: Iterable[tuple[int, int]],
+    buffers: Iterable[Any],
+    variadic: Iterable[int] = (),
+    dictionary: tuple[int, bool] | None = None,
+) -> tuple[bytes, bytes]:
+    """Put buffers into a RecordBatch message.
+
+    Parameters
+    ----------
+    length : int
+        Rows.
+    nodes : iterable of (int, int)
+        Length and null count of each field, in pre-order.
+    buffers : iterable of bytes-like
+        Those of each field, in pre-order.
+    variadic : iterable of int
+        The number of data buffers of each view column.
+    dictionary : (int, bool), optional
+        The id of the dictionary whose values these are, and whether they extend it: a DictionaryBatch.
+
+    Returns
+    -------
+    metadata, body : bytes
+        The ``Message`` table without prefix or padding, and what follows it.
+    """
+    places, body = [], bytearray()
+    for buffer in buffers:
+        data = memoryview(buffer).cast("B")
+        places.append((len(body), len(data)))
+        body += data
+        body += bytes(-len(body) % 8)
+    builder = new_builder(1024 + 32 * len(places))
+    kind, counts = MessageHeader.RecordBatch, tuple(variadic)
+    header = add_table(
+        builder,
+        "RecordBatch",
+        length=length,
+        nodes=add_buffers(builder, nodes),  # both are pairs of integers
+        buffers=add_buffers(builder, places),
+        variadicBufferCounts=add_integers(builder, "Int64", 8, counts) if counts else None,
+    )
+    if dictionary is not None:
+        kind, (id, delta) = MessageHeader.DictionaryBatch, dictionary
+        header = add_table(builder, "DictionaryBatch", id=id, data=header, isDelta=delta)
+    builder.Finish(
+        add_table(
+            builder,
+            "Message",
+            version=MetadataVersion.V5,
+            header_type=kind,
+            header=header,
+            bodyLength=len(body),
+        )
+    )
+    return bytes(builder.Output()), bytes(body)
 
 
 def footer_table(
