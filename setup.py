@@ -83,6 +83,7 @@ MODULES = (
 COLD = frozenset(
     {
         "_assemble",
+        "_cells",
         "_device",
         "_dlpack",
         "_framed",
@@ -91,6 +92,7 @@ COLD = frozenset(
         "_merge",
         "_pairs",
         "_remote_read",
+        "_routes",
         "_sparse_message",
         "_tensor",
         "_ucx",

@@ -141,6 +141,11 @@ cdef class FileDecoder:
         return plan_schema(self.decoder.plan)
 
     @property
+    def version(self):
+        """str: the footer's metadata version, "V4" or "V5"; "V1" and so on where it says that."""
+        return f"V{self.footer.version + 1}"
+
+    @property
     def metadata(self):
         """tuple of (bytes, bytes): the footer's custom metadata."""
         return self.footer.metadata

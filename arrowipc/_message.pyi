@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from arrowipc._core import ReadableBuffer, Source
 from arrowipc.limits import Limits
@@ -53,3 +53,7 @@ def find_message(
     source: Source, start: int, *, schemas: bool = False, there: bool = False, limits: Limits | None = None
 ) -> tuple[int, int, Message] | None: ...
 def survey(message: Message) -> tuple[int, int, int, int] | None: ...
+
+_Pairs: TypeAlias = list[tuple[int, int]]
+
+def outline(message: Message) -> tuple[int, int, int | None, bool, _Pairs, _Pairs, list[int]] | None: ...

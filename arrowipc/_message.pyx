@@ -16,7 +16,7 @@ from arrowipc._core cimport (
     window,
 )
 from arrowipc._fault cimport Fault
-from arrowipc._flatbuf cimport Table, fb_table
+from arrowipc._flatbuf cimport Table, fb_i64, fb_table, fb_u8
 from arrowipc._gather cimport Part, padding, put_part, stored_size
 from arrowipc._layout cimport *
 
@@ -822,3 +822,45 @@ def survey(Message message not None):
         used = max(used, offset + size)
         inflated += max(size, load_i64(message.body_bytes + offset) if header.codec >= 0 and size >= 8 else 0)
     return header.length, used, inflated, header.codec
+
+
+def outline(Message message not None):
+    """What the metadata of a RecordBatch or DictionaryBatch message says, without its body being followed.
+
+    Returns
+    -------
+    tuple or None
+        Rows, codec (-1: none), dictionary id (None: a RecordBatch), whether it is a delta, (length, null count)
+        of each node, (offset, length) of each buffer, the counts of variadic buffers. None: another message.
+
+    Raises
+    ------
+    FormatError
+        The metadata is broken.
+    """
+    cdef Table table = message.envelope.header
+    cdef BatchHeader header
+    cdef Fault fault
+    cdef int64_t i, number = 0
+    cdef int delta = 0
+    cdef const uint8_t* p
+    id = None
+    if message.envelope.kind == MessageHeader_DictionaryBatch:
+        if (fb_table(&message.envelope.header, DictionaryBatch_data, &table) <= 0
+                or fb_i64(&message.envelope.header, DictionaryBatch_id, 0, &number) < 0
+                or fb_u8(&message.envelope.header, DictionaryBatch_isDelta, 0, &delta) < 0):
+            raise FormatError("the DictionaryBatch table is broken, or has no data")
+        id = number
+    elif message.envelope.kind != MessageHeader_RecordBatch:
+        return None
+    if open_batch(&table, &header, &fault) < 0:
+        raise_fault(&fault)
+    p = header.nodes.data
+    nodes = [(load_i64(p + FieldNode_SIZE * i + FieldNode_length),
+              load_i64(p + FieldNode_SIZE * i + FieldNode_null_count)) for i in range(header.nodes.count)]
+    p = header.buffers.data
+    extents = [(load_i64(p + Buffer_SIZE * i + Buffer_offset), load_i64(p + Buffer_SIZE * i + Buffer_length))
+               for i in range(header.buffers.count)]
+    p = header.variadic.data
+    variadic = [load_i64(p + 8 * i) for i in range(header.variadic.count)]
+    return header.length, header.codec, id, bool(delta), nodes, extents, variadic

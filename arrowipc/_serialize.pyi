@@ -1,4 +1,4 @@
-"""Writes the metadata that is made once: Schema and tensor messages, and the footers of files."""
+"""Writes the metadata that is made once: schemas, tensors, footers, batches of buffers that lie there already."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -32,6 +32,14 @@ def write_sparse_tensor_message(
     non_zero_length: int,
     index: tuple[Any, ...],
     data: tuple[int, int],
+    body_length: int,
+) -> bytes: ...
+def write_batch_message(
+    length: int,
+    nodes: Sequence[tuple[int, int]],
+    buffers: Sequence[tuple[int, int]],
+    variadic: Sequence[int],
+    dictionary: tuple[int, bool] | None,
     body_length: int,
 ) -> bytes: ...
 def dictionaries_of(fields: tuple[Field, ...]) -> list[Dictionary]: ...

@@ -1,7 +1,7 @@
-"""Writes the metadata that is made once: Schema and tensor messages, and the footers of files.
+"""Writes the metadata that is made once: schemas, tensors, footers, batches of buffers that lie there already.
 
 Columnar format, "Serialization and Interprocess Communication (IPC)"; Schema.fbs, File.fbs, Tensor.fbs and
-SparseTensor.fbs. The metadata of record batches, of which there are many, is written by `_encode`.
+SparseTensor.fbs. The metadata of batches of columns, of which there are many, is written by `_encode`.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -132,6 +132,29 @@ cdef bytes finish(TableWriter w, int64_t root):
         w.restart()
         spare = w
     return made
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+def write_batch_message(int64_t length, nodes, buffers, variadic, dictionary, int64_t body_length):
+    """The ``Message`` table of a batch whose body lies there already; see `serialize.batch_message`."""
+    cdef TableWriter w = new_writer()
+    cdef int64_t columns = add_pairs_of_integers(w, nodes), places = add_pairs_of_integers(w, buffers)
+    cdef int64_t counts = add_integers(w, variadic, 8) if variadic else 0, header
+    w.begin()
+    w.field64(RecordBatch_length, length)
+    w.target(RecordBatch_nodes, columns)
+    w.target(RecordBatch_buffers, places)
+    w.target(RecordBatch_variadicBufferCounts, counts)
+    header = w.end()
+    if dictionary is None:
+        return add_message(w, MetadataVersion_V5, MessageHeader_RecordBatch, header, body_length, 0)
+    w.begin()
+    w.field64(DictionaryBatch_id, dictionary[0])
+    w.target(DictionaryBatch_data, header)
+    w.field8(DictionaryBatch_isDelta, dictionary[1])
+    return add_message(w, MetadataVersion_V5, MessageHeader_DictionaryBatch, w.end(), body_length, 0)
 
 
 # -- dictionaries --------------------------------------------------------------------------------------------
@@ -405,7 +428,7 @@ cdef int64_t add_csf(TableWriter w, tuple index) except 0:
     _, indptr_type, indptr, indices_type, indices, axis_order = index
     cdef int64_t pointers = add_type(w, Type_Int, indptr_type)
     cdef int64_t kind = add_type(w, Type_Int, indices_type)
-    cdef int64_t levels = add_buffers(w, indptr), nodes = add_buffers(w, indices)
+    cdef int64_t levels = add_pairs_of_integers(w, indptr), nodes = add_pairs_of_integers(w, indices)
     cdef int64_t axes = add_integers(w, axis_order, 4)
     w.begin()
     w.target(SparseTensorIndexCSF_indptrType, pointers)
@@ -454,15 +477,15 @@ cdef int64_t add_integers(TableWriter w, object values, int64_t width) except 0:
     return w.vector(PyByteArray_AS_STRING(stored), len(values), width, width)
 
 
-cdef int64_t add_buffers(TableWriter w, object buffers) except 0:
-    """A vector of Buffer structs, given as pairs of offset and length."""
-    cdef bytearray stored = bytearray(Buffer_SIZE * len(buffers))
+cdef int64_t add_pairs_of_integers(TableWriter w, object pairs) except 0:
+    """A vector of structs of two 64-bit integers: Buffer (offset, length), FieldNode (length, null count)."""
+    cdef bytearray stored = bytearray(16 * len(pairs))
     cdef unsigned char* at = <unsigned char*> PyByteArray_AS_STRING(stored)
-    for offset, length in buffers:
-        put64(at + Buffer_offset, offset)
-        put64(at + Buffer_length, length)
-        at += Buffer_SIZE
-    return w.vector(PyByteArray_AS_STRING(stored), len(buffers), Buffer_SIZE, 8)
+    for first, second in pairs:
+        put64(at, first)
+        put64(at + 8, second)
+        at += 16
+    return w.vector(PyByteArray_AS_STRING(stored), len(pairs), 16, 8)
 
 
 cdef inline int64_t add_structs(TableWriter w, bytes structs, int64_t size) except 0:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from arrowipc._array import RecordBatch
 from arrowipc._core import Columns
 
 _Bound: TypeAlias = bool | int | float | str | bytes | None
@@ -18,3 +19,4 @@ class Collector:
 
 def next_text(start: str) -> str | None: ...
 def next_bytes(start: bytes) -> bytes | None: ...
+def value_hashes(column: RecordBatch) -> bytes: ...

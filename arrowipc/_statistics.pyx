@@ -10,6 +10,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
+from arrowipc._array cimport RecordBatch
 from arrowipc._bits cimport append_bits, ones
 from arrowipc._bytes cimport (
     bitmap_bytes, bswap64, count_bits, get_bit, load_i64, load_u16, loose_i16, loose_i32, loose_i64, loose_u16,
@@ -27,6 +28,7 @@ from arrowipc._layout cimport (
     Precision_DOUBLE, Precision_HALF, Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
     Type_Interval,
 )
+from arrowipc._unify cimport ValueTable
 from arrowipc._values cimport check_native, dictionary_id, dictionary_of
 
 from arrowipc.errors import FormatError, LimitError, UsageError
@@ -744,3 +746,30 @@ cdef class Collector:
             f = columns.d.plan.columns[i]
             self.visit(columns, f, columns.d.nodes[f].offset + start, count, NULL, 0, out)
         return out
+
+
+def value_hashes(RecordBatch column not None):
+    """Hash the distinct values of a batch with one column.
+
+    Returns
+    -------
+    bytes
+        A native uint64 per value that is not null; equal values of one process share theirs.
+
+    Raises
+    ------
+    LimitError
+        Lists share so many elements that to tell them apart would take too long.
+    """
+    cdef ValueTable table = ValueTable(column.plan)
+    cdef int64_t i, start = 0, null
+    table.add_batch(column)
+    null = table.null_at
+    if not table.flat:
+        for i in range(table.count):
+            if table.ends[i] == start + 1 and table.spelled.data[start] == 0:  # how null is spelled
+                null = i
+                break
+            start = table.ends[i]
+    hashes = PyBytes_FromStringAndSize(<const char*> table.hashes, 8 * table.count)
+    return hashes if null < 0 else hashes[:8 * null] + hashes[8 * null + 8:]

@@ -1,22 +1,29 @@
-"""A schema as a message: its dictionaries numbered, its tables written, the prefix put in front."""
+"""Schemas, and batches of buffers that exist, as messages; the dictionaries of a schema numbered."""
 
 from __future__ import annotations
 
 from operator import is_
 
 from arrowipc._datatypes import Dictionary, Map, RunEndEncoded, Struct, Union
-from arrowipc._serialize import dictionaries_of, encapsulate, write_footer, write_schema_message
+from arrowipc._serialize import (
+    dictionaries_of,
+    encapsulate,
+    write_batch_message,
+    write_footer,
+    write_schema_message,
+)
 from arrowipc.errors import UsageError
 from arrowipc.schema import Field, Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Literal
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Literal
 
     from arrowipc._datatypes import DataType
 
 __all__ = [
+    "batch_message",
     "encapsulate",
     "footer_table",
     "number_dictionaries",
@@ -46,6 +53,42 @@ def schema_metadata(
         If two dictionaries of different types share an id.
     """
     return write_schema_message(number_dictionaries(schema), version, custom_metadata)
+
+
+def batch_message(
+    length: int,
+    nodes: Sequence[tuple[int, int]],
+    buffers: Iterable[Any],
+    variadic: Sequence[int] = (),
+    dictionary: tuple[int, bool] | None = None,
+) -> tuple[bytes, bytes]:
+    """Put buffers into a RecordBatch message, as they are.
+
+    Parameters
+    ----------
+    length : int
+        Rows.
+    nodes : sequence of (int, int)
+        Length and null count of each field, in pre-order.
+    buffers : iterable of bytes-like
+        Those of each field, in pre-order.
+    variadic : sequence of int
+        The number of data buffers of each view column.
+    dictionary : (int, bool), optional
+        The id of the dictionary whose values these are, and whether they extend it: a DictionaryBatch.
+
+    Returns
+    -------
+    metadata, body : bytes
+        The ``Message`` table without prefix or padding, and what follows it.
+    """
+    places, body = [], bytearray()
+    for buffer in buffers:
+        data = memoryview(buffer).cast("B")
+        places.append((len(body), len(data)))
+        body += data
+        body += bytes(-len(body) % 8)
+    return write_batch_message(length, nodes, places, variadic, dictionary, len(body)), bytes(body)
 
 
 def footer_table(

@@ -13,7 +13,10 @@ MAP = re.findall(
     r"^\| `((?:arrowipc/|pyspark_)[^`]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
 )
 # Package faces: they only collect names of what is below, or load them when asked.
-FACES = {f"arrowipc/{name}__init__.py" for name in ("", "dissociated/", "dissociated/transports/", "spark/")}
+FACES = {
+    f"arrowipc/{name}__init__.py"
+    for name in ("", "cli/", "dissociated/", "dissociated/transports/", "spark/")
+}
 
 
 def module_of(path: str) -> str:
@@ -31,7 +34,7 @@ def imports_of(path: Path) -> set[str]:
     """Modules of ours that a file imports or cimports at its top level."""
     text = path.read_text()
     found = set(re.findall(r"^(?:from|import|cimport) (arrowipc[\w.]*)", text, re.MULTILINE))
-    of_package = r"^from (arrowipc(?:\.spark|\.dissociated)?) c?import \(?([\w, \n]+)"
+    of_package = r"^from (arrowipc(?:\.spark|\.dissociated|\.cli)?) c?import \(?([\w, \n]+)"
     for package, names in re.findall(of_package, text, re.MULTILINE):
         found |= {f"{package}.{name.strip()}" for name in names.split(",")} & RANK.keys()
     return found & RANK.keys()

@@ -1,0 +1,197 @@
+"""The commands by name, and what becomes of whatever they raise: words on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+import arrowipc as ipc
+from arrowipc.cli.sources import Failure, looks_arrow
+from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
+
+__all__ = ["run"]
+
+#: Command -> the module that holds it, and what the list of commands says of it.
+COMMANDS = {
+    "schema": ("look", "columns, types, nullability, dictionaries and metadata"),
+    "head": ("look", "the first rows, as a table"),
+    "stat": ("stat", "rows, bytes, nulls, bounds and distinct values of each column"),
+    "messages": ("look", "every message: where it is, what it is, how large"),
+    "layout": ("layout", "the anatomy of a file or a stream, as a picture"),
+    "check": ("check", "everything that is wrong with a file or a stream, and a verdict"),
+    "diff": ("diff", "whether two sources hold the same, and the first differences"),
+    "convert": ("convert", "into another format, codec, framing, selection or batch size"),
+    "cat": ("convert", "several sources, one after the other, as one"),
+    "recover": ("recover", "what a damaged or unfinished file still holds"),
+    "serve": ("network", "files, to whoever asks for them (Dissociated IPC)"),
+    "fetch": ("network", "a served stream, into a file"),
+}
+
+EPILOG = """FILE is an Arrow IPC file or stream (which of them is found out), a URL, or - for
+standard input. Each command has --help and --json. NO_COLOR switches colours off.
+
+\b
+Exit codes:
+    0  fine
+    1  the data is bad, or differs
+    2  the command line is wrong
+    3  a file or the network cannot be read or written, or memory ran out
+    4  the data may be good, but this installation lacks what it takes
+  130  interrupted
+  141  whoever read the output has gone
+"""
+
+#: What to do next, by the error's place in the tree; the first that fits.
+ADVICE = (
+    ("TruncatedError", "`arrowipc recover {path} -o NEW` saves what lies before the end."),
+    (
+        "LimitError",
+        "If you trust where it comes from, read it with arrowipc.open(..., limits=...) in Python.",
+    ),
+    ("FormatError", "`arrowipc check {path}` lists all that is wrong, `arrowipc recover` saves what is not."),
+)
+
+
+class Commands(click.Group):
+    """A group that knows its commands by name, and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return their names in the order in which people meet them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import one."""
+        if name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"arrowipc.cli.{COMMANDS[name][0]}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List them without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Find the command; say which one is near where there is none."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, 1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version=ipc.__version__, message="arrowipc %(version)s")
+def commands() -> None:
+    """Look at, check and convert Arrow IPC files and streams."""
+
+
+# Arrow's harness calls the program without a command: `arrowipc --integration --mode=VALIDATE ...`.
+def run(arguments: list[str]) -> int:
+    """Run a command; whatever happens becomes an exit code.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Without the program's name.
+    """
+    command: click.Command = commands
+    if arguments[:1] == ["--integration"]:
+        from arrowipc.cli.harness import integration
+
+        command, arguments = integration, arguments[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding lacks
+    try:
+        code = _outcome(command, arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _gone()
+    return code
+
+
+def _outcome(command: click.Command, arguments: list[str]) -> int:
+    """Run a command and put what it raises into words."""
+    try:
+        if "_ARROWIPC_COMPLETE" in os.environ:
+            command.main(arguments, prog_name="arrowipc")  # completion in shells
+        # Not `main`, which ends the process where nobody reads the output any more.
+        with command.make_context("arrowipc", arguments) as context:
+            command.invoke(context)
+        return 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()
+        else:
+            _say(error.format_message())
+            if isinstance(error, click.UsageError) and error.ctx is not None:
+                click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        raise
+    except Failure as failure:
+        return _failed(failure.error, failure.path)
+    except Exception as error:
+        if os.environ.get("ARROWIPC_DEBUG"):
+            raise
+        return _failed(error, None)
+
+
+def _failed(error: Exception, path: str | None) -> int:
+    """Say what went wrong, where and what can be done; returns the exit code."""
+    before = "" if path is None else f"{'standard input' if path == '-' else path}: "
+    if isinstance(error, ArrowIpcError):
+        _say(before + str(error))
+        for name, words in ADVICE:
+            if (
+                path is not None
+                and looks_arrow(path)
+                and any(name == kind.__name__ for kind in type(error).__mro__)
+            ):
+                click.echo(words.format(path="FILE" if path == "-" else path), err=True)
+                break
+        return 2 if isinstance(error, UsageError) else 4 if isinstance(error, UnsupportedError) else 1
+    if isinstance(error, OSError):
+        named = error.filename if isinstance(error.filename, str) and error.filename != path else None
+        words = error.strerror or str(error) or type(error).__name__
+        words = f"{named}: {words}" if named else words
+        _say(words if words.startswith(before) else before + words)
+        return 3
+    if isinstance(error, MemoryError):
+        _say(f"{before}there is not enough memory for this")
+        return 3
+    _say(
+        f"{before}{type(error).__name__}: {error}\nThis is a bug of arrowipc: please report it. "
+        "ARROWIPC_DEBUG=1 shows where it happened."
+    )
+    return 1
+
+
+def _say(words: str) -> None:
+    from arrowipc._arguments import printable
+
+    shown = "\n".join([printable(line.expandtabs(2)) for line in words.split("\n")])
+    click.echo(click.style("arrowipc: ", fg="red") + shown, err=True, color=_coloured())
+
+
+def _coloured() -> bool | None:
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def _gone() -> int:
+    """Nobody reads the output any more: keep Python from saying so when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    return 141

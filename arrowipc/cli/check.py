@@ -1,0 +1,145 @@
+"""`check`: everything that is wrong with a source, what others may stumble over, and a verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import arrowipc as ipc
+from arrowipc._arguments import printable
+from arrowipc.cli.sources import about, source
+from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
+from arrowipc.errors import ArrowIpcError, UnsupportedError
+
+#: What each level proves, in the order of rising strictness.
+LEVELS = {
+    "structure": "every message opens, and its buffers are large enough",
+    "full": "every value is safe to follow; the footer lists what the stream holds",
+    "strict": "every value also lies in its type's domain",
+}
+
+#: Things that are wrong which are printed without --all.
+SHOWN = 20
+
+
+@click.command()
+@FILE
+@click.option("--all", "everything", is_flag=True, help=f"Print more than {SHOWN} things that are wrong.")
+@click.option(
+    "--strict", is_flag=True, help="Exit with 1 also for what is safe, but not in its type's domain."
+)
+@json_option
+def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
+    """Check all of FILE, also behind the first damage, and say what is wrong with it.
+
+    Three levels: structure, full (safe to read), strict (values in their types' domains). Below them stands
+    what other readers may stumble over although it is valid. Exits with 1 if the data are not safe to read.
+
+    JSON: {"verdict": "good" | "questionable" | "bad", "format", "levels": {"structure", "full", "strict"},
+    "batches", "rows", "bytes", "bad_batches", "bad_rows", "bad_bytes", "damage": [{"reason", "offset",
+    "length", "message", "column", "rows"}], "remarks": [{"code", "words", "offset", "times"}]}.
+    """
+    with about(file):
+        data = _again(source(file))
+        with Progress("checking"):
+            report = _checked(data)
+    if as_json:
+        say_json(report)
+    else:
+        _say(file, report, everything)
+    if report["verdict"] == "bad" or (strict and report["verdict"] == "questionable"):
+        raise click.exceptions.Exit(1)
+
+
+def _again(data: Any) -> Any:
+    """A source that can be read more than once: a pipe is copied to the disk."""
+    from arrowipc.recovery import whole
+
+    return data if isinstance(data, (str, memoryview)) else memoryview(whole(data, True))
+
+
+def _checked(data: Any) -> dict[str, Any]:
+    from arrowipc.interop import interoperability
+
+    strict = ipc.validate(data, level="strict")
+    full = strict if strict.ok else ipc.validate(data, level="full")
+    levels = {"structure": full.ok or _opens(data), "full": full.ok, "strict": strict.ok}
+    remarks: tuple[Any, ...] = ()
+    if full.ok and full.format != "tensors":
+        remarks = interoperability(data)
+    shown = full if not full.ok else strict
+    return {
+        "verdict": "good" if strict.ok else "questionable" if full.ok else "bad",
+        "format": full.format,
+        "levels": levels,
+        "batches": full.num_batches,
+        "rows": full.num_rows,
+        "bytes": full.num_bytes,
+        "bad_batches": full.bad_batches,
+        "bad_rows": full.bad_rows,
+        "bad_bytes": full.bad_bytes,
+        "damage": [each._asdict() for each in shown.damage],
+        "remarks": [each._asdict() for each in remarks],
+    }
+
+
+def _opens(data: Any) -> bool:
+    """Whether all can be read without a look at values."""
+    try:
+        with ipc.open(data, validate="none") as reader:
+            for _ in reader:
+                pass
+    except UnsupportedError:
+        raise
+    except ArrowIpcError:
+        return False
+    return True
+
+
+def _say(file: str, report: dict[str, Any], everything: bool) -> None:
+    kinds = {"file": "Arrow IPC file", "stream": "Arrow IPC stream", "tensors": "row of Arrow tensors"}
+    name = "standard input" if file == "-" else file
+    thing = ("tensor", "tensors") if report["format"] == "tensors" else ("batch", "batches")
+    good = f"{counted(report['batches'], *thing)}, {counted(report['rows'], 'row')}"
+    say_line(f"{name}: {kinds.get(report['format'], 'not Arrow IPC data')}", bold=True)
+    for level, words in LEVELS.items():
+        passed = report["levels"][level]
+        mark = click.style("ok ", fg="green") if passed else click.style("bad", fg="red")
+        say_line(f"  {mark}  {level:<9}  {words}")
+    say_line(f"  good are {good}, {counted(report['bytes'], 'byte')}")
+    damage = report["damage"]
+    for each in damage if everything else damage[:SHOWN]:
+        say_line("  " + click.style("bad", fg="red") + f"  {_place(each)}{printable(each['reason'])}")
+    if len(damage) > SHOWN and not everything:
+        say_line(f"       and {len(damage) - SHOWN:,} more: --all prints them", dim=True)
+    for each in report["remarks"]:
+        times = f" ({each['times']:,} times)" if each["times"] > 1 else ""
+        place = "" if each["offset"] is None else f"byte {each['offset']:,}: "
+        say_line("  " + click.style("note", fg="yellow") + f" {place}{each['words']}{times}")
+    _say_verdict(report)
+
+
+def _place(damage: dict[str, Any]) -> str:
+    words = []
+    if damage["offset"] is not None:
+        words.append(f"byte {damage['offset']:,}")
+    if damage["message"] is not None:
+        words.append(f"message {damage['message']:,}")
+    return f"{', '.join(words)}: " if words else ""
+
+
+def _say_verdict(report: dict[str, Any]) -> None:
+    if report["verdict"] == "bad":
+        hope = "; `arrowipc recover` saves what is good" if report["rows"] else ""
+        say_line(f"bad: do not rely on this {report['format'] or 'source'}{hope}", fg="red", bold=True)
+    elif report["verdict"] == "questionable":
+        say_line(
+            "questionable: safe to read, but some of it is not as the format wants it", fg="yellow", bold=True
+        )
+    elif report["remarks"]:
+        say_line(
+            "good: valid; some other readers may stumble over what is noted above", fg="green", bold=True
+        )
+    else:
+        say_line("good: valid, and every reader can be expected to take it", fg="green", bold=True)

@@ -1,0 +1,278 @@
+"""`convert` and `cat`: sources of several formats into one destination, a batch in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+import arrowipc as ipc
+from arrowipc.cli.foreign import FORMATS, foreign_reader, foreign_writer, format_of
+from arrowipc.cli.sources import Failure, about, opened, sink
+from arrowipc.cli.terminal import Progress, column_options, columns_of, counted, json_option, say_json
+from arrowipc.errors import UsageError
+
+ARROW = ("file", "stream", "legacy")
+
+#: Batches, and the message that each came in, or None.
+Batches = Iterator[tuple[Any, Any]]
+
+
+def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what `convert` and `cat` have in common."""
+    for option in (
+        click.option(
+            "--compression",
+            type=click.Choice(["keep", "none", "lz4", "zstd"]),
+            default="keep",
+            show_default=True,
+            help="Codec of what is written; keep: that of the source's first batch.",
+        ),
+        click.option("--level", type=int, metavar="N", help="Of the codec."),
+        click.option(
+            "-o", "--output", metavar="FILE", default="-", help="Where it goes; default: standard output."
+        ),
+        json_option,
+    ):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="[TARGET]", required=False)
+@click.option(
+    "--from", "origin", type=click.Choice(FORMATS), help="Format of SOURCE; default: by its content or name."
+)
+@click.option(
+    "--to",
+    "kind",
+    type=click.Choice(["file", "stream", "legacy", *FORMATS[1:]]),
+    help="Format of the output; default: by its name, else a file, or a stream through a pipe.",
+)
+@click.option("--batch-rows", type=click.IntRange(1), metavar="N", help="Cut and join batches to N rows.")
+@click.option(
+    "--dictionary", metavar="A,B", help="Encode these columns as dictionaries; *: all text columns."
+)
+@click.option("--no-dictionary", is_flag=True, help="Write plain values in place of all dictionaries.")
+@click.option("--unify", is_flag=True, help="One dictionary per column for all batches.")
+@click.option("--v4", is_flag=True, help="Write metadata version V4, for readers older than Arrow 1.0.")
+@click.option(
+    "--alignment", type=click.Choice(["8", "64"]), default="8", show_default=True, help="Of bodies."
+)
+@click.option(
+    "--statistics", is_flag=True, help="Note bounds and nulls of columns in the metadata of batches."
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="spark: SOURCE and TARGET are directories, which many machines convert.",
+)
+@click.option("--master", metavar="URL", help="With --engine spark: where Spark runs; default: local[*].")
+@column_options
+@_writing_options
+def convert(source: str, target: str | None, output: str, columns: str | None, **options: Any) -> None:
+    """Convert SOURCE to TARGET.
+
+    The formats are the Arrow IPC file, stream and legacy stream (the framing from before Arrow 0.15), and,
+    where pyarrow is installed, Parquet, CSV and NDJSON. One batch is in memory at a time. TARGET appears when
+    it is complete.
+
+    \b
+    Examples:
+      arrowipc convert taxi.arrows taxi.arrow --compression zstd
+      arrowipc convert taxi.csv taxi.arrow --dictionary vendor,zone
+      arrowipc convert taxi.arrow - --to ndjson -c vendor,fare | head
+
+    JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
+    """
+    if target is not None and output != "-":
+        raise UsageError("the output is named twice: as TARGET and after -o")
+    path = target if target is not None else output
+    if options.pop("engine") == "spark":
+        from arrowipc.cli.on_spark import convert_on_spark
+
+        convert_on_spark(source, path, columns_of(columns), options)
+        return
+    if options.pop("master"):
+        raise UsageError("--master belongs to --engine spark")
+    as_json = options.pop("as_json")
+    kind = options.pop("kind") or format_of(path) or ("stream" if path == "-" else "file")
+    with ExitStack() as stack:
+        reader = stack.enter_context(_reader(source, options.pop("origin"), columns_of(columns)))
+        batches = _named(source, _prepared(_stored(reader, options), reader.schema, options))
+        progress = stack.enter_context(Progress("converting"))
+        with about(path):
+            rows, count = _write(path, kind, reader.schema, batches, options, progress)
+    _report(path, kind, rows, count, as_json)
+
+
+@click.command()
+@click.argument("sources", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--to", "kind", type=click.Choice(ARROW), help="Default: a stream; a file where -o says .arrow."
+)
+@column_options
+@_writing_options
+def cat(
+    sources: tuple[str, ...],
+    kind: str | None,
+    output: str,
+    columns: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write the batches of several sources, one after the other, as one.
+
+    Their schemas must be equal. Dictionaries that differ are merged in a file, and replaced in a stream.
+
+    \b
+    Example:
+      arrowipc cat monday.arrow tuesday.arrow | arrowipc head -
+
+    JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
+    """
+    if sources.count("-") > 1:
+        raise UsageError("standard input can be read once only: - stands there twice")
+    named = format_of(output)
+    kind = kind or (named if named in ARROW else "stream")
+    options |= {"unify": kind == "file", "v4": False, "alignment": "8", "statistics": False}
+    chosen = columns_of(columns)
+    with opened(sources[0], columns=chosen) as first, Progress("writing") as progress:
+        batches = _chained(sources, first, chosen, options)
+        with about(output):
+            rows, count = _write(output, kind, first.schema, batches, options, progress)
+    _report(output, kind, rows, count, as_json)
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def _reader(path: str, origin: str | None, columns: list[str] | None) -> Any:
+    """Open a source of any format: an object with a schema that gives batches."""
+    kind = origin or format_of(path)
+    if kind in (None, *ARROW, "arrow"):
+        return opened(path, columns=columns)
+    assert kind is not None
+    return foreign_reader(path, kind, columns)
+
+
+def _named(path: str, batches: Batches) -> Batches:
+    """The same batches; what goes wrong with them, and not with where they go, concerns `path`."""
+    with about(path):
+        yield from batches
+
+
+def _stored(reader: Any, options: dict[str, Any]) -> Batches:
+    """The batches of a source, with the messages that they came in; notes the first one's codec."""
+    from arrowipc.anatomy import outline_of
+
+    if not isinstance(reader, (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)):
+        for batch in reader:
+            yield None, batch
+        return
+    for message, batch in reader._stored():
+        if "kept" not in options:
+            found = outline_of(message)
+            options["kept"] = None if found is None else found.codec
+        yield message, batch
+
+
+def _chained(
+    sources: tuple[str, ...], first: Any, columns: list[str] | None, options: dict[str, Any]
+) -> Batches:
+    """The batches of all sources, whose schemas are equal."""
+    yield from _named(sources[0], _stored(first, options))
+    for path in sources[1:]:
+        with opened(path, columns=columns) as reader:
+            if reader.schema != first.schema:
+                words = f"its schema is not that of {sources[0]}: `arrowipc diff` shows how they differ"
+                raise Failure(path, UsageError(words))
+            yield from _named(path, _stored(reader, options))
+
+
+def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> Batches:
+    """The batches of a source as they shall be written; those that change have no message any more."""
+    from arrowipc.encoding import dictionary_decode, dictionary_encode, rebatch
+
+    encode, rows, plain = columns_of(options["dictionary"]), options["batch_rows"], options["no_dictionary"]
+    if encode and plain:
+        raise UsageError("--dictionary and --no-dictionary contradict each other")
+    if not encode and not rows and not plain:
+        return stored
+    batches: Iterator[Any] = (batch for _, batch in stored)
+    if rows:
+        batches = rebatch(batches, rows)
+    if plain:
+        batches = map(dictionary_decode, batches)
+    if encode:
+        names = _text_columns(schema) if encode == ["*"] else encode
+        options["unify"] = True
+        batches = (dictionary_encode(batch, names) for batch in batches)
+    return ((None, batch) for batch in batches)
+
+
+def _text_columns(schema: ipc.Schema) -> list[str]:
+    from arrowipc.types import LargeUtf8, Utf8, Utf8View
+
+    return [field.name for field in schema if isinstance(field.type, (Utf8, LargeUtf8, Utf8View))]
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+
+def _write(
+    path: str, kind: str, schema: ipc.Schema, batches: Batches, options: dict[str, Any], progress: Progress
+) -> tuple[int, int]:
+    """Write all batches, bodies untouched where they can be; returns their rows and their number."""
+    rows = count = 0
+    found = next(batches, None)
+    with _writer(path, kind, schema if found is None else found[1].schema, options) as writer:
+        while found is not None:
+            message, batch = found
+            if message is None or kind not in ARROW or not writer.write_stored(message, batch):
+                writer.write_batch(batch)
+            rows += len(batch)
+            count += 1
+            progress.advance()
+            found = next(batches, None)
+    return rows, count
+
+
+def _writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -> Any:
+    codec = options["compression"]
+    if kind not in ARROW:
+        if path == "-" and kind == "parquet":
+            sink(path)  # refuses a terminal
+        return foreign_writer(
+            path, kind, schema, None if codec in ("keep", "none") else codec, options["level"]
+        )
+    if codec == "keep":
+        codec = options.get("kept")
+    made: dict[str, Any] = {
+        "compression": None if codec == "none" else codec,
+        "compression_level": options["level"],
+        "alignment": int(options["alignment"]),
+        "metadata_version": "V4" if options["v4"] else "V5",
+        "unify_dictionaries": options["unify"] or kind == "file",
+        "statistics": options["statistics"],
+    }
+    if kind == "file":
+        return ipc.new_file(sink(path), schema, **made)
+    return ipc.new_stream(sink(path), schema, legacy=kind == "legacy", **made)
+
+
+def _report(path: str, kind: str, rows: int, count: int, as_json: bool) -> None:
+    document = {"rows": rows, "batches": count, "written": path, "format": kind}
+    if as_json and path != "-":
+        say_json(document)
+    elif as_json:
+        import json
+
+        click.echo(json.dumps(document), err=True)
+    elif path != "-":
+        click.echo(f"{path}: {counted(rows, 'row')} in {counted(count, 'batch', 'batches')}", err=True)

@@ -1,0 +1,225 @@
+"""`diff`: whether two sources hold the same schema and rows, and where they first do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+import arrowipc as ipc
+from arrowipc._arguments import printable
+from arrowipc.cli.sources import opened
+from arrowipc.cli.terminal import (
+    Progress,
+    as_json,
+    column_options,
+    columns_of,
+    console,
+    counted,
+    json_option,
+    say_json,
+    say_line,
+    width,
+)
+from arrowipc.errors import UsageError
+from arrowipc.preview import shorten, value_text
+
+
+@click.command()
+@click.argument("left", metavar="LEFT")
+@click.argument("right", metavar="RIGHT")
+@click.option(
+    "-n",
+    "--differences",
+    "most",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Print so many.",
+)
+@click.option("--metadata", is_flag=True, help="Metadata of schemas and fields counts, too.")
+@column_options
+@json_option
+def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, as_json: bool) -> None:
+    """Compare the schemas and the rows of two sources, in order; exit with 1 if they differ.
+
+    How rows are cut into batches, framing, compression and dictionaries do not matter; NaN equals NaN.
+    Columns are compared by name; of those whose types differ only that is told.
+
+    JSON: {"equal", "schema": [{"column", "left", "right"}], "rows": {"left", "right"}, "differences":
+    [{"row", "column", "left", "right"}], "complete"}; complete: these are all differences.
+    """
+    if left == right == "-":
+        raise UsageError("standard input can be read once only: give a file for one of the two")
+    chosen = columns_of(columns)
+    with (
+        opened(left, columns=chosen) as one,
+        opened(right, columns=chosen) as other,
+        Progress("comparing") as progress,
+    ):
+        schema = list(_schema_differences(one.schema, other.schema, metadata))
+        pairs = _pairs(one.schema, other.schema)
+        found, rows, complete = _compare(one, other, pairs, most, progress)
+    equal = not schema and not found and rows[0] == rows[1]
+    if as_json:
+        say_json(
+            {
+                "equal": equal,
+                "schema": schema,
+                "rows": {"left": rows[0], "right": rows[1]},
+                "differences": [
+                    dict(zip(("row", "column", "left", "right"), each[:4], strict=True)) for each in found
+                ],
+                "complete": complete,
+            }
+        )
+    else:
+        _say(left, right, schema, rows, found, complete)
+    if not equal:
+        raise click.exceptions.Exit(1)
+
+
+def _pairs(one: ipc.Schema, other: ipc.Schema) -> list[tuple[str, int, int]]:
+    """Columns of the same name and type: the name and where they are; the k-th of a name with the k-th."""
+    places: dict[str, list[int]] = {}
+    for j, name in enumerate(other.names):
+        places.setdefault(name, []).append(j)
+    pairs = []
+    for i, name in enumerate(one.names):
+        if places.get(name) and one.fields[i].type == other.fields[j := places[name].pop(0)].type:
+            pairs.append((name, i, j))
+    return pairs
+
+
+def _schema_differences(one: ipc.Schema, other: ipc.Schema, metadata: bool) -> Iterator[dict[str, Any]]:
+    names = list(dict.fromkeys([*one.names, *other.names]))
+    for name in names:
+        sides = [[schema.fields[i] for i in schema.get_all_field_indices(name)] for schema in (one, other)]
+        for k in range(max(map(len, sides))):
+            words = [_field_text(side[k], metadata) if k < len(side) else None for side in sides]
+            same = None not in words and sides[0][k].equals(sides[1][k], check_metadata=metadata)
+            if not same:
+                yield {"column": name, "left": words[0], "right": words[1]}
+    if one.names != other.names and sorted(one.names) == sorted(other.names):
+        yield {"column": None, "left": f"order {one.names[:20]}", "right": f"order {other.names[:20]}"}
+    if metadata and one.metadata != other.metadata:
+        yield {"column": None, "left": f"metadata {one.metadata}", "right": f"metadata {other.metadata}"}
+
+
+def _field_text(field: ipc.Field, metadata: bool) -> str:
+    words = f"{field.type}{'' if field.nullable else ' not null'}"
+    return f"{words} {dict(field.metadata)}" if metadata and field.metadata else words
+
+
+def _aligned(one: Any, other: Any) -> Iterator[tuple[Any, Any]]:
+    """Pieces of both with as many rows each; behind the end of one side, None in its place."""
+    readers = iter(one), iter(other)
+    held: list[Any] = [_filled(reader) for reader in readers]
+    while held[0] is not None and held[1] is not None:
+        rows = min(map(len, held))
+        yield held[0].slice(0, rows), held[1].slice(0, rows)
+        held = [
+            each.slice(rows) if len(each) > rows else _filled(reader)
+            for each, reader in zip(held, readers, strict=True)
+        ]
+    while held[0] is not None or held[1] is not None:
+        yield held[0], held[1]
+        held = [None if each is None else _filled(reader) for each, reader in zip(held, readers, strict=True)]
+
+
+def _filled(reader: Iterator[Any]) -> Any:
+    """The next batch that has rows; None behind the last one."""
+    return next((batch for batch in reader if len(batch)), None)
+
+
+Difference = tuple[int, str, Any, Any, str, str]
+
+
+def _compare(
+    one: Any, other: Any, pairs: list[tuple[str, int, int]], most: int, progress: Progress
+) -> tuple[list[Difference], tuple[int, int], bool]:
+    """The first differences by row, the rows of both sides, and whether there are no more differences."""
+    found: list[Difference] = []
+    rows = [0, 0]
+    complete = True
+    for a, b in _aligned(one, other):
+        if a is not None and b is not None and complete:
+            here: list[Difference] = []
+            for name, i, j in pairs:
+                left, right = a.column(i), b.column(j)
+                for at in _differing(left, right, most + 1):
+                    here.append((rows[0] + at, name, *_both(left, right, at)))
+            here.sort(key=lambda each: each[0])
+            found += here
+            if len(found) > most:
+                found, complete = found[:most], False
+        rows[0] += 0 if a is None else len(a)
+        rows[1] += 0 if b is None else len(b)
+        progress.advance()
+    return found, (rows[0], rows[1]), complete
+
+
+def _differing(left: Any, right: Any, most: int) -> list[int]:
+    """The first rows in which two columns differ: halves that are equal are not looked at again."""
+    found: list[int] = []
+    waiting = [(0, len(left))]
+    while waiting and len(found) < most:
+        start, count = waiting.pop()
+        if left.slice(start, count).equals(right.slice(start, count), nan_equal=True):
+            continue
+        if count == 1:
+            found.append(start)
+        else:
+            half = count // 2
+            waiting += [(start + half, count - half), (start, half)]
+    return found
+
+
+def _both(left: Any, right: Any, at: int) -> tuple[Any, Any, str, str]:
+    values = [as_json(side.slice(at, 1).to_pylist()[0]) for side in (left, right)]
+    return values[0], values[1], value_text(left, at, 60), value_text(right, at, 60)
+
+
+def _tail(path: str, most: int) -> str:
+    """A path without its beginning: names differ at their ends."""
+    return path if len(path) <= most else "..." + path[3 - most :]
+
+
+def _say(
+    left: str,
+    right: str,
+    schema: list[dict[str, Any]],
+    rows: tuple[int, int],
+    found: list[Difference],
+    complete: bool,
+) -> None:
+    if not schema and not found and rows[0] == rows[1]:
+        say_line(f"equal: {counted(rows[0], 'row')}", fg="green")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    most = max((width() - 30) // 2, 10)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for title in ("row", "column", _tail(left, most), _tail(right, most)):
+        table.add_column(Text(title), justify="right" if title == "row" else "left", overflow="fold")
+    for each in schema[:100]:
+        name = "-" if each["column"] is None else shorten(printable(each["column"]), 30)
+        sides = [
+            Text("no such column", "dim")
+            if each[side] is None
+            else Text(shorten(printable(each[side]), most * 3))
+            for side in ("left", "right")
+        ]
+        table.add_row(Text("schema", "yellow"), Text(name), *sides)
+    if rows[0] != rows[1]:
+        table.add_row(Text("rows", "yellow"), "", f"{rows[0]:,}", f"{rows[1]:,}")
+    for row, column, _, _, a, b in found:
+        sides = [Text(shorten(a, most), "red"), Text(shorten(b, most), "green")]
+        table.add_row(f"{row:,}", Text(shorten(printable(column), 30)), *sides)
+    console().print(table)
+    if len(schema) > 100:
+        say_line(f"and {len(schema) - 100:,} more differences of the schemas")
+    if not complete:
+        say_line("and more: -n prints more of them", dim=True)

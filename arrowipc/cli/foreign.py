@@ -1,0 +1,266 @@
+"""Parquet, CSV and NDJSON on either side of a conversion, through pyarrow where people have it."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import arrowipc as ipc
+from arrowipc.cli.sources import about, require, sink, source
+from arrowipc.cli.terminal import as_json
+from arrowipc.destination import NewFile
+from arrowipc.errors import FormatError, UnsupportedError
+from arrowipc.preview import type_text
+
+__all__ = ["FORMATS", "foreign_reader", "foreign_writer", "format_of"]
+
+FORMATS = ["arrow", "parquet", "csv", "ndjson"]
+ENDINGS = {
+    ".arrow": "file",
+    ".feather": "file",
+    ".arrows": "stream",
+    ".stream": "stream",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+}
+#: Rows that become Python values at a time.
+ROWS = 1000
+
+
+def format_of(path: str) -> str | None:
+    """Tell the format by the ending of a name; None: it says nothing."""
+    return ENDINGS.get(os.path.splitext(path)[1].lower())
+
+
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """Turn pyarrow's errors into ours."""
+    pa = require("pyarrow", "this format")
+    try:
+        yield
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError(str(error)) from None
+    except OSError:
+        raise
+    except pa.ArrowException as error:
+        raise FormatError(str(error)) from None
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Batches of another format with the schema in front."""
+
+    def __init__(self, schema: Any, batches: Iterator[Any]) -> None:
+        self.schema = ipc.read_schema(schema.serialize())
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[ipc.RecordBatch]:
+        while True:
+            with _in_our_words():
+                batch = next(self._batches, None)
+            if batch is None:
+                return
+            yield ipc.RecordBatch.from_arrow(batch)
+
+
+@contextmanager
+def foreign_reader(path: str, kind: str, columns: list[str] | None) -> Iterator[_Reader]:
+    """Open a source of another format.
+
+    Parameters
+    ----------
+    path : str
+    kind : {"parquet", "csv", "ndjson"}
+    columns : list of str or None
+        None: all.
+    """
+    require("pyarrow", f"reading {kind}")
+    with about(path), ExitStack() as stack:
+        with _in_our_words():
+            schema, batches = READERS[kind](_handle(path, kind, stack), columns)
+        yield _Reader(schema, batches)
+
+
+def _handle(path: str, kind: str, stack: ExitStack) -> Any:
+    """What pyarrow opens: a path, or standard input, copied to the disk where the format needs its end."""
+    if path != "-":
+        with open(path, "rb"):  # its own errors are about its own words
+            return path
+    pa = require("pyarrow", f"reading {kind}")
+    data = source("-")
+    if kind == "parquet":
+        from arrowipc.recovery import whole
+
+        return pa.BufferReader(memoryview(whole(data, True)))
+    return stack.enter_context(pa.PythonFile(io.BufferedReader(data), "r"))
+
+
+def _read_parquet(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator[Any]]:
+    file = require("pyarrow.parquet", "reading Parquet").ParquetFile(handle)
+    missing = [name for name in columns or () if name not in file.schema_arrow.names]
+    if missing:
+        raise ipc.UsageError(
+            f"there is no column {missing[0]!r}; the columns are {file.schema_arrow.names[:50]}"
+        )
+    schema = file.schema_arrow
+    if columns is not None:
+        schema = require("pyarrow", "reading Parquet").schema([schema.field(name) for name in columns])
+    chosen = (
+        batch if columns is None else batch.select(columns) for batch in file.iter_batches(columns=columns)
+    )
+    return schema, chosen
+
+
+def _read_csv(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator[Any]]:
+    csv = require("pyarrow.csv", "reading CSV")
+    chosen = csv.ConvertOptions(include_columns=columns or [])
+    reader = csv.open_csv(handle, convert_options=chosen)
+    return reader.schema, iter(reader)
+
+
+def _read_ndjson(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator[Any]]:
+    pa = require("pyarrow", "reading NDJSON")
+    json = require("pyarrow.json", "reading NDJSON")
+    if hasattr(json, "open_json"):
+        reader = json.open_json(handle)
+        schema, batches = reader.schema, iter(reader)
+    else:
+        table = json.read_json(handle)
+        schema, batches = table.schema, iter(table.to_batches())
+    if columns is None:
+        return schema, batches
+    fields = pa.schema([schema.field(name) for name in columns])
+    return fields, (batch.select(columns) for batch in batches)
+
+
+READERS: dict[str, Callable[[Any, list[str] | None], tuple[Any, Iterator[Any]]]] = {
+    "parquet": _read_parquet,
+    "csv": _read_csv,
+    "ndjson": _read_ndjson,
+}
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+
+class _Target:
+    """A file that takes its name when all is written, or standard output."""
+
+    def __init__(self, path: str) -> None:
+        self._new = None if path == "-" else NewFile(path, True)
+        self.file = sink("-") if self._new is None else os.fdopen(os.dup(self._new.descriptor), "wb")
+
+    def __enter__(self) -> Any:
+        return self.file
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self.file.flush()
+        self.file.close()
+        if self._new is not None and kind is None:
+            self._new.commit()
+        elif self._new is not None:
+            self._new.discard()
+
+
+class _Writer:
+    """Takes our batches as they come."""
+
+    def __init__(self, write: Callable[[ipc.RecordBatch], None]) -> None:
+        self._write = write
+
+    def write_batch(self, batch: ipc.RecordBatch) -> None:
+        with _in_our_words():
+            self._write(batch)
+
+
+@contextmanager
+def foreign_writer(
+    path: str, kind: str, schema: ipc.Schema, codec: str | None, level: int | None
+) -> Iterator[_Writer]:
+    """Open a destination of another format.
+
+    Parameters
+    ----------
+    path : str
+    kind : {"parquet", "csv", "ndjson"}
+    schema : Schema
+        Of the batches.
+    codec, level
+        Of Parquet's pages.
+    """
+    if kind == "csv":
+        _check_csv(schema)
+    if kind == "ndjson":
+        _check_names(schema)
+        with _binary(path) as file:
+            yield _Writer(lambda batch: _write_lines(file, batch))
+        return
+    pa = require("pyarrow", f"writing {kind}")
+    with ExitStack() as stack:
+        with _in_our_words():
+            fields = pa.schema(schema)
+            if kind == "csv":
+                file = stack.enter_context(_binary(path))
+                plain = pa.schema([pa.field(f.name, _plain_type(f.type)) for f in fields])
+                writer = stack.enter_context(require("pyarrow.csv", "writing CSV").CSVWriter(file, plain))
+                write = lambda batch: writer.write_batch(pa.record_batch(batch).cast(plain))  # noqa: E731
+            else:
+                file = stack.enter_context(_Target(path))
+                parquet = require("pyarrow.parquet", "writing Parquet")
+                chosen = {"compression": codec or "zstd", "compression_level": level}
+                writer = stack.enter_context(parquet.ParquetWriter(file, fields, **chosen))
+                write = lambda batch: writer.write_batch(pa.record_batch(batch))  # noqa: E731
+        yield _Writer(write)
+
+
+def _check_csv(schema: ipc.Schema) -> None:
+    """CSV has no nested values."""
+    for field in schema:
+        if getattr(field.type, "value_type", field.type).children or field.type.children:
+            raise UnsupportedError(
+                f"CSV cannot hold column {field.name!r} of type {type_text(field.type, 80)}: "
+                "leave it out with --columns, or write NDJSON"
+            )
+
+
+def _check_names(schema: ipc.Schema) -> None:
+    """An object of JSON has each name once."""
+    names = schema.names
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UnsupportedError(f"NDJSON cannot hold two columns named {twice!r}: choose one with --columns")
+
+
+def _binary(path: str) -> Any:
+    """A destination of text, which may also be a terminal."""
+    if path == "-":
+        import sys
+
+        sys.stdout.flush()
+        return io.FileIO(1, "wb", closefd=False)
+    return _Target(path)
+
+
+def _plain_type(kind: Any) -> Any:
+    """The type of a column as CSV can hold it: without a dictionary."""
+    return getattr(kind, "value_type", kind) if hasattr(kind, "index_type") else kind
+
+
+def _write_lines(file: Any, batch: ipc.RecordBatch) -> None:
+    """Write rows as lines of JSON."""
+    import json
+
+    for start in range(0, len(batch), ROWS):
+        piece = batch.slice(start, min(ROWS, len(batch) - start))
+        rows = [as_json(row) for row in piece.to_pylist()]
+        lines = "".join([json.dumps(dict(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows])
+        data = memoryview(lines.encode())
+        while data:
+            data = data[file.write(data) :]

@@ -1,0 +1,312 @@
+"""`schema`, `head` and `messages`: what is in a source, looked at without reading all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import arrowipc as ipc
+from arrowipc._arguments import printable
+from arrowipc.cli.sources import about, opened, source
+from arrowipc.cli.terminal import (
+    FILE,
+    as_json,
+    column_options,
+    columns_of,
+    console,
+    counted,
+    fit,
+    json_option,
+    metadata_json,
+    say_json,
+    say_line,
+    width,
+)
+from arrowipc.preview import NULL, shorten, type_text, value_text
+
+if TYPE_CHECKING:
+    from arrowipc.anatomy import Located
+    from arrowipc.types import DataType, Field
+
+#: Widest cell of a table.
+CELL_WIDTH = 40
+#: Characters of a type that make its column wider.
+TYPE_WIDTH = 14
+#: Fields of a tree that are spelled out without --all.
+TREE_FIELDS = 1000
+
+
+# -- schema --------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@FILE
+@click.option("--all", "everything", is_flag=True, help=f"Also the fields behind the first {TREE_FIELDS:,}.")
+@json_option
+def schema(file: str, everything: bool, as_json: bool) -> None:
+    """Print the schema of FILE as a tree.
+
+    JSON: {"format", "endianness", "fields", "metadata", "file_metadata"}; a field is
+    {"name", "type", "nullable", "children", "metadata", "dictionary"?, "extension"?}.
+    """
+    with opened(file, ensure_native_endian=False) as reader:
+        found = reader.schema
+        kind = "file" if isinstance(reader, ipc.RecordBatchFileReader) else "stream"
+        own = reader.metadata if kind == "file" else ()
+    if as_json:
+        say_json(
+            {
+                "format": kind,
+                "endianness": found.endianness,
+                "fields": [_field_json(field) for field in found],
+                "metadata": metadata_json(found.metadata),
+                "file_metadata": metadata_json(own),
+            }
+        )
+        return
+    order = "" if found.endianness == "little" else f", {found.endianness}-endian"
+    say_line(f"{kind} of {counted(len(found), 'column')}{order}", bold=True)
+    shown = found.fields if everything else found.fields[:TREE_FIELDS]
+    for i, field in enumerate(shown):
+        _say_field(field, "", i == len(shown) - 1)
+    if len(shown) < len(found):
+        say_line(f"... and {counted(len(found) - len(shown), 'more column')}: --all shows them", dim=True)
+    for title, pairs in (("schema metadata", found.metadata), ("file metadata", own)):
+        if pairs:
+            say_line(title, bold=True)
+            for line in _pair_lines(pairs):
+                say_line("  " + line)
+
+
+def _say_field(field: Field, before: str, last: bool) -> None:
+    """Print a field and, below it, its metadata and its children."""
+    from arrowipc.types import Dictionary
+
+    kind = field.type
+    branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+    name = shorten(printable(field.name), 60) or '""'
+    words = _type_word(kind) + ("" if field.nullable else " not null")
+    if field.extension_name is not None:
+        words = f"{shorten(printable(field.extension_name), 60)} <{words}>"
+    say_line(before + branch + click.style(name, bold=True) + ": " + click.style(words, fg="cyan"))
+    children = (kind.value_type if isinstance(kind, Dictionary) else kind).children
+    for line in _pair_lines(field.metadata):
+        say_line(before + below + ("│  " if children else "   ") + line, dim=True)
+    for i, child in enumerate(children):
+        _say_field(child, before + below, i == len(children) - 1)
+
+
+def _type_word(kind: DataType) -> str:
+    """A type without its children, which have lines of their own."""
+    from arrowipc import types
+
+    if isinstance(kind, types.Dictionary):
+        order = ", ordered" if kind.ordered else ""
+        values = _type_word(kind.value_type)
+        return f"dictionary {kind.id} of {values}, indices {kind.index_type}{order}"
+    if isinstance(kind, types.FixedSizeList):
+        return f"fixed_size_list[{kind.list_size}]"
+    if isinstance(kind, types.Map):
+        return "map" + (", keys sorted" if kind.keys_sorted else "")
+    if isinstance(kind, types.Union):
+        return f"{kind.mode}_union, codes {', '.join(map(str, kind.type_codes[:20]))}"
+    if kind.children:
+        return str(kind).partition("<")[0]
+    return str(kind)
+
+
+def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...]) -> Iterator[str]:
+    for key, value in pairs[:50]:
+        text = printable(value[:400].decode("utf-8", "backslashreplace"))
+        name = printable(key[:100].decode("utf-8", "backslashreplace"))
+        yield f"{name} = {shorten(text, max(width() - 20 - len(name), 20))}"
+    if len(pairs) > 50:
+        yield f"... and {len(pairs) - 50:,} more"
+
+
+def _field_json(field: Field) -> dict[str, Any]:
+    from arrowipc.types import Dictionary
+
+    kind = field.type
+    out: dict[str, Any] = {"name": field.name, "type": str(kind), "nullable": field.nullable}
+    if isinstance(kind, Dictionary):
+        out["dictionary"] = {
+            "id": kind.id,
+            "index_type": str(kind.index_type),
+            "value_type": str(kind.value_type),
+            "ordered": kind.ordered,
+        }
+        kind = kind.value_type
+    if field.extension_name is not None:
+        out["extension"] = field.extension_name
+    out["children"] = [_field_json(child) for child in kind.children]
+    out["metadata"] = metadata_json(field.metadata)
+    return out
+
+
+# -- head ----------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@FILE
+@click.option("-n", "--rows", type=click.IntRange(0), default=10, show_default=True, help="How many.")
+@click.option(
+    "-w",
+    "--width",
+    "wide",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Characters of a line; 0: as many as all columns need.",
+)
+@column_options
+@json_option
+def head(file: str, rows: int, wide: int | None, columns: str | None, as_json: bool) -> None:
+    """Print the first rows of FILE as a table.
+
+    Columns that do not fit are named below it; long values are cut.
+
+    JSON: one line per row, an object by column name (pairs of name and value where two columns share one).
+    """
+    with opened(file, columns=columns_of(columns)) as reader:
+        found = reader.schema
+        batches = _first_rows(reader, rows)
+        if as_json:
+            for batch in batches:
+                _say_rows(batch)
+            return
+        kept = list(batches)
+    if not len(found):
+        say_line(f"no columns, {counted(sum(map(len, kept)), 'row')} in the first batches")
+        return
+    _say_table(found, kept, width() if wide is None else wide)
+
+
+def _first_rows(reader: Any, rows: int) -> Iterator[Any]:
+    left = rows
+    for batch in reader if rows else ():
+        yield batch.slice(0, left)
+        left -= min(len(batch), left)
+        if not left:
+            return
+
+
+def _say_rows(batch: Any) -> None:
+    """Print each row as a line of JSON, a thousand rows of Python values at a time."""
+    names = batch.schema.names
+    alike = len(set(names)) != len(names)
+    for start in range(0, len(batch), 1000):
+        piece = batch.slice(start, 1000)
+        lists = [column.to_pylist() for column in piece.columns]
+        for i in range(len(piece)):
+            pairs = [(name, as_json(values[i])) for name, values in zip(names, lists, strict=True)]
+            say_json(pairs if alike else dict(pairs), line=True)
+
+
+def _say_table(schema: Any, batches: list[Any], room: int) -> None:
+    """Print rows as a table of the columns that fit into `room` characters (0: all)."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from arrowipc.types import Decimal, FloatingPoint, Int
+
+    most = CELL_WIDTH if not room else max(min(CELL_WIDTH, room - 3), 4)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    cells: list[list[Text]] = []
+    used = 0
+    for i, field in enumerate(schema.fields):
+        texts = [
+            value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))
+        ]
+        name = shorten(printable(field.name), most)
+        # The type is cut to what the values take: `schema` spells it out.
+        need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)], most)
+        if room and used + need > room and cells:
+            break
+        used += need + 2
+        right = isinstance(field.type, (Int, FloatingPoint, Decimal))
+        title = Text.assemble((name, "bold"), "\n", (type_text(field.type, need), "dim cyan"))
+        table.add_column(title, justify="right" if right else "left", no_wrap=True, width=need)
+        cells.append([Text(text, style="dim italic" if text is NULL else "") for text in texts])
+    out = console()
+    out.width = max(room, used) + 2
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
+    out.print(table, soft_wrap=False, crop=False)
+    left = schema.names[len(cells) :]
+    if left:
+        names = ", ".join([printable(name) for name in left[:100]])
+        words = f"... and {counted(len(left), 'more column')}: {names}"
+        say_line(shorten(words, max(room, 20) * 3), dim=True)
+
+
+# -- messages ------------------------------------------------------------------------------------------------
+
+HEADER = f"{'#':>6} {'offset':>14} {'kind':<15} {'metadata':>9} {'body':>14} {'rows':>11} {'codec':<5}"
+
+
+@click.command()
+@FILE
+@json_option
+def messages(file: str, as_json: bool) -> None:
+    """List the messages of FILE: where they are, what they are, how large.
+
+    Of a file these are the ones that its footer lists, behind its schema. Nothing is decoded.
+
+    JSON: one line per message: {"index", "offset", "kind", "version", "metadata_length", "body_length",
+    "rows", "codec", "dictionary_id", "is_delta", "nodes", "buffers", "custom_metadata"}.
+    """
+    from arrowipc.anatomy import locate_messages
+
+    with about(file):
+        if not as_json:
+            say_line(HEADER + " remarks", bold=True)
+        count = rows = size = 0
+        for count, located in enumerate(locate_messages(source(file)), 1):
+            entry = _message_json(count - 1, located)
+            rows += entry["rows"] or 0 if entry["kind"] == "RecordBatch" else 0
+            size += located.metadata_length + located.body_length
+            if as_json:
+                say_json(entry, line=True)
+            else:
+                say_line(_message_line(entry))
+    if not as_json:
+        say_line(f"{counted(count, 'message')}, {counted(rows, 'row')}, {size:,} bytes", dim=True)
+
+
+def _message_json(number: int, located: Located) -> dict[str, Any]:
+    from arrowipc.anatomy import outline_of
+
+    message = located.message
+    found = outline_of(message)
+    return {
+        "index": number,
+        "offset": located.offset,
+        "kind": message.kind,
+        "version": message.version,
+        "metadata_length": located.metadata_length,
+        "body_length": located.body_length,
+        "rows": None if found is None else found.num_rows,
+        "codec": None if found is None else found.codec,
+        "dictionary_id": None if found is None else found.dictionary_id,
+        "is_delta": found is not None and found.is_delta,
+        "nodes": 0 if found is None else len(found.nodes),
+        "buffers": 0 if found is None else len(found.buffers),
+        "custom_metadata": metadata_json(message.custom_metadata),
+    }
+
+
+def _message_line(entry: dict[str, Any]) -> str:
+    remarks = [] if entry["version"] == "V5" else [entry["version"]]
+    if entry["dictionary_id"] is not None:
+        remarks.append(f"{'delta of ' if entry['is_delta'] else ''}dictionary {entry['dictionary_id']}")
+    if entry["custom_metadata"]:
+        names = ", ".join([printable(pair["key"]) for pair in entry["custom_metadata"]])
+        remarks.append("metadata: " + shorten(names, 40))
+    rows = "" if entry["rows"] is None else f"{entry['rows']:,}"
+    line = (
+        f"{entry['index']:>6} {entry['offset']:>14,} {entry['kind']:<15} {entry['metadata_length']:>9,} "
+        f"{entry['body_length']:>14,} {rows:>11} {entry['codec'] or '':<5} {'; '.join(remarks)}"
+    )
+    return line.rstrip()

@@ -1,0 +1,127 @@
+"""`serve` and `fetch`: dissociated streams (Dissociated IPC) from files, and into files."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import Any
+
+import click
+
+from arrowipc.cli.convert import ARROW
+from arrowipc.cli.foreign import format_of
+from arrowipc.cli.sources import about, opened, sink
+from arrowipc.cli.terminal import (
+    Progress,
+    column_options,
+    columns_of,
+    counted,
+    json_option,
+    say_json,
+    say_line,
+)
+from arrowipc.errors import UsageError
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--transport",
+    type=click.Choice(["tcp", "unix", "shm", "ucx"]),
+    default="tcp",
+    show_default=True,
+    help="How streams travel; shm: shared memory of this machine.",
+)
+@click.option("--address", metavar="ADDRESS", help="HOST:PORT or a socket's path; default: one that is free.")
+@column_options
+@json_option
+def serve(
+    files: tuple[str, ...], transport: str, address: str | None, columns: str | None, as_json: bool
+) -> None:
+    """Serve FILEs under their names until interrupted (Ctrl-C).
+
+    Prints the URI that `arrowipc fetch` takes. Who can reach the address can read the files: there is no
+    password and no encryption.
+
+    JSON: one line: {"uri", "names"}.
+    """
+    from arrowipc.dissociated.files import serve_files
+
+    if "-" in files:
+        raise UsageError("standard input cannot be served: it can be read once only")
+    chosen = columns_of(columns)
+    place: Any = _address(address) if transport in ("tcp", "ucx") else address
+    done = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: done.set())
+    options = None if chosen is None else {"columns": chosen}
+    for file in files:  # errors tell their names
+        with opened(file, **options or {}):
+            pass
+    with serve_files(files, transport, place, read_options=options) as server:
+        names = [name.replace("\\", "/").rpartition("/")[2] for name in files]
+        if as_json:
+            say_json({"uri": str(server.uri), "names": names}, line=True)
+        else:
+            say_line(str(server.uri), bold=True)
+            for name in names:
+                say_line(f"  arrowipc fetch '{server.uri}' {name} -o COPY")
+        sys.stdout.flush()
+        done.wait()
+
+
+def _address(text: str | None) -> Any:
+    """HOST:PORT as a pair."""
+    if text is None:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise UsageError(f"--address: expected HOST:PORT, found {text!r}")
+    return host.strip("[]"), int(port)
+
+
+@click.command()
+@click.argument("uri", metavar="URI")
+@click.argument("name", metavar="NAME")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where it goes; default: standard output.")
+@click.option(
+    "--to", "kind", type=click.Choice(["file", "stream"]), help="Default: by FILE's name, else a file."
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+    help="Of what is written.",
+)
+@json_option
+def fetch(uri: str, name: str, output: str, kind: str | None, compression: str, as_json: bool) -> None:
+    """Write the stream NAME that a server at URI offers into a file.
+
+    JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
+    """
+    import json
+
+    from arrowipc.dissociated.files import fetch as fetch_stream
+
+    named = format_of(output)
+    kind = kind or (named if named in ARROW else "stream" if output == "-" else "file")
+    options = {"compression": None if compression == "none" else compression}
+    choice: Any = kind
+    with about(uri), Progress("fetching") as progress:
+        done = fetch_stream(
+            uri,
+            name,
+            sink(output),
+            format=choice,
+            write_options=options,
+            on_batch=lambda _: progress.advance(),
+        )
+    document = {"rows": done.num_rows, "batches": done.num_batches, "written": output, "format": kind}
+    if as_json and output != "-":
+        say_json(document)
+    elif as_json:
+        click.echo(json.dumps(document), err=True)
+    elif output != "-":
+        click.echo(f"{output}: {counted(done.num_rows, 'row')} in {done.num_batches:,} batches", err=True)

@@ -1,0 +1,98 @@
+"""`recover`: what a damaged or unfinished source still holds, counted or written to a new file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import arrowipc as ipc
+from arrowipc._arguments import printable
+from arrowipc.cli.sources import about, sink, source
+from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line
+
+SHOWN = 20
+
+
+@click.command()
+@FILE
+@click.option("-o", "--output", metavar="NEW", help="Write it there; without this it is only counted.")
+@click.option("--resync", is_flag=True, help="Look for whole messages behind damage, too.")
+@click.option("--to", "kind", type=click.Choice(["file", "stream"]), help="Of NEW; default: what FILE is.")
+@click.option(
+    "--compression",
+    type=click.Choice(["keep", "none", "lz4", "zstd"]),
+    default="keep",
+    show_default=True,
+    help="Of NEW.",
+)
+@json_option
+def recover(
+    file: str, output: str | None, resync: bool, kind: str | None, compression: str, as_json: bool
+) -> None:
+    """Save what a torn, damaged or unfinished FILE still holds.
+
+    NEW appears when it is complete. Exits with 0 where rows were found, also if others are lost: that is
+    printed, on stderr where NEW goes to standard output.
+
+    JSON: {"complete", "format", "batches", "rows", "bytes", "lost_batches", "lost_rows", "lost_bytes",
+    "error", "offset", "skipped": [{"reason", "offset", "length", "message", "column", "rows"}], "written"}.
+    """
+    target = None if output is None else sink(output)
+    with about(file), Progress("recovering") as progress:
+        data: Any = source(file)
+        if target is None:
+            reader = ipc.recover(data, resync=resync)
+            with reader:
+                for _ in reader:
+                    progress.advance()
+                report = reader.report
+        else:
+            codec: Any = None if compression == "none" else compression
+            choice: Any = kind
+            report = ipc.recover(data, into=target, resync=resync, format=choice, compression=codec)
+    _say(report, output, as_json)
+    if not report.num_rows and not report.complete:
+        raise click.exceptions.Exit(1)
+
+
+def _say(report: ipc.Recovery, output: str | None, as_json: bool) -> None:
+    to_stderr = output == "-"
+    if as_json:
+        document = _document(report, output)
+        if to_stderr:
+            import json
+
+            click.echo(json.dumps(document), err=True)
+        else:
+            say_json(document)
+        return
+    lines = [printable(line) for line in str(report).split("\n")]
+    for each in report.skipped[:SHOWN]:
+        lines.append(f"  {printable(str(each))}")
+    if output not in (None, "-"):
+        lines.append(f"written: {output}")
+    elif output is None:
+        lines.append("nothing was written: -o NEW saves it")
+    for line in lines:
+        if to_stderr:
+            click.echo(line, err=True)
+        else:
+            say_line(line)
+
+
+def _document(report: ipc.Recovery, output: str | None) -> dict[str, Any]:
+    return {
+        "complete": report.complete,
+        "format": report.format,
+        "batches": report.num_batches,
+        "rows": report.num_rows,
+        "bytes": report.num_bytes,
+        "lost_batches": report.lost_batches,
+        "lost_rows": report.lost_rows,
+        "lost_bytes": report.lost_bytes,
+        "error": None if report.error is None else str(report.error),
+        "offset": report.offset,
+        "skipped": [each._asdict() for each in report.skipped],
+        "written": output,
+    }

@@ -1,0 +1,134 @@
+"""Where commands read from and write to: paths, URLs, standard input and output."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+import arrowipc as ipc
+from arrowipc.errors import ArrowIpcError
+
+__all__ = ["Failure", "about", "looks_arrow", "opened", "require", "sink", "size_of", "source"]
+
+MAGIC = b"ARROW1"
+
+
+class Failure(Exception):
+    """An error, and the source or destination that it concerns."""
+
+    def __init__(self, path: str, error: Exception) -> None:
+        super().__init__(str(error))
+        self.path = path
+        self.error = error
+
+
+@contextmanager
+def about(path: str) -> Iterator[None]:
+    """Whatever goes wrong here concerns `path`."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (ArrowIpcError, OSError, MemoryError) as error:
+        if os.environ.get("ARROWIPC_DEBUG"):
+            raise
+        raise Failure(path, error) from error
+
+
+class _Rejoined(io.RawIOBase):
+    """A pipe whose first bytes were read already."""
+
+    def __init__(self, head: bytes, rest: io.FileIO) -> None:
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._head:
+            return self._rest.readinto(buffer) or 0
+        count = min(len(buffer), len(self._head))
+        buffer[:count] = self._head[:count]
+        self._head = self._head[count:]
+        return count
+
+
+def source(path: str) -> Any:
+    """Turn the name of a source into what the library opens; - is standard input.
+
+    A file that comes through a pipe is copied to the disk, a stream is read as it comes.
+    """
+    if path != "-":
+        return path
+    file = io.FileIO(0, closefd=False)
+    if file.isatty():
+        raise click.UsageError("standard input is a terminal: give a file, or pipe data in")
+    if file.seekable():
+        from arrowipc.reader import _mapped
+
+        return memoryview(_mapped(file))[file.tell() :]
+    head = b""
+    while len(head) < len(MAGIC) and (more := file.read(len(MAGIC) - len(head))):
+        head += more
+    joined = _Rejoined(head, file)
+    if head != MAGIC:
+        return joined
+    from arrowipc.recovery import whole
+
+    return memoryview(whole(joined, True))
+
+
+def looks_arrow(path: str) -> bool:
+    """Whether a path leads to a regular file that begins as Arrow data do."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as file:
+            head = file.read(6)
+    except OSError:
+        return False
+    return head == MAGIC or head[:4] == b"\xff\xff\xff\xff"
+
+
+@contextmanager
+def opened(path: str, **options: Any) -> Iterator[Any]:
+    """Open a file or a stream; errors, also those while it is read, tell its name."""
+    with about(path), ipc.open(source(path), **options) as reader:
+        yield reader
+
+
+def size_of(path: str) -> int | None:
+    """Bytes of a source, if that is known without reading it."""
+    try:
+        return os.fstat(0).st_size or None if path == "-" else os.stat(path).st_size
+    except OSError:
+        return None
+
+
+def sink(path: str) -> Any:
+    """Turn the name of a destination into what the library writes to; - is standard output."""
+    if path != "-":
+        return path
+    if sys.stdout.isatty():
+        raise click.UsageError("the output is binary: give a file, or send it on with > or |")
+    sys.stdout.flush()
+    return io.FileIO(1, "wb", closefd=False)
+
+
+def require(module: str, what: str, package: str = "pyarrow") -> Any:
+    """Import what only some commands need, or say how to get it."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ipc.UnsupportedError(
+            f"{what} needs the package {package}: python -m pip install {package} ({error})"
+        ) from None

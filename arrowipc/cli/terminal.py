@@ -1,0 +1,221 @@
+"""What commands print: tables, lines, JSON and progress, as wide and coloured as the output allows."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import shutil
+import sys
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from rich.console import Console
+
+__all__ = [
+    "FILE",
+    "Progress",
+    "as_json",
+    "column_options",
+    "columns_of",
+    "console",
+    "counted",
+    "fit",
+    "json_option",
+    "metadata_json",
+    "say_json",
+    "say_line",
+    "size_text",
+    "width",
+]
+
+#: Characters of a line where the output is no terminal and COLUMNS does not say.
+PIPE_WIDTH = 120
+
+FILE = click.argument("file", metavar="FILE")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def column_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option that chooses columns."""
+    return click.option(
+        "-c",
+        "--columns",
+        metavar="A,B",
+        help="Only these columns, in this order: names or dotted paths, with commas in between.",
+    )(function)
+
+
+def columns_of(text: str | None) -> list[str] | None:
+    """Take the value of `--columns` apart; a name with a comma in it stands in double quotes."""
+    if text is None:
+        return None
+    import csv
+
+    return next(csv.reader([text]), []) if text else []
+
+
+# -- text ----------------------------------------------------------------------------------------------------
+
+
+def width() -> int:
+    """Characters of a line."""
+    return max(shutil.get_terminal_size((PIPE_WIDTH, 24)).columns, 20)
+
+
+def console(*, error: bool = False) -> Console:
+    """Make the console that draws tables."""
+    from rich.console import Console
+
+    return Console(width=width(), stderr=error, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def say_line(text: str = "", **style: Any) -> None:
+    """Print a line; colours only go to a terminal."""
+    colour = False if os.environ.get("NO_COLOR") else None
+    click.echo(click.style(text, **style) if style else text, color=colour)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Spell a number of things."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size_text(size: int) -> str:
+    """Spell a number of bytes in at most eight characters."""
+    if size < 1000:
+        return f"{size} B"
+    scaled = float(size)
+    for unit in ("kB", "MB", "GB", "TB"):
+        scaled /= 1000
+        if scaled < 999.5:
+            return f"{scaled:.3g} {unit}"
+    return f"{scaled:,.0f} TB"
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------
+
+
+def as_json(value: Any) -> Any:
+    """A value of an array in what JSON has.
+
+    Bytes are Base64; decimals, NaN and infinities are strings; dates and times are ISO 8601; what JSON's own
+    integers may lose in other languages is exact here.
+    """
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (bytes, memoryview)):
+        return b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(item) for item in value]
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return value / datetime.timedelta(seconds=1)
+    if isinstance(value, Decimal):
+        return str(value)
+    return str(value)
+
+
+def say_json(document: Any, *, line: bool = False) -> None:
+    """Print one document; with `line`, as one line among others."""
+    indent = 2 if sys.stdout.isatty() and not line else None
+    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=ascii_only, allow_nan=False) + "\n")
+
+
+def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
+    """Metadata in order, with duplicates: text where it is UTF-8, else Base64 under another key."""
+    out = []
+    for key, value in pairs:
+        entry: dict[str, Any] = {"key": key.decode("utf-8", "backslashreplace")}
+        try:
+            entry["value"] = value.decode()
+        except UnicodeDecodeError:
+            entry["base64"] = b64encode(value).decode()
+        out.append(entry)
+    return out
+
+
+# -- progress ------------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """A bar on stderr, drawn only on a terminal and only for what takes longer than a second.
+
+    Parameters
+    ----------
+    title : str
+    total : int or None
+        None: nobody knows how much there is.
+    """
+
+    DELAY = 1.0
+
+    def __init__(self, title: str, total: int | None = None) -> None:
+        self._title, self._total = title, total
+        self._bar: Any = None
+        self._task: Any = None
+        self._done = 0
+        self._timer = threading.Timer(self.DELAY, self._start)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        if self._timer.is_alive():
+            self._timer.join()
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _start(self) -> None:
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(show_speed=self._total is None),
+            TimeElapsedColumn(),
+            console=console(error=True),
+            transient=True,
+        )
+        self._task = bar.add_task(self._title, total=self._total, completed=self._done)
+        bar.start()
+        self._bar = bar
+
+    def advance(self, amount: int = 1) -> None:
+        """Say that so much more is done."""
+        self._done += amount
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)
+
+
+def fit(texts: Sequence[str], most: int) -> int:
+    """Characters that a column of these texts takes, at most `most`."""
+    from rich.cells import cell_len
+
+    return min(max(map(cell_len, texts), default=0), most)

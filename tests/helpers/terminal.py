@@ -1,0 +1,97 @@
+"""The command line as people use it: real processes, pipes, and a terminal of any width."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import time
+from typing import Any, NamedTuple
+
+COMMAND = (sys.executable, "-m", "arrowipc")
+
+
+class Outcome(NamedTuple):
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    where = [os.environ.get("PYTHONPATH", ""), *sys.path]
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")
+    }
+    return {**plain, "PYTHONPATH": os.pathsep.join(filter(None, where)), "PYTHONUTF8": "1", **changes}
+
+
+def run(*arguments: object, input: bytes = b"", **changes: str) -> Outcome:
+    """One command with pipes around it."""
+    done = run_binary(*arguments, input=input, **changes)
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def run_binary(*arguments: object, input: bytes = b"", **changes: str) -> subprocess.CompletedProcess[bytes]:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, input=input, capture_output=True, timeout=120, env=environment(**changes))
+
+
+def shell(script: str, **changes: str) -> Outcome:
+    """A line of a shell in which `arrowipc` is our command."""
+    start = f'arrowipc() {{ "{sys.executable}" -m arrowipc "$@"; }}\n'
+    done = subprocess.run(
+        ["bash", "-c", start + script], capture_output=True, timeout=120, env=environment(**changes)
+    )
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def on_terminal(*arguments: object, columns: int = 80, keys: bytes = b"", **changes: str) -> Outcome:
+    """One command whose standard input, output and error are a terminal; `out` is all that it shows."""
+    import fcntl
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    child = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment(TERM="xterm-256color", **changes),
+        start_new_session=True,
+    )
+    os.close(theirs)
+    if keys:
+        os.write(ours, keys)
+    shown = bytearray()
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # Linux says so when the other side has closed
+                break
+            if not data:
+                break
+            shown += data
+        elif child.poll() is not None:
+            break
+    code = child.wait(30)
+    os.close(ours)
+    return Outcome(code, shown.decode(errors="replace").replace("\r\n", "\n"), "")

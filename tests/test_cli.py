@@ -1,0 +1,343 @@
+"""The commands that look: what they print for people and for programs, through pipes and on a terminal."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.terminal import environment, on_terminal, run, run_binary, shell
+
+import arrowipc as ipc
+from arrowipc.types import binary, dictionary, field, float64, int32, int64, list_, struct, utf8
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+SCHEMA = ipc.Schema(
+    [
+        field("id", int64(), nullable=False),
+        field("word", utf8()),
+        field("kind", dictionary(int32(), utf8())),
+        field("places", list_(struct([field("x", float64())]))),
+        field("raw", binary()),
+    ],
+    metadata={"origin": "sensor 4"},
+)
+ROWS = {
+    "id": [1, 2, 3],
+    "word": ["ein", None, "drei\x1b[31m"],
+    "kind": ["a", "b", "a"],
+    "places": [[{"x": 1.5}], [], None],
+    "raw": [b"\x00\xff", b"", None],
+}
+ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file and a stream of the same rows, compressed."""
+    folder = tmp_path_factory.mktemp("cli")
+    for name, begin in (("a.arrow", ipc.new_file), ("a.arrows", ipc.new_stream)):
+        with begin(folder / name, SCHEMA, compression="zstd") as writer:
+            writer.write(ROWS)
+            writer.write(ROWS)
+    return folder
+
+
+def test_help_lists_every_command_and_every_exit_code_without_loading_them():
+    code = (
+        "import sys; from arrowipc.cli import main; main(['--help']);"
+        "print(*[name for name in sys.modules if name.startswith('arrowipc.cli.')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    for word in (
+        "schema",
+        "head",
+        "stat",
+        "messages",
+        "layout",
+        "check",
+        "convert",
+        "recover",
+        "diff",
+        "cat",
+    ):
+        assert re.search(rf"^  {word} ", done.stdout, re.MULTILINE), word
+    for code in ("0", "1", "2", "3", "4", "130", "141"):
+        assert re.search(rf"^ +{code}  \w", done.stdout, re.MULTILINE), code
+    assert set(done.stderr.split()) <= {"arrowipc.cli.app", "arrowipc.cli.sources"}
+    assert "numpy" not in done.stderr
+
+
+def test_the_installed_command_is_this_one():
+    import tomllib
+
+    from arrowipc.cli import main
+
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    module, _, name = tomllib.loads(text)["project"]["scripts"]["arrowipc"].partition(":")
+    assert getattr(sys.modules[module], name) is main
+
+
+def test_without_its_packages_the_command_says_what_to_install():
+    code = "import sys; sys.modules['click'] = None; from arrowipc.cli import main; sys.exit(main([]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert done.returncode == 2
+    assert "pip install 'arrowipc[cli]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["schem", "x"], 2, "did you mean 'schema'"),
+        (["head"], 2, "Missing argument 'FILE'"),
+        (["head", "no/such/file"], 3, "no/such/file: No such file or directory"),
+        (["head", "a.arrow", "-c", "nothing"], 2, "nothing"),
+        (["cat", "-", "-"], 2, "once only"),
+        (["layout", "a.arrow", "-o", "a.png"], 2, "neither .html nor .svg"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_mistakes_are_explained_in_a_line_or_two(data, arguments, code, words):
+    found = run(*[str(data / each) if each == "a.arrow" else each for each in arguments])
+    assert (found.code, found.out) == (code, "")
+    assert words in found.err
+    assert "Traceback" not in found.err
+    assert len(found.err.splitlines()) <= 3
+
+
+def test_schema_is_a_tree_and_json(data):
+    text = run("schema", data / "a.arrow").out
+    assert "id: int64 not null" in text
+    assert "dictionary 0 of string, indices int32" in text
+    assert "x: double" in text
+    assert "origin = sensor 4" in text
+    found = run("schema", data / "a.arrows", "--json").json
+    assert [each["name"] for each in found["fields"]] == SCHEMA.names
+    assert found["format"] == "stream"
+    assert found["fields"][2]["dictionary"] == {
+        "id": 0,
+        "index_type": "int32",
+        "value_type": "string",
+        "ordered": False,
+    }
+    assert found["metadata"] == [{"key": "origin", "value": "sensor 4"}]
+
+
+def test_head_shows_the_first_rows_and_no_escape_of_the_data(data):
+    text = run("head", data / "a.arrow", "-n", 4).out
+    assert len(text.splitlines()) == 2 + 4
+    assert "\x1b" not in text
+    assert r"drei\x1b[31m" in text
+    rows = run("head", data / "a.arrow", "-n", 4, "--json").lines
+    assert [row["id"] for row in rows] == [1, 2, 3, 1]
+    assert rows[0] == {"id": 1, "word": "ein", "kind": "a", "places": [{"x": 1.5}], "raw": "AP8="}
+    assert run("head", data / "a.arrow", "-n", 0).code == 0
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_no_line_on_a_terminal_is_wider_than_it(data, columns):
+    for arguments in (["head"], ["head", "-c", "word,id"], ["diff"]):
+        sources = [data / "a.arrow"] * (2 if arguments == ["diff"] else 1)
+        found = on_terminal(arguments[0], *sources, *arguments[1:], columns=columns)
+        assert found.code == 0
+        if arguments != ["head"]:
+            continue
+        table = [line for line in ANSI.sub("", found.out).splitlines() if not line.startswith("...")]
+        assert max(len(line.rstrip()) for line in table[:8]) <= columns
+        assert ("more column" in found.out) == (columns <= 40)
+
+
+def test_a_terminal_gets_colours_unless_it_asked_for_none(data):
+    assert "\x1b[" in on_terminal("schema", data / "a.arrow").out
+    assert "\x1b[" not in on_terminal("schema", data / "a.arrow", NO_COLOR="1").out
+    assert "\x1b[" not in run("schema", data / "a.arrow").out
+
+
+def test_binary_output_never_goes_to_a_terminal_and_input_is_not_waited_for(data):
+    for arguments in (["cat", data / "a.arrow"], ["convert", data / "a.arrow", "-"], ["head", "-"]):
+        found = on_terminal(*arguments)
+        assert found.code == 2
+        assert "ARROW1" not in found.out
+        assert "terminal" in found.out or "binary" in found.out
+
+
+def test_what_takes_long_shows_progress_on_a_terminal_and_nowhere_else(data):
+    code = (
+        "import time; from arrowipc.cli.terminal import Progress;\n"
+        "Progress.DELAY = 0.05\n"
+        "with Progress('counting sheep', 10) as bar:\n"
+        "    for _ in range(10): time.sleep(0.05); bar.advance()\n"
+    )
+    command = f"import pty; pty.spawn([{sys.executable!r}, '-c', {code!r}])"
+    shown = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, env=environment(TERM="xterm")
+    )
+    assert "counting sheep" in shown.stdout
+    quiet = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+
+
+def test_messages_are_listed_where_they_are(data):
+    from arrowipc.anatomy import locate_messages
+
+    for name in ("a.arrow", "a.arrows"):
+        found = run("messages", data / name, "--json").lines
+        whole = (data / name).read_bytes()
+        assert [each["kind"] for each in found] == ["Schema", "DictionaryBatch", "RecordBatch", "RecordBatch"]
+        for entry, located in zip(found, locate_messages(whole), strict=True):
+            assert (entry["offset"], entry["body_length"]) == (located.offset, located.body_length)
+            assert whole[entry["offset"] :].startswith(b"\xff\xff\xff\xff")
+        assert [each["rows"] for each in found] == [None, 2, 3, 3]
+        assert found[2]["codec"] == "zstd"
+    text = run("messages", "-", input=(data / "a.arrows").read_bytes()).out
+    assert "dictionary 0" in text
+    assert "4 messages, 6 rows" in text
+
+
+def test_stat_counts_what_is_there(data):
+    for name in ("a.arrow", "a.arrows"):
+        found = run("stat", data / name, "--json").json
+        assert (found["rows"], found["batches"]) == (6, 2)
+        by_name = {each["name"]: each for each in found["columns"]}
+        assert [by_name["id"][key] for key in ("nulls", "min", "max", "distinct")] == [0, 1, 3, 3]
+        assert [by_name["word"][key] for key in ("nulls", "distinct")] == [2, 2]
+        assert [by_name["kind"][key] for key in ("min", "max", "distinct")] == ["a", "b", 2]
+        assert by_name["kind"]["dictionary_bytes"] > 0
+        assert [by_name["places"][key] for key in ("nulls", "distinct")] == [2, 2]
+        assert all(each["distinct_is_exact"] for each in by_name.values())
+        assert sum(each["stored_bytes"] for each in by_name.values()) < found["bytes"]
+    assert run("stat", "-", "--json", input=(data / "a.arrows").read_bytes()).json["rows"] == 6
+    assert "column" in run("stat", data / "a.arrow").out
+
+
+def test_many_distinct_values_are_estimated_within_their_error(tmp_path):
+    import numpy as np
+
+    schema = ipc.Schema([field("x", int64()), field("y", int32())])
+    with ipc.new_file(tmp_path / "n.arrow", schema, durable=False) as writer:
+        for start in range(0, 200_000, 20_000):
+            numbers = np.arange(start, start + 20_000)
+            writer.write({"x": numbers, "y": (numbers % 4096).astype(np.int32)})
+    found = run("stat", tmp_path / "n.arrow", "--json").json["columns"]
+    # Hashes differ from process to process: six standard errors of 1.6 %.
+    assert found[0]["distinct"] == pytest.approx(200_000, rel=0.1)
+    assert not found[0]["distinct_is_exact"]
+    assert (found[1]["distinct"], found[1]["distinct_is_exact"]) == (4096, True)
+
+
+def test_check_gives_a_verdict_for_good_and_bad_and_old(data, tmp_path):
+    good = run("check", data / "a.arrow")
+    assert good.code == 0
+    assert good.out.splitlines()[-1].startswith("good: valid, and every reader")
+    whole = (data / "a.arrow").read_bytes()
+    (tmp_path / "cut.arrow").write_bytes(whole[:-40])
+    bad = run("check", tmp_path / "cut.arrow", "--json")
+    assert bad.code == 1
+    assert bad.json["verdict"] == "bad"
+    assert not any(bad.json["levels"].values())
+    assert bad.json["damage"]
+    with ipc.new_stream(tmp_path / "old", SCHEMA, legacy=True, metadata_version="V4") as writer:
+        writer.write(ROWS)
+    old = run("check", "-", "--json", input=(tmp_path / "old").read_bytes())
+    assert old.code == 0
+    assert {each["code"] for each in old.json["remarks"]} == {"legacy-framing", "metadata-v4"}
+
+
+def test_check_tells_what_is_safe_from_what_is_right(tmp_path):
+    from arrowipc.types import time32
+
+    batch = ipc.RecordBatch.from_pydict({"t": [1]}, ipc.Schema([field("t", time32("s"))]))
+    sink = bytearray()
+    with ipc.new_stream(sink, batch.schema) as writer:
+        writer.write(batch)
+    at = bytes(sink).rindex((1).to_bytes(8, "little"))
+    sink[at : at + 4] = (90_000).to_bytes(4, "little")  # later than any time of day
+    (tmp_path / "late").write_bytes(sink)
+    found = run("check", tmp_path / "late", "--json")
+    assert (found.code, found.json["verdict"]) == (0, "questionable")
+    assert found.json["levels"] == {"structure": True, "full": True, "strict": False}
+    assert run("check", tmp_path / "late", "--strict").code == 1
+
+
+def test_a_reader_that_goes_ends_the_command_quietly(data):
+    found = shell(
+        f"arrowipc convert {data}/a.arrow - --to ndjson --batch-rows 1 | true; echo ${{PIPESTATUS[0]}}"
+    )
+    assert found.err == ""
+    assert found.out.strip() in ("0", "141")  # it may be done before the other one is gone
+    code = (
+        "import os, sys; from arrowipc.cli import main\n"
+        "r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"
+        f"code = main(['head', {str(data / 'a.arrow')!r}, '--json']); os._exit(code)"
+    )
+    gone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert (gone.returncode, gone.stderr) == (141, "")
+
+
+def test_layout_is_one_page_of_bounded_size_for_any_number_of_messages(data, tmp_path):
+    schema = ipc.Schema([field("x", int32())])
+    batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, schema)
+    with ipc.new_file(tmp_path / "many.arrow", schema, durable=False) as writer:
+        for _ in range(20_000):
+            writer.write_batch(batch)
+    names = [f"column {i}" for i in range(3_000)]
+    wide = ipc.Schema([field(name, int32()) for name in names])
+    with ipc.new_stream(tmp_path / "wide.arrows", wide, durable=False) as writer:
+        writer.write({name: [1] for name in names})
+    for source in (data / "a.arrow", tmp_path / "many.arrow", tmp_path / "wide.arrows"):
+        page = tmp_path / "page.html"
+        assert run("layout", source, "-o", page).code == 0
+        text = page.read_text()
+        assert text.startswith("<!DOCTYPE html>")
+        assert len(text) < 1_000_000
+        assert "http" not in text.replace("http://www.w3.org/2000/svg", "")  # nothing is loaded
+
+
+def test_layout_accounts_for_every_byte(data, tmp_path):
+    from xml.etree import ElementTree
+
+    found = run("layout", data / "a.arrow", "--json").json
+    at = 0
+    for piece in found["strip"]:
+        assert piece["offset"] == at
+        at += piece["length"]
+    assert at == found["size"] == (data / "a.arrow").stat().st_size
+    for message in found["messages"]:
+        at = message["offset"]
+        for part in message["parts"]:
+            assert part["offset"] == at
+            at += part["length"]
+        assert at == message["offset"] + message["length"]
+    run("layout", data / "a.arrow", "-o", tmp_path / "a.svg")
+    ElementTree.parse(tmp_path / "a.svg")
+
+
+@pytest.mark.parametrize("command", ["schema", "head", "stat", "messages", "check", "layout"])
+def test_nothing_is_something_too(tmp_path, command):
+    with ipc.new_file(tmp_path / "no columns.arrow", ipc.Schema([])):
+        pass
+    with ipc.new_stream(tmp_path / "no rows.arrows", SCHEMA):
+        pass
+    for name in ("no columns.arrow", "no rows.arrows"):
+        found = run(command, tmp_path / name)
+        assert (found.code, found.err) == (0, "")
+        assert found.out
+
+
+def test_names_that_the_terminal_cannot_spell_are_escaped(tmp_path):
+    schema = ipc.Schema([field("\x1b[2J日本", utf8())])
+    with ipc.new_file(tmp_path / "x.arrow", schema) as writer:
+        writer.write({"\x1b[2J日本": ["ß"]})
+    for command in ("schema", "head", "stat", "messages", "check"):
+        done = run_binary(command, tmp_path / "x.arrow", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"\x1b" not in done.stdout
+    rows = run_binary("head", tmp_path / "x.arrow", "--json", PYTHONIOENCODING="ascii").stdout
+    import json
+
+    assert json.loads(rows) == {"\x1b[2J日本": "ß"}

@@ -1,0 +1,114 @@
+"""Arrow's JSON integration format: golden documents say what golden files hold, both ways."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from helpers import golden
+
+import arrowipc as ipc
+from arrowipc.errors import ArrowIpcError, UnsupportedError
+from arrowipc.integration import differences, read_json, write_json
+from arrowipc.types import dictionary, field, int8, utf8
+
+CASES = golden.cases()
+
+
+def ids(case):
+    return f"{case.parent.name}-{case.name}"
+
+
+@pytest.fixture
+def verbs(arrow_data):
+    """The program, called in this process: starting it for every case would take minutes."""
+    pytest.importorskip("click")
+    from arrowipc.cli import main
+
+    def call(mode, arrow, document):
+        return main(["--integration", f"--mode={mode}", "--arrow", str(arrow), "--json", str(document)])
+
+    return call
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_golden_documents_become_files_and_files_documents(case, verbs, tmp_path):
+    document = case.with_name(case.name + ".json.gz")
+    made, spelled = tmp_path / "made.arrow", tmp_path / "spelled.json"
+    assert verbs("JSON_TO_ARROW", made, document) == 0
+    assert verbs("VALIDATE", made, document) == 0
+    for form in (".stream", ".arrow_file"):
+        source = case.with_name(case.name + form)
+        assert verbs("VALIDATE", source, document) == 0
+        assert verbs("ARROW_TO_JSON", source, spelled) == 0
+        assert verbs("VALIDATE", source, spelled) == 0
+        # By rules that are not ours: the helper reads JSON without a line of the module under test.
+        with ipc.open(source) as reader:
+            golden.assert_matches(json.loads(spelled.read_text()), reader.schema, list(reader))
+
+
+def test_a_document_that_says_something_else_does_not_validate(verbs, tmp_path):
+    case = next(each for each in CASES if each.name == "generated_primitive" and "cpp" in each.parent.name)
+    content = golden.load(case).json
+    source = case.with_name(case.name + ".stream")
+
+    def verdict(changed):
+        path = tmp_path / "changed.json"
+        path.write_text(json.dumps(changed))
+        return verbs("VALIDATE", source, path)
+
+    assert verdict(content) == 0
+    column = content["batches"][0]["columns"][-1]
+    at = column["VALIDITY"].index(1) if 1 in column["VALIDITY"] else 0
+    other = content["batches"][0]["columns"][4]
+    value = other["DATA"][(spot := other["VALIDITY"].index(1))]
+    other["DATA"][spot] = type(value)(int(value) ^ 1)
+    assert verdict(content) == 1
+    other["DATA"][spot] = value
+    column["VALIDITY"][at] = 1 - column["VALIDITY"][at]
+    assert verdict(content) == 1
+    column["VALIDITY"][at] = 1 - column["VALIDITY"][at]
+    content["schema"]["fields"][0]["name"] += "!"
+    assert verdict(content) == 1
+    content["schema"]["fields"][0]["name"] = content["schema"]["fields"][0]["name"][:-1]
+    content["batches"].pop()
+    assert verdict(content) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": 3}',
+        '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "what"}}]}}',
+        '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "int"}}]}}',
+        '{"schema": {"fields": []}, "batches": [{"columns": []}]}',
+        '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "utf8"}}]},'
+        ' "batches": [{"count": 1, "columns": [{"count": 1, "OFFSET": [0, 9], "DATA": ["a"]}]}]}',
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:40] or "nothing",
+)
+def test_what_is_no_document_is_refused_in_words(text):
+    with pytest.raises(ArrowIpcError):
+        read_json(text.encode())
+
+
+def test_a_replaced_dictionary_cannot_be_spelled():
+    schema = ipc.Schema([field("x", dictionary(int8(), utf8()))])
+    batches = [ipc.RecordBatch.from_pydict({"x": [word]}, schema) for word in "ab"]
+    sink = bytearray()
+    with ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    with ipc.open_stream(sink) as reader, pytest.raises(UnsupportedError, match="replaced"):
+        write_json(reader.schema, reader)
+
+
+def test_sources_that_end_apart_differ():
+    schema = ipc.Schema([field("x", int8())])
+    batch = ipc.RecordBatch.from_pydict({"x": [1]}, schema)
+    assert differences((schema, [batch]), (schema, [batch])) == []
+    assert differences((schema, [batch]), (schema, [batch, batch])) == ["one of them ends after 1 batches"]
