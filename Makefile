@@ -29,6 +29,7 @@ PIP := $(PY) -m pip --disable-pip-version-check $(if $(V),-v,-q)
 BASE := $(VENV)/.base
 RUN := $(VENV)/.run
 TEST := $(VENV)/.test
+DOCS := $(VENV)/.docs
 DEV := $(VENV)/.dev
 WHEEL := dist/.built
 SANITIZED := build/sanitize/.built
@@ -122,6 +123,15 @@ fuzz: $(if $(GUIDED),$(GUIDING)) $(TEST) ## feed broken bytes to every way in: m
 coverage: $(TEST) java ## run the tests and report which lines of the Python part they reach
 	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest -m 'not bench' -q --cov --cov-report=term $(ARGS)
 
+.PHONY: docs
+docs: $(DOCS) ## build the documentation into build/docs (Sphinx), warnings are errors
+	@$(INSTALLED) $(PY) -m sphinx -q -W --keep-going -b html docs build/docs $(ARGS)
+	@echo 'build/docs/index.html'
+
+.PHONY: support
+support: $(TEST) ## try again what the libraries read and write, and write README's table anew
+	@$(INSTALLED) PYTHONPATH=tests $(PY) -m helpers.support README.md
+
 # All of it takes about 25 minutes on two processors that nobody else uses; ARGS="NAME ..." asks some questions only.
 MEASURED := build/benchmarks.json
 .PHONY: bench
@@ -143,8 +153,8 @@ clean: ## remove what was built, and caches; the virtual environment stays
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
 	@rm -rf spark-warehouse metastore_db derby.log
 	@find arrowipc -name '*.so' -delete
-	@find arrowipc tests benchmarks tools -name __pycache__ -prune -exec rm -rf {} +
-	@rm -f $(RUN) $(TEST) $(DEV)
+	@find arrowipc tests benchmarks tools docs examples -name __pycache__ -prune -exec rm -rf {} +
+	@rm -f $(RUN) $(TEST) $(DOCS) $(DEV)
 
 .PHONY: distclean
 distclean: clean ## remove the virtual environment too
@@ -173,6 +183,11 @@ $(RUN): $(WHEEL)
 $(TEST): $(WHEEL)
 	@$(call install_wheel,$(TEST_EXTRAS))
 	@touch $@ $(RUN)
+
+$(DOCS): $(TEST)
+	@echo 'install arrowipc[docs]'
+	@$(PIP) install "$$(ls -d "$$PWD"/dist/*.whl)[docs]"
+	@touch $@
 
 # The version stays while the sources change, so pip has to be told that the package is another one.
 define install_wheel

@@ -16,6 +16,7 @@ Examples
 """
 
 from importlib import import_module
+from sys import modules
 
 # Not typing.TYPE_CHECKING: importing typing takes longer than the rest of `import arrowipc`.
 TYPE_CHECKING = False
@@ -83,10 +84,28 @@ _HOMES = {
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
+#: What people coming from pyarrow look for, and what there is instead.
+_INSTEAD = {
+    "IpcReadOptions": "its options are keyword arguments of open_stream and open_file",
+    "IpcWriteOptions": "its options are keyword arguments of new_stream and new_file",
+    "RecordBatchReader": "anything with __arrow_c_stream__ can be written, our readers have it",
+    "read_table": "open(source).read_all() gives a Table",
+    "read_feather": "open(source).read_all() gives a Table",
+    "write_feather": "new_file(path) gives a writer",
+    "write_table": "new_file(path) gives a writer",
+}
+
+
+def _no_attribute(name: str) -> str:
+    instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
+    return f"module 'arrowipc' has no attribute {name!r}{instead}"
+
+
 def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'arrowipc' has no attribute {name!r}")
+        # With `name` and `obj` the interpreter adds what else may have been meant.
+        raise AttributeError(_no_attribute(name), name=name, obj=modules[__name__])
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -637,17 +637,21 @@ cdef inline int64_t body_size(const ColumnsData* d, int64_t alignment) noexcept 
     return total
 
 
+ONE_SCHEMA = " (a stream or file has one: make the batch fit before, or begin another)"
+
+
 def check_schema(expected, found):
     """Compare a batch's schema with the writer's; names the first column that differs."""
     if len(expected) != len(found):
         missing = [field.name for field in expected if field.name not in found]
         surplus = [field.name for field in found if field.name not in expected]
         raise UsageError(f"the batch has {len(found)} columns, the writer's schema {len(expected)}"
-                         + (f"; missing: {missing}" if missing else "") + (f"; unknown: {surplus}" if surplus else ""))
+                         + (f"; missing: {missing}" if missing else "") + (f"; unknown: {surplus}" if surplus else "")
+                         + ONE_SCHEMA)
     for i, (mine, theirs) in enumerate(zip(expected, found)):
         if mine.name != theirs.name:
             raise UsageError(f"column {i} is named {theirs.name!r} in the batch and {mine.name!r} in the writer's "
-                             "schema")
+                             f"schema{ONE_SCHEMA}")
         if mine.type != theirs.type:
             raise UsageError(f"column {mine.name!r} is {theirs.type} in the batch and {mine.type} in the writer's "
-                             "schema")
+                             f"schema{ONE_SCHEMA}")

@@ -14,7 +14,7 @@ from arrowipc._decode cimport Decoder, new_decoder
 from arrowipc._fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_in
 from arrowipc._flatbuf cimport Table, Vector, fb_i16, fb_root, fb_table, fb_vector
 from arrowipc._layout cimport *
-from arrowipc._message cimport STRANGERS, Message, kind_name
+from arrowipc._message cimport Message, kind_name
 from arrowipc._schema cimport plan_schema, read_plan
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
@@ -42,14 +42,23 @@ def footer_range(bytes head, bytes tail, int64_t size):
         The bytes are not an Arrow IPC file, and what they look like instead.
     """
     if head[:6] != MAGIC:
-        if head[:4] in (b"\xff\xff\xff\xff", b"FEA1", b"PAR1") or len(head) < 6:
-            raise FormatError(STRANGERS.get(head[:4], f"not an Arrow IPC file: {size} bytes are too few"))
-        raise FormatError(f"not an Arrow IPC file: expected the magic {MAGIC!r} at byte 0, found {head[:6]!r}")
+        from arrowipc._strangers import stranger
+
+        if size < len(MAGIC):
+            raise FormatError(f"not an Arrow IPC file: {size} bytes are too few" if size else
+                              "not an Arrow IPC file: it is empty")
+        known = stranger(head)
+        if known is None:
+            known = f"not an Arrow IPC file: expected the magic {MAGIC!r} at byte 0, found {head[:6]!r}"
+            if 0 < int.from_bytes(head[:4], "little") < 1 << 23:
+                known += "; streams of Arrow before 0.15 begin like this: open_stream() reads them"
+        raise FormatError(known)
     if size < SMALLEST:
-        raise FormatError(f"an Arrow IPC file of {size} bytes is cut short: it has no room for a footer")
+        raise FormatError(f"an Arrow IPC file of {size} bytes is cut short: it has no room for a footer, nor "
+                          "for a batch that could be recovered")
     if tail[4:] != MAGIC:
         raise FormatError(f"the file does not end with the magic {MAGIC!r} but with {tail[4:]!r}: it was cut short "
-                          "or something was appended; its batches may still be readable as a stream from byte 8")
+                          "or something was appended: arrowipc.recover() reads what is whole")
     length = int.from_bytes(tail[:4], "little", signed=True)
     if not 0 < length <= size - 8 - TAIL_SIZE:
         raise FormatError(f"the footer size is {length}: expected 1..{size - 8 - TAIL_SIZE} in a file of {size} bytes")

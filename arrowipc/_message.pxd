@@ -131,4 +131,3 @@ cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const P
                          int64_t alignment, object owners)
 cdef str kind_name(int kind)
 
-cdef dict STRANGERS             # what people hand over by mistake, by its first four bytes -> what to do

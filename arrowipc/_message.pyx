@@ -30,21 +30,12 @@ cdef enum State:
     STATE_END
 
 cdef enum:
+    LARGE_SCHEMA = 1 << 23
     CACHE_LINE = 64
     LINES_AHEAD = 12            # a prefix and the metadata of about ten columns
 
 cdef tuple PIECES = ("prefix", "prefix", "metadata", "body", "end")
 cdef tuple KINDS = ("NONE", "Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor")
-
-STRANGERS = {
-    b"\xff\xff\xff\xff": "this is an Arrow IPC stream (it begins with a continuation marker), not a file: read it "
-                         "with open_stream()",
-    b"ARRO": "this is an Arrow IPC file (it begins with ARROW1), not a stream: read it with open_file()",
-    b"FEA1": "this is a Feather V1 file, which is not Arrow IPC: read it with pyarrow.feather and write it again",
-    b"PAR1": "this is a Parquet file: read it with a Parquet library",
-    b"\x1f\x8b\x08\x00": "this is a gzip file: decompress it first",
-    b"\x28\xb5\x2f\xfd": "this is a zstd file: decompress it first",
-}
 
 
 cdef str kind_name(int kind):
@@ -240,8 +231,9 @@ cdef class Framer:
 
     cdef int _truncated(self) except -1:
         cdef int64_t have = self._unread() + (self.partial.size if self.partial is not None else 0)
+        advice = " (arrowipc.recover() reads up to here)" if self.num_messages else ""
         raise TruncatedError(f"the input ends inside the {PIECES[self.state]}: it needs {self.wanted:,} bytes "
-                             f"and {have:,} are there")
+                             f"and {have:,} are there{advice}")
 
     cdef int take(self, int64_t size) except -1:
         """1: `piece` points at `size` bytes in one stretch; 0: more input is needed."""
@@ -308,10 +300,8 @@ cdef class Framer:
             self.state = STATE_END
             self.end_marker = marker
             return FRAME_END
-        if self.num_messages == 0 and self.state == STATE_PREFIX:
-            stranger = STRANGERS.get(self.piece[:4])
-            if stranger is not None:
-                raise FormatError(stranger)
+        if self.num_messages == 0 and self.state == STATE_PREFIX and (size & 3 or not 0 < size < LARGE_SCHEMA):
+            refuse_stranger(self)
         if sized_right(size, &self.limits):
             self.state = STATE_METADATA
             self.wanted = size
@@ -380,6 +370,19 @@ cdef class Framer:
     def at_end(self):
         """bool: the stream is over, by a marker or by the end of the input."""
         return self.state == STATE_END
+
+
+cdef int refuse_stranger(Framer framer) except -1:
+    """Say what the input is, if its first bytes tell: `piece` has four of them, the chunk perhaps more."""
+    from arrowipc._strangers import HEAD, stranger
+
+    cdef int64_t size = 4
+    if framer.piece_owner is framer.chunk:
+        size = min(HEAD, size + framer.chunk.size - framer.at)
+    words = stranger(framer.piece[:size])
+    if words is not None:
+        raise FormatError(words)
+    return 0
 
 
 cdef class _Loan:

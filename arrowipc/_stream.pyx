@@ -20,8 +20,10 @@ cdef dict FIRST = {
     MessageHeader_DictionaryBatch: "a stream begins with a Schema message, found a DictionaryBatch (no schema yet)",
     MessageHeader_RecordBatch: "a stream begins with a Schema message, found a RecordBatch (no schema yet); for "
                                "bare batches whose schema is known use read_record_batch(message, schema)",
-    MessageHeader_Tensor: "this is a Tensor message, not a stream of record batches",
-    MessageHeader_SparseTensor: "this is a SparseTensor message, not a stream of record batches",
+    MessageHeader_Tensor: "this is a Tensor message, not a stream of record batches: read it with "
+                          "read_tensor()",
+    MessageHeader_SparseTensor: "this is a SparseTensor message, not a stream of record batches: read it "
+                                "with read_sparse_tensor()",
 }
 cdef dict LATER = {
     MessageHeader_Schema: "a second Schema message: a stream has one; a new stream begins after an end-of-stream "

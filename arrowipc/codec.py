@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from arrowipc._arguments import check_choice, check_integer, described
+from arrowipc._arguments import check_integer, described
 from arrowipc.errors import UnsupportedError, UsageError
 
 __all__ = [
@@ -92,7 +92,7 @@ def _library(codec: int, need: str = READING) -> Any:
         return zstandard
     except ImportError as error:
         raise UnsupportedError(
-            f"{need.format(NAMES[codec])} is not installed: pip install arrowipc[compression]"
+            f"{need.format(NAMES[codec])} is not installed: pip install 'arrowipc[compression]'"
         ) from error
 
 
@@ -198,9 +198,13 @@ def _zstd_decoder(library: Any) -> Decoder:
 # -- writing -------------------------------------------------------------------------------------------------
 
 
-def check_codec(name: str) -> int:
+def check_codec(name: object) -> int:
     """The number of a codec that a writer was asked for by name."""
-    return NUMBERS[check_choice("compression", name, tuple(NUMBERS))]
+    if not isinstance(name, str) or name not in NUMBERS:
+        raise UsageError(
+            f"compression must be 'lz4', 'zstd' or None, as the format allows, found {described(name)}"
+        )
+    return NUMBERS[name]
 
 
 def check_level(codec: int, level: int | None) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 from _thread import RLock
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arrowipc._arguments import described
 from arrowipc._core import Source, aligned_buffer
 from arrowipc._decode import decode_messages, schema_of
 from arrowipc._file import TAIL_SIZE, FileDecoder, footer_range
@@ -70,7 +72,7 @@ def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     if isinstance(source, RemoteSource):
         return None, source.open(), True
     if isinstance(source, (str, os.PathLike)):
-        file = _builtin_open(source, "rb", buffering=0)
+        file = _opened(source)
         if not memory_map:
             return None, file, True
         with file:
@@ -78,14 +80,38 @@ def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     try:
         return memoryview(source), None, False
     except TypeError:
-        if hasattr(source, "readinto") or hasattr(source, "read"):
-            return None, source, False
-        raise UsageError(
-            f"expected a path, a bytes-like object or a binary file object, found {type(source).__name__}"
-        ) from None
+        return None, _checked(source), False
 
 
 _builtin_open = open
+_TEXT = "the file object reads text: open it in binary mode, open(path, 'rb')"
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    """Open a path for reading; what the system's own words leave out is said in addition."""
+    try:
+        return _builtin_open(path, "rb", buffering=0)
+    except IsADirectoryError as error:
+        words = "Is a directory: open its files one by one"
+        raise IsADirectoryError(error.errno, words, error.filename) from None
+    except ValueError as error:  # a zero byte
+        raise UsageError(f"a str is taken for a path, data has to be bytes: {error}") from None
+
+
+def _checked(file: Any) -> Any:
+    """Refuse what is no binary file object that can be read from."""
+    if not hasattr(file, "readinto") and not hasattr(file, "read"):
+        raise UsageError(
+            "expected a path, a URL, a bytes-like object or a binary file object, found "
+            f"{type(file).__name__}"
+        )
+    if isinstance(file, io.TextIOBase):
+        raise UsageError(_TEXT)
+    if getattr(file, "closed", False) is True:
+        raise UsageError(f"the file object is closed, open it again: {described(file)}")
+    if isinstance(file, io.IOBase) and not file.readable():
+        raise UsageError(f"the file object is not open for reading: {described(file)}")
+    return file
 
 
 def _mapped(file: Any) -> Any:
@@ -110,7 +136,7 @@ def _read_some(file: Any, buffer: memoryview) -> int:
         count = None if data is None else len(data)
         if data:
             if isinstance(data, str):
-                raise UsageError("the file object reads text: open it in binary mode")
+                raise UsageError(_TEXT)
             buffer[:count] = data
     if count is None:
         raise BlockingIOError(
@@ -169,7 +195,10 @@ class BatchReader:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise UsageError("the reader is closed")
+            raise UsageError(
+                "the reader is closed: read inside its with block, or open the source again; batches that "
+                "were read before stay valid"
+            )
 
     def read_all(self) -> Table:
         """Read the batches that are left into a `Table`."""
@@ -760,14 +789,18 @@ def _first_bytes(source: Any) -> bytes:
             with _builtin_open(source, "rb", buffering=0) as file:
                 return file.read(6)
         return b""  # a pipe must not be opened twice; what does not exist says so when it is opened
-    if hasattr(source, "read"):
-        if not source.seekable():
-            return b""
-        start = source.tell()
-        first = bytes(source.read(6))
-        source.seek(start)
-        return first
-    return bytes(memoryview(source)[:6])
+    try:
+        return bytes(memoryview(source)[:6])
+    except TypeError:
+        file = _checked(source)
+    if not hasattr(file, "read") or not file.seekable():
+        return b""
+    start = file.tell()
+    first = file.read(6)
+    file.seek(start)
+    if isinstance(first, str):
+        raise UsageError(_TEXT)
+    return bytes(first)
 
 
 def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:

@@ -75,7 +75,7 @@ def _object_sink(target: Any) -> Sink:
     if not hasattr(target, "write"):
         return ObjectSink(target.sendall)
     if isinstance(target, io.TextIOBase):
-        raise UsageError("the file object takes text: open it in binary mode")
+        raise UsageError("the file object takes text: open it in binary mode, open(path, 'wb')")
     if getattr(target, "closed", False) is True:
         raise UsageError(f"the file object is closed: {described(target)}")
     if isinstance(target, io.IOBase) and not target.writable():

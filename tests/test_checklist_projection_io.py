@@ -408,7 +408,7 @@ def test_122_closed_readers_and_sources():
     reader.close()
     source = io.BytesIO(STREAM)
     source.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(UsageError, match="file object is closed"):
         values_of(source)
 
 

@@ -223,7 +223,7 @@ def test_absent_packages_are_named(package, number, compression):
         capture_output=True,
         check=True,
     )
-    assert b"pip install arrowipc[compression]" in done.stdout
+    assert b"pip install 'arrowipc[compression]'" in done.stdout
     assert issubclass(UnsupportedError, NotImplementedError)
 
 

@@ -512,7 +512,7 @@ def test_nothing_is_left_behind(way, codec):
 
 @pytest.mark.parametrize("name", ["gzip", "LZ4", "snappy", "", None, 0, b"lz4", ["lz4"]])
 def test_unknown_codecs_are_refused_with_the_known_ones(name):
-    with pytest.raises(UsageError, match="compression must be 'lz4' or 'lz4_frame' or 'zstd', found"):
+    with pytest.raises(UsageError, match=r"compression must be 'lz4', 'zstd' or None, .*, found"):
         Compressor(name)
 
 
@@ -560,7 +560,7 @@ def test_absent_packages_are_named_before_anything_is_written(package, codec, ot
     code = ABSENT.format(package=package, codec=codec, other=other)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.startswith("the package that compresses with ")
-    assert "pip install arrowipc[compression]" in done.stdout
+    assert "pip install 'arrowipc[compression]'" in done.stdout
 
 
 def test_importing_the_compressor_loads_no_codec_and_no_thread_pool():

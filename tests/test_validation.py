@@ -170,7 +170,7 @@ def test_what_is_no_arrow_data_at_all() -> None:
     for data, words in (
         (b"", "empty"),
         (b"PAR1 and so on", "Parquet"),
-        (b"hello, world: text", "Arrow IPC stream"),
+        (b"hello, world: text", "text (CSV?), not Arrow IPC"),
         (bytes(100), "no schema"),
         (b"\xff" * 100, "metadata size"),
     ):

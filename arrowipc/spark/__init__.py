@@ -56,7 +56,17 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("pyspark", "pyarrow", "pandas"):
+            raise
+        raise ModuleNotFoundError(
+            f"arrowipc.spark.{name} needs {missing}, which is not installed: pip install 'arrowipc[spark]', "
+            f"on the driver and on the executors ({error})",
+            name=error.name,
+        ) from error
     globals()[name] = value
     return value
 

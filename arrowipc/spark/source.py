@@ -75,18 +75,8 @@ class ArrowIpcDataSource(DataSource):
         ``true``: of files without a footer and of damaged streams the batches in front of the damage are
         read; what is lost is a malformed record in mode ``PERMISSIVE``, otherwise a warning in the log.
 
-    A malformed record is a record batch of a file (the others are read), what is left of a stream behind the
-    damage, a file without a readable schema, and in the modes that go on also a batch with a value that Spark
-    cannot hold (see ``nanoseconds``). Missing columns, other types than the schema asks for, codecs that are
-    not installed and files that cannot be reached are errors in every mode: they are not damage. The default
-    differs from Spark's CSV and JSON because one batch holds many rows, and because bytes that do not decode
-    are an accident, where a line of text that does not parse is everyday.
-
-    The schema is that of the first file; the columns of the others are found by name. A schema given with
-    ``.schema(...)`` selects columns, and fields within structs, without reading the rest.
-
-    Options of ``readStream``, besides those of reading
-    ---------------------------------------------------
+    Options of readStream, besides those of reading
+    -----------------------------------------------
     path
         One directory; the files that appear in it, at any depth, are read once each, oldest first. They must
         be complete when they appear (rename them), and stay as they are.
@@ -118,7 +108,19 @@ class ArrowIpcDataSource(DataSource):
     checkpointLocation
         Of ``writeStream``: as with every sink of Spark's. Each row is there exactly once after restarts.
 
-    `path` may be a URL that fsspec knows, and ``storage.NAME`` options go to its file system.
+    Notes
+    -----
+    A malformed record is a record batch of a file (the others are read), what is left of a stream behind the
+    damage, a file without a readable schema, and in the modes that go on also a batch with a value that Spark
+    cannot hold (see ``nanoseconds``). Missing columns, other types than the schema asks for, codecs that are
+    not installed and files that cannot be reached are errors in every mode: they are not damage. The default
+    differs from Spark's CSV and JSON because one batch holds many rows, and because bytes that do not decode
+    are an accident, where a line of text that does not parse is everyday.
+
+    The schema is that of the first file; the columns of the others are found by name. A schema given with
+    ``.schema(...)`` selects columns, and fields within structs, without reading the rest.
+
+    Destinations, too, may be URLs that fsspec knows; ``storage.NAME`` options go to their file system.
     """
 
     @classmethod

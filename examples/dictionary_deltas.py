@@ -1,0 +1,40 @@
+"""A producer whose dictionary grows sends only the new words; a consumer in another process follows.
+
+python dictionary_deltas.py
+"""
+
+import socket
+from multiprocessing import get_context
+
+import arrowipc as ipc
+from arrowipc.types import dictionary, field, int32, utf8
+
+SCHEMA = ipc.Schema([field("city", dictionary(int32(), utf8()))])
+
+
+def produce(end: socket.socket) -> None:
+    """Send a batch per minute; each knows one city more than the one before."""
+    cities: list[str] = []
+    growing = {"dictionary_deltas": True, "unify_dictionaries": True}
+    with end, end.makefile("wb") as sink, ipc.new_stream(sink, SCHEMA, **growing) as writer:
+        for minute in range(5):
+            cities.append(f"city {minute}")
+            writer.write({"city": cities})
+    print("sent:", writer.stats.num_dictionary_deltas, "deltas")
+
+
+def main() -> None:
+    """Start the producer, read what it sends as it comes."""
+    near, far = socket.socketpair()
+    producer = get_context("fork").Process(target=produce, args=(far,))
+    producer.start()
+    far.close()
+    with near, near.makefile("rb") as source, ipc.open_stream(source) as reader:
+        for batch in reader:
+            print(batch.num_rows, "rows, the last one is", batch["city"].to_pylist()[-1])
+        print("read:", reader.stats.num_dictionary_deltas, "deltas")
+    producer.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The code blocks of a Markdown page, the files that they find in their folder, and what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import arrowipc as ipc
+from arrowipc.types import field, float64, int64, struct, utf8
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """One block: its language, the words and options behind it, its text, what is to be printed, its line."""
+
+    language: str
+    words: frozenset[str]
+    skip: str | None
+    code: str
+    output: str | None
+    line: int
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path, language: str) -> Iterator[Block]:
+    """Yield the blocks of one language; a block of ``text`` right behind one is what it prints."""
+    text = page.read_text()
+    found = list(_FENCE.finditer(text))
+    for i, match in enumerate(found):
+        if match[1] != language:
+            continue
+        options = shlex.split(match[2])
+        skip = next((each.removeprefix("skip=") for each in options if each.startswith("skip=")), None)
+        follows = found[i + 1] if i + 1 < len(found) else None
+        shown = (
+            follows is not None and follows[1] == "text" and not text[match.end() : follows.start()].strip()
+        )
+        yield Block(
+            language,
+            frozenset(options),
+            skip,
+            match[3],
+            follows[3] if follows is not None and shown else None,
+            text.count("\n", 0, match.start()) + 2,
+        )
+
+
+def lay_files(folder: Path) -> None:
+    """Put the files down that pages name: prices.arrow, torn.arrow, events.arrows, two parts of a cache."""
+    venue = struct([field("name", utf8()), field("city", utf8())])
+    prices = ipc.Schema([field("id", int64()), field("price", float64()), field("venue", venue)])
+    with ipc.new_file(folder / "prices.arrow", prices, durable=False) as writer:
+        for start in range(0, 40, 10):
+            ids = range(start, start + 10)
+            where = [{"name": f"venue {i}", "city": "Oslo" if i % 2 == 0 else "Rome"} for i in ids]
+            writer.write({"id": list(ids), "price": [i / 2 for i in ids], "venue": where})
+    whole = (folder / "prices.arrow").read_bytes()
+    with ipc.open_file(folder / "prices.arrow") as reader:
+        torn = reader.blocks[3][0] + 100
+    (folder / "torn.arrow").write_bytes(whole[:torn])
+    events = ipc.Schema([field("id", int64()), field("tag", utf8()), field("price", float64())])
+    for name in ("events.arrows", "cache-00000-of-00002.arrow", "cache-00001-of-00002.arrow"):
+        with ipc.new_stream(folder / name, events, durable=False) as stream:
+            for start in range(0, 30, 10):
+                ids = range(start, start + 10)
+                stream.write(
+                    {"id": list(ids), "tag": [f"tag {i % 3}" for i in ids], "price": [i / 2 for i in ids]}
+                )
+
+
+def run(page: Path, block: Block, namespace: dict[str, Any]) -> str:
+    """Run one block, with the page's own line numbers in tracebacks, and return what it printed."""
+    code = compile("\n" * (block.line - 1) + block.code, name_of(page), "exec", dont_inherit=True)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, namespace)
+    return printed.getvalue()

@@ -1,0 +1,358 @@
+"""What each library reads and writes, each answer an experiment: the table in README.
+
+``python -m helpers.support README.md`` (`make support`) writes it. Given a library and the number of a
+question, it prints the answers from there on: a library may end the process.
+"""
+
+from __future__ import annotations
+
+import decimal
+import io
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import arrowipc as ipc
+from helpers import forge
+
+LIBRARIES = {
+    "arrowipc": (),
+    "pyarrow": ("pyarrow",),
+    "nanoarrow": ("nanoarrow",),
+    "polars": ("polars",),
+    "arro3": ("arro3-core", "arro3-io"),
+}
+BEGIN, END = "<!-- support:begin -->\n", "<!-- support:end -->"
+VERDICTS = {"yes": "yes", "no": "no", "wrong": "**wrong values**", "ends": "**ends the process**"}
+
+# -- what is read --------------------------------------------------------------------------------------------
+
+PLAIN = pa.table({"x": pa.array([1, None, 3])})
+WORDS = ["one", "two", "one", None]
+
+
+def written(data: Any, form: str = "stream", **options: Any) -> bytes:
+    sink = bytearray()
+    with (ipc.new_file if form == "file" else ipc.new_stream)(sink, **options) as writer:
+        for each in data if isinstance(data, list) else [data]:
+            writer.write(each)
+    return bytes(sink)
+
+
+def column(values: list[Any], type: pa.DataType, **options: Any) -> tuple[bytes, list[Any]]:
+    return written(pa.table({"x": pa.array(values, type)}), **options), values
+
+
+def growing(**options: Any) -> tuple[bytes, list[Any]]:
+    kind = pa.dictionary(pa.int32(), pa.utf8())
+    arrays = [
+        pa.DictionaryArray.from_arrays(pa.array(range(n), pa.int32()), [f"w{i}" for i in range(n)])
+        for n in (2, 3)
+    ]
+    batches = [pa.record_batch([array.cast(kind)], ["x"]) for array in arrays]
+    return written(batches, **options), ["w0", "w1", "w0", "w1", "w2"]
+
+
+def replaced() -> tuple[bytes, list[Any]]:
+    batches = [pa.record_batch({"x": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["c"])]
+    return written(batches), ["a", "b", "c"]
+
+
+def nested() -> tuple[bytes, list[Any]]:
+    inner = pa.array(["a", "b"]).dictionary_encode()
+    outer = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 0], pa.int8()), pa.StructArray.from_arrays([inner], ["y"])
+    )
+    return written(pa.record_batch([outer], ["x"])), [{"y": "a"}, {"y": "b"}, {"y": "a"}]
+
+
+def big_endian() -> tuple[bytes, list[Any]]:
+    schema = forge.schema(forge.field("x", forge.INT32), endianness=1)
+    batch = forge.batch(2, [(2, 0)], [b"", np.array([1, 258], ">i4").tobytes()])
+    return forge.stream(forge.message(schema), forge.message(batch)), [1, 258]
+
+
+def encoded() -> tuple[bytes, list[Any]]:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", "b"]))
+    return written(pa.record_batch([runs], ["x"])), ["a", "a", "b"]
+
+
+def united() -> tuple[bytes, list[Any]]:
+    types, offsets = pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32())
+    array = pa.UnionArray.from_dense(types, offsets, [pa.array([5]), pa.array(["five"])])
+    return written(pa.record_batch([array], ["x"])), [5, "five"]
+
+
+CENT = decimal.Decimal("1.25")
+PAYLOADS: dict[str, Callable[[], tuple[bytes, list[Any]]]] = {
+    "streams": lambda: column([1, None, 3], pa.int64()),
+    "files": lambda: column([1, None, 3], pa.int64(), form="file"),
+    "framing before 0.15": lambda: column([1, None, 3], pa.int64(), legacy=True),
+    "metadata V4": lambda: column([1, None, 3], pa.int64(), metadata_version="V4"),
+    "big-endian": big_endian,
+    "LZ4 bodies": lambda: column([7] * 5000, pa.int64(), compression="lz4"),
+    "ZSTD bodies": lambda: column([7] * 5000, pa.int64(), compression="zstd"),
+    "dictionaries": lambda: column(WORDS, pa.dictionary(pa.int32(), pa.utf8())),
+    "dictionaries that grow (deltas)": lambda: growing(dictionary_deltas=True),
+    "deltas in files": lambda: growing(dictionary_deltas=True, form="file"),
+    "dictionaries that are replaced": replaced,
+    "dictionaries in dictionaries": nested,
+    "text and binary views": lambda: column(["a", None, "longer than twelve bytes"], pa.string_view()),
+    "list views": lambda: column([[1, 2], None, []], pa.list_view(pa.int32())),
+    "run-end encoding": encoded,
+    "unions": united,
+    "maps": lambda: column([[("a", 1)], None], pa.map_(pa.utf8(), pa.int32())),
+    "decimals of 32 and 64 bits": lambda: column([CENT, None], pa.decimal32(5, 2)),
+    "decimals of 256 bits": lambda: column([CENT, None], pa.decimal256(60, 2)),
+    "intervals of months, days, nanoseconds": lambda: column([(1, 2, 3), None], pa.month_day_nano_interval()),
+}
+
+
+def plain(value: Any) -> Any:
+    """One form for what libraries return in several: pairs as lists."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def read(library: str, data: bytes, form: str) -> list[Any]:
+    """The values of column x as the library reads them; pyarrow makes Python's of what two of them hold."""
+    if library == "arrowipc":
+        return ipc.open(data).read_all().to_pydict()["x"]
+    if library == "pyarrow":
+        opened = pa.ipc.open_file(data) if form == "file" else pa.ipc.open_stream(data)
+        return opened.read_all()["x"].to_pylist()
+    if library == "polars":
+        import polars
+
+        reader = polars.read_ipc if form == "file" else polars.read_ipc_stream
+        return reader(io.BytesIO(data))["x"].to_list()
+    if library == "nanoarrow":
+        import nanoarrow
+
+        return pa.table(nanoarrow.ArrayStream.from_readable(data))["x"].to_pylist()
+    import arro3.io
+
+    source = (
+        arro3.io.read_ipc(io.BytesIO(data)) if form == "file" else arro3.io.read_ipc_stream(io.BytesIO(data))
+    )
+    return pa.table(source)["x"].to_pylist()
+
+
+def reads(library: str, what: str) -> str:
+    data, expected = PAYLOADS[what]()
+    found = read(library, data, "file" if data[:6] == b"ARROW1" else "stream")
+    if what == "maps":  # polars returns dicts
+        found = [list(each.items()) if isinstance(each, dict) else each for each in found]
+    return "yes" if plain(found) == plain(expected) else "wrong"
+
+
+# -- what else there is: a function, or there is none --------------------------------------------------------
+
+
+def bare_message(library: str) -> bool:
+    batch = PLAIN.to_batches()[0]
+    reader = {"arrowipc": ipc, "pyarrow": pa.ipc}[library]
+    return reader.read_record_batch(reader.read_message(batch.serialize()), PLAIN.schema).num_rows == 3
+
+
+def one_batch(library: str) -> bool:
+    data = written(PLAIN, form="file")
+    reader = {"arrowipc": ipc.open_file, "pyarrow": pa.ipc.open_file}[library](data)
+    return reader.get_batch(0).num_rows == 3
+
+
+def some_columns(library: str) -> bool:
+    data = written(pa.table({"x": [1], "y": [2]}), form="file")
+    if library == "arrowipc":
+        return ipc.open_file(data, columns=["y"]).schema.names == ["y"]
+    if library == "pyarrow":
+        return pa.ipc.open_file(data, options=pa.ipc.IpcReadOptions(included_fields=[1])).schema.names == [
+            "y"
+        ]
+    import polars
+
+    return {"polars": polars.read_ipc}[library](io.BytesIO(data), columns=["y"]).columns == ["y"]
+
+
+def torn(library: str) -> bool:
+    data = written([PLAIN, PLAIN], form="file")
+    cut = data[: ipc.open_file(data).blocks[1][0] + 100]
+    return sum(batch.num_rows for batch in {"arrowipc": ipc.recover}[library](cut)) == 3
+
+
+def tensor(library: str) -> bool:
+    array = np.arange(6.0).reshape(2, 3)
+    sink = pa.BufferOutputStream()
+    if library == "pyarrow":
+        pa.ipc.write_tensor(pa.Tensor.from_numpy(array), sink)
+        return bool((pa.ipc.read_tensor(sink.getvalue()).to_numpy() == array).all())
+    ours = bytearray()
+    {"arrowipc": ipc.write_tensor}[library](array, ours)
+    return bool((ipc.read_tensor(ours).to_numpy() == array).all())
+
+
+def sparse_tensor(library: str) -> bool:
+    sink = bytearray()
+    if library == "pyarrow":
+        return hasattr(pa.ipc, "read_sparse_tensor")
+    {"arrowipc": ipc.write_sparse_tensor}[library](ipc.SparseCOOTensor.from_dense(np.eye(3)), sink)
+    return bool((ipc.read_sparse_tensor(sink).to_dense() == np.eye(3)).all())
+
+
+def dissociated(library: str) -> bool:
+    from arrowipc import dissociated
+
+    with dissociated.Server({"x": {"arrowipc": PLAIN}[library]}, "tcp") as server:
+        return dissociated.connect(server.uri, "x").read_all().num_rows == 3
+
+
+# -- what is written -----------------------------------------------------------------------------------------
+
+
+def write(library: str, form: str, codec: str | None) -> bool:
+    """Write `PLAIN`, large enough to be compressed, and read it with pyarrow."""
+    table = pa.concat_tables([PLAIN] * 3000).combine_chunks()
+    sink: Any = io.BytesIO()
+    if library == "arrowipc":
+        data = written(table, form, compression=codec)
+    else:
+        if library == "pyarrow":
+            new = pa.ipc.new_file if form == "file" else pa.ipc.new_stream
+            with new(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+                writer.write_table(table)
+        elif library == "polars":
+            import polars
+
+            frame = polars.DataFrame(table)
+            save = frame.write_ipc if form == "file" else frame.write_ipc_stream
+            save(sink, compression=codec or "uncompressed")
+        elif library == "nanoarrow":
+            from nanoarrow.ipc import StreamWriter
+
+            if form == "file" or codec:
+                raise NotImplementedError("there is only StreamWriter, which compresses nothing")
+            with StreamWriter.from_writable(sink) as stream:
+                stream.write_stream(table)
+        else:
+            import arro3.io
+
+            save = arro3.io.write_ipc if form == "file" else arro3.io.write_ipc_stream
+            save(table, sink, compression=codec)
+        data = sink.getvalue()
+    opened = pa.ipc.open_file(data) if form == "file" else pa.ipc.open_stream(data)
+    return opened.read_all()["x"].to_pylist() == table["x"].to_pylist() and (
+        codec is None or len(data) < 60_000
+    )
+
+
+def write_deltas(library: str) -> bool:
+    batches = list(ipc.open_stream(growing(dictionary_deltas=True)[0]))
+    if library == "pyarrow":
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+        theirs = [pa.record_batch(batch) for batch in batches]
+        with pa.ipc.new_stream(sink, theirs[0].schema, options=options) as writer:
+            for batch in theirs:
+                writer.write_batch(batch)
+        return writer.stats.num_dictionary_deltas == 1
+    sink = bytearray()
+    with {"arrowipc": ipc.new_stream}[library](sink, dictionary_deltas=True) as ours:
+        ours.write(batches)
+    return ours.stats.num_dictionary_deltas == 1
+
+
+def append(library: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/x.arrow"
+        Path(path).write_bytes(written(PLAIN, form="file"))
+        with {"arrowipc": ipc.new_file}[library](path, append=True) as writer:
+            writer.write(PLAIN)
+        return pa.ipc.open_file(path).read_all().num_rows == 6
+
+
+QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
+    "reads": {
+        **{what: lambda library, what=what: reads(library, what) for what in PAYLOADS},
+        "bare messages of a known schema": bare_message,
+        "one batch of a file by its number": one_batch,
+        "some columns of a file": some_columns,
+        "what is whole of a torn file": torn,
+    },
+    "writes": {
+        "streams": lambda library: write(library, "stream", None),
+        "files": lambda library: write(library, "file", None),
+        "LZ4 bodies, in files": lambda library: write(library, "file", "lz4"),
+        "ZSTD bodies, in files": lambda library: write(library, "file", "zstd"),
+        "ZSTD bodies, in streams": lambda library: write(library, "stream", "zstd"),
+        "deltas": write_deltas,
+        "behind the batches of a file": append,
+    },
+    "reads and writes": {"tensors": tensor, "sparse tensors": sparse_tensor, "Dissociated IPC": dissociated},
+}
+
+
+def verdicts(library: str) -> Iterator[tuple[str, str]]:
+    """Ask one library everything; this process may end in between."""
+    for group, questions in QUESTIONS.items():
+        for what, ask in questions.items():
+            try:
+                answer = ask(library)
+            except BaseException:  # a panic of Rust is no Exception
+                answer = "no"
+            yield f"{group}/{what}", {True: "yes", False: "no"}.get(answer, answer)
+
+
+def all_verdicts(library: str) -> dict[str, str]:
+    """Ask one library everything, in processes of its own."""
+    keys = [f"{group}/{what}" for group, questions in QUESTIONS.items() for what in questions]
+    found: dict[str, str] = {}
+    while len(found) < len(keys):
+        command = [sys.executable, "-m", "helpers.support", library, str(len(found))]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[1]
+        )
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+        found.update(map(tuple, lines))
+        if done.returncode and len(found) < len(keys):
+            found[keys[len(found)]] = "ends"
+    return found
+
+
+def versions() -> str:
+    return ", ".join(f"{each} {version(each)}" for names in LIBRARIES.values() for each in names)
+
+
+def table() -> str:
+    """Render the table, in Markdown."""
+    found = {library: all_verdicts(library) for library in LIBRARIES}
+    lines = ["| | " + " | ".join(LIBRARIES) + " |", "|---" * (len(LIBRARIES) + 1) + "|"]
+    for group, questions in QUESTIONS.items():
+        lines.append(f"| **{group}** |" + " |" * len(LIBRARIES))
+        for what in questions:
+            cells = [VERDICTS[found[library][f"{group}/{what}"]] for library in LIBRARIES]
+            lines.append(f"| {what} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", f"Tried with {versions()}.", ""])
+
+
+def main() -> None:
+    if len(sys.argv) == 3:
+        for i, verdict in enumerate(verdicts(sys.argv[1])):
+            if i >= int(sys.argv[2]):
+                print(json.dumps(verdict), flush=True)
+        return
+    page = Path(sys.argv[1])
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(before + BEGIN + table() + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The blocks of README and docs/ for Spark run and print what the page shows; so does the example."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+
+import pytest
+from helpers import pages
+
+pytestmark = pytest.mark.spark
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PAGES = [page for page in pages.PAGES if any("spark" in b.words for b in pages.blocks(page, "python"))]
+
+
+def same(expected: str, printed: str) -> bool:
+    return doctest.OutputChecker().check_output(expected, printed, OPTIONS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=pages.name_of)
+def test_spark_blocks_run_as_printed(page, spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pages.lay_files(tmp_path)
+    namespace = {"__name__": "__main__", "spark": spark}
+    for block in pages.blocks(page, "python"):
+        if "spark" in block.words:
+            # Spark's own processes have another current directory.
+            code = re.sub(r'(load|save)\("', rf'\1("{tmp_path}/', block.code)
+            printed = pages.run(page, block._replace(code=code), namespace)
+            assert block.output is None or same(block.output, printed), f"line {block.line}:\n{printed}"
+
+
+def test_the_example(tmp_path):
+    script = pages.ROOT / "examples/payloads_in_spark.py"
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.stdout.splitlines() == ["roof a 31.5", "cellar c 35.0"], done.stderr

@@ -1,0 +1,96 @@
+"""Every block of Python and of the command line in README and docs/ runs and prints what the page shows."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import pages
+
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+#: Why a block may not run: each reason on a page names one of these.
+NEEDS = ("broker", "network", "Flight server", "cluster", "GPU", "compiler", "UCX", "session")
+
+
+def with_blocks(language: str, spark: bool = False) -> list[Path]:
+    return [
+        page
+        for page in pages.PAGES
+        if any(("spark" in b.words) == spark and b.skip is None for b in pages.blocks(page, language))
+    ]
+
+
+def same(expected: str, printed: str) -> bool:
+    return doctest.OutputChecker().check_output(expected, printed, OPTIONS)
+
+
+@pytest.mark.parametrize("page", with_blocks("python"), ids=pages.name_of)
+def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pages.lay_files(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in pages.blocks(page, "python"):
+        if block.skip is None and "spark" not in block.words:
+            printed = pages.run(page, block, namespace)
+            assert block.output is None or same(block.output, printed), f"line {block.line}:\n{printed}"
+
+
+def as_process(line: str) -> list[str]:
+    """The words of a command, whose programs are those of this interpreter."""
+    program, *words = shlex.split(line)
+    return {"python": [sys.executable], "arrowipc": [sys.executable, "-m", "arrowipc"]}[program] + words
+
+
+@pytest.mark.parametrize("page", with_blocks("console"), ids=pages.name_of)
+def test_commands_run(page, tmp_path):
+    pytest.importorskip("arrowipc.cli")
+    pages.lay_files(tmp_path)
+    for block in pages.blocks(page, "console"):
+        for line in re.findall(r"^\$ ([^\n#]*)", block.code, re.MULTILINE):
+            if block.skip is None:
+                done = subprocess.run(
+                    as_process(line), cwd=tmp_path, capture_output=True, text=True, timeout=60
+                )
+                assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+def test_blocks_that_do_not_run_say_what_they_need():
+    for page in pages.PAGES:
+        for language in ("python", "console"):
+            for block in pages.blocks(page, language):
+                where = f"{pages.name_of(page)}:{block.line}"
+                assert block.skip is None or any(need in block.skip for need in NEEDS), where
+
+
+def test_every_page_says_in_its_first_sentence_whom_it_is_for():
+    for page in pages.PAGES[1:]:
+        text = page.read_text()
+        if "{include}" in text:
+            continue  # its text is another file's
+        opening = text.split("\n\n")[1]
+        assert opening.startswith(("For ", "```")), f"{pages.name_of(page)}: {opening}"
+
+
+def test_the_reference_has_every_public_name():
+    import arrowipc.dissociated
+
+    text = "".join(page.read_text() for page in (pages.ROOT / "docs/reference").glob("*.md"))
+    listed = set(re.findall(r"^\.\. auto\w+:: (\S+)", text, re.MULTILINE))
+    spark = re.findall(
+        r'^    "(\w+)": "\w+",$', Path(arrowipc.__path__[0], "spark/__init__.py").read_text(), re.MULTILINE
+    )
+    public = {f"arrowipc.{name}" for name in arrowipc.__all__ if name != "__version__"}
+    public |= {f"arrowipc.dissociated.{name}" for name in arrowipc.dissociated.__all__}
+    public |= {f"arrowipc.spark.{name}" for name in spark}
+    assert public <= listed, sorted(public - listed)
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in pages.PAGES:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{pages.name_of(page)} links to {target}"

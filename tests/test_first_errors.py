@@ -1,0 +1,272 @@
+"""What people do wrong first: the error says what was found and what to do next."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from helpers import pages
+
+import arrowipc as ipc
+
+OPENERS = (ipc.open, ipc.open_file, ipc.open_stream)
+TABLE = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+
+
+def packed(data: bytes) -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("x.arrow", data)
+    return sink.getvalue()
+
+
+def parquet() -> bytes:
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(TABLE, sink)
+    return sink.getvalue()
+
+
+STRANGERS = {
+    "Parquet": (parquet(), "this is a Parquet file: read it with a Parquet library"),
+    "CSV": (b'"id","name"\n1,"a"\n', "this is text (CSV?), not Arrow IPC: it begins with '\"id"),
+    "JSON": (b'{"id": 1}\n', "this is JSON, not Arrow IPC"),
+    "text with a byte order mark": (b"\xef\xbb\xbfid;name\n", "this is text"),
+    "gzip": (gzip.compress(b"ARROW1"), "gzip.open(path)"),
+    "zip": (packed(b"ARROW1"), "zipfile.ZipFile(path).open(name)"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(50), "zstandard.open(path)"),
+    "xz": (b"\xfd7zXZ\0" + bytes(50), "lzma.open(path)"),
+    "bzip2": (b"BZh91AY&SY" + bytes(50), "bz2.open(path)"),
+    "LZ4": (b"\x04\x22\x4d\x18" + bytes(50), "lz4.frame.open(path)"),
+    "Feather V1": (b"FEA1" + bytes(40) + b"FEA1", "pyarrow.feather.read_table() and write"),
+    "error page": (b"<!DOCTYPE html>\n<title>404</title>", "as a server sends for an error"),
+    "indented error page": (b"\n<html>", "as a server sends for an error"),
+    "answer of an object store": (b'<?xml version="1.0"?><Error/>', "fetch the data again"),
+    "Git LFS pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+    "ORC": (b"ORC" + bytes(50), "an ORC library"),
+    "Avro": (b"Obj\x01" + bytes(50), "an Avro library"),
+    "NumPy": (b"\x93NUMPY\x01\0" + bytes(50), "numpy.load()"),
+    "HDF5": (b"\x89HDF\r\n\x1a\n" + bytes(50), "h5py"),
+    "pickle": (b"\x80\x04\x95\x10" + bytes(50), "pickle"),
+    "SQLite": (b"SQLite format 3\0" + bytes(50), "sqlite3"),
+    "empty": (b"", "empty"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+@pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)
+def test_other_kinds_of_files_are_recognised(kind, opener, tmp_path):
+    data, words = STRANGERS[kind]
+    path = tmp_path / "x.arrow"
+    path.write_bytes(data)
+    for source in (str(path), data, io.BytesIO(data)):
+        with pytest.raises(ipc.FormatError) as caught:
+            opener(source)
+        assert words in str(caught.value)
+
+
+def test_tar_archives_are_recognised_where_their_mark_is_at_hand():
+    archive = b"x.arrow".ljust(257, b"\0") + b"ustar\0" + bytes(250)
+    with pytest.raises(ipc.FormatError, match=r"tarfile\.open\(path\)\.extractfile"):
+        ipc.open(archive)
+
+
+def test_what_the_advice_says_works(tmp_path):
+    stream = io.BytesIO()
+    with ipc.new_stream(stream) as writer:
+        writer.write(TABLE)
+    (tmp_path / "x.gz").write_bytes(gzip.compress(stream.getvalue()))
+    (tmp_path / "x.zip").write_bytes(packed(stream.getvalue()))
+    with gzip.open(tmp_path / "x.gz") as source:
+        assert ipc.open(source).read_all().num_rows == 3
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive, archive.open("x.arrow") as source:
+        assert ipc.open(source).read_all().num_rows == 3
+
+
+def test_cells_of_another_kind_are_recognised():
+    with pytest.raises(ipc.FormatError, match=r"cell 1: .*this is JSON, not Arrow IPC"):
+        ipc.decode_payloads([None, b'{"id": 1}'])
+
+
+def test_old_streams_are_no_strangers():
+    sink = bytearray()
+    with ipc.new_stream(sink, legacy=True) as writer:
+        writer.write(TABLE)
+    assert ipc.open(sink).read_all().num_rows == 3
+    with pytest.raises(ipc.FormatError, match=r"before 0\.15 begin like this: open_stream\(\)"):
+        ipc.open_file(sink)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """Return a folder with the files that the documentation's pages name, as the current directory."""
+    monkeypatch.chdir(tmp_path)
+    pages.lay_files(tmp_path)
+    return tmp_path
+
+
+def closed(opener, path):
+    reader = opener(path)
+    reader.close()
+    return reader
+
+
+def misfit() -> None:
+    with ipc.new_stream(bytearray(), TABLE.schema) as writer:
+        writer.write(TABLE.select(["id"]))
+
+
+def tensor() -> None:
+    sink = bytearray()
+    ipc.write_tensor(memoryview(b"abc"), sink)
+    ipc.open(sink)
+
+
+def schemaless() -> None:
+    with ipc.new_file("y.arrow") as writer:
+        writer.write({"x": [1]})
+
+
+def shut() -> io.BytesIO:
+    source = io.BytesIO(b"")
+    source.close()
+    return source
+
+
+# What somebody does, the error, and what it says.
+MISTAKES = {
+    "a file as a stream": (
+        lambda: ipc.open_stream("prices.arrow"),
+        ipc.FormatError,
+        "open_file(), or with open()",
+    ),
+    "a stream as a file": (
+        lambda: ipc.open_file("events.arrows"),
+        ipc.FormatError,
+        "open_stream(), or with open()",
+    ),
+    "a cache as a file": (
+        lambda: ipc.open_file("cache-00000-of-00002.arrow"),
+        ipc.FormatError,
+        "this is an Arrow IPC stream",
+    ),
+    "a download that stopped": (lambda: ipc.open("torn.arrow"), ipc.FormatError, "arrowipc.recover()"),
+    "a stream that stopped": (
+        lambda: list(ipc.open(Path("events.arrows").read_bytes()[:-100])),
+        ipc.TruncatedError,
+        "arrowipc.recover() reads up to here",
+    ),
+    "a folder": (lambda: ipc.open("."), IsADirectoryError, "open its files one by one"),
+    "no such file": (lambda: ipc.open("nowhere.arrow"), FileNotFoundError, "nowhere.arrow"),
+    "a file in text mode": (lambda: ipc.open(io.StringIO("x")), ipc.UsageError, "open(path, 'rb')"),
+    "a sink in text mode": (lambda: ipc.new_file(io.StringIO()), ipc.UsageError, "open(path, 'wb')"),
+    "a file object that is closed": (lambda: ipc.open(shut()), ipc.UsageError, "is closed, open it again"),
+    "data as str": (lambda: ipc.open("ARROW1\0\0"), ipc.UsageError, "data has to be bytes"),
+    "None": (lambda: ipc.open(None), ipc.UsageError, "expected a path, a URL, a bytes-like object"),
+    "a table": (lambda: ipc.open(TABLE), ipc.UsageError, "found Table"),
+    "a tensor as a stream": (
+        tensor,
+        ipc.FormatError,
+        "read_tensor()",
+    ),
+    "a closed file reader": (
+        lambda: closed(ipc.open_file, "prices.arrow")[0],
+        ipc.UsageError,
+        "read inside its with block",
+    ),
+    "a closed stream reader": (
+        lambda: closed(ipc.open_stream, "events.arrows").read_all(),
+        ipc.UsageError,
+        "read inside its with block",
+    ),
+    "a column that is not there": (
+        lambda: ipc.open("prices.arrow", columns=["prize"]),
+        ipc.UsageError,
+        "no column 'prize'; the schema has 'id', 'price', 'venue'",
+    ),
+    "a batch of another schema": (misfit, ipc.UsageError, "make the batch fit before, or begin another"),
+    "an unknown codec": (
+        lambda: ipc.new_file("y.arrow", compression="gzip"),
+        ipc.UsageError,
+        "must be 'lz4', 'zstd' or None",
+    ),
+    "a wrong name of an option": (
+        lambda: ipc.new_file("y.arrow", codec="zstd"),
+        TypeError,
+        "unexpected keyword argument 'codec'",
+    ),
+    "a dict without a schema": (
+        schemaless,
+        ipc.UsageError,
+        "needs the writer's schema",
+    ),
+    "options of pyarrow": (lambda: ipc.IpcWriteOptions, AttributeError, "keyword arguments of new_stream"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_answered_with_advice(mistake, folder):
+    act, kind, words = MISTAKES[mistake]
+    with pytest.raises(kind) as caught:
+        act()
+    assert words in str(caught.value)
+    assert not Path("y.arrow").exists()
+
+
+# -- in an interpreter of its own ----------------------------------------------------------------------------
+
+
+def said(code: str, **options: object) -> str:
+    """Run code that fails, and return the last line of its traceback."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload]
+    assert done.returncode == 1, done
+    return str(done.stderr.strip().splitlines()[-1])
+
+
+WITHOUT = {
+    "lz4": ("import arrowipc; arrowipc.open('lz4.arrow')[0]", "pip install 'arrowipc[compression]'"),
+    "zstandard": ("import arrowipc; arrowipc.open('zstd.arrow')[0]", "pip install 'arrowipc[compression]'"),
+    "fsspec": ("import arrowipc; arrowipc.open('s3://bucket/x.arrow')", "pip install 'arrowipc[remote]'"),
+    "pyspark": ("from arrowipc.spark import register", "pip install 'arrowipc[spark]'"),
+    "pyarrow": ("from arrowipc.spark import decode_payloads", "pip install 'arrowipc[spark]'"),
+}
+
+
+@pytest.mark.parametrize("package", WITHOUT)
+def test_packages_that_are_missing_are_named(package, folder):
+    for codec in ("lz4", "zstd"):
+        with ipc.new_file(f"{codec}.arrow", compression=codec) as writer:
+            writer.write(pa.table({"x": [7] * 1000}))
+    code, words = WITHOUT[package]
+    # None in sys.modules: as if it were not installed.
+    assert words in said(f"import sys; sys.modules[{package!r}] = None; {code}")
+
+
+def test_misspelt_names_are_put_right():
+    assert "Did you mean: 'open_stream'" in said("import arrowipc; arrowipc.open_streem")
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can make a file and become somebody who may not read it"
+)
+def test_a_file_that_may_not_be_read_is_named(folder):
+    folder.chmod(0o755)
+    Path("prices.arrow").chmod(0)
+    code = "import os, arrowipc, arrowipc.reader; os.setuid(65534); arrowipc.open('prices.arrow')"
+    assert said(code) == "PermissionError: [Errno 13] Permission denied: 'prices.arrow'"
+
+
+def test_types_that_spark_cannot_hold_name_the_option():
+    spark = pytest.importorskip("arrowipc.spark", exc_type=ImportError)
+    schema = pa.schema([("x", pa.decimal256(60, 2))])
+    with pytest.raises(
+        ipc.UnsupportedError, match=r"column 'x' .*which Spark cannot hold.*unsupported=\"drop\""
+    ):
+        spark.to_spark_schema(schema)
