@@ -101,7 +101,13 @@ def _no_attribute(name: str) -> str:
     return f"module 'arrowipc' has no attribute {name!r}{instead}"
 
 
+#: Modules that come with the package: ``ipc.types.int64()`` needs no other import.
+_MODULES = frozenset(("dissociated", "errors", "events", "spark", "tensor_columns", "types"))
+
+
 def __getattr__(name: str) -> "Any":
+    if name in _MODULES:
+        return import_module(f"arrowipc.{name}")
     home = _HOMES.get(name)
     if home is None:
         # With `name` and `obj` the interpreter adds what else may have been meant.

@@ -1,4 +1,4 @@
-"""Writes the metadata that is made once: schemas, tensors, footers, batches of buffers that lie there already."""
+"""Writes the metadata that is made once: schemas, tensors, footers, batches of given buffers."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

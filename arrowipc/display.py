@@ -33,6 +33,7 @@ __all__ = [
     "array_text",
     "batch_html",
     "batch_text",
+    "file_html",
     "message_text",
     "schema_html",
     "schema_text",
@@ -58,6 +59,7 @@ HTML_COLUMNS = 20
 HTML_FIELDS = 100
 HTML_ROWS = 10
 CELL_WIDTH = 50
+STRIP_PIECES = 150
 
 # Metadata: pairs shown, characters of a value; children per level and levels that are looked at for more.
 PAIRS = 20
@@ -81,6 +83,10 @@ STYLE = (
     ".arrowipc .i{opacity:.45}"
     ".arrowipc .z{opacity:.45;font-style:italic}"
     ".arrowipc p{margin:.4em 0;opacity:.75}"
+    ".arrowipc .strip{display:flex;gap:1px;height:1.4em;max-width:60em;margin:.4em 0}"
+    ".arrowipc .strip i{min-width:1px;background:rgba(66,133,244,.6)}"
+    ".arrowipc .strip .d{background:rgba(244,160,0,.7)}"
+    ".arrowipc .strip .bd{background:rgba(130,130,130,.7)}"
     "</style>"
 )
 
@@ -207,8 +213,42 @@ def array_html(array: Any) -> str:
     return _frame(f"Array: {_counted(len(array), 'value')}{nulls}", _table(head, rows))
 
 
+def file_html(schema: Schema, blocks: Iterable[tuple[int, int, bool]]) -> str:
+    """Return a strip of the messages of a file, as wide as they are long, and the table of its schema.
+
+    Parameters
+    ----------
+    schema : Schema
+    blocks : iterable of (int, int, bool)
+        Where each message that the footer lists begins and ends, and whether it is a dictionary.
+    """
+    found = sorted(blocks)
+    batches = sum(not dictionary for _, _, dictionary in found)
+    caption = f"RecordBatchFileReader: {_counted(batches, 'batch', 'batches')}"
+    if len(found) > batches:
+        caption += f", {_counted(len(found) - batches, 'dictionary batch', 'dictionary batches')}"
+    total = sum(max(end - start, 0) for start, end, _ in found)
+    caption += f", {total:,} bytes"
+    pieces = []
+    step = -(-len(found) // STRIP_PIECES) or 1
+    for i in range(0, len(found), step):
+        group = found[i : i + step]
+        size = sum(max(end - start, 0) for start, end, _ in group)
+        kinds = "".join(sorted({"d" if dictionary else "b" for _, _, dictionary in group}))
+        what = " and ".join({"b": "record batches", "d": "dictionary batches"}[kind] for kind in kinds)
+        title = f"{what}, {len(group):,} messages, {size:,} bytes from byte {group[0][0]:,}"
+        pieces.append(f'<i class="{kinds}" style="flex-grow:{max(size, 1)}" title="{title}"></i>')
+    strip = f"<div class=strip>{''.join(pieces)}</div>" if pieces else ""
+    return _frame(caption, strip + _fields_table(schema))
+
+
 def schema_html(schema: Schema) -> str:
     """Return a table of the fields, one row each, and the metadata of the schema below."""
+    order = "" if schema.endianness == "little" else f", {schema.endianness}-endian"
+    return _frame(f"Schema: {_counted(len(schema), 'field')}{order}", _fields_table(schema))
+
+
+def _fields_table(schema: Schema) -> str:
     fields = schema.fields[:HTML_FIELDS]
     described = any(field.metadata for field in fields)
     titles = ["", "name", "type", "nullable", *(["metadata"] if described else [])]
@@ -225,8 +265,7 @@ def schema_html(schema: Schema) -> str:
         more = f"{CUT} and {_counted(len(schema) - len(fields), 'more field')}"
         rows.append(f"<tr><td></td>{_cell('td', more, 'z')}</tr>")
     below = f"<p>{_pairs_html(schema.metadata)}</p>" if schema.metadata else ""
-    order = "" if schema.endianness == "little" else f", {schema.endianness}-endian"
-    return _frame(f"Schema: {_counted(len(schema), 'field')}{order}", _table(head, rows) + below)
+    return _table(head, rows) + below
 
 
 def tensor_html(tensor: Any) -> str:

@@ -14,7 +14,7 @@ from arrowipc._decode import decode_messages, schema_of
 from arrowipc._file import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc._message import Framer, Message
 from arrowipc._stream import StreamDecoder
-from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError, UsageError
 from arrowipc.remote import RemoteBlocks, RemoteSource
 
 if TYPE_CHECKING:
@@ -617,6 +617,19 @@ class RecordBatchFileReader(BatchReader):
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches: {self.num_record_batches}"
         return f"<RecordBatchFileReader: {state}>\n{self.schema}"
+
+    def _repr_html_(self) -> str:
+        from arrowipc.display import file_html
+
+        blocks = []
+        for dictionary in (True, False):
+            for i in range(self._decoder.num_dictionaries if dictionary else self.num_record_batches):
+                try:
+                    offset, head, body = self._decoder.block(i, dictionary=dictionary)
+                except FormatError:
+                    continue  # a picture need not be complete
+                blocks.append((offset, offset + head + body, dictionary))
+        return file_html(self.schema, blocks)
 
 
 # -- messages ------------------------------------------------------------------------------------------------

@@ -278,8 +278,8 @@ class Search:
             return
         self._reach(start, False)
         if follows < end:
-            error = FormatError(f"its body claims {end - follows:,} bytes of the message behind it")
-            self._ledger.skip(Damage(str(error), start, 0, self._number, rows=0), error, 0)
+            claim = FormatError(f"its body claims {end - follows:,} bytes of the message behind it")
+            self._ledger.skip(Damage(str(claim), start, 0, self._number, rows=0), claim, 0)
         self._at = follows
         if isinstance(event, BatchRead):
             self._ledger.keep(event.batch.num_rows)

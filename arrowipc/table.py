@@ -96,11 +96,12 @@ class Table:
         return cls(batch.schema, [batch])
 
     @classmethod
-    def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema) -> Table:
+    def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema | None = None) -> Table:
         """Make a table of one batch of Python values; see :meth:`arrowipc.RecordBatch.from_pydict`."""
         from arrowipc._build import build_batch
 
-        return cls(schema, [build_batch(mapping, schema)])
+        batch = build_batch(mapping, schema)
+        return cls(batch.schema, [batch])
 
     @property
     def num_rows(self) -> int:

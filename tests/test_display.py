@@ -458,6 +458,22 @@ def test_html_of_a_schema() -> None:
     ]
 
 
+@pytest.mark.parametrize(("batches", "pieces"), [(0, 0), (3, 4), (1000, 143)])
+def test_html_of_a_file(batches: int, pieces: int) -> None:
+    schema = T.schema([("x", T.dictionary(T.int8(), T.utf8())), ("<i>", T.int64())])
+    with arrowipc.new_file(sink := bytearray(), schema) as writer:
+        for i in range(batches):
+            writer.write({"x": ["a"], "<i>": [i]})
+    with arrowipc.open_file(sink) as reader:
+        html = reader._repr_html_()
+    parsed = Parsed(html)
+    assert set(parsed.tags) <= {*OURS, "i"}
+    assert parsed.tags.count("i") == pieces
+    assert parsed.texts[1].startswith(f"RecordBatchFileReader: {batches:,} batches")
+    assert "<i>" in parsed.texts
+    assert reader._repr_html_() == html
+
+
 def test_html_of_a_tensor() -> None:
     tensor = arrowipc.Tensor(np.arange(24 * 30).reshape(24, 30).T, dim_names=["<y>", "x"])
     parsed = Parsed(tensor._repr_html_())

@@ -133,6 +133,13 @@ def test_numbers_that_nothing_holds_are_refused() -> None:
         ipc.RecordBatch.from_pydict({"x": [-1, 2**63]})
 
 
+def test_modules_come_with_the_package() -> None:
+    for name in ("types", "errors", "events", "dissociated", "tensor_columns"):
+        assert getattr(ipc, name).__name__ == f"arrowipc.{name}"
+    with pytest.raises(AttributeError, match="no attribute 'typos'"):
+        _ = ipc.typos
+
+
 def test_a_writer_takes_columns_without_a_schema() -> None:
     sink = io.BytesIO()
     with ipc.new_stream(sink) as writer:
