@@ -47,7 +47,7 @@ def footer_range(bytes head, bytes tail, int64_t size):
         if size < len(MAGIC):
             raise FormatError(f"not an Arrow IPC file: {size} bytes are too few" if size else
                               "not an Arrow IPC file: it is empty")
-        known = stranger(head)
+        known = None if head[:4] == MAGIC[:4] else stranger(head)
         if known is None:
             known = f"not an Arrow IPC file: expected the magic {MAGIC!r} at byte 0, found {head[:6]!r}"
             if 0 < int.from_bytes(head[:4], "little") < 1 << 23:

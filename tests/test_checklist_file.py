@@ -248,6 +248,12 @@ def test_058_footer_metadata_is_ordered_pairs_of_bytes():
         assert reader.metadata == ()
 
 
+def test_059_a_damaged_magic_is_told():
+    broken = bytearray(file(ONE, ROWS))
+    broken[5] ^= 1
+    refuse_file(bytes(broken), FormatError, "expected the magic", "ARROW0")
+
+
 def test_059_feather_v1_is_named():
     refuse_file(b"FEA1" + bytes(100) + i32(8) + b"FEA1", FormatError, "Feather V1")
 

@@ -129,11 +129,6 @@ def tensor() -> None:
     ipc.open(sink)
 
 
-def schemaless() -> None:
-    with ipc.new_file("y.arrow") as writer:
-        writer.write({"x": [1]})
-
-
 def shut() -> io.BytesIO:
     source = io.BytesIO(b"")
     source.close()
@@ -201,11 +196,6 @@ MISTAKES = {
         lambda: ipc.new_file("y.arrow", codec="zstd"),
         TypeError,
         "unexpected keyword argument 'codec'",
-    ),
-    "a dict without a schema": (
-        schemaless,
-        ipc.UsageError,
-        "needs the writer's schema",
     ),
     "options of pyarrow": (lambda: ipc.IpcWriteOptions, AttributeError, "keyword arguments of new_stream"),
 }
