@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -296,6 +297,42 @@ def test_layout_is_one_page_of_bounded_size_for_any_number_of_messages(data, tmp
         assert text.startswith("<!DOCTYPE html>")
         assert len(text) < 1_000_000
         assert "http" not in text.replace("http://www.w3.org/2000/svg", "")  # nothing is loaded
+
+
+#: What a reader of the page does with a wheel and a pointer; the page says in its title what it then shows.
+GESTURES = """<script>
+const picture = document.querySelector("svg"), box = picture.getBoundingClientRect();
+const shown = [picture.getAttribute("viewBox")];
+const at = {clientX: box.x + 300, clientY: box.y + 60, pointerId: 1, bubbles: true, cancelable: true};
+const tell = event => { picture.dispatchEvent(event); shown.push(picture.getAttribute("viewBox")); };
+picture.setPointerCapture = () => {};
+tell(new WheelEvent("wheel", {...at, deltaY: -300}));
+picture.dispatchEvent(new PointerEvent("pointerdown", at));
+tell(new PointerEvent("pointermove", {...at, clientX: at.clientX + 50}));
+picture.dispatchEvent(new PointerEvent("pointerup", at));
+tell(new MouseEvent("dblclick", at));
+document.title = shown.join(" | ");
+</script>"""
+
+
+@pytest.mark.nosanitize  # the browser's own allocator
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser: chromium")
+def test_a_browser_zooms_and_moves_the_layout(data, tmp_path):
+    page = tmp_path / "page.html"
+    assert run("layout", data / "a.arrow", "-o", page).code == 0
+    page.write_text(page.read_text() + GESTURES)
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    done = subprocess.run(
+        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    title = re.search("<title>(.*?)</title>", done.stdout)
+    assert title, done.stdout[:300]
+    first, zoomed, moved, last = [[float(x) for x in part.split()] for part in title[1].split(" | ")]
+    assert zoomed[2] < first[2]
+    assert zoomed[3] < first[3]
+    assert moved[0] < zoomed[0]
+    assert moved[1:] == zoomed[1:]
+    assert last == first
 
 
 def test_layout_accounts_for_every_byte(data, tmp_path):
