@@ -18,15 +18,13 @@ import pytest
 from helpers.rounds import rounds
 from helpers.ucx_peers import LIBRARIES, PATIENCE, Peer, peer, plain
 
-import arrowipc as ipc
-
 pytestmark = [
     pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12"),
     pytest.mark.nosanitize,  # UCX brings hooks of its own for the memory functions
 ]
 
 TCP, SHARED = "tcp", "tcp,posix,sysv,cma"
-DECLARATIONS = Path(ipc.__file__).parent / "_libucp.pxd"
+DECLARATIONS = Path(__file__).resolve().parents[1] / "arrowipc" / "_libucp.pxd"
 
 #: Every library, over a network and over shared memory, in both error modes; half of them are enough usually.
 WAYS = [
