@@ -349,7 +349,8 @@ cdef class Compressor:
 
     cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, Part* parts) except -1:
         if self.busy:
-            raise UsageError("another thread is writing with this writer: one thread at a time may")
+            raise UsageError("another thread is writing with this writer, or this call is part of one: one thread at "
+                             "a time may")
         self.busy = True
         try:
             compress_all(self, d, chosen, parts)

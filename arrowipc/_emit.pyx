@@ -219,7 +219,8 @@ cdef class BatchWriter:
 
     cdef int check_idle(self) except -1:
         if self.busy:
-            raise UsageError("another thread is writing with this writer: one thread at a time may")
+            raise UsageError("another thread is writing with this writer, or this call is part of one: one thread at "
+                             "a time may")
         return 0
 
     cdef int occupy(self) except -1:

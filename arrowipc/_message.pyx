@@ -190,8 +190,9 @@ cdef class Framer:
 
     def interrupt(self, error):
         """Refuse to go on after an error that bytes of the source may be lost with."""
-        self.failure = f"an error ended it while it was reading, and bytes may be lost with that: {error!r}"
+        self.failure = "an error ended it while it was reading, and bytes may be lost with that"
         self.release()
+        self.failure = f"{self.failure}: {error!r}"     # whose own words may fail
 
     def release(self):
         """Let go of the input; what was made of it stays valid, and nothing more can be read.
@@ -213,7 +214,8 @@ cdef class Framer:
 
     cdef int check_idle(self) except -1:
         if self.busy:
-            raise UsageError("another thread is using this reader: one thread at a time may")
+            raise UsageError("another thread is using this reader, or this call is part of one: one thread at a time "
+                             "may")
         return 0
 
     cdef int poison(self, object error) except -1:

@@ -76,8 +76,9 @@ class Returns:
             if together and not self._gone:
                 try:
                     self._give_back(together)
-                except OSError:
-                    # The server is gone, and its leases with it; what it said before is still to be read.
+                except Exception:
+                    # The server is gone, or we cannot: leases end with the connection. What the server said
+                    # before is still to be read.
                     self._gone = True
             for event in settled:
                 event.set()
