@@ -110,7 +110,7 @@ ROWS = (
         "import_time",
         why="a first batch loads what the import left out",
     ),
-    Row("installed", "installed size", "<= 6 MB", "import_time"),
+    Row("installed", "installed size", "<= 6 MiB", "import_time"),
     Row(
         "spark",
         "Spark: payloads decoded in `mapInArrow`, beside no decoding at all",

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from helpers import forge
+from helpers.children import environment
 
 LIBRARIES = {
     "arrowipc": (),
@@ -317,9 +318,8 @@ def all_verdicts(library: str) -> dict[str, str]:
     found: dict[str, str] = {}
     while len(found) < len(keys):
         command = [sys.executable, "-m", "helpers.support", library, str(len(found))]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[1]
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+        assert done.returncode <= 0, done.stderr  # a signal is an answer, a failure of ours is none
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
         found.update(map(tuple, lines))
         if done.returncode and len(found) < len(keys):
