@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import itertools
+import json
 import random
 import struct
 from pathlib import Path
@@ -19,6 +21,7 @@ import arrowipc as ipc
 from arrowipc import types
 from arrowipc._message import message_of
 from arrowipc._pairs import write_pairs
+from arrowipc.integration import write_json
 from arrowipc.tensor_columns import tensor_column
 
 #: What is larger takes longer than it finds.
@@ -159,6 +162,15 @@ def files() -> list[bytes]:
 
 
 @functools.cache
+def documents() -> list[bytes]:
+    """Documents of Arrow's integration format."""
+    found = []
+    for data in _written(file=False):
+        with contextlib.suppress(ipc.UnsupportedError), ipc.open_stream(data) as reader:
+            found.append(json.dumps(write_json(reader.schema, reader)).encode())
+    return _small(found)
+
+
 def schemas() -> list[Any]:
     return [ipc.read_schema(each) for each in _written(False)]
 

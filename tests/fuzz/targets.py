@@ -24,14 +24,18 @@ from helpers.cdata import CStream
 
 import arrowipc as ipc
 from arrowipc import Limits
+from arrowipc._decode import schema_of
 from arrowipc._import import array_from, batch_from, live_imports, schema_from, stream_from
 from arrowipc._message import message_of
 from arrowipc._stream import StreamDecoder
+from arrowipc.anatomy import locate_messages, nodes_of, outline_of
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import PeerMemory
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.sockets import SocketConnection
+from arrowipc.integration import differences, read_json, write_json
+from arrowipc.interop import interoperability
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
 
@@ -234,6 +238,32 @@ def validate(data: bytes, chance: random.Random) -> None:
                 read(reader, level, chance)
     except ipc.ArrowIpcError as error:
         raise AssertionError(f"bad bytes were to raise nothing, good ones to be read: {error}") from error
+
+
+@target("anatomy", corpus.files, corpus.streams)
+def anatomy(data: bytes, chance: random.Random) -> None:
+    """What lies where, by column, and what other readers may stumble over."""
+    source = source_of(data, chance)
+    if chance.random() < 0.3:
+        assert all(each.times > 0 for each in interoperability(source, limits=FEW))
+        return
+    schema = None
+    for located in locate_messages(source, limits=FEW):
+        if located.message.kind == "Schema":
+            schema = schema_of(located.message, FEW)
+        found = outline_of(located.message)
+        if found is not None and found.dictionary_id is None and schema is not None:
+            nodes = nodes_of(located.message, schema.fields)
+            assert sum(len(each.buffers) for each in nodes) <= len(found.buffers)
+
+
+@target("json", corpus.documents)
+def document(data: bytes, chance: random.Random) -> None:
+    """Arrow's integration format."""
+    schema, batches = read_json(data)
+    for batch in batches[:MOST_BATCHES]:
+        uses.batch(batch, "full", chance)
+    assert not differences((schema, batches), read_json(write_json(schema, batches)))
 
 
 # -- tensors -------------------------------------------------------------------------------------------------
