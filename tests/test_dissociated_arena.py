@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from helpers.lending import MIB, PATIENCE, NoConnection, message, packed, until
+from helpers.lending import MIB, PATIENCE, NoConnection, message, packed, telling, until
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -20,7 +20,7 @@ from arrowipc.types import field, int64, utf8
 
 @pytest.fixture
 def arena() -> Iterator[Arena]:
-    made = Arena(64 * MIB, 4 * MIB)
+    made = Arena(64 * MIB, 4 * MIB, 0)
     yield made
     made.close()
 
@@ -110,7 +110,7 @@ def test_d072_threads_that_place_and_free_at_once_never_see_the_bytes_of_others(
 
 
 def test_segments_are_used_again_and_large_bodies_get_their_own():
-    arena = Arena(13 * MIB, MIB)
+    arena = Arena(13 * MIB, MIB, 0)
     small, large = message(rows=1000), message(rows=300_000)
     client = NoConnection()
     seen = []
@@ -132,7 +132,7 @@ def test_segments_are_used_again_and_large_bodies_get_their_own():
 
 
 def test_numbers_of_segments_come_round_without_hitting_those_in_use():
-    arena = Arena(8 * MIB, MIB)
+    arena = Arena(8 * MIB, MIB, 0)
     client = NoConnection()
     _, kept, _ = arena.place(message(), client)
     arena._next_number = 0xFFFF
@@ -161,14 +161,29 @@ def test_an_arena_without_descriptors_or_memory_sends_bodies(arena):
     assert len(os.listdir("/proc/self/fd")) <= before + 2
 
 
+def test_small_bodies_are_sent_unless_they_are_held():
+    arena = Arena(64 * MIB, 4 * MIB)
+    assert arena.place(message(rows=1000), NoConnection()) is None
+    assert arena.place(message(rows=1100), NoConnection()) is not None
+    (held,) = arena.hold([message(rows=10)])
+    assert arena.place(held, NoConnection()) is not None
+    arena.close()
+
+
 def test_sizes_of_arenas_are_checked():
-    for options in ({"capacity": -1}, {"capacity": 1 << 48}, {"segment_bytes": "1"}, {"capacity": True}):
+    for options in (
+        {"capacity": -1},
+        {"capacity": 1 << 48},
+        {"segment_bytes": "1"},
+        {"least_bytes": -1},
+        {"capacity": True},
+    ):
         with pytest.raises(ipc.UsageError):
             Arena(**options)
-    nothing = Arena(0)
+    nothing = Arena(0, least_bytes=0)
     assert nothing.place(message(), NoConnection()) is None
     nothing.close()
-    unlimited = Arena(None)
+    unlimited = Arena(None, least_bytes=0)
     assert unlimited.place(message(), NoConnection()) is not None
     unlimited.close()
 
@@ -177,7 +192,7 @@ def test_strings_of_a_schema_with_other_columns(arena):
     # Columns may be projected away: their pairs are held and given back all the same.
     schema = ipc.Schema([field("a", int64()), field("b", utf8())])
     data = ipc.RecordBatch.from_pydict({"a": [1, 2], "b": ["x", "y"]}, schema)
-    with dissociated.Server({"n": data}, "shm") as server:
+    with dissociated.Server({"n": data}, "shm", transport_options=telling()) as server:
         with dissociated.connect(server.uri, "n", columns=["b"], timeout=PATIENCE) as reader:
             (found,) = reader
             assert found.to_pydict() == {"b": ["x", "y"]}

@@ -7,6 +7,7 @@ import threading
 import pyarrow as pa
 import pytest
 from helpers import peers
+from helpers.lending import telling
 
 from arrowipc import dissociated
 from arrowipc.errors import FormatError, UsageError
@@ -25,7 +26,10 @@ def _nothing_left():
 
 
 def served(transport="tcp", streams=None, **options):
-    return dissociated.Server(BOTH if streams is None else streams, transport, timeout=SECONDS, **options)
+    given = BOTH if streams is None else streams
+    return dissociated.Server(
+        given, transport, timeout=SECONDS, transport_options=telling(transport), **options
+    )
 
 
 def values(reader) -> dict:

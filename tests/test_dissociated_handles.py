@@ -25,6 +25,7 @@ from helpers.lending import (
     packed,
     read_pairs,
     record,
+    telling,
     until,
 )
 
@@ -42,7 +43,7 @@ pytestmark = pytest.mark.nosanitize
 
 @pytest.fixture
 def arena() -> Iterator[Arena]:
-    made = Arena(64 * MIB, 4 * MIB)
+    made = Arena(64 * MIB, 4 * MIB, 0)
     yield made
     made.close()
 
@@ -91,7 +92,7 @@ def test_a_forked_child_has_no_writable_map_of_an_arena():
         "from helpers.lending import batch\n"
         "from arrowipc.dissociated.arena import Arena\n"
         "from arrowipc.dissociated.served import messages_of\n"
-        "arena = Arena()\n"
+        "arena = Arena(least_bytes=0)\n"
         "held = arena.hold(messages_of(batch(1)))\n"
         "assert arena.place(list(messages_of(batch(0)))[1], arena) is not None\n"
         "child = os.fork()\n"
@@ -104,15 +105,13 @@ def test_a_forked_child_has_no_writable_map_of_an_arena():
         "assert os.waitpid(child, 0)[1] == 0\n"
         "assert arena.state.blocks == 2\n"
     )
-    script = script.replace(", arena)", ", Somebody())").replace(
-        "arena = Arena()", "class Somebody: pass\narena = Arena()"
-    )
+    script = script.replace(", arena)", ", Somebody())").replace("arena = ", "class Somebody: pass\narena = ")
     subprocess.run([sys.executable, "-c", script], env=lending.environment(), check=True, timeout=PATIENCE)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 def test_processes_of_other_users_get_no_memory():
-    with dissociated.Server({"numbers": batch(0)}, "shm") as server:
+    with dissociated.Server({"numbers": batch(0)}, "shm", transport_options=telling()) as server:
         with lending.Process("refused", server.uri, 65534) as stranger:
             assert stranger.says() in ("FormatError", "ConnectionResetError", "BrokenPipeError")
         with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
@@ -137,7 +136,7 @@ def test_descriptors_of_a_message_that_finds_no_room_are_closed():
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 def test_memory_of_servers_of_other_users_is_not_touched():
     batches = [batch(0)]
-    with dissociated.Server({"numbers": lambda: iter(batches)}, "shm") as server:
+    with dissociated.Server({"numbers": lambda: iter(batches)}, "shm", transport_options=telling()) as server:
         server._endpoint.listener._same_user = False
         with lending.Process("refused", server.uri, 65534) as stranger:
             assert stranger.says() == "PermissionError"

@@ -28,6 +28,7 @@ from helpers.lending import (
     pairs_of,
     read_pairs,
     record,
+    telling,
     until,
 )
 
@@ -42,7 +43,7 @@ from arrowipc.types import field, int64, null
 
 @pytest.fixture
 def arena() -> Iterator[Arena]:
-    made = Arena(64 * MIB, 4 * MIB)
+    made = Arena(64 * MIB, 4 * MIB, 0)
     yield made
     made.close()
 
@@ -261,7 +262,7 @@ def test_a_stream_is_the_same_over_shared_memory(transport, role):
             "b": [True, False, None] * 100,
         }
     )
-    with dissociated.Server({"t": table}, transport) as server:
+    with dissociated.Server({"t": table}, transport, transport_options=telling(transport)) as server:
         with dissociated.connect(getattr(server, role), "t", timeout=PATIENCE) as reader:
             assert pa.table(reader.read_all()).equals(table)
         assert not server.errors
@@ -271,7 +272,7 @@ def test_d055_bodies_that_find_no_room_are_sent_and_the_others_told_of():
     sizes = [1000, 200_000, 1000, 200_000, 1000]
     batches = [batch(number, rows) for number, rows in enumerate(sizes)]
     with dissociated.Server(
-        {"n": lambda: iter(batches)}, "shm", transport_options={"capacity": MIB, "segment_bytes": MIB}
+        {"n": lambda: iter(batches)}, "shm", transport_options=telling(capacity=MIB, segment_bytes=MIB)
     ) as server:
         placed = record(server.memory)
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
@@ -291,7 +292,7 @@ def test_d056_compressed_bodies_lie_in_shared_memory_compressed(transport, compr
     server = dissociated.Server(
         lambda name: ReadyMessages(server.memory.messages()) if transport == "file" else batch(0),
         transport,
-        transport_options=options,
+        transport_options=telling(transport, **options),
         compression=compression,
     )
     with server:
@@ -309,7 +310,11 @@ def test_d057_buffers_in_shared_memory_are_aligned():
     pa = pytest.importorskip("pyarrow")
     for transport in ("shm", "cma"):
         with (
-            dissociated.Server({"n": lambda: iter([batch(0, 3), batch(1, 7)])}, transport) as server,
+            dissociated.Server(
+                {"n": lambda: iter([batch(0, 3), batch(1, 7)])},
+                transport,
+                transport_options=telling(transport),
+            ) as server,
             dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader,
         ):
             for found in reader:
@@ -335,7 +340,9 @@ def test_d058_a_big_endian_stream_keeps_little_endian_pairs(arrow_data: Path):
     for name in ("generated_primitive.stream", "generated_nested.stream"):
         data = (folder / name).read_bytes()
         expected = [each.to_pydict() for each in ipc.open_stream(data)]
-        with dissociated.Server({"b": lambda data=data: ReadyMessages(MessageReader(data))}, "shm") as server:
+        with dissociated.Server(
+            {"b": lambda data=data: ReadyMessages(MessageReader(data))}, "shm", transport_options=telling()
+        ) as server:
             placed = record(server.memory)
             with dissociated.connect(server.uri, "b", timeout=PATIENCE) as reader:
                 assert [each.to_pydict() for each in reader] == expected
@@ -344,7 +351,7 @@ def test_d058_a_big_endian_stream_keeps_little_endian_pairs(arrow_data: Path):
 
 @pytest.mark.parametrize("transport", ["shm", "cma"])
 def test_d011_a_server_that_tells_of_memory_says_how_to_free_it(transport):
-    with dissociated.Server({"n": batch(0)}, transport) as server:
+    with dissociated.Server({"n": batch(0)}, transport, transport_options=telling(transport)) as server:
         metadata, data = server.uris
         assert server.uri.free_data == data.free_data is not None
         assert server.uri.remote_handle == data.remote_handle == server.memory.remote_handle
@@ -431,7 +438,7 @@ def test_d075_addresses_come_back_in_any_grouping_and_order(arena):
 
 
 def test_d076_a_slice_outlives_its_batch_and_holds_the_memory():
-    with dissociated.Server({"n": batch(5)}, "shm") as server:
+    with dissociated.Server({"n": batch(5)}, "shm", transport_options=telling()) as server:
         reader = dissociated.connect(server.uri, "n", timeout=PATIENCE)
         found = reader.read_next_batch()
         reader.close()
@@ -447,7 +454,7 @@ def test_d076_a_slice_outlives_its_batch_and_holds_the_memory():
 
 def test_d076_memory_that_another_library_holds_is_not_given_back():
     pa = pytest.importorskip("pyarrow")
-    with dissociated.Server({"n": batch(5)}, "shm") as server:
+    with dissociated.Server({"n": batch(5)}, "shm", transport_options=telling()) as server:
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             column = pa.table(reader.read_all()).column("x").chunk(0)[3:5]
         gc.collect()
@@ -476,7 +483,7 @@ def test_d077_addresses_are_echoed_bit_by_bit():
 
 
 def test_d078_d079_the_connection_lives_until_nothing_is_outstanding():
-    with dissociated.Server({"n": batch(1)}, "shm") as server:
+    with dissociated.Server({"n": batch(1)}, "shm", transport_options=telling()) as server:
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             kept = list(reader)
         assert server.num_clients == 1
@@ -488,7 +495,7 @@ def test_d078_d079_the_connection_lives_until_nothing_is_outstanding():
 
 
 def test_d080_memory_that_is_freed_during_the_stream_is_used_for_the_rest_of_it():
-    arena = Arena(2 * MIB, 2 * MIB)
+    arena = Arena(2 * MIB, 2 * MIB, 0)
     with FreeingClient(arena, [batch(number, 20_000) for number in range(20)]) as client:
         kinds = []
         while client.step() or client.session.is_busy or client.bodies:
@@ -653,7 +660,7 @@ def test_d090_the_same_bytes_named_very_often_are_not_multiplied():
 
 def test_d081_a_body_that_is_prepared_lies_in_memory_once_for_all_clients():
     source = Prepared(lambda: iter([batch(0, 5000), batch(1, 5000)]))
-    with dissociated.Server({"n": source}, "shm") as server:
+    with dissociated.Server({"n": source}, "shm", transport_options=telling()) as server:
         placed = record(server.memory)
         readers = [dissociated.connect(server.uri, "n", timeout=PATIENCE) for _ in range(4)]
         kept = [list(reader) for reader in readers]

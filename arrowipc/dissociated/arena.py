@@ -178,6 +178,8 @@ class Arena(OfferedMemory):
         room is sent instead. Bodies that are held (see `hold`) come on top. None: as much as there is.
     segment_bytes : int, default 256 MiB
         Of one segment; a body that is larger gets one of its own size.
+    least_bytes : int, default 16 KiB
+        Smaller bodies are sent, which is faster than the books about who reads them. Not those that are held.
 
     Raises
     ------
@@ -187,7 +189,9 @@ class Arena(OfferedMemory):
         The system has no memory that can be sealed (memfd, Linux).
     """
 
-    def __init__(self, capacity: int | None = 2 << 30, segment_bytes: int = 256 << 20) -> None:
+    def __init__(
+        self, capacity: int | None = 2 << 30, segment_bytes: int = 256 << 20, least_bytes: int = 16 << 10
+    ) -> None:
         most = (1 << OFFSET_BITS) - 1
         capacity = most if capacity is None else check_integer("capacity", capacity, 0, most)
         check_integer("segment_bytes", segment_bytes, 0, most)
@@ -195,12 +199,14 @@ class Arena(OfferedMemory):
             raise UnsupportedError("shared memory that can be sealed (memfd) is a thing of Linux")
         self.remote_handle = b"memfd"
         self._capacity = capacity
+        self._least_bytes = check_integer("least_bytes", least_bytes, 0, most)
         self._segment_bytes = min(segment_bytes, capacity)
         self._lock = threading.Lock()
         self._segments: dict[int, Segment] = {}
         self._next_number = 1
         self._dropped: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._pid = os.getpid()
+        self._has_held = False
         self._closed = False
 
     # -- bodies go in --
@@ -211,9 +217,12 @@ class Arena(OfferedMemory):
         """See `OfferedMemory.place`; a body that is held is not copied."""
         if self._pid != os.getpid():
             return None  # a forked child has the books, and not the memory
-        found = self._lease_held(message, connection)
-        if found is not None:
-            return found
+        if self._has_held:
+            found = self._lease_held(message, connection)
+            if found is not None:
+                return found
+        if message.body_length < self._least_bytes:
+            return None
         with self._lock:
             self._take_dropped()
             reserved = self._reserve(message.body_length)
@@ -315,6 +324,7 @@ class Arena(OfferedMemory):
             if self._closed:
                 raise UsageError("this arena is closed")
             self._take_dropped()
+            self._has_held = True
             segment = self._add_segment(rounded(size, mmap.PAGESIZE))
             if segment is None:
                 raise OSError(f"there is no shared memory of {size:,} bytes to be had")
@@ -366,12 +376,8 @@ class Arena(OfferedMemory):
 
     def _take_dropped(self) -> None:
         """End what messages held that are gone: their finalisers may run anywhere, and only leave a note."""
-        while True:
-            try:
-                address = self._dropped.get_nowait()
-            except queue.Empty:
-                return
-            self._end([address], self._end_lease)
+        while not self._dropped.empty():  # under the lock, so that nobody else takes what is there
+            self._end([self._dropped.get_nowait()], self._end_lease)
 
     # -- bodies come back --
 

@@ -65,6 +65,11 @@ def batch(number: int, rows: int = 1000) -> ipc.RecordBatch:
     return ipc.RecordBatch.from_pydict(values(number, rows), SCHEMA)
 
 
+def telling(transport: str = "shm", **options: Any) -> dict[str, Any]:
+    """Options of a transport under which small bodies, such as those of `batch`, are not sent instead."""
+    return {**options, "least_bytes": 0} if transport == "shm" else options
+
+
 def is_batch(found: Any, number: int, rows: int = 1000) -> bool:
     """Whether this is `batch`: its memory is read again every time."""
     return bool(found.to_pydict() == values(number, rows))
