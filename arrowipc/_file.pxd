@@ -22,6 +22,8 @@ cdef class Footer:
     cdef Vector dictionaries            # Block structs
     cdef Vector batches
     cdef int64_t end                    # where the footer begins in the file, and so where messages end
+    cdef int64_t uses                   # of blocks
+    cdef bint is_added_up               # the blocks are no more bytes than a file can have
 
     cdef Block block(self, int64_t index, bint dictionary) except *
 

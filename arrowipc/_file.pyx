@@ -27,6 +27,10 @@ SMALLEST = 8 + 8 + TAIL_SIZE
 #: Ranges of a body that are closer than this are fetched as one.
 NEAR = 1 << 16
 
+cdef enum:
+    ADDED_UP_AT_ONCE = 1000     # blocks: that is a matter of microseconds
+    FREE_USES = 16              # of blocks of a larger footer, before its pages are all looked at
+
 
 def footer_range(bytes head, bytes tail, int64_t size):
     """Find the footer of a file of `size` bytes from its first 8 and last `TAIL_SIZE` bytes.
@@ -68,8 +72,8 @@ def footer_range(bytes head, bytes tail, int64_t size):
 cdef class Footer:
     """The footer of a file: the schema's plan, and where its messages lie.
 
-    Opening a file costs nearly the same however many batches it has: blocks are added up, and not looked at before
-    they are used.
+    Opening a file costs nearly the same however many batches it has: blocks are not looked at before they are used,
+    and added up when it is clear that more than a few will be.
     """
 
     cdef Block block(self, int64_t index, bint dictionary) except *:
@@ -78,6 +82,9 @@ cdef class Footer:
         cdef const uint8_t* entry
         cdef Block b
         what = "dictionary" if dictionary else "record batch"
+        self.uses += 1
+        if self.uses == FREE_USES and not self.is_added_up:
+            check_total(self)
         if not 0 <= index < blocks.count:
             raise IndexError(f"{what} {index} is out of range: the file has {blocks.count}")
         entry = blocks.data + index * Block_SIZE
@@ -112,7 +119,8 @@ cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits):
         raise_fault(&fault)
     footer.source = source
     footer.end = end
-    check_total(footer)
+    if footer.batches.count + footer.dictionaries.count <= ADDED_UP_AT_ONCE:
+        check_total(footer)
     try:
         footer.plan = read_plan(source.data, source.size, schema.pos, limits, source)
         footer.metadata = read_pairs(&root, Footer_custom_metadata)
@@ -349,6 +357,7 @@ cdef int check_total(Footer footer) except -1:
             if total // 2 > end:
                 raise LimitError(f"footer: blocks repeat or overlap until they are more than twice the {end:,} bytes "
                                  "before it")
+    footer.is_added_up = True
     return 0
 
 

@@ -52,7 +52,7 @@ cdef class Framer:
     cdef int state
     cdef Source chunk               # the input at hand
     cdef int64_t at                 # its next unread byte
-    cdef list queue                 # chunks behind it
+    cdef object queue               # deque: chunks behind it
     cdef bint last                  # nothing will be fed after what is here
     cdef Memory partial             # the first bytes of a piece that no chunk holds whole
     cdef int64_t wanted             # bytes of the piece that is being read

@@ -20,6 +20,8 @@ from arrowipc._flatbuf cimport Table, fb_i64, fb_table, fb_u8
 from arrowipc._gather cimport Part, padding, put_part, stored_size
 from arrowipc._layout cimport *
 
+from collections import deque
+
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 
 cdef enum State:
@@ -83,7 +85,7 @@ cdef class Framer:
                 self.chunk = source
                 self.at = 0
             elif self.queue is None:
-                self.queue = [source]
+                self.queue = deque((source,))
             else:
                 self.queue.append(source)
             self.last = last
@@ -253,7 +255,7 @@ cdef class Framer:
             return 1
         while available or self.queue:
             if available == 0:
-                self.chunk = self.queue.pop(0)
+                self.chunk = self.queue.popleft()
                 self.at = 0
                 available = self.chunk.size
                 continue

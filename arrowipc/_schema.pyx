@@ -5,7 +5,7 @@ schema are made from it when somebody asks.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -19,6 +19,7 @@ from arrowipc._core cimport (
     text_size, v4_bitmap,
 )
 from arrowipc._fault cimport *
+from arrowipc._field cimport alignment_of, blank, buffers_of, check_children, check_nested
 from arrowipc._flatbuf cimport (
     Table, Vector, fb_i16, fb_i32, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector,
     fb_vector_table,
@@ -182,33 +183,6 @@ cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noex
     if kind == Type_Utf8 or kind == Type_LargeUtf8 or kind == Type_Utf8View:
         f.flags |= FIELD_UTF8
     return 0
-
-
-cdef int buffers_of(int layout) noexcept nogil:
-    """Buffers of a layout, without variadic ones (Columnar format, "Buffer Listing for Each Layout")."""
-    if layout == LAYOUT_NULL or layout == LAYOUT_RUN_END:
-        return 0
-    if layout == LAYOUT_FIXED_LIST or layout == LAYOUT_STRUCT or layout == LAYOUT_SPARSE:
-        return 1
-    if (layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_LIST_VIEW32
-            or layout == LAYOUT_LIST_VIEW64):
-        return 3
-    return 2
-
-
-cdef int alignment_of(const FieldPlan* f) noexcept nogil:
-    """What the field's most demanding buffer needs of its address: C consumers read words from it."""
-    cdef int layout = f.layout
-    if layout == LAYOUT_FIXED:
-        if f.type == Type_FixedSizeBinary:
-            return 1
-        return min(f.width, 8)
-    if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64 or layout == LAYOUT_LIST_VIEW64 or layout == LAYOUT_VIEW:
-        return 8
-    if (layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32 or layout == LAYOUT_LIST_VIEW32
-            or layout == LAYOUT_DENSE):
-        return 4
-    return 1
 
 
 # -- flattening ----------------------------------------------------------------------------------------------
@@ -472,49 +446,6 @@ cdef class SchemaReader:
         return 0
 
 
-cdef inline FieldPlan blank() noexcept nogil:
-    cdef FieldPlan f
-    memset(&f, 0, sizeof(FieldPlan))
-    f.parent = f.view = f.codes = f.dictionary = -1
-    return f
-
-
-cdef int check_children(const FieldPlan* f, int64_t count, Fault* fault) noexcept nogil:
-    """Whether the type has as many children as it must."""
-    cdef int64_t expected = 0
-    if f.layout == LAYOUT_STRUCT:
-        return 0
-    if f.layout == LAYOUT_SPARSE or f.layout == LAYOUT_DENSE:
-        if count > 128:
-            return fail_in(fault, FAULT_CHILDREN, "union", count, 128)
-        return 0
-    if f.layout == LAYOUT_RUN_END:
-        expected = 2
-    elif (f.layout == LAYOUT_FIXED_LIST
-          or f.layout >= LAYOUT_LIST32 and f.layout <= LAYOUT_LIST_VIEW64):
-        expected = 1
-    if count != expected:
-        return fail_in(fault, FAULT_CHILDREN, "map" if f.type == Type_Map else "list" if expected == 1
-                       else "run-end encoded field" if expected == 2 else "type without children", count, expected)
-    return 0
-
-
-cdef int check_nested(const FieldPlan* fields, int32_t at, Fault* fault) noexcept nogil:
-    """What a map and a run-end encoded field ask of their children."""
-    cdef const FieldPlan* child = &fields[at + 1]
-    if fields[at].type == Type_Map and not fields[at].flags & FIELD_ENCODED:
-        if child.layout != LAYOUT_STRUCT or child.n_children != 2 or child.flags & FIELD_NULLABLE:
-            return fail_in(fault, FAULT_TYPE, "Map entries (a not-null struct of key and value): a child",
-                           child.n_children)
-        if fields[at + 2].flags & FIELD_NULLABLE:
-            return fail_in(fault, FAULT_TYPE, "Map key: nullable", 1)
-    elif fields[at].layout == LAYOUT_RUN_END:
-        if (child.layout != LAYOUT_FIXED or child.type != Type_Int or child.flags & FIELD_ENCODED
-                or not child.flags & FIELD_SIGNED or child.width == 1):
-            return fail_in(fault, FAULT_TYPE, "run ends (int16, int32 or int64): a type", child.type)
-    return 0
-
-
 cdef int read_codes(const Table* type, int8_t* codes, int32_t n_children, Fault* fault) noexcept nogil:
     """Union.typeIds -> table of child ordinals; absent: 0..n-1."""
     cdef Vector ids
@@ -556,13 +487,18 @@ cdef bint same_shape(Plan a, Plan b):
     return memcmp(a.d.codes, b.d.codes, 128 * a.d.n_unions) == 0
 
 
+cdef enum:
+    RECENT = 64
+    MOST_RECENT_BYTES = 1 << 21
+    WORTH_COPYING = 1 << 18     # bytes of metadata up to which a copy is cheap
+
 # The plans that were read last. A service, a Spark task or a Kafka consumer that opens many small streams meets the
 # same few schemas again and again, and comparing their bytes costs a hundredth of reading them.
 cdef list recent_plans = []
-
-cdef enum:
-    RECENT = 8
-    WORTH_COPYING = 1 << 18     # bytes of metadata up to which a copy is cheap
+cdef uint64_t[RECENT] recent_marks      # of the same plans: those of other marks need not be compared
+cdef int64_t recent_bytes = 0           # of their metadata
+cdef int64_t oldest = 0                 # the one that makes room, once there are `RECENT`
+cdef Plan last_plan = None
 
 
 cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
@@ -571,20 +507,61 @@ cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table,
 
     The flatbuffer is copied, unless it is large (the footer of a file of many batches): then `owner` keeps it.
     """
+    global last_plan
     cdef Plan plan
     cdef bytes copy
+    cdef uint64_t mark
+    cdef int64_t i
     if size > WORTH_COPYING:
         return flatten(metadata, size, owner, schema_table, limits.depth)
-    for plan in recent_plans:
-        if (plan.metadata_size == size and plan.schema_table == schema_table and plan.max_depth == limits.depth
-                and memcmp(plan.metadata, metadata, size) == 0):
-            return plan
+    if last_plan is not None and is_plan_of(last_plan, metadata, size, schema_table, limits):
+        return last_plan
+    mark = mark_of(metadata, size)
+    for i in range(len(recent_plans)):
+        if recent_marks[i] == mark and is_plan_of(recent_plans[i], metadata, size, schema_table, limits):
+            last_plan = recent_plans[i]
+            return last_plan
     copy = PyBytes_FromStringAndSize(<const char*> metadata, size)
     plan = flatten(copy, size, copy, schema_table, limits.depth)
-    recent_plans.append(plan)
-    if len(recent_plans) > RECENT:
-        recent_plans.pop(0)
+    remember(plan, mark)
     return plan
+
+
+cdef bint is_plan_of(Plan plan, const uint8_t* metadata, int64_t size, int64_t schema_table,
+                     const LimitsData* limits) noexcept:
+    return (plan.metadata_size == size and plan.schema_table == schema_table and plan.max_depth == limits.depth
+            and memcmp(plan.metadata, metadata, size) == 0)
+
+
+cdef uint64_t mark_of(const uint8_t* metadata, int64_t size) noexcept nogil:
+    """A number that tells most schemas apart; that it is the same one is for their bytes to say."""
+    cdef uint64_t mark = <uint64_t> size, other = 0
+    cdef int64_t i
+    for i in range(0, size - 15, 16):
+        mark = (mark ^ <uint64_t> load_i64(metadata + i)) * <uint64_t> 0x9E3779B97F4A7C15ULL
+        other = (other ^ <uint64_t> load_i64(metadata + i + 8)) * <uint64_t> 0xC2B2AE3D27D4EB4FULL
+        mark ^= mark >> 32
+        other ^= other >> 29
+    return mark ^ other
+
+
+cdef int remember(Plan plan, uint64_t mark) except -1:
+    global last_plan, oldest, recent_bytes
+    cdef int64_t place = len(recent_plans)
+    if recent_bytes + plan.metadata_size > MOST_RECENT_BYTES:
+        recent_plans.clear()
+        recent_bytes = oldest = place = 0
+    if place < RECENT:
+        recent_plans.append(plan)
+    else:
+        place = oldest
+        oldest = (oldest + 1) % RECENT
+        recent_bytes -= (<Plan> recent_plans[place]).metadata_size
+        recent_plans[place] = plan
+    recent_bytes += plan.metadata_size
+    recent_marks[place] = mark
+    last_plan = plan
+    return 0
 
 
 cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t schema_table, int64_t max_depth):

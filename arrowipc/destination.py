@@ -17,7 +17,7 @@ from typing import Any
 
 from arrowipc.errors import UsageError
 
-__all__ = ["NewFile", "OpenFile", "RemoteFile", "named", "open_url"]
+__all__ = ["NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url"]
 
 #: File names have 255 bytes on the file systems that people use; the rest is ours.
 LONGEST_NAME = 200
@@ -206,6 +206,11 @@ class OpenFile:
         """Close it; what was written cannot be taken back."""
         with suppress(OSError):
             self._cleanup()
+
+
+def open_path(path: str | os.PathLike[str], durable: bool) -> NewFile | OpenFile:
+    """Begin a new file, or open what is no regular file."""
+    return OpenFile(path) if OpenFile.fits(path) else NewFile(path, durable)
 
 
 def open_url(url: str, durable: bool) -> NewFile | RemoteFile:

@@ -8,6 +8,7 @@ elsewhere: here is only how the buffers of each type look in JSON.
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
 import json
 import os
@@ -19,8 +20,9 @@ from arrowipc._array import Array, RecordBatch
 from arrowipc._message import message_of
 from arrowipc._stream import StreamDecoder
 from arrowipc.anatomy import Node, dictionary_fields, nodes_of
-from arrowipc.errors import FormatError, UnsupportedError
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
+from arrowipc.limits import Limits
 from arrowipc.schema import Schema
 from arrowipc.serialize import batch_message, number_dictionaries, schema_metadata
 from arrowipc.types import DataType, Field
@@ -277,13 +279,15 @@ def _view(kind: DataType, entry: Json) -> bytes:
     return _numbers([size], "<i4") + prefix + _numbers([entry["BUFFER_INDEX"], entry["OFFSET"]], "<i4")
 
 
-def read_json(source: Any) -> tuple[Schema, list[RecordBatch]]:
+def read_json(source: Any, *, limits: Limits | None = None) -> tuple[Schema, list[RecordBatch]]:
     """Read a document of the integration format.
 
     Parameters
     ----------
     source : path, bytes or dict
         The document, also compressed by gzip, or what `json.load` made of it.
+    limits : Limits, optional
+        Those on decompressed bytes are for gzip, the others for what the document spells out.
 
     Returns
     -------
@@ -294,7 +298,7 @@ def read_json(source: Any) -> tuple[Schema, list[RecordBatch]]:
     Raises
     ------
     FormatError
-        It is no such document.
+        It is no such document; `LimitError`: it asks for more than `limits`.
     UnsupportedError
         It has a type that the Arrow format has not.
 
@@ -310,11 +314,12 @@ def read_json(source: Any) -> tuple[Schema, list[RecordBatch]]:
     >>> read_json(document)[1][0].to_pydict()
     {'x': [1, None]}
     """
-    document = source if isinstance(source, dict) else _load(source)
+    limits = limits or Limits()
+    document = source if isinstance(source, dict) else _load(source, limits)
     try:
         described = document["schema"]
         schema = Schema([_field_of(entry) for entry in described["fields"]], metadata=_pairs_of(described))
-        return schema, list(_decoded(schema, document))
+        return schema, list(_decoded(schema, document, limits))
     except (
         KeyError,
         IndexError,
@@ -323,6 +328,7 @@ def read_json(source: Any) -> tuple[Schema, list[RecordBatch]]:
         ValueError,
         OverflowError,
         RecursionError,
+        UsageError,
     ) as error:
         if isinstance(error, FormatError):
             raise
@@ -330,14 +336,14 @@ def read_json(source: Any) -> tuple[Schema, list[RecordBatch]]:
         raise FormatError(f"not a document of Arrow's integration format: {words}") from None
 
 
-def _load(source: Any) -> Json:
+def _load(source: Any, limits: Limits) -> Json:
     data = source
     if isinstance(source, (str, os.PathLike)):
         with open(source, "rb") as file:
             data = file.read()
     try:
         if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
+            data = _inflated(data, limits)
         document = json.loads(data)
     except (ValueError, EOFError, OSError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}") from None
@@ -346,8 +352,22 @@ def _load(source: Any) -> Json:
     return document
 
 
-def _decoded(schema: Schema, document: Json) -> Iterator[RecordBatch]:
-    decoder = StreamDecoder()
+def _inflated(data: bytes, limits: Limits) -> bytes:
+    allowed = min(
+        limits.decompressed_bytes, limits.decompressed_slack + limits.decompressed_ratio * len(data)
+    )
+    with gzip.open(io.BytesIO(data)) as file:
+        document = file.read(allowed + 1)
+    if len(document) > allowed:
+        raise LimitError(
+            f"{len(data):,} bytes of gzip hold more than {allowed:,}, the most that Limits allow "
+            "(decompressed_bytes, decompressed_ratio, decompressed_slack)"
+        )
+    return document
+
+
+def _decoded(schema: Schema, document: Json, limits: Limits) -> Iterator[RecordBatch]:
+    decoder = StreamDecoder(limits=limits)
     decoder.decode_next(message_of(schema_metadata(schema)))
     known = dictionary_fields(schema)
     for entry in document.get("dictionaries") or ():

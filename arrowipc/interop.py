@@ -14,6 +14,7 @@ from arrowipc.anatomy import (
     BatchOutline,
     Located,
     Node,
+    _in_file,
     dictionary_fields,
     locate_messages,
     nodes_of,
@@ -133,8 +134,6 @@ class _Habits:
         self._file_metadata(reader, view, limits)
 
     def _file_metadata(self, reader: RecordBatchFileReader, view: memoryview, limits: Limits | None) -> None:
-        from arrowipc.anatomy import _in_file
-
         first = next(_in_file(view, limits), None)
         if reader.metadata and first is not None and first.message.kind == "Schema":
             inside = {*first.message.custom_metadata, *reader.schema.metadata}

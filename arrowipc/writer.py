@@ -11,7 +11,7 @@ from arrowipc._arguments import check_integer, described, metadata_pairs
 from arrowipc._array import Array, RecordBatch
 from arrowipc._emit import BatchWriter, Packing, batch_size, check_schema
 from arrowipc._sink import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
-from arrowipc.destination import NewFile, OpenFile, open_url
+from arrowipc.destination import NewFile, open_path, open_url
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.schema import Schema
@@ -62,7 +62,7 @@ def _open_sink(target: Any, durable: bool) -> tuple[Sink, Any]:
             return DescriptorSink(remote.descriptor, target), remote
         return ObjectSink(remote.write), remote
     if isinstance(target, (str, os.PathLike)):
-        opened = OpenFile(target) if OpenFile.fits(target) else NewFile(target, durable)
+        opened = open_path(target, durable)
         return DescriptorSink(opened.descriptor, os.fsdecode(target)), opened
     if isinstance(target, bytearray):
         return BytearraySink(target), None

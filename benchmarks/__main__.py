@@ -127,7 +127,7 @@ def conclude(printer: Printer, results: list[dict[str, Any]], table: list[Line])
             if line.reason:
                 printer.line(f"* {line.row.words}: {line.reason}")
         printer.line()
-    others = [each for each in results if not each["row"] and each["verdict"] not in ("", "met")]
+    others = [each for each in results if not each["row"] and each["verdict"] not in ("", "met", "level")]
     if others:
         printer.line("Other goals not met:")
     for each in others:

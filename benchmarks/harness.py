@@ -4,6 +4,9 @@ The contenders of a case take turns in short samples, in another order each roun
 happens on the machine, and what they leave behind for each other, hits all of them. A ratio is the median of
 the rounds' own ratios, which drift cannot bend; times are medians with quartiles. Nothing is cached between
 rounds but what the libraries cache themselves.
+
+A goal is met, missed, or, where it is to be as fast as the other, level: the median ratio is below 1, and a
+quarter of the rounds reach it.
 """
 
 from __future__ import annotations
@@ -177,6 +180,8 @@ class Timing:
     low: float = math.nan
     high: float = math.nan
     ratio: float = math.nan
+    #: A quarter of the rounds had this ratio, or a better one.
+    good_ratio: float = math.nan
     rounds: int = 0
     problem: str = ""
     samples: list[float] = field(default_factory=list, repr=False)
@@ -304,9 +309,9 @@ def summary(name: str, case: Case, samples: dict[str, list[float]], problems: di
         return Timing(name, problem=problems[name])
     seconds = samples[name]
     low, median, high = quartiles(seconds)
-    ratio = statistics.median(a / b for a, b in zip(samples[case.baseline], seconds, strict=True))
+    _, ratio, good = quartiles([a / b for a, b in zip(samples[case.baseline], seconds, strict=True)])
     count = case.count
-    return Timing(name, median / count, low / count, high / count, ratio, len(seconds), samples=seconds)
+    return Timing(name, median / count, low / count, high / count, ratio, good, len(seconds), samples=seconds)
 
 
 def quartiles(values: list[float]) -> tuple[float, float, float]:
@@ -333,6 +338,8 @@ def judge(question: str, case: Case, timings: dict[str, Timing]) -> Result:
     if case.goal is not None:
         result.goal = f">= {case.goal:g}x"
         result.verdict = "FAILED" if ours.problem else judged(ours.ratio >= case.goal)
+        if case.goal == 1 and result.verdict == "MISSED" and ours.good_ratio >= 1:
+            result.verdict = "level"  # "no slower": a quarter of the rounds or more say so
     elif case.at_most is not None:
         result.goal = f"<= {case.at_most * 1e3:g} ms"
         result.verdict = "FAILED" if ours.problem else judged(ours.median <= case.at_most)
@@ -347,7 +354,8 @@ def judge_fact(question: str, fact: Fact) -> Result:
     timings = {}
     for name, values in fact.values.items():
         low, median, high = quartiles(values)
-        timings[name] = Timing(name, median, low, high, base / median if median else math.nan, len(values))
+        ratio = base / median if median else math.nan
+        timings[name] = Timing(name, median, low, high, ratio, ratio, len(values))
     ours = timings[fact.ours].median
     goal = verdict = ""
     if fact.at_most is not None:

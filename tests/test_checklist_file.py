@@ -127,6 +127,23 @@ def test_048_blocks_are_honoured_as_listed(order, expected):
         assert flat(data, validate="strict") == expected
 
 
+@pytest.mark.parametrize("times", [900, 3000])
+def test_048_blocks_that_are_the_file_many_times_over_are_refused(times):
+    """A small footer at once; a large one, whose pages opening leaves alone, when it is gone through."""
+    data = file(ONE, ROWS, blocks=lambda true: true * times)
+
+    def read() -> int:
+        with ipc.open_file(data) as reader:
+            assert times > 1000
+            assert reader.get_batch(times - 1).num_rows == 3
+            return reader.count_rows()
+
+    with pytest.raises(ipc.LimitError, match="twice"):
+        read()
+    with pytest.raises(ipc.LimitError, match="twice"):
+        ipc.open_file(data).read_all()
+
+
 def test_048_overlapping_blocks_at_strict():
     inner = message(MORE)
     outer = message(ROWS, body=ROWS.body + bytes(-len(ROWS.body) % 8) + inner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -93,6 +94,26 @@ def test_text_formats_come_and_go_through_pipes(data, kind):
     assert [
         {**row, "word": row["word"] or ("" if kind == "csv" else None)} for row in found.lines
     ] == expected
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet", "stream"])
+def test_a_pipe_with_a_name_is_written_to_and_not_replaced(data, tmp_path, kind):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        done = run("convert", data / "a.arrow", pipe, "--to", kind)
+        assert done.code == 0, done.err
+        written, _ = reader.communicate(timeout=60)
+    assert pipe.is_fifo()
+    assert len(written) > ROWS
+
+
+def test_a_picture_has_its_name_when_it_is_complete(data, tmp_path):
+    (tmp_path / "x.svg").write_text("old")
+    assert run("layout", tmp_path / "missing.arrow", "-o", tmp_path / "x.svg").code != 0
+    assert (tmp_path / "x.svg").read_text() == "old"
+    assert run("layout", data / "a.arrow", "-o", tmp_path / "x.svg").code == 0
+    assert (tmp_path / "x.svg").read_text().startswith("<svg")
+    assert [each.name for each in tmp_path.iterdir()] == ["x.svg"]
 
 
 def test_concatenation_reads_files_streams_and_standard_input(data, tmp_path):

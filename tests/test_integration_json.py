@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
 from helpers import golden
 
 import arrowipc as ipc
-from arrowipc.errors import ArrowIpcError, UnsupportedError
+from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError
 from arrowipc.integration import differences, read_json, write_json
 from arrowipc.types import dictionary, field, int8, utf8
 
@@ -84,6 +85,8 @@ def test_a_document_that_says_something_else_does_not_validate(verbs, tmp_path):
         '{"schema": 3}',
         '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "what"}}]}}',
         '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "int"}}]}}',
+        '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "int", "bitWidth": 7,'
+        ' "isSigned": true}}]}}',
         '{"schema": {"fields": []}, "batches": [{"columns": []}]}',
         '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "utf8"}}]},'
         ' "batches": [{"count": 1, "columns": [{"count": 1, "OFFSET": [0, 9], "DATA": ["a"]}]}]}',
@@ -94,6 +97,20 @@ def test_a_document_that_says_something_else_does_not_validate(verbs, tmp_path):
 def test_what_is_no_document_is_refused_in_words(text):
     with pytest.raises(ArrowIpcError):
         read_json(text.encode())
+
+
+def test_compressed_documents_that_grow_too_much_are_refused():
+    schema = ipc.Schema([field("x", int8())])
+    text = json.dumps(write_json(schema, [ipc.RecordBatch.from_pydict({"x": [1] * 5000}, schema)]))
+    packed = gzip.compress(text.encode())
+    assert read_json(packed, limits=ipc.Limits(decompressed_bytes=len(text)))[1][0].num_rows == 5000
+    for limits in (
+        ipc.Limits(decompressed_bytes=len(text) - 1),
+        ipc.Limits(decompressed_slack=0, decompressed_ratio=2),
+        ipc.Limits(rows_per_batch=4999),
+    ):
+        with pytest.raises(LimitError):
+            read_json(packed, limits=limits)
 
 
 def test_a_replaced_dictionary_cannot_be_spelled():

@@ -9,9 +9,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import arrowipc as ipc
-from arrowipc.cli.sources import about, require, sink, source
+from arrowipc.cli.sources import about, require, source, target
 from arrowipc.cli.terminal import as_json
-from arrowipc.destination import NewFile
 from arrowipc.errors import FormatError, UnsupportedError
 from arrowipc.preview import type_text
 
@@ -150,25 +149,6 @@ READERS: dict[str, Callable[[Any, list[str] | None], tuple[Any, Iterator[Any]]]]
 # -- writing -------------------------------------------------------------------------------------------------
 
 
-class _Target:
-    """A file that takes its name when all is written, or standard output."""
-
-    def __init__(self, path: str) -> None:
-        self._new = None if path == "-" else NewFile(path, True)
-        self.file = sink("-") if self._new is None else os.fdopen(os.dup(self._new.descriptor), "wb")
-
-    def __enter__(self) -> Any:
-        return self.file
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self.file.flush()
-        self.file.close()
-        if self._new is not None and kind is None:
-            self._new.commit()
-        elif self._new is not None:
-            self._new.discard()
-
-
 class _Writer:
     """Takes our batches as they come."""
 
@@ -199,7 +179,7 @@ def foreign_writer(
         _check_csv(schema)
     if kind == "ndjson":
         _check_names(schema)
-        with _binary(path) as file:
+        with target(path, terminal=True) as file:
             yield _Writer(lambda batch: _write_lines(file, batch))
         return
     pa = require("pyarrow", f"writing {kind}")
@@ -207,12 +187,12 @@ def foreign_writer(
         with _in_our_words():
             fields = pa.schema(schema)
             if kind == "csv":
-                file = stack.enter_context(_binary(path))
+                file = stack.enter_context(target(path, terminal=True))
                 plain = pa.schema([pa.field(f.name, _plain_type(f.type)) for f in fields])
                 writer = stack.enter_context(require("pyarrow.csv", "writing CSV").CSVWriter(file, plain))
                 write = lambda batch: writer.write_batch(pa.record_batch(batch).cast(plain))  # noqa: E731
             else:
-                file = stack.enter_context(_Target(path))
+                file = stack.enter_context(target(path))
                 parquet = require("pyarrow.parquet", "writing Parquet")
                 chosen = {"compression": codec or "zstd", "compression_level": level}
                 writer = stack.enter_context(parquet.ParquetWriter(file, fields, **chosen))
@@ -236,16 +216,6 @@ def _check_names(schema: ipc.Schema) -> None:
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UnsupportedError(f"NDJSON cannot hold two columns named {twice!r}: choose one with --columns")
-
-
-def _binary(path: str) -> Any:
-    """A destination of text, which may also be a terminal."""
-    if path == "-":
-        import sys
-
-        sys.stdout.flush()
-        return io.FileIO(1, "wb", closefd=False)
-    return _Target(path)
 
 
 def _plain_type(kind: Any) -> Any:

@@ -11,7 +11,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc._arguments import printable
-from arrowipc.cli.sources import about, source
+from arrowipc.cli.sources import about, source, target
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, size_text
 from arrowipc.errors import UsageError
 from arrowipc.preview import shorten, type_text
@@ -297,8 +297,8 @@ def layout(file: str, output: str | None, as_json: bool) -> None:
     if output is None:
         click.echo(text)
         return
-    with about(output), open(output, "w", encoding="utf-8") as target:
-        target.write(text)
+    with about(output), target(output) as file:
+        file.write(text.encode())
     if not as_json:
         click.echo(f"written: {output}", err=True)
 

@@ -7,14 +7,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
 import arrowipc as ipc
+from arrowipc.destination import open_path
 from arrowipc.errors import ArrowIpcError
 
-__all__ = ["Failure", "about", "looks_arrow", "opened", "require", "sink", "size_of", "source"]
+__all__ = ["Failure", "about", "looks_arrow", "opened", "require", "sink", "size_of", "source", "target"]
 
 MAGIC = b"ARROW1"
 
@@ -112,14 +113,38 @@ def size_of(path: str) -> int | None:
         return None
 
 
-def sink(path: str) -> Any:
+def sink(path: str, terminal: bool = False) -> Any:
     """Turn the name of a destination into what the library writes to; - is standard output."""
     if path != "-":
         return path
-    if sys.stdout.isatty():
+    if not terminal and sys.stdout.isatty():
         raise click.UsageError("the output is binary: give a file, or send it on with > or |")
     sys.stdout.flush()
     return io.FileIO(1, "wb", closefd=False)
+
+
+@contextmanager
+def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO]:
+    """Open a destination for bytes of ours: a file takes its name when the block has ended well.
+
+    Parameters
+    ----------
+    path : str
+        - is standard output.
+    terminal : bool
+        Whether the bytes are text, so that a terminal is welcome.
+    """
+    if path == "-":
+        yield sink(path, terminal)
+        return
+    made = open_path(path, True)
+    try:
+        with os.fdopen(os.dup(made.descriptor), "wb") as file:
+            yield file
+    except BaseException:
+        made.discard()
+        raise
+    made.commit()
 
 
 def require(module: str, what: str, package: str = "pyarrow") -> Any:
