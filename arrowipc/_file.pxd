@@ -22,7 +22,7 @@ cdef class Footer:
     cdef Vector dictionaries            # Block structs
     cdef Vector batches
     cdef int64_t end                    # where the footer begins in the file, and so where messages end
-    cdef int64_t uses                   # of blocks
+    cdef int64_t uses                   # of blocks whose message was opened
     cdef bint is_added_up               # the blocks are no more bytes than a file can have
 
     cdef Block block(self, int64_t index, bint dictionary) except *
@@ -33,5 +33,6 @@ cdef class FileDecoder:
     cdef Decoder decoder
     cdef LimitsData limits
 
+    cpdef add_up(self)
     cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
                         Envelope* out) except -1

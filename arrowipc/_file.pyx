@@ -82,9 +82,6 @@ cdef class Footer:
         cdef const uint8_t* entry
         cdef Block b
         what = "dictionary" if dictionary else "record batch"
-        self.uses += 1
-        if self.uses == FREE_USES and not self.is_added_up:
-            check_total(self)
         if not 0 <= index < blocks.count:
             raise IndexError(f"{what} {index} is out of range: the file has {blocks.count}")
         entry = blocks.data + index * Block_SIZE
@@ -200,6 +197,9 @@ cdef class FileDecoder:
         cdef const uint8_t* data = source.data + at
         cdef int64_t prefix = 8, size
         cdef Fault fault
+        self.footer.uses += 1
+        if self.footer.uses == FREE_USES:
+            self.add_up()
         if block.metadata_length + (block.body_length if with_body else 0) > source.size - at:
             raise UsageError(f"the bytes of a block are incomplete: {source.size - at} of "
                              f"{block.metadata_length + block.body_length}")
@@ -220,6 +220,11 @@ cdef class FileDecoder:
         if out.body_length != block.body_length:
             raise FormatError(f"the footer says {block.body_length} bytes of body, the message {out.body_length}")
         return 0
+
+    cpdef add_up(self):
+        """Refuse a footer whose blocks are far more bytes than the file; whoever goes through all of them asks."""
+        if not self.footer.is_added_up:
+            check_total(self.footer)
 
     def batch(self, int64_t index, source, int64_t at=0):
         """Decode record batch `index`, whose metadata and body begin at byte `at` of `source`.

@@ -42,6 +42,7 @@ cdef enum:
     MOST_PIECES = 1024          # of one writev: IOV_MAX of Linux and macOS
     MOST_AHEAD = 1 << 26        # by which a bytearray grows before it has to
     JOINED = 1 << 16            # objects get buffers smaller than this joined
+    WORTH_LETTING_GO = 1 << 16  # bytes: a copy that others may run beside
 
 
 cdef class Sink:
@@ -169,8 +170,11 @@ cdef class FixedSink(Sink):
             raise UsageError(f"the buffer is full: the next {size:,} bytes do not fit the {self.view.len - at:,} that "
                              f"are left of {self.view.len:,} (get_record_batch_size() tells what a batch needs)")
         out = <uint8_t*> self.view.buf + at
-        with nogil:
+        if size < WORTH_LETTING_GO:
             put_message(out, head, head_size, parts, n_parts, alignment)
+        else:
+            with nogil:
+                put_message(out, head, head_size, parts, n_parts, alignment)
         self.position += size
         return 0
 

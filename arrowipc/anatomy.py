@@ -139,6 +139,7 @@ def _in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
     view = memoryview(buffer).cast("B")
     source = Source(view)
     decoder = RecordBatchFileReader(buffer, limits=limits)._decoder
+    decoder.add_up()
     first = 8 + leading_padding(view[8:72])
     found = find_message(source, first, there=True, limits=limits)
     if found is not None and found[2].kind == "Schema":

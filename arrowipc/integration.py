@@ -345,6 +345,8 @@ def _load(source: Any, limits: Limits) -> Json:
         if data[:2] == b"\x1f\x8b":
             data = _inflated(data, limits)
         document = json.loads(data)
+    except LimitError:
+        raise
     except (ValueError, EOFError, OSError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}") from None
     if not isinstance(document, dict):

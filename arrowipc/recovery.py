@@ -384,6 +384,7 @@ class ByBlocks:
     """The batches that a whole footer lists, each for itself."""
 
     def __init__(self, reader: RecordBatchFileReader) -> None:
+        reader._decoder.add_up()
         self._reader = reader
         self.ledger = Ledger("file")
         self.schema = reader.schema
