@@ -11,6 +11,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from arrowipc._array cimport RecordBatch
+from arrowipc._bytes cimport prefetch
 from arrowipc._compress cimport Compressor
 from arrowipc._concat cimport concat_into
 from arrowipc._core cimport (
@@ -466,6 +467,7 @@ cdef class BatchWriter:
         cdef Columns written = columns
         cdef list emissions = None
         cdef int64_t position = self.sink.position
+        fetch_ahead(&columns.d)
         self.trim(columns, start, count)
         while (max_bytes < INT64_MAX and count > 1
                and body_size(&self.trimmer.d, self.encoder.alignment) > max_bytes):
@@ -627,6 +629,15 @@ cdef class BatchWriter:
 
 cdef str version_name(Encoder encoder):
     return "V4" if encoder.version == MetadataVersion_V4 else "V5"
+
+
+cdef inline void fetch_ahead(const ColumnsData* d) noexcept nogil:
+    """Ask for the beginnings of all buffers at once: one after the other, a small batch is all waiting for memory."""
+    cdef int32_t i
+    cdef int64_t at
+    for i in range(min(d.n_extents, <int32_t> 64)):
+        for at in range(0, min(d.extents[i].size, <int64_t> 1024), 64):
+            prefetch(d.extents[i].data + at)
 
 
 cdef inline int64_t body_size(const ColumnsData* d, int64_t alignment) noexcept nogil:
