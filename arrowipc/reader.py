@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import os
 from _thread import RLock
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._arguments import described
 from arrowipc._core import Source, aligned_buffer
@@ -17,13 +15,16 @@ from arrowipc._stream import StreamDecoder
 from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError, UsageError
 from arrowipc.remote import RemoteBlocks, RemoteSource
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
-    from typing import Literal, Self, TypeAlias
+    from typing import Any, Literal, Self, TypeAlias
 
     from arrowipc._array import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.schema import Schema
+    from arrowipc.stats import ReadStats
     from arrowipc.table import Table
 
     Columns: TypeAlias = Iterable[str | int] | str | int | None
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MessageReader",
-    "ReadStats",
     "RecordBatchFileReader",
     "RecordBatchStreamReader",
     "open",
@@ -42,16 +42,6 @@ __all__ = [
     "read_record_batch",
     "read_schema",
 ]
-
-
-class ReadStats(NamedTuple):
-    """What a reader has read so far."""
-
-    num_messages: int
-    num_record_batches: int
-    num_dictionary_batches: int
-    num_dictionary_deltas: int
-    num_replaced_dictionaries: int
 
 
 # -- sources -------------------------------------------------------------------------------------------------
@@ -275,6 +265,8 @@ class RecordBatchStreamReader(BatchReader):
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far."""
+        from arrowipc.stats import ReadStats
+
         return ReadStats(*self._decoder.stats)
 
     @property
@@ -439,6 +431,8 @@ class RecordBatchFileReader(BatchReader):
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far."""
+        from arrowipc.stats import ReadStats
+
         return ReadStats(*self._decoder.stats)
 
     def __len__(self) -> int:

@@ -7,13 +7,14 @@ import io
 from bisect import bisect_right
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import aligned_buffer
 from arrowipc.errors import ArrowIpcError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from arrowipc._core import Memory
     from arrowipc._file import FileDecoder

@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._arguments import check_integer, described, metadata_pairs
 from arrowipc._array import Array, RecordBatch
@@ -18,12 +17,14 @@ from arrowipc.existing import ExistingFile
 from arrowipc.schema import Schema
 from arrowipc.table import Table
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Literal, Self, TypeAlias
+    from typing import Any, Literal, Self, TypeAlias
 
     from arrowipc._arguments import MetadataLike
     from arrowipc.statistics import Annotator
+    from arrowipc.stats import WriteStats
 
     Codec: TypeAlias = Literal["lz4", "zstd"] | None
     Compression: TypeAlias = Codec | Mapping[str, Codec]
@@ -31,25 +32,10 @@ if TYPE_CHECKING:
 __all__ = [
     "RecordBatchFileWriter",
     "RecordBatchStreamWriter",
-    "WriteStats",
     "get_record_batch_size",
     "new_file",
     "new_stream",
 ]
-
-
-class WriteStats(NamedTuple):
-    """What a writer has written so far."""
-
-    num_messages: int
-    num_record_batches: int
-    num_dictionary_batches: int
-    num_dictionary_deltas: int
-    num_replaced_dictionaries: int
-    #: Bytes of all buffers as they were handed in.
-    total_raw_body_size: int
-    #: Bytes of all bodies as they were written, padding included.
-    total_serialized_body_size: int
 
 
 # -- sinks ---------------------------------------------------------------------------------------------------
@@ -300,6 +286,8 @@ class _Writer(BatchWriter):
     @property
     def stats(self) -> WriteStats:
         """WriteStats: messages, batches, dictionaries and bytes written so far."""
+        from arrowipc.stats import WriteStats
+
         return WriteStats(*self.counters)
 
     def close(self) -> None:

@@ -45,6 +45,7 @@ def printed(code: str) -> float:
     """Return the number that a fresh interpreter prints when it runs `code`."""
     # The child finds packages where we found them: an environment variable may have brought us ours.
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in search_path() if path)}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages come compiled
     command = [sys.executable, "-c", code]
     return float(subprocess.run(command, check=True, capture_output=True, text=True, env=variables).stdout)
 

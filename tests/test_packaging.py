@@ -113,6 +113,18 @@ def test_import_loads_no_dependency() -> None:
     assert {"numpy"}.union(optional).isdisjoint(loaded)
 
 
+def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
+    # typing alone takes longer than all of ours.
+    read = "import sys, arrowipc as ipc; list(ipc.open_stream(bytes.fromhex({data!r}))); print(*sys.modules)"
+    data = python(
+        "import arrowipc as ipc\n"
+        "with ipc.new_stream(sink := bytearray(), ipc.Schema([])): pass\n"
+        "print(sink.hex())"
+    ).strip()
+    loaded = python(read.format(data=data)).split()
+    assert {"typing", "re", "numpy", "dataclasses", "fsspec"}.isdisjoint(loaded)
+
+
 def test_import_of_the_data_source_module_is_trivial() -> None:
     # An error in any pyspark_* module hides all of them from Spark, so ours must need nothing that can fail.
     loaded = python("import sys, pyspark_arrowipc; print(*sys.modules)").split()

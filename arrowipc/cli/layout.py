@@ -297,8 +297,8 @@ def layout(file: str, output: str | None, as_json: bool) -> None:
     if output is None:
         click.echo(text)
         return
-    with about(output), target(output) as file:
-        file.write(text.encode())
+    with about(output), target(output) as written:
+        written.write(text.encode())
     if not as_json:
         click.echo(f"written: {output}", err=True)
 
