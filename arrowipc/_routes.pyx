@@ -417,8 +417,25 @@ cdef bint same_shell(object a, object b, object types) except -1:
 
 
 cdef Route find_route(Plan whole, Plan out, bint strict):
+    """The way from one schema to another; UsageError if there is none."""
     cdef Route route = Route.__new__(Route)
+    cdef int32_t i
+    route.whole = whole
+    route.out = out
+    if whole is out:
+        # Every field is itself: few payloads at a time would wait longer for the comparison than for their rows.
+        route.plan = whole
+        route.settle([(HOW_RENUMBERED if out.d.fields[i].dictionary >= 0 else HOW_READ, i)
+                      for i in range(out.d.n_fields)], [])
+        return route
+    match(route, strict)
+    return route
+
+
+cdef int match(Route route, bint strict) except -1:
+    """Compare the two schemas of a route by the names of their fields."""
     cdef Matching matching = Matching.__new__(Matching)
+    cdef Plan whole = route.whole, out = route.out
     cdef int32_t i
     ours, theirs = plan_schema(out).fields, plan_schema(whole).fields
     matching.whole = whole
@@ -432,8 +449,6 @@ cdef Route find_route(Plan whole, Plan out, bint strict):
     if ours and not chosen:
         raise UsageError(f"the payload has none of the columns: it has {[field.name for field in theirs]}, the output "
                          f"{[field.name for field in ours]}")
-    route.whole = whole
     route.plan = whole if matching.sources == list(range(whole.d.n_fields)) else arrange(whole, chosen)
-    route.out = out
     route.settle(matching.entries, matching.guarded)
-    return route
+    return 0
