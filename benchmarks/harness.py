@@ -5,7 +5,7 @@ happens on the machine, and what they leave behind for each other, hits all of t
 the rounds' own ratios, which drift cannot bend; times are medians with quartiles. Nothing is cached between
 rounds but what the libraries cache themselves.
 
-A goal is met, missed, or, where it is to be as fast as the other, level: the median ratio is below 1, and a
+A goal is met, missed, or, where it is to be as fast as the other, level: less than a hundredth is missing, or a
 quarter of the rounds reach it.
 """
 
@@ -338,8 +338,8 @@ def judge(question: str, case: Case, timings: dict[str, Timing]) -> Result:
     if case.goal is not None:
         result.goal = f">= {case.goal:g}x"
         result.verdict = "FAILED" if ours.problem else judged(ours.ratio >= case.goal)
-        if case.goal == 1 and result.verdict == "MISSED" and ours.good_ratio >= 1:
-            result.verdict = "level"  # "no slower": a quarter of the rounds or more say so
+        if case.goal == 1 and result.verdict == "MISSED" and (ours.ratio >= 0.99 or ours.good_ratio >= 1):
+            result.verdict = "level"
     elif case.at_most is not None:
         result.goal = f"<= {case.at_most * 1e3:g} ms"
         result.verdict = "FAILED" if ours.problem else judged(ours.median <= case.at_most)
