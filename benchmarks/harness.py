@@ -5,8 +5,8 @@ happens on the machine, and what they leave behind for each other, hits all of t
 the rounds' own ratios, which drift cannot bend; times are medians with quartiles. Nothing is cached between
 rounds but what the libraries cache themselves.
 
-A goal is met, missed, or, where it is to be as fast as the other, level: less than a hundredth is missing, or a
-quarter of the rounds reach it.
+A goal is met, missed, or, where it is to be as fast as the other, level: less than a hundredth is missing, or
+a quarter of the rounds reach it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ Run = Callable[[], Any]
 
 #: What of the wanted processors must have been free for a verdict about threads.
 ENOUGH = 0.85
+#: Seconds that they may take to become free.
+PATIENCE = 5
 
 #: A thousand times the work may cost twice as much per unit: larger memory is slower memory.
 FLAT = 0.1
@@ -418,6 +420,16 @@ def ask(question: str, scale: Scale, clock: Callable[[], float] = time.perf_coun
         yield result
 
 
+def settled(threads: int) -> float:
+    """Return how many processors are free; what came before may work on for a moment, as a JVM does."""
+    for _ in range(PATIENCE):
+        free = free_cores(threads)
+        if free >= ENOUGH * threads:
+            break
+        time.sleep(1)
+    return free
+
+
 def answers(question: str, scale: Scale, clock: Callable[[], float]) -> Iterator[Result]:
     """Measure and judge the cases of a question, then its curves."""
     module = importlib.import_module(f"benchmarks.{question}")
@@ -429,9 +441,9 @@ def answers(question: str, scale: Scale, clock: Callable[[], float]) -> Iterator
         if case.threads == 1:
             timings, free = measure(case, scale, clock), 1.0
         else:
-            free = free_cores(case.threads)
+            free = settled(case.threads)
             timings = measure(case, scale)
-            free = min(free, free_cores(case.threads))
+            free = min(free, settled(case.threads))
         if case.curve is not None:
             points.append((case.curve, timings))
         result = judge(question, case, timings)

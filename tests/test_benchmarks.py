@@ -308,6 +308,7 @@ def test_threads_without_processors_are_not_judged(
     question = types.SimpleNamespace(cases=lambda scale: [case])
     monkeypatch.setitem(sys.modules, "benchmarks.two_threads", question)
     monkeypatch.setattr(harness, "free_cores", lambda wanted: free)
+    monkeypatch.setattr(harness, "PATIENCE", 1)
     (result,) = harness.ask("two_threads", harness.Scale("quick", rounds=1, sample=0.0, budget=0.0))
     assert result.verdict == verdict or (not verdict and result.verdict in ("met", "MISSED"))
 
