@@ -98,6 +98,7 @@ ROWS = (
         "cost per delta, from 200 to 3200 deltas (exponent)",
         "k <= 0.1",
         "deltas",
+        floor="copied alone",
         why="the memory that the dictionary grows into is fresh: its pages are made while it grows",
     ),
     Row("file", "open a file of 100,000 batches and read one", ">= 1x", "file_random"),

@@ -48,7 +48,8 @@ class Line:
         if result is None or result["verdict"] not in ("MISSED", "FAILED"):
             return ""
         said = [f"{figure(result)} for {result['case']}", self.row.why]
-        floor = ratio(timing(result, self.row.floor))
+        measured = timing(result, self.row.floor)
+        floor = shown(result, measured) if result["unit"] == "exponent" else ratio(measured)
         if floor:
             said.append(f"the floor ({self.row.floor}) is at {floor}")
         elif not self.row.why:
