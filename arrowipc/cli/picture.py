@@ -106,8 +106,8 @@ def as_svg(found: Anatomy) -> str:
     height = y + MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" '
-        f'height="{height:.0f}"><style>{STYLE}</style><rect width="100%" height="100%" fill="#fff" '
-        f'pointer-events="none"/>{body}</svg>'
+        f'height="{height:.0f}" preserveAspectRatio="xMidYMin"><style>{STYLE}</style>'
+        f'<rect width="100%" height="100%" fill="#fff" pointer-events="none"/>{body}</svg>'
     )
 
 
