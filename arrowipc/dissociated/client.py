@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._arguments import described
@@ -69,6 +70,7 @@ class ClientStream:
         self._incoming = Incoming(limits, dialect=dialect, first=first)
         self._failure: str | None = None
         self._broken = False
+        self._turn = Lock()
 
     @property
     def schema(self) -> Schema | None:
@@ -89,28 +91,37 @@ class ClientStream:
             The server broke the protocol or the format; `TruncatedError`: it went too soon.
         OSError
             The connection broke.
+        UsageError
+            It cannot go on after an error, or another thread is reading.
         """
         if self._failure is not None:
             raise UsageError(f"this stream cannot go on: {self._failure}")
+        if not self._turn.acquire(blocking=False):
+            raise UsageError("another thread is reading this stream: one thread at a time may")
         try:
-            while True:
-                arrival = self._incoming.take()
-                if arrival is None:
-                    if self._incoming.is_complete:
-                        self._leave_link()
-                        return None
-                    if not self._receive():
-                        return None
-                    continue
-                event = self.decoder.decode_next(self._message(arrival))
-                if isinstance(event, BatchRead):
-                    return event.batch
-                if isinstance(event, SchemaRead):
-                    return event
+            return self._go_on()
         except BaseException as error:
             self._failure = f"an error ended it: {error}"
             self._broken = True
             raise
+        finally:
+            self._turn.release()
+
+    def _go_on(self) -> RecordBatch | SchemaRead | None:
+        while True:
+            arrival = self._incoming.take()
+            if arrival is None:
+                if self._incoming.is_complete:
+                    self._leave_link()
+                    return None
+                if not self._receive():
+                    return None
+                continue
+            event = self.decoder.decode_next(self._message(arrival))
+            if isinstance(event, BatchRead):
+                return event.batch
+            if isinstance(event, SchemaRead):
+                return event
 
     def _leave_link(self) -> None:
         """Leave the link to the next stream."""
