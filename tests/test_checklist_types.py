@@ -277,6 +277,19 @@ def test_040_nulls_in_a_field_that_is_not_nullable():
     assert column(data) == [1, None]
 
 
+def test_040_null_entries_of_a_map_are_a_matter_of_strict():
+    """They lead nowhere: full reads them, pyarrow's validation and strict refuse them."""
+    rows = batch(
+        1,
+        [(1, 0), (2, 1), (2, 0), (2, 0)],
+        [b"", i32(0, 2), bits(1, 0), b"", i32(1, 2), b"", i32(3, 4)],
+    )
+    data = stream(schema(field("m", MAP, ENTRIES)), rows)
+    assert len(read_stream(data).batches[0].column("m").to_pylist()) == 1
+    drive.export_to_pyarrow(read_stream(data).batches[0])
+    refuse_stream(data, ipc.FormatError, "entries", "null", validate="strict")
+
+
 @pytest.mark.parametrize(
     "pairs",
     [
