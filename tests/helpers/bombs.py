@@ -829,11 +829,14 @@ def payloads_of_high_ratio() -> Bomb:
 
 @bomb
 def payloads_of_long_words() -> Bomb:
-    """Cells whose dictionaries hold one word of 64 KiB, and 64 Ki rows of it."""
+    """Cells whose dictionaries hold one word of 64 KiB, and 4 Ki rows of it.
+
+    A million rows in 16 MiB: more would be honest rows of a byte each, of which Python makes 230 bytes.
+    """
     described = schema(field("x", UTF8, dictionary=encoding(0, INT8)))
-    size = MIB // 16
+    size, rows = MIB // 16, 4096
     word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, size), b"x" * size]))
-    return {"cells": forge.stream(described, word, batch(size, [(size, 0)], [b"", bytes(size)]))}
+    return {"cells": forge.stream(described, word, batch(rows, [(rows, 0)], [b"", bytes(rows)]))}
 
 
 # -- tensors -------------------------------------------------------------------------------------------------
