@@ -68,6 +68,11 @@ WE_ACCEPT = (
         "Invalid storage type for UuidType: fixed_size_binary[8]",
     ),
     Reason(
+        "null entries and keys of maps lead nowhere, and are refused at strict (case 40)",
+        r"Map array \w+ array should have no nulls",
+        "In column 9: Invalid: Map array keys array should have no nulls",
+    ),
+    Reason(
         "dictionaries that no row needs may be missing (case 93)",
         r"ended without reading the expected number \(\d+\) of dictionaries",
         "IPC stream ended without reading the expected number (3) of dictionaries",
@@ -104,7 +109,8 @@ WE_REFUSE = (
     ),
     Reason(
         "every compressed buffer has a sound prefix, also those that pyarrow leaves out",
-        r"the uncompressed length is -?\d+|buffer 0: claims [\d,]+ bytes|are too few for the 8-byte ",
+        r"the uncompressed length is -?\d+|buffer 0: claims [\d,]+ bytes|are too few for the 8-byte "
+        r"|buffer 0: [\d,]+ bytes of \w+ do not decompress",
         "buffer 0: the uncompressed length is -72056356567252992: expected -1 (stored raw), 0 or more",
     ),
     Reason(
@@ -130,7 +136,8 @@ WE_REFUSE = (
     ),
     Reason(
         "dictionaries have a sound length of their own, which pyarrow leaves out",
-        r"dictionary ?batch.*(RecordBatch.length is -|claims \d+ rows, more than)",
+        r"dictionary ?batch.*(RecordBatch.length is -|claims \d+ rows, more than|FieldNode.length is -"
+        r"|has \d+ rows, the batch has \d+)",
         "message 4 (DictionaryBatch): RecordBatch.length is -3: expected 0 or more",
     ),
     Reason(
@@ -145,8 +152,13 @@ WE_REFUSE = (
     ),
     Reason(
         "offsets are sound also where there is no row",
-        r"offset 0 is -?\d+, past the end at 0",
+        r"offset 0 is -?\d+, past the end at \d+",
         "buffer 1 (offsets): offset 0 is 1, past the end at 0",
+    ),
+    Reason(
+        "runs have a value each (Run-End Encoded Layout), where pyarrow lets values be left over",
+        r"\.values': has \d+ elements, its parent needs \d+",
+        "column 'ree16_bool.values': has 7 elements, its parent needs 2",
     ),
 )
 
