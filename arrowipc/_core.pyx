@@ -230,6 +230,7 @@ cdef dict WORDS = {
     FAULT_NO_DICTIONARY: (FormatError, "{column}row {at} has a value and its dictionary {found} has not arrived"),
     FAULT_LIST_VIEW: (FormatError, "{column}list {at}: {what} {found} lies outside the child of {expected} "
                                    "elements"),
+    FAULT_MAP_NULLS: (FormatError, "{column}claims {found} nulls; the entries and the keys of a map have none"),
     FAULT_STRICT_NULL_COUNT: (FormatError, "{column}null_count is {found}, the validity bitmap has {expected} nulls"),
     FAULT_STRICT_DECIMAL: (FormatError, "{column}value {at} has more digits than the precision {expected}"),
     FAULT_STRICT_DATE: (FormatError, "{column}value {at} is {found} ms: not a whole day"),

@@ -46,6 +46,7 @@ cdef enum FaultCode:
     FAULT_INDEX              # a dictionary index outside the dictionary
     FAULT_NO_DICTIONARY      # a non-null index and no dictionary yet
     FAULT_LIST_VIEW          # a list view outside its child
+    FAULT_MAP_NULLS          # entries or keys of a map that are null
     FAULT_STRICT_NULL_COUNT  # strict: null_count differs from the bitmap
     FAULT_STRICT_DECIMAL     # strict: more digits than the precision
     FAULT_STRICT_DATE        # strict: date64 that is not a whole day

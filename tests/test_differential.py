@@ -68,11 +68,6 @@ WE_ACCEPT = (
         "Invalid storage type for UuidType: fixed_size_binary[8]",
     ),
     Reason(
-        "null entries and keys of maps lead nowhere, and are refused at strict (case 40)",
-        r"Map array \w+ array should have no nulls",
-        "In column 9: Invalid: Map array keys array should have no nulls",
-    ),
-    Reason(
         "dictionaries that no row needs may be missing (case 93)",
         r"ended without reading the expected number \(\d+\) of dictionaries",
         "IPC stream ended without reading the expected number (3) of dictionaries",

@@ -392,6 +392,21 @@ def test_contents_are_checked_when_they_are_read_or_validated() -> None:
     assert p.released[CArray] == 3
 
 
+@pytest.mark.parametrize(("counted", "nulls"), [(1, 1), (-1, 1), (0, 0)])
+def test_040_null_keys_of_maps_are_refused_also_where_nobody_counted_them(counted: int, nulls: int) -> None:
+    p = Producer()
+    keys = p.array(2, [b"\2", packed(1, 2)], null_count=counted)
+    entries = p.array(2, [None], keys, numbers(p))
+    fields = p.schema(b"l", name=b"key", flags=0), p.schema(b"l", name=b"value")
+    schema = p.schema(b"+m", p.schema(b"+s", *fields, name=b"entries", flags=0), name=b"m")
+    pair = p.pair(schema, p.array(1, [None, packed(0, 2, width=4)], entries))
+    if nulls:
+        with pytest.raises(ipc.FormatError, match=r"column 'm\.entries\.key': claims 1 nulls.* map"):
+            array_from(pair, "full")
+    else:
+        assert array_from(pair, "full").to_pylist() == [[(1, 0), (2, 1)]]
+
+
 def test_capsules_of_the_wrong_name_are_left_alone() -> None:
     p = Producer()
     schema, array = p.schema(b"l"), numbers(p)

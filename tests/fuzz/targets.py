@@ -272,7 +272,7 @@ def document(data: bytes, chance: random.Random) -> None:
 @target("tensor", corpus.tensors)
 def tensor(data: bytes, chance: random.Random) -> None:
     for each in ipc.read_tensors(source_of(data, chance), limits=FEW):
-        uses.tensor(each)
+        uses.tensor(each) if isinstance(each, ipc.Tensor) else uses.sparse(each, "full")
 
 
 @target("sparse", corpus.sparse_tensors)
