@@ -239,7 +239,9 @@ def _fixed(kind: DataType, values: list[Any]) -> bytes:
         case types.Bool():
             return _bits(values)
         case types.FloatingPoint(precision):
-            return np.array(values, {"half": "<f2", "single": "<f4", "double": "<f8"}[precision]).tobytes()
+            code = {"half": "<f2", "single": "<f4", "double": "<f8"}[precision]
+            with np.errstate(over="raise"):  # a number too large for its type is not infinity
+                return np.array(values, code).tobytes()
         case types.Decimal(_, _, width):
             return b"".join([int(value).to_bytes(width // 8, "little", signed=True) for value in values])
         case types.FixedSizeBinary(width):
@@ -326,7 +328,7 @@ def read_json(source: Any, *, limits: Limits | None = None) -> tuple[Schema, lis
         TypeError,
         AttributeError,
         ValueError,
-        OverflowError,
+        ArithmeticError,
         RecursionError,
         UsageError,
     ) as error:

@@ -9,7 +9,7 @@ import pytest
 from helpers import golden
 
 import arrowipc as ipc
-from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError
 from arrowipc.integration import differences, read_json, write_json
 from arrowipc.types import dictionary, field, int8, utf8
 
@@ -97,6 +97,21 @@ def test_a_document_that_says_something_else_does_not_validate(verbs, tmp_path):
 def test_what_is_no_document_is_refused_in_words(text):
     with pytest.raises(ArrowIpcError):
         read_json(text.encode())
+
+
+@pytest.mark.parametrize(("precision", "largest"), [("HALF", 65504.0), ("SINGLE", 3.4028234663852886e38)])
+def test_numbers_too_large_for_their_type_are_no_infinity(precision, largest):
+    kind = {"name": "floatingpoint", "precision": precision}
+    document = {
+        "schema": {"fields": [{"name": "x", "nullable": True, "type": kind, "children": []}]},
+        "batches": [{"count": 2, "columns": [{"name": "x", "count": 2, "VALIDITY": [1, 1], "DATA": []}]}],
+    }
+    column = document["batches"][0]["columns"][0]
+    column["DATA"] = [largest, float("inf")]
+    assert read_json(document)[1][0].to_pydict() == {"x": [largest, float("inf")]}
+    column["DATA"] = [largest * 2, float("inf")]
+    with pytest.raises(FormatError, match=r"integration format.*overflow"):
+        read_json(document)
 
 
 def test_compressed_documents_that_grow_too_much_are_refused():
