@@ -171,6 +171,7 @@ def documents() -> list[bytes]:
     return _small(found)
 
 
+@functools.cache
 def schemas() -> list[Any]:
     return [ipc.read_schema(each) for each in _written(False)]
 
