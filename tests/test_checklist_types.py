@@ -305,6 +305,13 @@ def test_040_entries_and_keys_of_maps_have_no_nulls(which, nulls, reached):
     assert len(read_stream(data, validate="none").batches[0].column("m").to_pylist()[0]) == reached
 
 
+def test_040_keys_of_an_unknown_null_count_and_no_bitmap_have_no_nulls():
+    """Case 67: -1 is counted, and without a bitmap that is 0. pyarrow refuses the bytes, and takes what we read."""
+    rows = read_stream(map_of_two(keys=(b"", -1))).batches[0]
+    assert rows.column("m").to_pylist() == [[(1, 3), (2, 4)]]
+    drive.export_to_pyarrow(rows)
+
+
 def test_040_values_of_maps_may_be_null():
     data = map_of_two(values=(bits(0, 1), 1))
     assert column(data) == [[(1, None), (2, 4)]]
