@@ -306,7 +306,7 @@ def test_040_entries_and_keys_of_maps_have_no_nulls(which, nulls, reached):
 
 
 def test_040_keys_of_an_unknown_null_count_and_no_bitmap_have_no_nulls():
-    """Case 67: -1 is counted, and without a bitmap that is 0. pyarrow refuses the bytes, and takes what we read."""
+    """Case 67: -1 is counted, without a bitmap to 0. pyarrow refuses the bytes, and takes what we read."""
     rows = read_stream(map_of_two(keys=(b"", -1))).batches[0]
     assert rows.column("m").to_pylist() == [[(1, 3), (2, 4)]]
     drive.export_to_pyarrow(rows)
