@@ -58,8 +58,8 @@ WE_ACCEPT = (
         "Buffer #0 too small in array of type int64 and length 30: expected at least 4 byte(s), got 0",
     ),
     Reason(
-        "without a bitmap a null count of -1 is 0 (case 67), which pyarrow takes for nulls in maps and V4 unions; "
-        "that no others are handed over is looked at apart",
+        "without a bitmap a null count of -1 is 0 (case 67), which pyarrow takes for nulls in maps and in "
+        "unions of V4; that no others are handed over is looked at apart",
         r"^ArrowInvalid: (Map array \w+ array should have no nulls"
         r"|Cannot read \w+_union array with top-level validity bitmap)",
         "ArrowInvalid: Map array keys array should have no nulls",
