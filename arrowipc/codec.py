@@ -6,9 +6,10 @@ import ctypes
 import importlib.util
 import os
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 from arrowipc._arguments import check_integer, described
@@ -258,30 +259,11 @@ def encoder(codec: int, level: int) -> Encoder:
 
 # -- threads -------------------------------------------------------------------------------------------------
 
-#: One pool, once it is needed. Without a lock: a `with` that lacks memory at its end never opens it again.
-_pool: list[ThreadPoolExecutor] = []
-
 
 def _cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _shared_pool(helpers: int) -> ThreadPoolExecutor:
-    if not _pool:
-        # Two threads may both get here; the later pool is never used, and has no threads.
-        _pool.append(ThreadPoolExecutor(helpers, thread_name_prefix="arrowipc-codec"))
-    return _pool[0]
-
-
-def _forget_pool() -> None:
-    # A forked child has the executor without its threads: work given to it would never be done.
-    _pool.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
 
 
 class _Turn:
@@ -316,19 +298,56 @@ class _Turn:
             self._over.acquire()
 
 
-def run_shared(run: Callable[[], None], n_jobs: int) -> None:
-    """Call `run` here and in as many helpers as there are processors and jobs; wait for all of them."""
-    turns: list[_Turn] = []
+#: What the helpers do next, and who they are. This is no executor of the standard library: where one of its
+#: threads lacks memory before it has said that it runs, or at the end of a `with`, its callers wait for ever.
+_turns: SimpleQueue[_Turn] = SimpleQueue()
+_helpers: list[int] = []
+
+
+def _help(turns: SimpleQueue[_Turn]) -> None:
+    while True:
+        try:
+            turns.get()()
+        except BaseException:  # for want of memory: whoever asked takes the turn back
+            continue
+
+
+def _forget_helpers() -> None:
+    # A forked child has the list without the threads: work left to them would never be done.
+    global _turns
+    _turns = SimpleQueue()
+    _helpers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_helpers)
+
+
+def _ask(turn: _Turn, helpers: int) -> None:
+    """Leave a turn to the helpers, of which there shall be so many."""
     try:
-        for _ in range(min(_cpus(), n_jobs) - 1):
-            turns.append(_Turn(run))
-            _shared_pool(_cpus() - 1).submit(turns[-1])
-    except (RuntimeError, MemoryError):
+        if len(_helpers) < helpers:
+            # Two threads may both get here: then there is one more.
+            _helpers.append(start_new_thread(_help, (_turns,)))
+    except RuntimeError:
         pass  # no more threads, or the interpreter is shutting down: those that are there do it all
+    if _helpers:
+        _turns.put(turn)
+
+
+def run_shared(run: Callable[[], None], n_jobs: int) -> None:
+    """Call `run` here and in helpers, for each processor or job one call in all; wait for all of them."""
+    turns: list[_Turn] = []
+    helpers = min(_cpus(), n_jobs) - 1
+    try:
+        for _ in range(helpers):
+            turns.append(_Turn(run))
+            _ask(turns[-1], helpers)
+    except (MemoryError, RuntimeError):
+        pass  # no room, or none for a lock: this thread and whoever was asked do it all
     try:
         run()
     finally:
-        # Not by their futures, which nobody completes where a thread of the pool died for want of memory.
         for turn in turns:
             turn.end()
     for turn in turns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -158,7 +159,8 @@ def test_run_shared_waits_for_all_and_passes_errors_on():
 def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
     """A signal is handled between any two lines: the helpers must not wait for what never comes."""
     monkeypatch.setattr(codec, "_cpus", lambda: 2)
-    monkeypatch.setattr(codec, "_pool", [])
+    monkeypatch.setattr(codec, "_helpers", [])
+    monkeypatch.setattr(codec, "_turns", queue.SimpleQueue())
     lines: set[tuple[str, int]] = set()
 
     def interrupt(frame: Any, what: str, _: Any) -> Any:
@@ -177,7 +179,8 @@ def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
             pass
         finally:
             sys.settrace(tracer)
-        assert codec._shared_pool(1).submit(int).result(timeout=20) == 0, sorted(lines)[-1]
+        codec._ask(codec._Turn((served := threading.Event()).set), 1)
+        assert served.wait(20), sorted(lines)[-1]
         if len(lines) == before:
             break
     assert {name for name, _ in lines} >= {"run_shared", "end"}

@@ -31,8 +31,7 @@ SCENARIOS: dict[str, Callable[[], Operation]] = {}
 #: pyarrow dies of a failed PyCapsule_New, NumPy forgets to set an exception.
 FOREIGN: set[str] = set()
 
-#: Those that use the pool of threads: a worker of concurrent.futures that has no memory leaves its caller
-#: waiting.
+#: Those that share their work with threads.
 POOLED = {"a large compressed stream", "large bodies written"}
 
 

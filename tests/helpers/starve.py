@@ -13,6 +13,7 @@ one does.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -25,6 +26,8 @@ import arrowipc as ipc
 from helpers import leaks, scenarios
 
 EVER = 2**62
+#: Seconds after which an attempt hangs: the process then shows where, and ends.
+PATIENCE = 120
 REPEATS = 4
 # Of these the interpreter takes part in "any": what other libraries allocate is not ours to survive.
 INTERPRETER = ("libpython", "/python3")
@@ -134,6 +137,7 @@ def check(allocator: Allocator, name: str, operation: scenarios.Operation, mode:
     before, live, n, refused = leaks.counts(), allocator.live(), 0, 0
     for n in fails(step):
         tell(start=name, n=n)
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
         last = EVER if mode == "rest" else n
         seen, failed, found = attempt(allocator, operation, n, last, expected)
         refused += failed
@@ -153,6 +157,7 @@ def check(allocator: Allocator, name: str, operation: scenarios.Operation, mode:
             tell(name=name, n=n, problem=found)
         if seen < n:
             break
+    faulthandler.cancel_dump_traceback_later()
     tell(name=name, done=n - 1, refused=refused)
 
 
