@@ -42,7 +42,7 @@ cdef class Growing(GrowingMemory):
                          Fault* fault) noexcept nogil
     cdef Columns snapshot(self)
     cdef int match(self, Plan plan) except -1
-    cdef int adopt(self, tuple dictionaries) except -1
+    cdef tuple adopted(self, tuple dictionaries)
 
 
 cdef int raise_append_fault(const Fault* fault, Plan plan, object where=*) except -1

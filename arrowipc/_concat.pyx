@@ -707,13 +707,16 @@ cdef class Growing(GrowingMemory):
         `dictionaries` afterwards.
         """
         cdef Fault fault
+        cdef tuple dictionaries = self.dictionaries
         if piece.plan is not self.matched:
             self.match(piece.plan)
+        if dictionaries and piece.dictionaries is not dictionaries:
+            # Before the rows: what may fail for want of memory must not come behind them.
+            dictionaries = self.adopted(piece.dictionaries)
         if self.append_data(&piece.d, shifts, <PyObject*> piece.owner if piece.owner is not None else NULL,
                             &fault) < 0:
             raise_append_fault(&fault, self.plan)
-        if self.dictionaries and piece.dictionaries is not self.dictionaries:
-            self.adopt(piece.dictionaries)
+        self.dictionaries = dictionaries
         return 0
 
     cdef int match(self, Plan plan) except -1:
@@ -724,14 +727,13 @@ cdef class Growing(GrowingMemory):
         self.matched = plan
         return 0
 
-    cdef int adopt(self, tuple dictionaries) except -1:
-        """Go on with the dictionaries of a piece, except those that have not arrived or are older ones."""
+    cdef tuple adopted(self, tuple dictionaries):
+        """The dictionaries of a piece, except for those that have not arrived or are older than ours."""
         cdef list adopted = list(self.dictionaries)
         for i, dictionary in enumerate(dictionaries):
             if dictionary is not None and (adopted[i] is None or not extends(adopted[i], dictionary)):
                 adopted[i] = dictionary
-        self.dictionaries = tuple(adopted)
-        return 0
+        return tuple(adopted)
 
     @property
     def nbytes(self):

@@ -226,6 +226,7 @@ cdef class Decoder:
         """Put `piece` behind the values so far. Batches that hold earlier values keep those, in shared memory."""
         cdef int64_t nbytes = 0, length
         cdef int32_t i
+        cdef Growing growing
         for i in range(piece.d.n_extents):
             nbytes += piece.d.extents[i].size
         if nbytes > self.limits.dictionary_bytes - self.dictionary_bytes:
@@ -241,11 +242,14 @@ cdef class Decoder:
         if entry.values is None:
             entry.values = piece
             return 0
-        if entry.growing is None:
-            entry.growing = Growing(entry.values.plan)
-            entry.growing.append(entry.values)
-        entry.growing.append(piece)
-        entry.values = entry.growing.snapshot()
+        # Where something fails, the values stay as they are, and the next piece begins with a copy of them.
+        growing, entry.growing = entry.growing, None
+        if growing is None:
+            growing = Growing(entry.values.plan)
+            growing.append(entry.values)
+        growing.append(piece)
+        entry.values = growing.snapshot()
+        entry.growing = growing
         return 0
 
     cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1:

@@ -215,6 +215,7 @@ cdef class GrowingMemory:
         cdef int64_t variadic = 0
         cdef int32_t i, next_extent = self.p.n_buffers
         cdef Pool* pool
+        cdef SnapshotOwner owner
         for i in range(self.p.n_views):
             variadic += self.pools[i].count
         if variadic > INT32_MAX - self.p.n_buffers:
@@ -236,10 +237,12 @@ cdef class GrowingMemory:
         out.d.length = self.length
         out.dictionaries = self.dictionaries
         if self.shared is None:
-            self.shared = SnapshotOwner.__new__(SnapshotOwner)
-            self.shared.origin = self.origin
-            self.shared.memories = tuple(self.memories)
-            self.shared.kept = tuple(self.kept)
+            # Whole before it is anybody's: where memory lacks in between, no later snapshot takes half of it.
+            owner = SnapshotOwner.__new__(SnapshotOwner)
+            owner.origin = self.origin
+            owner.memories = tuple(self.memories)
+            owner.kept = tuple(self.kept)
+            self.shared = owner
         out.owner = self.shared
         return 0
 

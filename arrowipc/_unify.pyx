@@ -721,10 +721,14 @@ cdef class ValueTable:
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2:
         cdef Growing growing = self.growing
-        cdef Tree tree
-        cdef Node* nodes = <Node*> malloc(values.d.plan.n_fields * sizeof(Node))
+        cdef tuple dictionaries = growing.dictionaries
         cdef PyObject* owner = <PyObject*> values.owner if values.owner is not None else NULL
+        cdef Tree tree
+        cdef Node* nodes
         cdef int found
+        if values.dictionaries:
+            dictionaries = growing.adopted(values.dictionaries)
+        nodes = <Node*> malloc(values.d.plan.n_fields * sizeof(Node))
         if nodes == NULL:
             raise MemoryError()
         memset(&tree, 0, sizeof(Tree))
@@ -736,8 +740,8 @@ cdef class ValueTable:
         finally:
             fell(&tree)
             free(nodes)
-        if found == 0 and values.dictionaries:
-            growing.adopt(values.dictionaries)
+        if found == 0:
+            growing.dictionaries = dictionaries
         return found
 
     cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,

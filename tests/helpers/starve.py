@@ -90,7 +90,10 @@ def starved(
 def problem(result: Any, error: Any, expected: str) -> str | None:
     """What is wrong with an outcome; None: nothing."""
     if error is None:
-        return None if scenarios.plain(result) == expected else "another result"
+        try:
+            return None if scenarios.plain(result) == expected else "another result"
+        except ipc.ArrowIpcError as broken:
+            return f"a broken result: {broken}"
     if isinstance(error, MemoryError | ipc.ArrowIpcError):
         return None
     if isinstance(error, SystemError) and str(error).startswith("<function "):
