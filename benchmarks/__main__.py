@@ -6,13 +6,12 @@ import argparse
 import importlib
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import QUESTIONS
-from benchmarks.harness import SCALES, ask
+from benchmarks.answers import answers
 from benchmarks.machine import confine, environment
 from benchmarks.report import Printer, environment_line
 from benchmarks.summary import HEADER, Line, lines
@@ -82,33 +81,21 @@ def measure(options: argparse.Namespace) -> None:
     """Measure and print; the speed table comes last."""
     quiet = options.json == "-"
     printer = None if quiet else Printer()
-    clock = time.process_time if options.cpu_time else time.perf_counter
     about = {**environment(), "clock": "processor time" if options.cpu_time else "wall clock"}
     if printer is not None:
         printer.line(environment_line(about))
     results: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
     took: dict[str, float] = {}
-    for name in options.names or QUESTIONS:
-        start = time.perf_counter()
-        question = importlib.import_module(f"benchmarks.{name}")
-        if printer is not None:
-            printer.line(f"\n{name}: {question.TITLE}\n")
-        why = question.missing() if hasattr(question, "missing") else None
+    names = options.names or list(QUESTIONS)
+    for name, (found, why, seconds) in zip(names, answers(names, options), strict=True):
+        results += found
         if why is not None:
             skipped[name] = why
-            if printer is not None:
-                printer.line(f"not measured: {why}")
-            continue
-        for result in ask(name, SCALES[options.scale], clock):
-            results.append({"title": question.TITLE, **result.as_json()})
-            if printer is not None:
-                printer.result(result)
-        took[name] = round(time.perf_counter() - start, 1)
-        if printer is not None:
-            printer.line(f"{name} took {took[name]:g} s.")
+        else:
+            took[name] = seconds
     if printer is not None:
-        conclude(printer, results, list(lines(results, skipped, options.names or QUESTIONS)))
+        conclude(printer, results, list(lines(results, skipped, names)))
         printer.line(f"All took {sum(took.values()) / 60:.1f} minutes.")
     if options.json:
         run = {"environment": about, "scale": options.scale, "seconds": took}
