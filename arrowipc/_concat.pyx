@@ -701,7 +701,7 @@ cdef class Growing(GrowingMemory):
         return 0
 
     cdef int append(self, Columns piece, const int64_t* shifts=NULL) except -1:
-        """Append all rows of `piece` and take over its dictionaries.
+        """Append all rows of `piece` and take over its dictionaries; what may lack memory comes first.
 
         The piece's dictionaries continue those so far (`extends`), or the caller gives `shifts` and sets
         `dictionaries` afterwards.
@@ -711,7 +711,6 @@ cdef class Growing(GrowingMemory):
         if piece.plan is not self.matched:
             self.match(piece.plan)
         if dictionaries and piece.dictionaries is not dictionaries:
-            # Before the rows: what may fail for want of memory must not come behind them.
             dictionaries = self.adopted(piece.dictionaries)
         if self.append_data(&piece.d, shifts, <PyObject*> piece.owner if piece.owner is not None else NULL,
                             &fault) < 0:

@@ -721,14 +721,11 @@ cdef class ValueTable:
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2:
         cdef Growing growing = self.growing
-        cdef tuple dictionaries = growing.dictionaries
-        cdef PyObject* owner = <PyObject*> values.owner if values.owner is not None else NULL
+        cdef tuple adopted = values.dictionaries and growing.adopted(values.dictionaries)
         cdef Tree tree
-        cdef Node* nodes
+        cdef Node* nodes = <Node*> malloc(values.d.plan.n_fields * sizeof(Node))
+        cdef PyObject* owner = <PyObject*> values.owner if values.owner is not None else NULL
         cdef int found
-        if values.dictionaries:
-            dictionaries = growing.adopted(values.dictionaries)
-        nodes = <Node*> malloc(values.d.plan.n_fields * sizeof(Node))
         if nodes == NULL:
             raise MemoryError()
         memset(&tree, 0, sizeof(Tree))
@@ -740,8 +737,8 @@ cdef class ValueTable:
         finally:
             fell(&tree)
             free(nodes)
-        if found == 0:
-            growing.dictionaries = dictionaries
+        if found == 0 and adopted:
+            growing.dictionaries = adopted
         return found
 
     cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
