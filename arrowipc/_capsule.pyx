@@ -18,7 +18,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._array cimport Array, RecordBatch
-from arrowipc._bytes cimport round_up
+from arrowipc._bytes cimport prefetch, round_up
 from arrowipc._core cimport (
     Columns, ColumnsData, DictionaryPlan, Extent, FieldPlan, Plan, PlanData,
     LAYOUT_DENSE, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64,
@@ -58,7 +58,6 @@ cdef extern from * nogil:
     const uint8_t* zeros "arrowipc_zeros"
     int64_t atomic_add "__atomic_add_fetch"(int64_t* counter, int64_t by, int order) noexcept
     void* atomic_swap "__atomic_exchange_n"(void** slot, void* value, int order) noexcept
-    void prefetch "__builtin_prefetch"(const void* address) noexcept
     const int64_t LARGEST_SPARE "ARROWIPC_LARGEST_SPARE"
     const int RELAXED "__ATOMIC_RELAXED"
     const int ACQ_REL "__ATOMIC_ACQ_REL"

@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, strchr
 
-from arrowipc._bytes cimport load_i32
+from arrowipc._bytes cimport load_i32, prefetch_to_write
 from arrowipc._core cimport export_bytes
 from arrowipc._gather cimport Part, padding, put_part, stored_size
 from arrowipc._message cimport Message, new_message
@@ -39,6 +39,7 @@ cdef extern from *:
     const uint8_t* ZEROS "arrowipc_padding"
 
 cdef enum:
+    CLAIMED = 8192              # bytes of a message whose memory is asked for at once
     MOST_PIECES = 1024          # of one writev: IOV_MAX of Linux and macOS
     MOST_AHEAD = 1 << 26        # by which a bytearray grows before it has to
     JOINED = 1 << 16            # objects get buffers smaller than this joined
@@ -58,9 +59,13 @@ cdef class Sink:
 
 
 cdef inline void put_message(uint8_t* out, const uint8_t* head, int64_t head_size, const Part* parts,
-                             int32_t n_parts, int64_t alignment) noexcept nogil:
-    """Copy a whole message to `out`, which has room for it."""
+                             int32_t n_parts, int64_t alignment, int64_t size) noexcept nogil:
+    """Copy a whole message of `size` bytes to `out`, which has room for it."""
     cdef int32_t i
+    cdef int64_t at
+    # Memory that a stream has not reached yet is in no cache: small buffers would wait for it one after the other.
+    for at in range(0, min(size, <int64_t> CLAIMED), 64):
+        prefetch_to_write(out + at, 1)
     memcpy(out, head, head_size)
     out += head_size
     for i in range(n_parts):
@@ -90,7 +95,8 @@ cdef class BytearraySink(Sink):
         except BufferError:
             raise UsageError("the bytearray cannot grow while a memoryview, a reader or a batch points into it: "
                              "let go of these, or write to another one") from None
-        put_message(<uint8_t*> PyByteArray_AS_STRING(self.target) + used, head, head_size, parts, n_parts, alignment)
+        put_message(<uint8_t*> PyByteArray_AS_STRING(self.target) + used, head, head_size, parts, n_parts, alignment,
+                    size)
         self.position += size
         return 0
 
@@ -171,10 +177,10 @@ cdef class FixedSink(Sink):
                              f"are left of {self.view.len:,} (get_record_batch_size() tells what a batch needs)")
         out = <uint8_t*> self.view.buf + at
         if size < WORTH_LETTING_GO:
-            put_message(out, head, head_size, parts, n_parts, alignment)
+            put_message(out, head, head_size, parts, n_parts, alignment, size)
         else:
             with nogil:
-                put_message(out, head, head_size, parts, n_parts, alignment)
+                put_message(out, head, head_size, parts, n_parts, alignment, size)
         self.position += size
         return 0
 
@@ -315,7 +321,7 @@ cdef class ObjectSink(Sink):
     cdef int pass_joined(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
                          int64_t alignment, int64_t size) except -1:
         cdef bytes joined = PyBytes_FromStringAndSize(NULL, size)
-        put_message(<uint8_t*> PyBytes_AS_STRING(joined), head, head_size, parts, n_parts, alignment)
+        put_message(<uint8_t*> PyBytes_AS_STRING(joined), head, head_size, parts, n_parts, alignment, size)
         return self.hand_over(joined)
 
     cdef int pass_large(self, const Part* part, int64_t alignment) except -1:

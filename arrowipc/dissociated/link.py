@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 import weakref
+from _thread import LockType, allocate_lock
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,10 @@ class Returns:
     def __init__(self, connection: Connection, tag: int | None) -> None:
         self._connection = connection
         self._tag = tag
-        self._queue: queue.SimpleQueue[list[int] | threading.Event | None] = queue.SimpleQueue()
+        # Addresses to give back; a lock to release once those before it are given back; None: `finish` was
+        # called. The lock is bare: an event of the standard library stays locked, for whoever sets it too,
+        # where the end of its `with` finds no memory.
+        self._queue: queue.SimpleQueue[list[int] | LockType | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._held = 0
         self._last = False
@@ -66,9 +70,10 @@ class Returns:
 
     def settle(self) -> None:
         """Wait a moment until what was let go of is given back: a daemon thread stops with the process."""
-        settled = threading.Event()
+        settled = allocate_lock()
+        settled.acquire()
         self._queue.put(settled)
-        settled.wait(LAST_MOMENT)
+        settled.acquire(timeout=LAST_MOMENT)
 
     def _run(self) -> None:
         while True:
@@ -80,22 +85,22 @@ class Returns:
                     # The server is gone, or we cannot: leases end with the connection. What the server said
                     # before is still to be read.
                     self._gone = True
-            for event in settled:
-                event.set()
+            for lock in settled:
+                lock.release()
             with self._lock:
                 self._held -= len(together)
                 if self._last and (self._held == 0 or self._gone):
                     return self._close()
 
-    def _collect(self) -> tuple[list[int], list[threading.Event]]:
+    def _collect(self) -> tuple[list[int], list[LockType]]:
         """Wait for addresses, and take those that come at the same time with them."""
         together: list[int] = []
-        settled: list[threading.Event] = []
+        settled: list[LockType] = []
         item = self._queue.get()
         if not (item is None or self._last):
             time.sleep(MOMENT)  # a stream of small bodies would wake this thread for each of them
         while True:
-            if isinstance(item, threading.Event):
+            if isinstance(item, LockType):
                 settled.append(item)
             else:
                 together += item or ()

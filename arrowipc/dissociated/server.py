@@ -65,8 +65,7 @@ class Server(Service):
     """
 
     def _start(self) -> None:
-        self._closing = threading.Event()
-        self._alarm = Alarm()
+        self._alarm = Alarm()  # rings when the server closes
         self._sessions: dict[Session, threading.Thread] = {}
         self._lock = threading.Lock()
         self._acceptor = threading.Thread(target=self._accept, name="arrowipc-accept", daemon=True)
@@ -77,13 +76,17 @@ class Server(Service):
         listener = self._endpoint.listener
         poll.register(listener.fileno(), select.POLLIN)
         poll.register(self._alarm.fileno(), select.POLLIN)
-        while not self._closing.is_set():
+        pause = select.poll()
+        pause.register(self._alarm.fileno(), select.POLLIN)
+        while True:
             try:
                 poll.poll()
-                connection = None if self._closing.is_set() else listener.accept()
+                if self._alarm.is_ringing:
+                    return
+                connection = listener.accept()
             except (OSError, ArrowIpcError) as error:
                 self._on_error(error)
-                self._closing.wait(BREATH)
+                pause.poll(1000 * BREATH)
                 continue
             if connection is not None:
                 self.serve(connection)
@@ -111,7 +114,7 @@ class Server(Service):
                 self._sessions.pop(session, None)
 
     def _drive(self, session: Session) -> None:
-        while not self._closing.is_set():
+        while not self._alarm.is_ringing:
             more = session.step()
             if more is None:
                 return
@@ -132,9 +135,8 @@ class Server(Service):
 
         Returns when every session has ended: a source that is being read is read to its next batch.
         """
-        if self._closing.is_set():
+        if self._alarm.is_ringing:
             return
-        self._closing.set()
         self._alarm.ring()
         self._acceptor.join()
         with self._lock:
