@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers import drive
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -243,3 +245,36 @@ def test_shapes_that_do_not_fit_the_values_name_the_row(shape):
     assert variable_with([[1, 2, 3, 4]], [[2, 2]]).to_numpy()[0].tolist() == [[1, 2], [3, 4]]
     with pytest.raises(ipc.FormatError, match="row 1"):
         variable_with([[1, 2, 3, 4], [1, 2, 3, 4]], [[2, 2], shape]).to_numpy()
+
+
+TENSOR_METADATA = """
+    "shape":3 | "shape":[] | "shape":[3,"4"] | "shape":[-3,-4] | "shape":[3.5,4]
+    "shape":[4294967296,4294967296] | "shape":[3,4] | "shape":[3,4],"permutation":[0]
+    "shape":[3,4],"permutation":[0,5] | "permutation":[0,0]
+    "shape":[3,4],"dim_names":["a"] | "shape":[3,4],"dim_names":[1,2] | "dim_names":["a"]
+    "uniform_shape":"a" | "uniform_shape":[-1,2] | "uniform_shape":[null,2]
+"""
+METADATA = ["", "x", "[]", "{}"]
+METADATA += [f"{{{pair.strip()}}}" for pair in re.split(r"\||\n", TENSOR_METADATA.strip())]
+STORAGES = [
+    T.list_(T.int16(), 12),
+    T.list_(T.int16(), 0),
+    T.struct([T.field("data", T.list_(T.float32())), T.field("shape", T.list_(T.int32(), 2))]),
+    T.int8(),
+    T.binary(16),
+    T.string(),
+]
+
+
+@pytest.mark.parametrize(
+    "name", [FIXED_SHAPE, VARIABLE_SHAPE, "arrow.bool8", "arrow.uuid", "arrow.json", "arrow.opaque"]
+)
+def test_041_pyarrow_takes_extensions_with_any_metadata_or_says_why_not(name):
+    """No such error is about memory, and the process goes on; to us they are their storage type and bytes."""
+    for storage in STORAGES:
+        for metadata in METADATA:
+            pairs = {"ARROW:extension:name": name, "ARROW:extension:metadata": metadata}
+            field = T.field("x", storage, metadata=pairs)
+            batch = ipc.RecordBatch.from_pydict({"x": [None]}, ipc.Schema([field]))
+            drive.export_to_pyarrow(batch)
+            assert read(stream(batch.column(0))).to_pylist() == [None]

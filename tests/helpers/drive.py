@@ -230,13 +230,14 @@ def use_array(array: Any) -> None:
 
 
 # Where pyarrow asks for more than memory safety: value domains and padding, which our "full" leaves to
-# "strict"; rising dense union offsets; what it knows about some extensions; empty slices of views, which it
-# refuses even from itself.
-_BEYOND_FULL = re.compile(
-    r"precision|whole number of days|acceptable range|does not fit|null.count|padding bytes"
-    r"|non-monotonic offset|length: 0 and offset|storage type|serialized (?:JSON |)(?:meta)?data",
-    re.IGNORECASE,
-)
+# "strict"; rising dense union offsets; empty slices of views, which it refuses even from itself.
+_BEYOND_FULL = r"""precision|whole\ number\ of\ days|acceptable\ range|does\ not\ fit|null.count
+    |padding\ bytes|non-monotonic\ offset|length:\ 0\ and\ offset"""
+# What it knows about extensions, which are their storage type and bytes to us: all that it says of those that
+# are its own, tried one by one.
+_OF_EXTENSIONS = r"""storage\ type|serialized?\ (JSON\ |)(meta)?data|JSON\ (parse\ error|object)|type_name
+    |dim_names|permutation|shape\ (must|dimensions)|uniform_shape"""
+_ASKS_FOR_MORE = re.compile(f"{_BEYOND_FULL}|{_OF_EXTENSIONS}", re.IGNORECASE | re.VERBOSE)
 
 
 def export_to_pyarrow(batch: Any) -> None:
@@ -247,8 +248,8 @@ def export_to_pyarrow(batch: Any) -> None:
     try:
         found = pa.record_batch(batch)
         found.validate(full=True)
-    except pa.ArrowInvalid as error:
-        if not _BEYOND_FULL.search(str(error)):
+    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError) as error:
+        if not _ASKS_FOR_MORE.search(str(error)):
             raise AssertionError(f"an invalid batch was handed over: {error}") from error
     if found is not None:
         # An array is built when it is asked for, and what pyarrow then does not like ends the process.
