@@ -164,7 +164,7 @@ class Hostile:
         if "dictionary" in changes:
             words = changes.pop("dictionary")
         made = self.producer.array(length, buffers, *below, dictionary=words, **changes)
-        if below and self.dice.one_in(60):
+        if below and self.dice.one_in(60) and made.children:
             made.children[self.dice.below(len(below))] = ctypes.POINTER(CArray)()
         return made
 
