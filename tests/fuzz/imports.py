@@ -84,7 +84,11 @@ class Hostile:
                 self.left = 40
                 if kind > 2:
                     self.dice.at = start + 1  # as the first one
-                items.append(self._struct()[1])
+                made = self._struct()[1]
+                # Others show by their number of columns that they are others: where all counts are right,
+                # nobody sees that buffers are too small for the types of the schema.
+                if kind > 2 or made.n_children != schema.n_children:
+                    items.append(made)
                 self.dice.at = max(self.dice.at, here)
         described = self.dice.pick((None, errno.EINVAL)) if self.dice.one_in(30) else schema
         return StreamOf(described, items, text)
