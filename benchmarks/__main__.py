@@ -107,7 +107,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def conclude(printer: Printer, results: list[dict[str, Any]], table: list[Line]) -> None:
-    """Print the speed table, what stops us where a goal is missed, and the goals beside the table."""
+    """Print the speed table, what stops us where a goal is not met, and the goals beside the table."""
     if table:
         printer.table("The goals:", HEADER, [line.cells() for line in table], numbers=range(1, 5))
         for line in table:

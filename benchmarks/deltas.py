@@ -6,7 +6,7 @@ batches kept until the end, so that the dictionary of every batch stays what it 
 * pyarrow: ``list(pa.ipc.open_stream(data))``: puts the whole dictionary together again for each delta.
 * arrowipc: ``list(open_stream(data, validate="none"))``, and with the default full validation.
 * arro3: ``list(read_ipc_stream(BytesIO(data)))``.
-* copied alone: the bodies of the deltas put one behind the other in memory that doubles; nobody can do less.
+* copied alone: the bodies of the deltas put one behind the other in fresh memory that doubles: the floor.
 * polars and nanoarrow do not read deltas.
 """
 

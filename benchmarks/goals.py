@@ -99,7 +99,6 @@ ROWS = (
         "k <= 0.1",
         "deltas",
         floor="copied alone",
-        why="the memory that the dictionary grows into is fresh: its pages are made while it grows",
     ),
     Row("file", "open a file of 100,000 batches and read one", ">= 1x", "file_random"),
     Row("read tensor", "read a tensor, zero-copy", ">= 1x", "tensors"),

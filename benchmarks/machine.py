@@ -21,6 +21,7 @@ PACKAGES = (
     "arro3-io",
     "numpy",
     "zstandard",
+    "backports.zstd",
     "lz4",
 )
 

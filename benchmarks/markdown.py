@@ -22,13 +22,13 @@ FIRST = ("reading", "payloads", "writing")
 
 
 def summary(found: dict[str, Any]) -> Iterator[str]:
-    """Yield the speed table, what stops us where a goal is missed, and what the numbers depend on."""
+    """Yield the speed table, what stops us where a goal is not met, and what the numbers depend on."""
     table = list(lines(found["results"], found["skipped"]))
     yield from grid(HEADER, (line.cells() for line in table))
     yield ""
     missed = [f"* {line.row.words}: {line.reason}." for line in table if line.reason]
     if missed:
-        yield from ("What stops the rows that miss their goal:", "", *missed, "")
+        yield from ("What stops the rows that do not meet their goal:", "", *missed, "")
     yield from measured_with(found)
 
 

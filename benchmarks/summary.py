@@ -12,6 +12,7 @@ from benchmarks.goals import ROWS, Row
 from benchmarks.report import amount, times
 
 HEADER = ("question", "pyarrow", "arrowipc", "times as fast", "worst case", "goal", "verdict")
+UNMET = ("MISSED", "FAILED", "level")
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ class Line:
 
     @property
     def reason(self) -> str:
-        """What stops us where a case misses the goal, else ""."""
-        result = self.named if self.verdict in ("MISSED", "FAILED") else self.worst
-        if result is None or result["verdict"] not in ("MISSED", "FAILED"):
+        """What stops us where a case does not meet the goal, else ""."""
+        result = self.named if self.verdict in UNMET else self.worst
+        if result is None or result["verdict"] not in UNMET:
             return ""
         said = [f"{figure(result)} for {result['case']}", self.row.why]
         measured = timing(result, self.row.floor)

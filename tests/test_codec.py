@@ -46,6 +46,26 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     _body.forget_libraries()
 
 
+ZSTD_SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "checksum": {"write_checksum": True},
+    "no content size": {"write_content_size": False},
+    "level 19": {"level": 19},
+}
+
+
+@pytest.fixture(params=["backports.zstd", "zstandard", "package"])
+def zstd_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """All ways to decode ZSTD: libzstd's functions in either build, and the package without them."""
+    builds = [build for build in codec.ZSTD_MODULES if build[0] == request.param]
+    monkeypatch.setattr(codec, "ZSTD_MODULES", builds)
+    assert (codec.zstd_functions() is None) == (request.param == "package")
+    _body.forget_libraries()
+    yield request.param
+    monkeypatch.undo()
+    _body.forget_libraries()
+
+
 def stream(compression: str, *columns: np.ndarray, batches: int = 1) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({str(i): column for i, column in enumerate(columns)})
@@ -101,6 +121,27 @@ def test_109_lz4_checksums(way, checksum):
 def test_109_empty_frames(way):
     assert values(forged(lz4.compress(b""), 0)) == []
     assert values(forged(zstandard.compress(b""), 0, codec.ZSTD)) == []
+
+
+@pytest.mark.parametrize("shape", ZSTD_SHAPES)
+@pytest.mark.parametrize("size", [1, 8, 1000, CONTENT.nbytes // 8])
+def test_109_every_shape_of_zstd_frame(zstd_way, shape, size):
+    content = CONTENT[:size].tobytes()
+    frame = zstandard.ZstdCompressor(**ZSTD_SHAPES[shape]).compress(content)
+    assert values(forged(frame, 8 * size, codec.ZSTD)) == CONTENT[:size].tolist()
+    for stored in (frame[:-1], frame + b"\0", frame + frame, frame[: len(frame) // 2]):
+        with pytest.raises(FormatError, match=r"column 'x': buffer 1: .*ZSTD"):
+            values(forged(stored, len(content), codec.ZSTD))
+    # A context that met an error decodes the next frame as if nothing had been.
+    assert values(forged(frame, 8 * size, codec.ZSTD)) == CONTENT[:size].tolist()
+
+
+def test_109_the_fastest_build_of_libzstd_is_preferred(monkeypatch):
+    found = codec.zstd_functions()
+    monkeypatch.setattr(codec, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.nothing", "_zstd")])
+    assert codec.zstd_functions() is None
+    monkeypatch.setattr(codec, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.zstd", "_zstd")])
+    assert codec.zstd_functions() == found
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
@@ -231,6 +272,7 @@ def test_absent_packages_are_named(package, number, compression):
 
 
 def test_codec_libraries_load_when_they_are_needed():
-    code = "import sys, arrowipc; arrowipc.open_stream; print({'lz4', 'zstandard'} & set(sys.modules))"
+    heavy = {"lz4", "zstandard", "backports"}
+    code = f"import sys, arrowipc; arrowipc.open_stream; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.strip() == b"set()"
