@@ -7,6 +7,7 @@ from arrowipc._core cimport Columns, ColumnsData
 
 
 @cython.final
+@cython.no_gc
 cdef class RecordBatch(Columns):
     cdef readonly tuple custom_metadata     # (key, value) pairs of bytes from the message
 

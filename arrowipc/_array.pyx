@@ -4,6 +4,7 @@ A batch is its table of nodes and buffers; a column becomes an object when someb
 an array lies at the physical position `offset` of its buffers, so slices share all of them.
 """
 
+cimport cython
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -37,6 +38,7 @@ NO_COLUMNS.dictionaries = []
 # -- batches -------------------------------------------------------------------------------------------------
 
 
+@cython.no_gc
 cdef class RecordBatch(Columns):
     """Rows of several columns, in the memory that they were read into.
 

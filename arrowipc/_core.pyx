@@ -1,5 +1,6 @@
 """The compiled core: memory and its owners, faults in words, opened messages and the RecordBatch walk."""
 
+cimport cython
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
@@ -447,6 +448,7 @@ cdef class Plan:
         return 0
 
 
+@cython.no_gc
 cdef class Columns:
     """Columns in memory: a plan, nodes and extents, and what keeps their bytes alive."""
 

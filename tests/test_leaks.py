@@ -322,6 +322,24 @@ def test_other_refusals_stay_flat() -> None:
         stays_flat(name, partial(refused, call), COUNT // 10)
 
 
+@pytest.mark.parametrize("validate", ["none", "full"])
+def test_the_collector_neither_walks_batches_nor_has_to_free_them(validate: Any) -> None:
+    source = bytearray(scenarios.deltas())
+    gc.collect()
+    gc.disable()
+    try:
+        batches = list(ipc.open_stream(source, validate=validate))
+        assert len(batches) > 1
+        parts = [*batches, batches[0].slice(1)]
+        assert not any(map(gc.is_tracked, parts))
+        with pytest.raises(BufferError):
+            source.append(0)
+        del batches, parts
+        source.append(0)
+    finally:
+        gc.enable()
+
+
 def test_the_counters_and_the_buffer_see_what_is_held() -> None:
     """The control: a batch holds its source, and says so."""
     gc.collect()
