@@ -1,5 +1,4 @@
-"""One set of bytes, one answer: all our readers agree, and pyarrow and we differ only where we say why.
-"""
+"""One set of bytes, one answer: all our readers agree, and pyarrow and we differ only where we say why."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Nothing crashes at ``validate="none"``: whatever is read of damaged bytes can be used in every way.
-"""
+"""Nothing crashes at ``validate="none"``: whatever is read of damaged bytes can be used in every way."""
 
 from __future__ import annotations
 
