@@ -331,6 +331,16 @@ def test_growth_is_fitted(power: int, verdict: str) -> None:
     assert result.verdict == verdict
 
 
+def test_the_floor_of_a_growth_is_our_first_point_growing_as_it_does() -> None:
+    harness = module("harness")
+    points = []
+    for n in (100, 200, 400):
+        ours, floor = harness.Timing("arrowipc", median=5.0 + n), harness.Timing("floor", median=1.0 + n)
+        points.append((harness.Curve("cost", n, floor="floor"), {"arrowipc": ours, "floor": floor}))
+    (result,) = harness.growth("q", points)
+    assert result.timings["floor"].median == pytest.approx(result.timings["arrowipc"].median)
+
+
 def test_tables_are_written_without_rich_too(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
     run("validate_small", "--tiny")
