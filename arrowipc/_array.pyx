@@ -18,7 +18,8 @@ from arrowipc._core cimport (
 from arrowipc._element cimport validity
 from arrowipc._schema cimport plan_field, plan_schema
 from arrowipc._values cimport (
-    AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, dictionary_of, quota, read_values, values,
+    AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, dictionary_of, pause_collector, quota, read_values,
+    resume_collector, rows_of, values,
 )
 
 from arrowipc.errors import UsageError
@@ -425,7 +426,12 @@ def batches_to_pydict(batches, schema, max_values):
     names = schema.names
     if len(set(names)) < len(names):
         raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
-    return dict(zip(names, column_values(batches, len(names), quota(given(max_values)))))
+    cdef Quota q = quota(given(max_values))
+    cdef bint running = pause_collector()
+    try:
+        return dict(zip(names, column_values(batches, len(names), q)))
+    finally:
+        resume_collector(running)
 
 
 def batches_to_pylist(batches, schema, max_values):
@@ -435,12 +441,13 @@ def batches_to_pylist(batches, schema, max_values):
     for batch in batches:
         q.take(batch, len(batch))
         q.take_objects(batch, len(batch), DICT_SLOTS)
-    names = schema.names
-    columns = column_values(batches, len(names), q)
-    if not columns:
-        return [{} for _ in range(rows)]
-    make_row = dict if len(set(names)) == len(names) else list
-    return [make_row(zip(names, row)) for row in zip(*columns)]
+    cdef list columns
+    cdef bint running = pause_collector()
+    try:
+        columns = column_values(batches, len(schema.names), q)
+        return rows_of(tuple(schema.names), columns, len(columns[0]) if columns else rows, NULL, 0)
+    finally:
+        resume_collector(running)
 
 
 cdef list column_values(object batches, int32_t n_columns, Quota q):

@@ -1,5 +1,5 @@
 # Columns as Python values: what `to_pylist` and its kin share.
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
 
@@ -31,6 +31,8 @@ cdef class Quota:
 
 
 cdef Quota quota(int64_t max_values)
+cdef bint pause_collector() noexcept
+cdef void resume_collector(bint was_running) noexcept
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count)
 cdef int64_t count_bytes(Columns columns) except -1
 cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=*)
@@ -38,3 +40,4 @@ cdef int check_native(Columns columns, object action) except -1
 cdef Columns dictionary_of(Columns columns, int32_t field)
 cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1
 cdef tuple child_names(Columns columns, int32_t field)
+cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at)

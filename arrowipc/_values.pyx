@@ -37,6 +37,8 @@ from arrowipc.errors import LimitError, UsageError
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+    bint PyGC_Disable()
+    bint PyGC_Enable()
 
 # Not cpython.datetime: to cimport that is to import datetime together with this module, which takes 5 ms.
 cdef extern from *:
@@ -171,7 +173,26 @@ cdef int check_native(Columns columns, object action) except -1:
 cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=AS_BACKED):
     """Elements [at, at + count) of a field, `at` physical, as Python values."""
     check_native(columns, "conversion to Python values")
-    return read_values(quota(max_values), columns, field, at, count)
+    cdef bint running = pause_collector()
+    try:
+        return read_values(quota(max_values), columns, field, at, count)
+    finally:
+        resume_collector(running)
+
+
+cdef bint pause_collector() noexcept:
+    """Let Python's cyclic collector rest while values are made, and say whether it was running.
+
+    Nothing that is made is part of a cycle, and the collector would walk a million new lists and dicts again
+    and again: two thirds of the time. It is a setting of the whole process, but no other thread runs meanwhile,
+    unless a class written in Python is called.
+    """
+    return PyGC_Disable()
+
+
+cdef void resume_collector(bint was_running) noexcept:
+    if was_running:
+        PyGC_Enable()
 
 
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
@@ -609,33 +630,36 @@ cdef tuple child_names(Columns columns, int32_t field):
 
 
 cdef list structs(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
-    """Dicts; lists of (name, value) pairs where names repeat, so that no value is lost."""
+    """Rows of the children's values."""
     cdef const ColumnsData* d = &columns.d
-    cdef const uint8_t* valid = validity(d, field)
-    cdef tuple names = child_names(columns, field)
-    cdef bint unique = len(set(names)) == len(names)
-    cdef list parts = [], out, pairs
-    cdef dict row
+    cdef list parts = []
     cdef int32_t child = field + 1
-    cdef int64_t i
-    cdef Py_ssize_t k, n_children = len(names)
     q.take_objects(columns, count, DICT_SLOTS)
     while child < d.plan.fields[field].end:
         parts.append(read_values(q, columns, child, d.nodes[child].offset + at, count))
         child = d.plan.fields[child].end
-    out = PyList_New(count)
+    return rows_of(child_names(columns, field), parts, count, validity(d, field), at)
+
+
+cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at):
+    """Dicts of the values of columns; lists of (name, value) pairs where names repeat, so that none is lost."""
+    cdef bint unique = len(set(names)) == len(names)
+    cdef list out = PyList_New(count), pairs
+    cdef dict row
+    cdef int64_t i
+    cdef Py_ssize_t k, n_columns = len(names)
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             put(out, i, None)
         elif unique:
             row = {}
-            for k in range(n_children):
-                row[names[k]] = <object> PyList_GET_ITEM(<list> parts[k], i)
+            for k in range(n_columns):
+                row[names[k]] = <object> PyList_GET_ITEM(<list> columns[k], i)
             put(out, i, row)
         else:
             pairs = []
-            for k in range(n_children):
-                pairs.append((names[k], <object> PyList_GET_ITEM(<list> parts[k], i)))
+            for k in range(n_columns):
+                pairs.append((names[k], <object> PyList_GET_ITEM(<list> columns[k], i)))
             put(out, i, pairs)
     return out
 

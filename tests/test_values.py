@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import math
 import zoneinfo
 from decimal import Decimal
@@ -485,3 +486,30 @@ def test_honest_rows_are_made_without_a_word():
     with pytest.raises(LimitError, match=r"699,050 Python values.*max_values"):
         claimed.to_pylist()
     assert len(claimed.to_pylist(max_values=1 << 30)) == count
+
+
+# -- the cyclic collector ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_the_collector_rests_while_values_are_made(running):
+    """Rows of lists are walked again and again otherwise; afterwards it is as it was, after an error too."""
+    found = read_batch(pa.record_batch({"x": [[i] for i in range(50_000)]}))
+    made = (found.to_pylist, found.to_pydict, found.column(0).to_pylist)
+    starts: list[str] = []
+    gc.callbacks.append(lambda phase, info: starts.extend(["start"] * (phase == "start")))
+    was = gc.isenabled()
+    try:
+        (gc.enable if running else gc.disable)()
+        for values in made:
+            starts.clear()
+            rows = values()
+            assert len(starts) < 6  # one may follow at once, of each generation; otherwise dozens
+            assert gc.isenabled() == running
+            del rows
+            with pytest.raises(LimitError):
+                values(max_values=60_000)
+            assert gc.isenabled() == running
+    finally:
+        (gc.enable if was else gc.disable)()
+        gc.callbacks.pop()
