@@ -32,7 +32,6 @@ class BatchWriter:
         self,
         sink: Sink,
         packing: Packing,
-        *,
         is_file: bool = False,
         dictionary_deltas: bool = False,
         unify_dictionaries: bool = False,

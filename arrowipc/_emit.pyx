@@ -195,7 +195,7 @@ cdef class BatchWriter:
         Adds statistics to the metadata of each batch.
     """
 
-    def __init__(self, Sink sink not None, Packing packing not None, *, bint is_file=False,
+    def __init__(self, Sink sink not None, Packing packing not None, bint is_file=False,
                  bint dictionary_deltas=False, bint unify_dictionaries=False, int64_t coalesce_rows=0,
                  bint allow_64bit=False, annotate=None):
         if coalesce_rows < 0:

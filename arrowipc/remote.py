@@ -50,9 +50,7 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
     try:
         import fsspec
     except ImportError:
-        raise UsageError(
-            f"{url!r} is a URL, which needs fsspec: pip install 'arrowipc[remote]'"
-        ) from None
+        raise UsageError(f"{url!r} is a URL, which needs fsspec: pip install 'arrowipc[remote]'") from None
     try:
         system, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
     except ImportError as error:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Codec: TypeAlias = Literal["lz4", "zstd"] | None
     Compression: TypeAlias = Codec | Mapping[str, Codec]
+    #: What is written: dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, statistics.
+    Rules: TypeAlias = tuple[bool, bool, int, bool, Annotator | None]
 
 __all__ = [
     "RecordBatchFileWriter",
@@ -166,10 +168,6 @@ def _chained(items: Iterable[Any], schema: Schema | None) -> Iterator[RecordBatc
 # -- writers -------------------------------------------------------------------------------------------------
 
 
-#: Options about which messages are written; the others say how bodies are stored.
-RULES = ("dictionary_deltas", "unify_dictionaries", "coalesce_rows", "allow_64bit")
-
-
 class _Writer(BatchWriter):
     """What both kinds of writers share: everything but what a file has more."""
 
@@ -179,21 +177,19 @@ class _Writer(BatchWriter):
         self,
         target: Any,
         schema: Any,
-        is_file: bool,
+        packing: Packing,
+        rules: Rules,
         durable: bool,
-        metadata: tuple[tuple[bytes, bytes], ...],
-        **options: Any,
+        is_file: bool = False,
+        metadata: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         self._closed = False
         self._metadata = metadata
         self._target = target
-        rules = {name: options.pop(name) for name in RULES}
-        annotate = _annotator(options.pop("statistics"))
-        packing = Packing(**options)
         known = None if schema is None else _schema_of(schema)
         sink, self._destination = self._open(target, durable)
         try:
-            super().__init__(sink, packing, is_file=is_file, annotate=annotate, **rules)
+            super().__init__(sink, packing, is_file, *rules)
             self._start(known)
         except BaseException:
             self._abort("it could not begin")
@@ -242,6 +238,9 @@ class _Writer(BatchWriter):
         OSError
             The sink failed; the writer cannot go on.
         """
+        if isinstance(data, RecordBatch) and self.schema is not None:
+            self.write_batch(data)
+            return
         for batch in self._opened(data):
             self.write_batch(batch)
 
@@ -362,9 +361,10 @@ def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
     return Annotator(columns)
 
 
-def _merges(options: Mapping[str, Any]) -> bool:
+def _merges(rules: Rules) -> bool:
     """Whether a file gets its dictionaries at the end, because they may still change until then."""
-    return bool(options.get("unify_dictionaries") and not options.get("dictionary_deltas"))
+    dictionary_deltas, unify_dictionaries, *_ = rules
+    return unify_dictionaries and not dictionary_deltas
 
 
 class RecordBatchStreamWriter(_Writer):
@@ -386,7 +386,14 @@ class RecordBatchFileWriter(_Writer):
     __slots__ = ("_existing",)
 
     def __init__(
-        self, target: Any, schema: Any, durable: bool, append: bool, metadata: MetadataLike, **options: Any
+        self,
+        target: Any,
+        schema: Any,
+        options: dict[str, Any],
+        rules: Rules,
+        durable: bool,
+        append: bool,
+        metadata: MetadataLike,
     ) -> None:
         existing = self._existing = ExistingFile.find(target) if append else None
         try:
@@ -396,7 +403,7 @@ class RecordBatchFileWriter(_Writer):
                         f"append: the file has metadata version {existing.version}, its messages cannot have "
                         "another one: leave metadata_version out"
                     )
-                if existing.last_batch is not None and _merges(options):
+                if existing.last_batch is not None and _merges(rules):
                     raise UsageError(
                         "append: the dictionaries of the file are written already and cannot be merged with "
                         "others: with dictionary_deltas=True they can grow"
@@ -404,7 +411,9 @@ class RecordBatchFileWriter(_Writer):
                 if schema is not None:
                     check_schema(existing.schema, _schema_of(schema))
                 schema = existing.schema
-            super().__init__(target, schema, True, durable, metadata_pairs(metadata), **options)
+            super().__init__(
+                target, schema, Packing(**options), rules, durable, True, metadata_pairs(metadata)
+            )
         finally:
             if existing is not None:
                 existing.close()
@@ -523,25 +532,11 @@ def new_stream(
     >>> ipc.open_stream(sink).read_all().to_pydict()
     {'id': [1, 2], 'word': ['one', None]}
     """
-    return RecordBatchStreamWriter(
-        sink,
-        schema,
-        False,
-        durable,
-        (),
-        compression=compression,
-        compression_level=compression_level,
-        min_space_savings=min_space_savings,
-        alignment=alignment,
-        legacy=legacy,
-        metadata_version=metadata_version,
-        dictionary_deltas=dictionary_deltas,
-        unify_dictionaries=unify_dictionaries,
-        coalesce_rows=coalesce_rows,
-        allow_64bit=allow_64bit,
-        statistics=statistics,
-        use_threads=use_threads,
+    packing = Packing(
+        compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
     )
+    rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
+    return RecordBatchStreamWriter(sink, schema, packing, rules, durable)
 
 
 def new_file(
@@ -612,26 +607,18 @@ def new_file(
     ...     reader.num_record_batches, reader.metadata, reader[-1].to_pydict()
     (2, ((b'made by', b'hand'),), {'x': [3]})
     """
-    options = {} if metadata_version is None else {"metadata_version": metadata_version}
-    return RecordBatchFileWriter(
-        sink,
-        schema,
-        durable,
-        append,
-        metadata,
-        compression=compression,
-        compression_level=compression_level,
-        min_space_savings=min_space_savings,
-        alignment=alignment,
-        legacy=legacy,
-        dictionary_deltas=dictionary_deltas,
-        unify_dictionaries=unify_dictionaries,
-        coalesce_rows=coalesce_rows,
-        allow_64bit=allow_64bit,
-        statistics=statistics,
-        use_threads=use_threads,
-        **options,
-    )
+    options: dict[str, Any] = {
+        "compression": compression,
+        "compression_level": compression_level,
+        "min_space_savings": min_space_savings,
+        "alignment": alignment,
+        "legacy": legacy,
+        "use_threads": use_threads,
+    }
+    if metadata_version is not None:
+        options["metadata_version"] = metadata_version
+    rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
+    return RecordBatchFileWriter(sink, schema, options, rules, durable, append, metadata)
 
 
 def get_record_batch_size(

@@ -5,9 +5,9 @@ happens on the machine, and what they leave behind for each other, hits all of t
 the rounds' own ratios, which drift cannot bend; times are medians with quartiles. Nothing is cached between
 rounds but what the libraries cache themselves.
 
-The points of a growth curve are all measured warm: each contender runs once, untimed, before its sample.
-Without that a small point is the mean of many loops, a large one is run once in caches that others have
-emptied, and the curve shows the caches.
+The points of a growth curve are all measured warm: each contender runs untimed before its sample, for as long
+as caches take to settle. Without that a small point is the mean of many loops, a large one of a few in caches
+that others have emptied, and the curve shows the caches.
 
 A goal is met, missed, or, where it is to be as fast as the other, level: less than a hundredth is missing.
 """
@@ -33,6 +33,8 @@ Run = Callable[[], Any]
 ENOUGH = 0.85
 #: Seconds that they may take to become free.
 PATIENCE = 5
+#: Samples' time that caches take to settle, before a point of a curve is measured.
+SETTLING = 3
 
 #: A thousand times the work may cost twice as much per unit: larger memory is slower memory.
 FLAT = 0.1
@@ -91,16 +93,12 @@ class Curve:
         The largest exponent of x that meets the goal.
     row : str, default ""
         The row of `benchmarks.goals` that the exponent is judged for.
-    floor : str, default ""
-        A contender that does only what nobody can leave out. Exponents of unlike constants do not compare, so
-        its exponent is that of our first point if nothing grew but what it does.
     """
 
     name: str
     x: float
     at_most: float | None = None
     row: str = ""
-    floor: str = ""
 
 
 @dataclass
@@ -290,11 +288,19 @@ def measure(case: Case, scale: Scale, clock: Callable[[], float] = time.perf_cou
             # hit the same other one.
             for name in random.Random(turn).sample(names, len(names)):
                 if case.curve is not None:
-                    case.contenders[name]()
+                    settle(case.contenders[name], SETTLING * scale.sample)
                 samples[name].append(sampled(case.contenders[name], loops[name], case.timed, clock))
     finally:
         gc.unfreeze()
     return {name: summary(name, case, samples, problems) for name in case.contenders}
+
+
+def settle(run: Run, seconds: float) -> None:
+    """Run untimed, once at least, until so much time has passed."""
+    end = time.perf_counter() + seconds
+    run()
+    while time.perf_counter() < end:
+        run()
 
 
 def calibrated(case: Case, names: list[str], scale: Scale) -> tuple[dict[str, int], int]:
@@ -396,9 +402,6 @@ def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iter
         fitted = {}
         for contender in rows[0][1]:
             pairs = [(curve.x, t[contender].median) for curve, t in rows if not t[contender].problem]
-            if contender == rows[0][0].floor:
-                above = rows[0][1]["arrowipc"].median - pairs[0][1]
-                pairs = [(x, above + cost) for x, cost in pairs]
             if len(pairs) >= 2:
                 k = exponent(pairs)
                 fitted[contender] = Timing(contender, k, k, k, rounds=len(pairs))

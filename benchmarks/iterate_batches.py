@@ -13,6 +13,8 @@ in batches of more and more of those, is fitted.
 * polars: ``read_ipc_stream(data)``: one DataFrame, text converted to views and checked; no batches.
 * arro3: ``read_ipc_stream(BytesIO(data))``: copies the bytes of each message; arrow-rs always validates
   fully.
+* metadata touched: one byte of each cache line of the metadata, by NumPy in one go: what comes on top of a
+  batch's work where the metadata is in no cache, however it is read.
 """
 
 from __future__ import annotations
@@ -20,10 +22,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+import arrowipc
 from benchmarks import data, peers
-from benchmarks.harness import FLAT, Case, Curve, Scale
+from benchmarks.harness import FLAT, Case, Curve, Run, Scale
+
+#: Bytes of a cache line.
+LINE = 64
 
 TITLE = "iterate batches of an in-memory stream"
 
@@ -60,6 +67,23 @@ def case(name: str, batch: pa.RecordBatch, count: int, unit: str = "batch", **op
             "arrowipc": lambda: peers.rows_by_arrowipc(source, validate="none"),
             "arrowipc full": lambda: peers.rows_by_arrowipc(source),
             **peers.others(source),
+            "metadata touched": touching(source),
         },
         **options,
     )
+
+
+def touching(source: bytes) -> Run:
+    """Return a run that reads a byte of each cache line of the metadata and does nothing else."""
+    content = np.frombuffer(source, np.uint8)
+    pieces = [np.frombuffer(each.metadata, np.uint8) for each in arrowipc.MessageReader(source)]
+    starts = [piece.ctypes.data - content.ctypes.data for piece in pieces]
+    spans = zip(starts, pieces, strict=True)
+    lines = np.concatenate([np.arange(start, start + len(piece), LINE) for start, piece in spans])
+    rows = peers.rows_by_arrowipc(source)
+
+    def run() -> int:
+        content[lines].sum()
+        return rows
+
+    return run

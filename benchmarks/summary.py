@@ -50,9 +50,8 @@ class Line:
             return ""
         said = [f"{figure(result)} for {result['case']}", self.row.why]
         measured = timing(result, self.row.floor)
-        floor = shown(result, measured) if result["unit"] == "exponent" else ratio(measured)
-        if floor:
-            said.append(f"the floor ({self.row.floor}) is at {floor}")
+        if floor := ratio(measured):
+            said.append(f"the floor ({self.row.floor}) takes {shown(result, measured)}, {floor}")
         elif not self.row.why:
             said.append("no floor is known")
         return "; ".join(filter(None, said))

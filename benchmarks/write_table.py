@@ -9,6 +9,8 @@ pyarrow's table:
 * arrowipc: ``new_stream(sink)`` and ``write(table)``, which takes the table through ``__arrow_c_stream__``.
 * arro3: ``write_ipc_stream(table, BytesIO())``, through the same interface.
 * nanoarrow: ``StreamWriter`` and ``write_stream(table)``, the same.
+* pyarrow through C: ``RecordBatchReader.from_stream(table)`` and ``write_batch`` of each batch: pyarrow's own
+  writer behind the same interface.
 * polars would have to import the table first.
 
 polars' frame, of as many chunks; all write text as views, into ``BytesIO``:
@@ -63,6 +65,15 @@ def stream_by_pyarrow(sink: Any, table: pa.Table) -> None:
         writer.write_table(table)
 
 
+def stream_through_c(sink: Any, table: Any) -> None:
+    with (
+        pa.RecordBatchReader.from_stream(table) as reader,
+        pa.ipc.new_stream(sink, reader.schema) as writer,
+    ):
+        for batch in reader:
+            writer.write_batch(batch)
+
+
 def stream_by_arrowipc(sink: Any, table: Any) -> None:
     with arrowipc.new_stream(sink) as writer:
         writer.write(table)
@@ -78,6 +89,7 @@ def growing(table: pa.Table) -> dict[str, Run]:
     found: dict[str, Callable[[], Any]] = {
         "pyarrow": lambda: to_buffer(lambda sink: stream_by_pyarrow(sink, table)),
         "arrowipc": lambda: to_bytearray(lambda sink: stream_by_arrowipc(sink, table)),
+        "pyarrow through C": lambda: to_buffer(lambda sink: stream_through_c(sink, table)),
     }
     if peers.nanoarrow_ipc is not None:
         found["nanoarrow"] = lambda: to_bytes_io(lambda sink: stream_by_nanoarrow(sink, table))
@@ -101,22 +113,19 @@ def presized(table: pa.Table) -> dict[str, Run]:
         stream_by_arrowipc(target, table)
         return buffer
 
-    return {"pyarrow": proven(pyarrows, table), "arrowipc": proven(arrowipcs, table)}
+    def through_c() -> pa.Buffer:
+        stream_through_c(pa.FixedSizeBufferWriter(buffer), table)
+        return buffer
+
+    found = {"pyarrow": pyarrows, "arrowipc": arrowipcs, "pyarrow through C": through_c}
+    return {name: proven(write, table) for name, write in found.items()}
 
 
 def framed(frame: Any, table: pa.Table) -> dict[str, Run]:
     """Return those who write polars' frame."""
 
-    def by_pyarrow(sink: Any) -> None:
-        with (
-            pa.RecordBatchReader.from_stream(frame) as reader,
-            pa.ipc.new_stream(sink, reader.schema) as writer,
-        ):
-            for batch in reader:
-                writer.write_batch(batch)
-
     found: dict[str, Callable[[], Any]] = {
-        "pyarrow": lambda: to_bytes_io(by_pyarrow),
+        "pyarrow": lambda: to_bytes_io(lambda sink: stream_through_c(sink, frame)),
         "arrowipc": lambda: to_bytes_io(lambda sink: stream_by_arrowipc(sink, frame)),
         "arrowipc bytearray": lambda: to_bytearray(lambda sink: stream_by_arrowipc(sink, frame)),
         "polars": lambda: to_bytes_io(frame.write_ipc_stream),
