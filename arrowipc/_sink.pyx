@@ -86,7 +86,7 @@ cdef class BytearraySink(Sink):
         cdef int64_t used = PyByteArray_GET_SIZE(self.target), size = head_size + body_length, room = self.room
         if used + size > room:
             # On its own a bytearray grows by an eighth; shrinking it to no less than half keeps its memory.
-            room = used + size + min(used + size, <int64_t> MOST_AHEAD)
+            room = used + size + min(used, <int64_t> MOST_AHEAD)
         try:
             if room != self.room:
                 PyByteArray_Resize(self.target, room)
