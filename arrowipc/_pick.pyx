@@ -104,10 +104,19 @@ cdef void pick_words(uint8_t* out, const uint8_t* values, int64_t width, const P
             for t in range(picks[k].times):
                 (<loose_i32*> out)[t] = word4
             out += 4 * picks[k].times
-        elif size:
-            for t in range(picks[k].times):
-                memcpy(out, values + picks[k].start * width, size)
-                out += size
+        elif size and picks[k].times:
+            out = put_times(out, values + picks[k].start * width, size, picks[k].times)
+
+
+cdef inline uint8_t* put_times(uint8_t* out, const uint8_t* p, int64_t size, int64_t times) noexcept nogil:
+    """Write the same bytes once or several times and return the end; what is there doubles with each copy."""
+    cdef int64_t done = size, total = size * times
+    memcpy(out, p, size)
+    while done < total:
+        size = min(done, total - done)
+        memcpy(out + done, out, size)
+        done += size
+    return out + total
 
 
 cdef int measure_spans(const uint8_t* offsets, int32_t f, int32_t width, int64_t limit, const Pick* picks, int64_t n,
@@ -134,7 +143,7 @@ cdef int measure_spans(const uint8_t* offsets, int32_t f, int32_t width, int64_t
 cdef void pick_offsets(uint8_t* out, const uint8_t* offsets, int32_t width, const Pick* picks,
                        int64_t n) noexcept nogil:
     """Offsets of the picked elements, which lie one behind the other now."""
-    cdef int64_t k, t, i, first, at = 0, row = 1
+    cdef int64_t k, t, i, first, size, at = 0, row = 1
     store_int(out, 0, width, 0)
     for k in range(n):
         if picks[k].start < 0:
@@ -143,6 +152,13 @@ cdef void pick_offsets(uint8_t* out, const uint8_t* offsets, int32_t width, cons
                 row += 1
             continue
         first = load_int(offsets, picks[k].start, width)
+        if picks[k].count == 1:
+            size = load_int(offsets, picks[k].start + 1, width) - first
+            for t in range(picks[k].times):
+                at += size
+                store_int(out, row, width, at)
+                row += 1
+            continue
         for t in range(picks[k].times):
             for i in range(picks[k].start + 1, picks[k].start + picks[k].count + 1):
                 # What lies between the ends of a pick may be wild, and stays it: unsigned, as it may wrap.
@@ -154,16 +170,14 @@ cdef void pick_offsets(uint8_t* out, const uint8_t* offsets, int32_t width, cons
 
 cdef void pick_bytes(uint8_t* out, const uint8_t* offsets, int32_t width, const uint8_t* data, const Pick* picks,
                      int64_t n) noexcept nogil:
-    cdef int64_t k, t, first, size
+    cdef int64_t k, first, size
     for k in range(n):
         if picks[k].start < 0:
             continue
         first = load_int(offsets, picks[k].start, width)
         size = load_int(offsets, picks[k].start + picks[k].count, width) - first
-        if size:
-            for t in range(picks[k].times):
-                memcpy(out, data + first, size)
-                out += size
+        if size and picks[k].times:
+            out = put_times(out, data + first, size, picks[k].times)
 
 
 cdef int64_t list_picks(Pick* out, const uint8_t* offsets, int32_t width, const Pick* picks,
