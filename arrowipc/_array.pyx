@@ -715,6 +715,8 @@ cdef class Array:
         dictionary and run-end encodings        the decoded values; rows may share one object
         ======================================  ============================================================
 
+        Python's cyclic collector rests until the values are there.
+
         Parameters
         ----------
         max_values : int, optional

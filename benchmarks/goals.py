@@ -20,6 +20,8 @@ class Row:
         The benchmark that has the cases.
     floor : str, default ""
         The contender that does only what nobody can leave out; shown where the goal is missed.
+    beside : str, default ""
+        A contender that is no floor, but shows what stops us; shown there too.
     why : str, default ""
         What stops us where the named case, or another one of the row, misses the goal.
     """
@@ -29,6 +31,7 @@ class Row:
     goal: str
     question: str
     floor: str = ""
+    beside: str = ""
     why: str = ""
 
 
@@ -65,7 +68,7 @@ ROWS = (
         "payload column, 20,000 streams of 10 rows x 10 columns, to one batch",
         ">= 25x",
         "payload_decode",
-        floor="one payload",
+        beside="one payload",
         why="a call finds its schema and makes its batch, for as much as the rows of twenty payloads take",
     ),
     Row("decode known", "the same, bare messages, schema known", ">= 10x", "payload_decode"),
@@ -82,7 +85,7 @@ ROWS = (
         "write a pyarrow table of many small batches",
         ">= 1x",
         "write_table",
-        floor="pyarrow through C",
+        beside="pyarrow through C",
         why="each chunk comes to us through the C interface, which pyarrow's own writer does without",
     ),
     Row("write memory", "write 128 MB to memory", ">= 0.9x", "write_large", floor="memcpy"),

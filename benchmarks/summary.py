@@ -48,13 +48,11 @@ class Line:
         result = self.named if self.verdict in UNMET else self.worst
         if result is None or result["verdict"] not in UNMET:
             return ""
-        said = [f"{figure(result)} for {result['case']}", self.row.why]
-        measured = timing(result, self.row.floor)
-        if floor := ratio(measured):
-            said.append(f"the floor ({self.row.floor}) takes {shown(result, measured)}, {floor}")
-        elif not self.row.why:
-            said.append("no floor is known")
-        return "; ".join(filter(None, said))
+        said = [self.row.why] if self.row.why else []
+        for kind, name in (("the floor", self.row.floor), ("beside it", self.row.beside)):
+            if speed := ratio(timing(result, name)):
+                said.append(f"{kind} ({name}) takes {shown(result, timing(result, name))}, {speed}")
+        return "; ".join([f"{figure(result)} for {result['case']}", *(said or ["no floor is known"])])
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells below `HEADER`."""

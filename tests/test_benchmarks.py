@@ -151,8 +151,18 @@ def test_a_row_that_misses_says_what_stops_it(ratio: float, verdict: str) -> Non
     )["handover"]
     assert found.verdict == verdict
     assert found.row.why in found.reason
-    assert found.reason.endswith("the floor (batches that are there) takes 1.33 ms, 0.750x")
+    assert found.reason.endswith("; the floor (batches that are there) takes 1.33 ms, 0.750x")
     assert ("worst" in found.reason) == (said == "met")
+
+
+def test_a_row_shows_what_else_there_is_to_tell() -> None:
+    beside = lines(
+        result("decode", "named", 30.0, "met", named=True),
+        result("decode", "worst", 15.0, "MISSED", others={"one payload": 40.0}),
+    )["decode"]
+    assert beside.reason.endswith("; beside it (one payload) takes 25.0 us, 40.0x")
+    unknown = lines(result("deltas flat", "c", 0.5, "MISSED", named=True))["deltas flat"]
+    assert unknown.reason.endswith("; no floor is known")
 
 
 def test_a_row_that_was_not_judged_says_why() -> None:
