@@ -157,7 +157,10 @@ def _sums(data: Values, starts: Indices, kind: DataType) -> Values:
             f"{len(data) - len(starts):,} values of type {kind} share their coordinates with others, and "
             "values of this type cannot be added up"
         )
-    return np.add.reduceat(data, starts, dtype=data.dtype)
+    # NumPy widens small integers unless told not to, and cannot be told so for durations.
+    dtype = None if data.dtype.kind == "m" else data.dtype
+    with np.errstate(all="ignore"):  # infinities of both signs
+        return np.add.reduceat(data, starts, dtype=dtype)
 
 
 # Dense arrays.

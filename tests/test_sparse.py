@@ -245,6 +245,23 @@ def test_sorting_is_stable_and_knows_shapes_beyond_64_bits():
         assert tree.to_coo() == found
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array([200, 100, 7], "u1"), np.array([44, 7], "u1")),
+        (np.array([2, 3, 7], "m8[us]"), np.array([5, 7], "m8[us]")),
+        (np.array([np.inf, -np.inf, 7]), np.array([np.nan, 7])),
+        (np.array([6e4, 6e4, 7], "f2"), np.array([np.inf, 7], "f2")),
+    ],
+    ids=["uint8", "duration", "infinities", "half"],
+)
+@pytest.mark.filterwarnings("error")
+def test_values_with_equal_coordinates_are_added_up_in_their_own_type(values, expected):
+    found = ipc.SparseCOOTensor(values, [[1], [1], [2]], (3,)).canonical()
+    assert found.data.dtype == expected.dtype
+    np.testing.assert_array_equal(found.data, expected)
+
+
 def test_a_shape_that_no_dense_array_has():
     for shape in ((1 << 62, 1 << 62), (1,) * 70):
         tensor = ipc.SparseCOOTensor([1.0], [[0] * len(shape)], shape)

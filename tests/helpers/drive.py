@@ -236,7 +236,7 @@ _BEYOND_FULL = r"""precision|whole\ number\ of\ days|acceptable\ range|does\ not
 # What it knows about extensions, which are their storage type and bytes to us: all that it says of those that
 # are its own, tried one by one.
 _OF_EXTENSIONS = r"""storage\ type|serialized?\ (JSON\ |)(meta)?data|JSON\ (parse\ error|object)|type_name
-    |dim_names|permutation|shape\ (must|dimensions)|uniform_shape"""
+    |dim_names|permutation|shape\ (must|dimensions)|uniform_shape|FixedSizeList\ value\ type|to\ Tensor"""
 _ASKS_FOR_MORE = re.compile(f"{_BEYOND_FULL}|{_OF_EXTENSIONS}", re.IGNORECASE | re.VERBOSE)
 
 
