@@ -6,6 +6,7 @@ its URIs, and it ends when its input is closed.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import json
@@ -100,9 +101,12 @@ class Peer:
         return json.loads(line)
 
     def words(self) -> str:
-        """End it, and return what it wrote to stderr."""
+        """End it if it does not end by itself, and return how it ended and what it wrote to stderr."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1)
         self.process.kill()
-        return self.process.communicate()[1].decode(errors="replace")[-4000:]
+        text = self.process.communicate()[1].decode(errors="replace")[-4000:]
+        return f"it ended with {self.process.returncode}: {text}"
 
     def end(self) -> int:
         """Close its input and return how it ended."""
