@@ -77,7 +77,7 @@ class Peer:
 
     def __init__(self, role: str, library: str, transports: str, **given: Any) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.ucx_peers", role, json.dumps(given)],
+            [sys.executable, "-X", "faulthandler", "-m", "helpers.ucx_peers", role, json.dumps(given)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
