@@ -50,7 +50,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
     firsts = {name: children.seconds(FIRST[name], setup) for name in names}
     yield Case("import and read a first batch", "process", 1, firsts, timed=True, **goal)
     sizes = {name: [float(installed(name))] for name in names}
-    yield Fact("installed size", sizes, at_most=6 * 2**20, row="installed", named=True)
+    yield Fact("installed size", sizes, at_most=6e6, row="installed", named=True)
 
 
 def installed(name: str) -> int:
