@@ -320,7 +320,7 @@ def test_caches_settle_for_a_while() -> None:
 def test_a_child_says_what_it_took_above_its_input() -> None:
     code = "given = bytearray(b'x') * (30 << 20)\nbefore = begin()\ntaken = bytearray(b'x') * size\ndel taken"
     (taken,) = module("children").peak(code, size=50 << 20)
-    # The kernel adds a thread's pages up in lots, and each processor may have one that it has not reported yet.
+    # The kernel adds pages up in lots, and each processor may have one that it has not reported yet.
     assert 49 << 20 <= taken < 60 << 20
 
 
