@@ -52,9 +52,14 @@ cdef struct Preferences:
     unsigned int favour_decoder
     unsigned int[3] reserved
 
-ctypedef size_t (*bound_t)(size_t size, const Preferences* preferences) noexcept nogil
-ctypedef size_t (*frame_t)(void* target, size_t room, const void* source, size_t size,
-                           const Preferences* preferences) noexcept nogil
+ctypedef size_t (*bound_lz4_t)(size_t size, const Preferences* preferences) noexcept nogil
+ctypedef size_t (*frame_lz4_t)(void* target, size_t room, const void* source, size_t size,
+                               const Preferences* preferences) noexcept nogil
+ctypedef size_t (*bound_zstd_t)(size_t size) noexcept nogil
+ctypedef size_t (*frame_zstd_t)(void* state, void* target, size_t room, const void* source, size_t size,
+                                int level) noexcept nogil
+ctypedef void* (*create_zstd_t)() noexcept nogil
+ctypedef size_t (*free_zstd_t)(void* state) noexcept nogil
 ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
 ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
 
@@ -65,7 +70,9 @@ cdef enum:
     LEAST_LZ4 = 25
     LEAST_ZSTD = 10                 # magic number 4, descriptor 1, content size 1, block header 3, a byte
     LINE = 64
-    WORTH_RELEASING = 1 << 14       # bytes: below this, handing over the GIL costs more than it gives
+    # Bytes: below this, handing over the GIL costs more than it gives, at levels that take 50 us for as much.
+    WORTH_RELEASING = 1 << 14
+    QUICK_LEVEL = 3
     # Bytes: below this, waking a thread costs more than it gives (measured at the default level).
     WORTH_THREADS_LZ4 = 1 << 17
     WORTH_THREADS_ZSTD = 1 << 16
@@ -73,19 +80,53 @@ cdef enum:
     SPARE_MEMORY = 1 << 22          # bytes that are kept although the batch needs less
 
 
+cdef struct Job:
+    # One buffer that is worth trying.
+    const uint8_t* source
+    int64_t size
+    uint8_t* target         # where the frame goes
+    int64_t room
+    int64_t stored          # bytes of the frame, 0: the buffer stays raw
+    int32_t extent
+
+
 # -- the codec -----------------------------------------------------------------------------------------------
 
 
 cdef struct Functions:
-    # liblz4's frame encoder as the lz4 package exports it; all NULL where there is no such thing.
-    bound_t bound
-    frame_t frame
+    # A frame encoder as a package exports it; those of other codecs, or where nobody exports it all, are NULL.
     is_error_t is_error
     error_name_t error_name
+    bound_lz4_t bound_lz4
+    frame_lz4_t frame_lz4
+    bound_zstd_t bound_zstd
+    frame_zstd_t frame_zstd
+    create_zstd_t create_zstd
+    free_zstd_t free_zstd
 
 
 cdef inline void* address(object number):
     return <void*> <uintptr_t> number
+
+
+@cython.final
+cdef class Context:
+    """libzstd's working memory, used by one thread at a time."""
+    cdef void* state
+    cdef free_zstd_t free   # not its library: that refers to idle contexts, and may be cleared before they end
+
+    def __dealloc__(self):
+        if self.state != NULL:
+            self.free(self.state)
+
+
+cdef Context new_context(const Functions* c):
+    cdef Context made = Context.__new__(Context)
+    made.free = c.free_zstd
+    made.state = c.create_zstd()
+    if made.state == NULL:
+        raise MemoryError()
+    return made
 
 
 @cython.final
@@ -97,7 +138,7 @@ cdef class Library:
     cdef Preferences preferences
     cdef object addresses
     cdef object encoder     # encoder(codec, level) -> a function for one thread
-    cdef list idle          # encoders that nobody uses
+    cdef list idle          # contexts of libzstd, or encoders, that nobody uses
 
     def __cinit__(self, int codec, int level, addresses, encoder):
         from arrowipc import codec as codecs
@@ -109,14 +150,50 @@ cdef class Library:
         self.addresses = addresses
         self.encoder = encoder
         self.idle = []
-        if addresses is not None:
-            self.c.bound = <bound_t> address(addresses[0])
-            self.c.frame = <frame_t> address(addresses[1])
-            self.c.is_error = <is_error_t> address(addresses[2])
-            self.c.error_name = <error_name_t> address(addresses[3])
+        if addresses is None:
+            return
+        self.c.is_error = <is_error_t> address(addresses[0])
+        self.c.error_name = <error_name_t> address(addresses[1])
+        if codec == CompressionType_LZ4_FRAME:
+            self.c.bound_lz4 = <bound_lz4_t> address(addresses[2])
+            self.c.frame_lz4 = <frame_lz4_t> address(addresses[3])
             self.preferences.block_size = codecs.LZ4_BLOCK_SIZE
             self.preferences.independent = 1
             self.preferences.level = level
+        else:
+            self.c.bound_zstd = <bound_zstd_t> address(addresses[2])
+            self.c.frame_zstd = <frame_zstd_t> address(addresses[3])
+            self.c.create_zstd = <create_zstd_t> address(addresses[4])
+            self.c.free_zstd = <free_zstd_t> address(addresses[5])
+
+    cdef bint native(self) noexcept nogil:
+        return self.c.is_error != NULL
+
+    cdef int64_t room(self, int64_t size) noexcept nogil:
+        """Bytes that the frame of `size` bytes may take where it is made."""
+        if self.c.bound_lz4 != NULL:
+            return self.c.bound_lz4(size, &self.preferences)
+        # A package allocates for itself: only what is smaller than the buffer comes to us.
+        return self.c.bound_zstd(size) if self.c.bound_zstd != NULL else size
+
+    cdef size_t frame(self, void* state, const Job* job) noexcept nogil:
+        """Bytes of the frame that was made, or an error."""
+        if self.c.frame_lz4 != NULL:
+            return self.c.frame_lz4(job.target, job.room, job.source, job.size, &self.preferences)
+        return self.c.frame_zstd(state, job.target, job.room, job.source, job.size, self.level)
+
+    cdef object take(self):
+        """A context or an encoder, for one thread until it is given back; None for liblz4, which needs none."""
+        if self.c.frame_lz4 != NULL:
+            return None
+        if self.idle:
+            return self.idle.pop()
+        return new_context(&self.c) if self.native() else self.encoder(self.codec, self.level)
+
+    cdef int give(self, object taken) except -1:
+        if taken is not None and len(self.idle) < IDLE_ENCODERS:
+            self.idle.append(taken)
+        return 0
 
 
 cdef list libraries = [None, None]      # at the default level: their encoders serve all compressors
@@ -128,11 +205,8 @@ cdef Library library_for(int codec, int level):
     if found is None:
         from arrowipc import codec as codecs
 
-        addresses = codecs.lz4_frame_functions() if codec == CompressionType_LZ4_FRAME else None
-        found = Library(codec, codecs.DEFAULT_LEVEL, addresses, codecs.encoder)
-        if addresses is None:
-            # Finds out now, not in the midst of a batch, whether the package is there.
-            found.idle.append(codecs.encoder(codec, codecs.DEFAULT_LEVEL))
+        find = codecs.lz4_frame_functions if codec == CompressionType_LZ4_FRAME else codecs.zstd_frame_functions
+        found = Library(codec, codecs.DEFAULT_LEVEL, find(), codecs.encoder)
         libraries[codec] = found
     return found if level == found.level else Library(codec, level, found.addresses, found.encoder)
 
@@ -143,16 +217,6 @@ def forget_libraries():
 
 
 # -- the buffers of a batch ----------------------------------------------------------------------------------
-
-
-cdef struct Job:
-    # One buffer that is worth trying.
-    const uint8_t* source
-    int64_t size
-    uint8_t* target         # where the frame goes
-    int64_t room
-    int64_t stored          # bytes of the frame, 0: the buffer stays raw
-    int32_t extent
 
 
 cdef inline bint accepted(int64_t size, int64_t stored, double savings) noexcept nogil:
@@ -174,7 +238,7 @@ cdef class Work:
     cdef int64_t taken
     cdef int64_t active         # threads inside `run`
     cdef int64_t total          # bytes of all jobs
-    cdef size_t code            # liblz4's error, 0: none
+    cdef size_t code            # the library's error, 0: none
     cdef double savings
     cdef Library library
 
@@ -199,40 +263,44 @@ cdef class Work:
         """Compress until no job is left."""
         fetch_add(&self.active, 1)
         try:
-            if self.library.c.frame == NULL:
-                self.run_package()
-            elif self.total < WORTH_RELEASING:
-                self.run_native()
-            else:
-                with nogil:
-                    self.run_native()
+            if self.taken < self.n_jobs:
+                encoder = self.library.take()
+                if self.library.native():
+                    self.run_released(encoder)
+                else:
+                    self.run_package(encoder)
+                self.library.give(encoder)
         finally:
             fetch_add(&self.active, -1)
 
-    cdef void run_native(self) noexcept nogil:
-        cdef const Functions* c = &self.library.c
+    cdef int run_released(self, Context context) except -1:
+        cdef void* state = NULL if context is None else context.state
+        if self.total < WORTH_RELEASING and self.library.level <= QUICK_LEVEL:
+            self.run_native(state)
+        else:
+            with nogil:
+                self.run_native(state)
+        return 0
+
+    cdef void run_native(self, void* state) noexcept nogil:
         cdef Job* job
         cdef size_t stored
         cdef int64_t i = fetch_add(&self.taken, 1)
         while i < self.n_jobs:
             job = &self.jobs[i]
-            stored = c.frame(job.target, job.room, job.source, job.size, &self.library.preferences)
-            if c.is_error(stored):
+            stored = self.library.frame(state, job)
+            if self.library.c.is_error(stored):
                 self.code = stored
             elif accepted(job.size, stored, self.savings):
                 job.stored = stored
             i = fetch_add(&self.taken, 1)
 
-    cdef int run_package(self) except -1:
-        cdef Library library = self.library
+    cdef int run_package(self, object encode) except -1:
         cdef Job* job
         cdef bytes frame
         cdef const uint8_t* made
         cdef int64_t stored
         cdef int64_t i = fetch_add(&self.taken, 1)
-        if i >= self.n_jobs:
-            return 0
-        encode = library.idle.pop() if library.idle else library.encoder(library.codec, library.level)
         while i < self.n_jobs:
             job = &self.jobs[i]
             try:
@@ -253,8 +321,6 @@ cdef class Work:
                 job.stored = stored
             frame = None
             i = fetch_add(&self.taken, 1)
-        if len(library.idle) < IDLE_ENCODERS:
-            library.idle.append(encode)
         return 0
 
     cdef int run_all(self, bint use_threads) except -1:
@@ -417,7 +483,8 @@ cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chos
     place(self, work)
     work.run_all(self.use_threads)
     if work.code:
-        raise MemoryError(f"cannot compress to LZ4: {work.library.c.error_name(work.code).decode()}")
+        name = work.library.c.error_name(work.code).decode()
+        raise MemoryError(f"cannot compress to {'LZ4' if work.library.c.frame_lz4 != NULL else 'ZSTD'}: {name}")
     for i in range(work.n_jobs):
         job = &work.jobs[i]
         if job.stored:
@@ -434,10 +501,7 @@ cdef int place(Compressor self, Work work) except -1:
     cdef Job* job
     for i in range(work.n_jobs):
         job = &work.jobs[i]
-        # The package allocates for itself: only what is smaller than the buffer comes here.
-        job.room = job.size
-        if work.library.c.bound != NULL:
-            job.room = work.library.c.bound(job.size, &work.library.preferences)
+        job.room = work.library.room(job.size)
         if add_overflows(total, round_up(job.room, LINE), &total):
             raise MemoryError("the buffers of the batch add up to more than memory can hold")
     target = self.frame_memory(total)

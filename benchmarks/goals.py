@@ -112,13 +112,7 @@ ROWS = (
     Row("read tensor", "read a tensor, zero-copy", ">= 1x", "tensors"),
     Row("gather tensor", "write a strided tensor", ">= 2x", "tensors", floor="np.copyto"),
     Row("import", "`import arrowipc`", "<= 15 ms", "import_time"),
-    Row(
-        "installed",
-        "installed size",
-        "<= 5.72 MiB",
-        "import_time",
-        why="6 MB are 5.72 MiB; compiled modules are four fifths of ours",
-    ),
+    Row("installed", "installed size", "<= 5.72 MiB", "import_time"),  # 6 MB
     Row(
         "spark",
         "Spark: payloads decoded in `mapInArrow`, beside no decoding at all",

@@ -34,7 +34,7 @@ IMPORTED = {"arro3": "arro3.io"}
 FOLDERS = {"arro3": ("arro3.core", "arro3.io")}
 
 #: What a wheel of ours holds.
-SUFFIXES = {".py", ".pyi", ".pxd", ".so", ".pyd"}
+SUFFIXES = {".py", ".pyi", ".so", ".pyd"}
 
 
 def cases(scale: Scale) -> Iterator[Case | Fact]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import struct
@@ -45,13 +46,19 @@ PACKAGES: dict[str, list[Callable[[bytes, int], bytes]]] = {
 }
 
 
+def only_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no functions be found."""
+    monkeypatch.setattr(codec, "lz4_frame_functions", lambda: None)
+    monkeypatch.setattr(codec, "zstd_frame_functions", lambda: None)
+
+
 @pytest.fixture(params=["functions", "package"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Both ways to make LZ4 frames: liblz4's function, and the package where it does not export it."""
+    """Both ways to make frames: the codec's functions, and the package where nobody exports them."""
     if request.param == "package":
-        monkeypatch.setattr(codec, "lz4_frame_functions", lambda: None)
-    elif codec.lz4_frame_functions() is None:
-        pytest.skip("this build of the lz4 package exports nothing")
+        only_packages(monkeypatch)
+    elif codec.lz4_frame_functions() is None or codec.zstd_frame_functions() is None:
+        pytest.skip("these builds of the packages do not export both codecs")
     _compress.forget_libraries()
     yield request.param
     monkeypatch.undo()
@@ -245,7 +252,7 @@ def test_108_buffers_of_every_type_come_back(codec, parts):
 # -- frames --------------------------------------------------------------------------------------------------
 
 
-def test_109_zstd_frames_state_their_size():
+def test_109_zstd_frames_state_their_size(way):
     for size in (100, 255, 256, 65_791, 65_792, 3 * MB):
         prefix, frame = split(buffer(mild(size), "zstd"))
         assert zstandard.frame_content_size(frame) == prefix == size
@@ -262,16 +269,23 @@ def test_109_lz4_frames_have_independent_blocks_no_larger_than_1_mb(way):
         assert not about["block_checksum"]
 
 
-@pytest.mark.parametrize("level", [None, -65_536, -1, 0, 1, 2, 3, 9, 12])
-def test_lz4_frames_are_the_same_by_both_ways(level, monkeypatch):
-    if codec.lz4_frame_functions() is None:
-        pytest.skip("this build of the lz4 package exports nothing")
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [("lz4", level) for level in (None, -65_536, -1, 0, 1, 2, 3, 9, 12)]
+    + [("zstd", level) for level in (None, -131_072, -1, 0, 1, 3, 9, 19, 22)],
+)
+def test_frames_are_the_same_by_both_ways(name, level, monkeypatch):
+    # One version of libzstd for both: those of the zstandard package.
+    monkeypatch.setattr(codec, "ZSTD_MODULES", [b for b in codec.ZSTD_MODULES if b[0] == "zstandard"])
+    if codec.lz4_frame_functions() is None or codec.zstd_frame_functions() is None:
+        pytest.skip("these builds of the packages do not export both codecs")
     batch = columns(*[mild(300_001, seed) for seed in range(2)])
-    native = stored_buffers(batch, "lz4", level)
-    monkeypatch.setattr(codec, "lz4_frame_functions", lambda: None)
     _compress.forget_libraries()
     try:
-        assert stored_buffers(batch, "lz4", level) == native
+        native = stored_buffers(batch, name, level)
+        only_packages(monkeypatch)
+        _compress.forget_libraries()
+        assert stored_buffers(batch, name, level) == native
     finally:
         _compress.forget_libraries()
 
@@ -440,6 +454,7 @@ def test_a_codec_that_fails_is_short_of_memory(monkeypatch):
     def refuse(view: memoryview) -> bytes:
         raise zstandard.ZstdError("Allocation error")
 
+    only_packages(monkeypatch)
     monkeypatch.setattr(codec, "encoder", lambda number, level: refuse)
     _compress.forget_libraries()
     try:
@@ -451,6 +466,29 @@ def test_a_codec_that_fails_is_short_of_memory(monkeypatch):
     finally:
         monkeypatch.undo()
         _compress.forget_libraries()
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("lz4", "ERROR_dstMaxSize_tooSmall"), ("zstd", "Destination buffer is too small")]
+)
+def test_an_error_of_a_library_says_which(name, error, monkeypatch):
+    found = getattr(codec, f"{name}_frame_functions")
+    addresses = found()
+    if addresses is None:
+        pytest.skip("this build of the package exports nothing")
+    one_byte = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t)(lambda size: 1)
+    bound = ctypes.cast(one_byte, ctypes.c_void_p).value
+    monkeypatch.setattr(codec, found.__name__, lambda: (*addresses[:2], bound, *addresses[3:]))
+    _compress.forget_libraries()
+    try:
+        for use_threads in (False, True):
+            compressor = Compressor(name, use_threads=use_threads)
+            with pytest.raises(MemoryError, match=f"cannot compress to {name.upper()}: {error}"):
+                compressor.stored(columns(*[mild(400_000)] * 4))
+    finally:
+        monkeypatch.undo()
+        _compress.forget_libraries()
+    assert stored_buffers(columns(mild(4000)), name)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
