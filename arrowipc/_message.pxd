@@ -52,6 +52,8 @@ cdef class Framer:
     cdef int state
     cdef Source chunk               # the input at hand
     cdef int64_t at                 # its next unread byte
+    cdef int64_t began              # where the message at hand begins in it
+    cdef int64_t stride             # bytes from the message before it to that
     cdef object queue               # deque: chunks behind it
     cdef bint last                  # nothing will be fed after what is here
     cdef Memory partial             # the first bytes of a piece that no chunk holds whole

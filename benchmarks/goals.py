@@ -42,8 +42,7 @@ ROWS = (
         ">= 10x",
         "iterate_batches",
         floor="metadata touched",
-        why="the metadata of so many batches lies in no near cache, "
-        "which is a part of it; the rest is not known",
+        why="the metadata of so many batches lies in no near cache",
     ),
     Row("iterate 1000", "the same, 1000 columns", ">= 25x", "iterate_batches"),
     Row("project", "5 of 1000 columns", ">= 20x", "project_columns"),
