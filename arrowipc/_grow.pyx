@@ -28,6 +28,9 @@ from arrowipc.errors import UnsupportedError
 cdef int64_t STEEP_FROM = 1 << 16
 cdef int64_t STEEP_TO = 1 << 26
 
+# A block of so many bytes is no loss where fewer turn out to be needed.
+cdef int64_t SMALL = 1 << 12
+
 # Data buffers of view fields double from the one size to the other: few buffers, and little unused room.
 cdef int64_t POOL_SMALLEST = 1 << 10
 cdef int64_t POOL_LARGEST = 1 << 25
@@ -54,7 +57,7 @@ cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noex
     capacity = max(least, capacity * (4 if STEEP_FROM <= capacity < STEEP_TO else 2))
     # Where more is known to come, as much room for it as the rows so far needed; within bounds, because they
     # may be the long ones.
-    capacity = max(capacity, min(8 * least, <int64_t> (g.ahead * 1.0625 * least)))
+    capacity = max(capacity, min(max(8 * least, SMALL), <int64_t> (g.ahead * 1.0625 * least)))
     try:
         memory = new_memory(capacity, least)
     except MemoryError:

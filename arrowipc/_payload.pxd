@@ -60,7 +60,7 @@ cdef class PayloadDecoder:
     cdef Plan out                   # None: no payload yet that tells
     cdef Growing growing
     cdef Merger merger
-    cdef Route blank                # for rows of nulls
+    cdef Route blank                # for rows of nulls; None: there was none yet
     cdef list routes                # the last ones in use
     cdef Route route                # of the payload before
     cdef int64_t pending            # rows of nulls that wait for a schema

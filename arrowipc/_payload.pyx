@@ -50,6 +50,7 @@ cdef enum:
     STEP = 1 << 10          # cells between two looks at signals
     MOST_ROUTES = 64        # schemas that are recognised by their bytes
     MOST_FAILURES = 10      # reasons that a result holds
+    WORTH_RELEASING = 1 << 14   # bytes: below this, blocks that grow take the GIL back for longer than it was free
 
 cdef const uint8_t* MAGIC = <const uint8_t*> b"ARROW1"
 
@@ -458,6 +459,8 @@ cdef class PayloadDecoder:
         if self.out is None:
             self.pending += 1
             return 0
+        if self.blank is None:
+            self.blank = find_route(self.out, self.out, False)
         if self.blank.spread_nulls(1, INT64_MAX, &fault) < 0:
             raise_route_fault(&fault, self.out)
         if self.growing.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
@@ -516,8 +519,15 @@ cdef class PayloadDecoder:
     cdef int append(self, const ColumnsData* d) except -1:
         cdef Fault fault
         cdef int found
-        with nogil:
+        cdef int64_t size = d.length
+        cdef int32_t i
+        for i in range(d.n_extents):
+            size += d.extents[i].size
+        if size < WORTH_RELEASING:
             found = self.growing.append_data(d, NULL, NULL, &fault)
+        else:
+            with nogil:
+                found = self.growing.append_data(d, NULL, NULL, &fault)
         if found == 0:
             return 0
         try:
@@ -558,13 +568,15 @@ cdef class PayloadDecoder:
         if self.on_error == "null" and not nullable:
             out = python_plan(nullable_schema(plan_schema(out)), &self.limits)
         self.growing = Growing(out)
+        if self.max_rows == INT64_MAX:
+            self.growing.ahead = self.expected - self.at
         free(self.saved)
         self.saved = <uint8_t*> malloc(self.growing.state_bytes + 1)
         if self.saved == NULL:
             raise MemoryError()
         self.merger = new_merger(out)
         self.out = out
-        self.blank = find_route(out, out, False)
+        self.blank = None
         for i in range(self.pending):
             self.rows -= 1
             self.payloads -= 1

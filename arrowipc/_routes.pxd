@@ -60,7 +60,9 @@ cdef class Route:
     # Make `piece` `rows` rows of nulls.
     cdef int spread_nulls(self, int64_t rows, int64_t most, Fault* fault) noexcept nogil
     cdef int check_nulls(self, const ColumnsData* d, Fault* fault) noexcept nogil
+    cdef int allocate(self, int64_t guarded) except -1
     cdef int settle(self, list entries, list guarded) except -1
+    cdef int settle_same(self) except -1
 
 
 # The route of payloads with the schema `whole`; UsageError where it does not lead to `out`. `strict`: a column that

@@ -179,25 +179,43 @@ cdef class Route:
         self.room = room
         return 0
 
-    cdef int settle(self, list entries, list guarded) except -1:
-        """Take over what was found: (how, field of `plan`) per field of `out`."""
-        cdef int32_t n = self.out.d.n_fields, i
+    cdef int allocate(self, int64_t guarded) except -1:
+        """Room for what is found about the fields, of which so many are guarded."""
+        cdef int32_t n = self.out.d.n_fields
         self.origins = <Origin*> calloc(n + 1, sizeof(Origin))
-        self.guarded = <int32_t*> calloc(len(guarded) + 1, sizeof(int32_t))
+        self.guarded = <int32_t*> calloc(guarded + 1, sizeof(int32_t))
         self.prefix = <int64_t*> calloc(self.plan.d.source_views + 1, sizeof(int64_t))
         self.blanks.ends = <int64_t*> calloc(n + 1, sizeof(int64_t))
         if self.origins == NULL or self.guarded == NULL or self.prefix == NULL or self.blanks.ends == NULL:
             raise MemoryError()
+        self.n_guarded = guarded
+        return self.reserve(0)
+
+    cdef int settle(self, list entries, list guarded) except -1:
+        """Take over what was found: (how, field of `plan`) per field of `out`."""
+        cdef int32_t i
+        self.allocate(len(guarded))
+        self.direct = True
         for i, entry in enumerate(entries):
             if entry is not None:
                 self.origins[i].how = entry[0]
                 self.origins[i].field = entry[1]
                 self.encoded |= entry[0] >= HOW_RENUMBERED
+            self.direct = self.direct and entry == (HOW_READ, i)
         for i, field in enumerate(guarded):
             self.guarded[i] = field
-        self.n_guarded = len(guarded)
-        self.direct = entries == [(HOW_READ, i) for i in range(n)]
-        self.reserve(0)
+        return 0
+
+    cdef int settle_same(self) except -1:
+        """Every field is itself: few payloads at a time would wait longer for the comparison than for their rows."""
+        cdef int32_t i
+        self.allocate(0)
+        for i in range(self.out.d.n_fields):
+            self.origins[i].field = i
+            if self.out.d.fields[i].dictionary >= 0:
+                self.origins[i].how = HOW_RENUMBERED
+                self.encoded = True
+        self.direct = not self.encoded
         return 0
 
     cdef int spread(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil:
@@ -419,16 +437,13 @@ cdef bint same_shell(object a, object b, object types) except -1:
 cdef Route find_route(Plan whole, Plan out, bint strict):
     """The way from one schema to another; UsageError if there is none."""
     cdef Route route = Route.__new__(Route)
-    cdef int32_t i
     route.whole = whole
     route.out = out
     if whole is out:
-        # Every field is itself: few payloads at a time would wait longer for the comparison than for their rows.
         route.plan = whole
-        route.settle([(HOW_RENUMBERED if out.d.fields[i].dictionary >= 0 else HOW_READ, i)
-                      for i in range(out.d.n_fields)], [])
-        return route
-    match(route, strict)
+        route.settle_same()
+    else:
+        match(route, strict)
     return route
 
 

@@ -69,7 +69,7 @@ ROWS = (
         ">= 25x",
         "payload_decode",
         beside="one payload",
-        why="a call finds its schema and makes its batch, for as much as the rows of twenty payloads take",
+        why="a call finds its schema and makes its batch, for as much as the rows of fifteen payloads take",
     ),
     Row("decode known", "the same, bare messages, schema known", ">= 10x", "payload_decode"),
     Row("encode", "payload column written, 20,000 x 10 rows", ">= 8x", "payload_encode"),
