@@ -1,10 +1,11 @@
-# The least and the greatest of numbers in a row: loops that compilers vectorize, for two instruction sets.
+# The least and the greatest of numbers in a row: loops that compilers vectorize, for up to three instruction sets.
 from libc.stdint cimport int8_t, int64_t, uint8_t
 
 from arrowipc._bytes cimport loose_i16, loose_i32, loose_i64, loose_u16, loose_u32, loose_u64
 
-# In C: Cython cannot compile a function for a second instruction set, and only AVX2 has comparisons of 64-bit
-# integers and minima of unsigned ones. Each function widens *low and *high by values without nulls.
+# In C: Cython cannot compile a function for a second instruction set. Only AVX2 has comparisons of 64-bit integers
+# and minima of unsigned ones, only AVX-512 minima of 64-bit ones: 0.17 instead of 0.45 ns for a value in the caches.
+# Each function widens *low and *high by values without nulls.
 cdef extern from * nogil:
     """
     #include <stdint.h>
@@ -13,19 +14,28 @@ cdef extern from * nogil:
     typedef double loose_f64 __attribute__((aligned(1), may_alias));
 
     #if defined(__GNUC__) && defined(__x86_64__)
+    #define ARROWIPC_FOR(set, result, name, type)                                                               \
+        __attribute__((target(#set)))                                                                           \
+        static result name##_##set(const type *v, int64_t n, type *l, type *h) { return name##_loop(v, n, l, h); }
     #define ARROWIPC_DISPATCH(result, name, type)                                                               \
-        __attribute__((target("avx2"))) static result name##_avx2(const type *v, int64_t n, type *l, type *h) { \
-            return name##_loop(v, n, l, h);                                                                     \
-        }                                                                                                       \
+        ARROWIPC_FOR(avx2, result, name, type)                                                                  \
         static result name(const type *v, int64_t n, type *l, type *h) {                                        \
             return __builtin_cpu_supports("avx2") ? name##_avx2(v, n, l, h) : name##_loop(v, n, l, h);          \
+        }
+    #define ARROWIPC_DISPATCH_64(result, name, type)                                                            \
+        ARROWIPC_FOR(avx2, result, name, type)                                                                  \
+        ARROWIPC_FOR(avx512f, result, name, type)                                                               \
+        static result name(const type *v, int64_t n, type *l, type *h) {                                        \
+            return __builtin_cpu_supports("avx512f") ? name##_avx512f(v, n, l, h)                               \
+                : __builtin_cpu_supports("avx2") ? name##_avx2(v, n, l, h) : name##_loop(v, n, l, h);           \
         }
     #else
     #define ARROWIPC_DISPATCH(result, name, type)                                                               \
         static result name(const type *v, int64_t n, type *l, type *h) { return name##_loop(v, n, l, h); }
+    #define ARROWIPC_DISPATCH_64 ARROWIPC_DISPATCH
     #endif
 
-    #define ARROWIPC_WIDEN(name, type)                                                                          \
+    #define ARROWIPC_WIDEN(name, type, dispatch)                                                                \
         __attribute__((always_inline))                                                                          \
         static inline int name##_loop(const type *values, int64_t count, type *low, type *high) {               \
             type least = *low, most = *high;                                                                    \
@@ -38,7 +48,7 @@ cdef extern from * nogil:
             *high = most;                                                                                       \
             return 0;                                                                                           \
         }                                                                                                       \
-        ARROWIPC_DISPATCH(int, name, type)
+        dispatch(int, name, type)
 
     /* Lanes, so that no comparison waits for the one before. No comparison with NaN is true; returns whether
        there is one. */
@@ -76,14 +86,14 @@ cdef extern from * nogil:
         }                                                                                                       \
         ARROWIPC_DISPATCH(int, name, type)
 
-    ARROWIPC_WIDEN(widen_i8, int8_t)
-    ARROWIPC_WIDEN(widen_u8, uint8_t)
-    ARROWIPC_WIDEN(widen_i16, loose_i16)
-    ARROWIPC_WIDEN(widen_u16, loose_u16)
-    ARROWIPC_WIDEN(widen_i32, loose_i32)
-    ARROWIPC_WIDEN(widen_u32, loose_u32)
-    ARROWIPC_WIDEN(widen_i64, loose_i64)
-    ARROWIPC_WIDEN(widen_u64, loose_u64)
+    ARROWIPC_WIDEN(widen_i8, int8_t, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_u8, uint8_t, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_i16, loose_i16, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_u16, loose_u16, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_i32, loose_i32, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_u32, loose_u32, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_i64, loose_i64, ARROWIPC_DISPATCH_64)
+    ARROWIPC_WIDEN(widen_u64, loose_u64, ARROWIPC_DISPATCH_64)
     ARROWIPC_WIDEN_REAL(widen_f32, loose_f32, int32_t)
     ARROWIPC_WIDEN_REAL(widen_f64, loose_f64, int64_t)
     """
