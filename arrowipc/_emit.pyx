@@ -589,7 +589,7 @@ cdef class BatchWriter:
                 footer = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
                                       self.batch_blocks, metadata)
                 # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
-                end = end.ljust(8, b"\0") + footer + len(footer).to_bytes(4, "little") + MAGIC
+                end = b"".join((end.ljust(8, b"\0"), footer, len(footer).to_bytes(4, "little"), MAGIC))
             self.sink.write_bytes(end)
         except BaseException as error:
             self.poison(error)

@@ -88,8 +88,8 @@ def write_footer(schema, version, dictionaries, batches, tuple metadata):
     """The ``Footer`` table of a file; see `serialize.footer_table`."""
     cdef TableWriter w = new_writer()
     cdef int64_t pairs = add_pairs(w, metadata)
-    cdef int64_t dictionary_blocks = add_structs(w, bytes(dictionaries), Block_SIZE)
-    cdef int64_t batch_blocks = add_structs(w, bytes(batches), Block_SIZE)
+    cdef int64_t dictionary_blocks = add_structs(w, dictionaries, Block_SIZE)
+    cdef int64_t batch_blocks = add_structs(w, batches, Block_SIZE)
     cdef int64_t fields = add_schema(w, schema)
     w.begin()
     w.target(Footer_schema, fields)
@@ -488,6 +488,8 @@ cdef int64_t add_pairs_of_integers(TableWriter w, object pairs) except 0:
     return w.vector(PyByteArray_AS_STRING(stored), len(pairs), 16, 8)
 
 
-cdef inline int64_t add_structs(TableWriter w, bytes structs, int64_t size) except 0:
-    """A vector of 8-byte aligned structs that are laid out already."""
+cdef inline int64_t add_structs(TableWriter w, object structs, int64_t size) except 0:
+    """A vector of 8-byte aligned structs that are laid out already, in bytes or a bytearray."""
+    if isinstance(structs, bytearray):
+        return w.vector(PyByteArray_AS_STRING(structs), len(structs) // size, size, 8)
     return w.vector(PyBytes_AS_STRING(structs), len(structs) // size, size, 8)
