@@ -26,6 +26,7 @@ cdef extern from * nogil:
     bint mul_overflows "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* product) noexcept
     bint add_overflows "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* total) noexcept
     int popcount64 "__builtin_popcountll"(uint64_t word) noexcept
+    int trailing_zeros "__builtin_ctzll"(uint64_t word) noexcept    # of a word that is not 0
     uint16_t bswap16 "__builtin_bswap16"(uint16_t word) noexcept
     uint32_t bswap32 "__builtin_bswap32"(uint32_t word) noexcept
     uint64_t bswap64 "__builtin_bswap64"(uint64_t word) noexcept

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
-from arrowipc._bytes cimport loose_u16, loose_u32, loose_u64
+from arrowipc._bytes cimport loose_u16, loose_u32, loose_u64, popcount64, trailing_zeros
 from arrowipc._sparse cimport (
     FOUND_DESCENT, FOUND_END, FOUND_STRAY, Found, Integers, Space, Values, Word, Words, copy_value, fail, is_stray,
     last_index, raise_found, set_word, word_at,
@@ -61,10 +61,20 @@ cdef inline bint empty_block(const uint8_t* p) noexcept nogil:
     return bits == 0
 
 
+cdef inline uint64_t nonzero_bits(const Word* values, uint64_t keep) noexcept nogil:
+    """Which values of a block are not zero."""
+    cdef uint64_t bits = 0
+    cdef int k
+    for k in range(BLOCK // sizeof(Word)):
+        bits |= <uint64_t> ((values[k] & <Word> keep) != 0) << k
+    return bits
+
+
 cdef int scan_run(const Word* kind, const uint8_t* p, int64_t count, int64_t step, uint64_t keep,
                   Harvest* out) noexcept nogil:
     """Go through one run of values; -1 if there are more than there is room for."""
     cdef int64_t i = 0, end, total = 0, block = BLOCK // <int64_t> sizeof(Word)
+    cdef uint64_t found
     cdef const Word* packed = <const Word*> p
     cdef bint contiguous = step == <int64_t> sizeof(Word)
     if contiguous and out.room < 0 and sizeof(Word) < 8:
@@ -72,20 +82,25 @@ cdef int scan_run(const Word* kind, const uint8_t* p, int64_t count, int64_t ste
             total += (packed[i] & <Word> keep) != 0
         out.count += total
         return 0
-    while i < count:
-        end = count
-        if contiguous and count - i >= block:
-            if empty_block(p + i * step):
-                i += block
-                continue
-            end = i + block
-        while i < end:
-            if (<const Word*> (p + i * step))[0] & <Word> keep:
-                if out.room < 0:
-                    out.count += 1
-                elif not put(out, p + i * step, i):
+    while contiguous and count - i >= block:
+        # Bits instead of branches, which no processor could guess.
+        found = 0 if empty_block(p + i * step) else nonzero_bits(packed + i, keep)
+        if out.room < 0:
+            out.count += popcount64(found)
+        else:
+            while found:
+                end = i + trailing_zeros(found)
+                found &= found - 1
+                if not put(out, p + end * step, end):
                     return -1
-            i += 1
+        i += block
+    while i < count:
+        if (<const Word*> (p + i * step))[0] & <Word> keep:
+            if out.room < 0:
+                out.count += 1
+            elif not put(out, p + i * step, i):
+                return -1
+        i += 1
     return 0
 
 
