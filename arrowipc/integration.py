@@ -410,6 +410,8 @@ def write_json(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
 
     Raises
     ------
+    FormatError
+        A text that was read without validation is no UTF-8.
     UnsupportedError
         A dictionary was replaced in between, or metadata is no text: the format cannot say so.
     """
@@ -494,7 +496,7 @@ def _column_json(field: Field, nodes: Iterator[Node], body: bytes) -> Json:
     elif isinstance(kind, VARIABLE):
         ends = offsets.tolist() or [0]
         pieces = [data["data"][start:end] for start, end in itertools.pairwise(ends)]
-        out["DATA"] = [piece.decode() if isinstance(kind, TEXT) else piece.hex().upper() for piece in pieces]
+        out["DATA"] = [_content(kind, piece, bool(valid[i])) for i, piece in enumerate(pieces)]
     elif "data" in data:
         out["DATA"] = _values(kind, data["data"], valid)
     if kind.children:
@@ -552,13 +554,25 @@ def _view_json(kind: DataType, view: bytes, valid: bool) -> Json:
     size = int.from_bytes(view[:4], "little", signed=True) if valid else 0
     if size <= INLINE:
         data = view[4 : 4 + size]
-        return {"SIZE": size, "INLINED": data.decode() if isinstance(kind, TEXT) else data.hex().upper()}
+        return {"SIZE": size, "INLINED": _content(kind, data, valid)}
     return {
         "SIZE": size,
         "PREFIX_HEX": view[4:8].hex().upper(),
         "BUFFER_INDEX": int.from_bytes(view[8:12], "little"),
         "OFFSET": int.from_bytes(view[12:], "little"),
     }
+
+
+def _content(kind: DataType, data: bytes, valid: bool) -> str:
+    """Text as it is, bytes in hexadecimal; where what lies under a null is no text, as many zeros."""
+    if not isinstance(kind, TEXT):
+        return data.hex().upper()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        if valid:
+            raise FormatError(f"a text of the batches is no UTF-8: {error}") from error
+        return "\0" * len(data)
 
 
 # -- comparison ----------------------------------------------------------------------------------------------

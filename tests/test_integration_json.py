@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 
+import pyarrow as pa
 import pytest
 from helpers import golden
+from helpers.arrays import read_batch
 
 import arrowipc as ipc
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError
@@ -137,6 +139,31 @@ def test_a_replaced_dictionary_cannot_be_spelled():
             writer.write_batch(batch)
     with ipc.open_stream(sink) as reader, pytest.raises(UnsupportedError, match="replaced"):
         write_json(reader.schema, reader)
+
+
+@pytest.mark.parametrize("prefix", ["", "large_"])
+@pytest.mark.parametrize("null", [False, True])
+def test_text_that_is_none_is_refused_unless_a_null_hides_it(prefix, null):
+    values = pa.array([b"ab", b"\xe2\x82"], getattr(pa, f"{prefix}binary")())
+    validity = pa.py_buffer(b"\x01" if null else b"\x03")
+    text = pa.Array.from_buffers(
+        getattr(pa, f"{prefix}string")(), 2, [validity, *values.buffers()[1:]], null_count=int(null)
+    )
+    batch = read_batch(pa.record_batch([text], ["x"]), validate="none")
+    if null:
+        _, (found,) = read_json(write_json(batch.schema, [batch]))
+        assert found.to_pydict() == {"x": ["ab", None]}
+    else:
+        with pytest.raises(FormatError, match="a text of the batches is no UTF-8"):
+            write_json(batch.schema, [batch])
+
+
+def test_inlined_text_that_is_none_is_refused():
+    broken = pa.array([b"ab", b"\xe2\x82"], pa.binary_view())
+    text = pa.Array.from_buffers(pa.string_view(), 2, broken.buffers())
+    batch = read_batch(pa.record_batch([text], ["x"]), validate="none")
+    with pytest.raises(FormatError, match="a text of the batches is no UTF-8"):
+        write_json(batch.schema, [batch])
 
 
 def test_sources_that_end_apart_differ():
