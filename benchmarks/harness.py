@@ -401,6 +401,8 @@ def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iter
             continue
         fitted = {}
         for contender in rows[0][1]:
+            if any(contender not in timings for _, timings in rows):
+                continue  # it takes part in some of the points only
             pairs = [(curve.x, t[contender].median) for curve, t in rows if not t[contender].problem]
             if len(pairs) >= 2:
                 k = exponent(pairs)

@@ -345,7 +345,10 @@ def test_growth_is_fitted(power: int, verdict: str) -> None:
     for n in (200, 400, 3200):
         timing = harness.Timing("arrowipc", median=3.0 * n**power)
         points.append((harness.Curve("cost", n, at_most=0.1), {"arrowipc": timing}))
+    # Of whoever takes part in some points only there is no curve.
+    points[0][1]["one payload"] = points[1][1]["one payload"] = timing
     (result,) = harness.growth("q", points)
+    assert list(result.timings) == ["arrowipc"]
     assert result.timings["arrowipc"].median == pytest.approx(power)
     assert result.verdict == verdict
 
