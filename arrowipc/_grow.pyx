@@ -52,8 +52,8 @@ cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noex
     cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].capacity, least = used + extra + SLACK
     if extra > INT64_MAX // 16 - used:
         return fail(fault, FAULT_MEMORY)
-    # The first block is as large as its first piece: many columns never get a second one. Room that nobody
-    # touches has no pages behind it, so that larger blocks may grow in larger steps, with less to copy.
+    # Unless more is known to come, the first block is as large as its first piece: many columns never get a
+    # second one. Room that nobody touches has no pages behind it, so that larger blocks may grow in larger steps, with less to copy.
     capacity = max(least, capacity * (4 if STEEP_FROM <= capacity < STEEP_TO else 2))
     # Where more is known to come, as much room for it as the rows so far needed; within bounds, because they
     # may be the long ones.

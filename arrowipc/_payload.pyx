@@ -569,6 +569,7 @@ cdef class PayloadDecoder:
             out = python_plan(nullable_schema(plan_schema(out)), &self.limits)
         self.growing = Growing(out)
         if self.max_rows == INT64_MAX:
+            # As many more of the first payload; with `max_rows` nobody knows yet how many there is room for.
             self.growing.ahead = self.expected - self.at
         free(self.saved)
         self.saved = <uint8_t*> malloc(self.growing.state_bytes + 1)
