@@ -108,7 +108,7 @@ def _gap(coords: Sequence[Indices]) -> int:
     return int(two - one)
 
 
-def scipy_rows(data: Values, indices: Indices, shape: Sequence[int]) -> Any:
+def scipy_rows(data: Values, indices: Indices, shape: Sequence[int], canonical: bool) -> Any:
     """Return a ``coo_array`` over the same memory."""
     sparse = import_module("scipy.sparse")
     columns = [_scipy_index(column) for column in indices.T]
@@ -118,6 +118,8 @@ def scipy_rows(data: Values, indices: Indices, shape: Sequence[int]) -> Any:
         made.coords = tuple(columns)
     else:
         made.row, made.col = columns
+    # An array that is made empty says that it is canonical.
+    made.has_canonical_format = canonical
     return made
 
 
@@ -132,15 +134,19 @@ def compressed_of_scipy(matrix: Any, axis: int) -> Compressed:
 def scipy_compressed(
     data: Values, indptr: Indices, indices: Indices, shape: Sequence[int], axis: int, canonical: bool
 ) -> Any:
-    """Return a ``csr_array`` (`axis` 0) or ``csc_array`` (1) over the same memory."""
+    """Return a ``csr_array`` (`axis` 0) or ``csc_array`` (1) over the same memory if it is `canonical`.
+
+    SciPy sorts and adds up where the arrays lie, even in ``max()``: what it would change it gets as a copy.
+    """
     sparse = import_module("scipy.sparse")
     made = _scipy_empty((sparse.csr_array, sparse.csc_array)[axis], data, shape)
     indptr, indices = _scipy_index(indptr), _scipy_index(indices)
     wide = np.result_type(indptr, indices)  # SciPy's loops want both alike
-    made.data = _aligned(data)
-    made.indptr, made.indices = indptr.astype(wide, copy=False), indices.astype(wide, copy=False)
+    made.data = _aligned(data) if canonical else data.copy()
+    made.indptr = indptr.astype(wide, copy=not canonical)
+    made.indices = indices.astype(wide, copy=not canonical)
     if canonical:
-        made.has_canonical_format = True
+        made.has_canonical_format = True  # otherwise SciPy looks by itself
     return made
 
 

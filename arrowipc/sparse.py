@@ -160,8 +160,8 @@ class SparseCOOTensor(SparseTensor):
         UsageError
             If SciPy has no sparse arrays of that dtype or number of dimensions.
         """
-        self._prove()
-        return peers.scipy_rows(self._data, self._indices, self._shape)
+        canonical = self._prove()
+        return peers.scipy_rows(self._data, self._indices, self._shape, canonical)
 
     @classmethod
     def from_pydata_sparse(cls, array: Any, dim_names: Iterable[str] | None = None) -> Self:
@@ -313,6 +313,8 @@ class _CompressedMatrix(SparseTensor):
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse.csr_array`` (``csc_array``); an int32 or int64 index is not copied.
+
+        If indices are unsorted or repeat, all is copied: SciPy puts them in order where they lie.
 
         Raises
         ------

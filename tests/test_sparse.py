@@ -392,6 +392,63 @@ def test_scipy_with_unsorted_rows_and_duplicates():
     assert tensor.to_coo().data.tolist() == [2, 5]
 
 
+DISORDER = {"repeated": [2, 2], "unsorted": [2, 0], "in order": [0, 2]}
+
+
+@pytest.mark.parametrize("disorder", DISORDER)
+@pytest.mark.parametrize("layout", ["COO", "CSR", "CSC"])
+def test_scipy_is_told_whether_coordinates_are_canonical(layout, disorder):
+    """Its `max` and `sum_duplicates` add up what shares a coordinate only if the flag lets them."""
+    values, indices = np.array([1, 2]), np.array(DISORDER[disorder])
+    if layout == "COO":
+        theirs = scipy_sparse.coo_array((values, (np.zeros(2, int), indices)), shape=(1, 3))
+        tensor = ipc.SparseCOOTensor.from_scipy(theirs)
+    else:
+        make = ipc.SparseCSRMatrix if layout == "CSR" else ipc.SparseCSCMatrix
+        shape = (1, 3) if layout == "CSR" else (3, 1)
+        tensor = make(values, [0, 2], indices, shape)
+    assert tensor.is_canonical is (disorder == "in order")
+    made = tensor.to_scipy()
+    assert made.has_canonical_format is tensor.is_canonical
+    assert made.max() == (3 if disorder == "repeated" else 2)
+    made = tensor.to_scipy()
+    made.sum_duplicates()
+    assert made.nnz == (1 if disorder == "repeated" else 2)
+    assert np.array_equal(made.toarray(), tensor.to_dense())
+
+
+@pytest.mark.parametrize("layout", ["coo_array", "csr_array", "csc_array"])
+def test_no_flag_of_scipy_is_believed(layout):
+    values, twice, ends = np.array([1, 2]), np.array([2, 2]), np.array([0, 2])
+    parts, shape, mine = {
+        "coo_array": ((values, (np.zeros(2, int), twice)), (1, 3), ipc.SparseCOOTensor),
+        "csr_array": ((values, twice, ends), (1, 3), ipc.SparseCSRMatrix),
+        "csc_array": ((values, twice, ends), (3, 1), ipc.SparseCSCMatrix),
+    }[layout]
+    theirs = getattr(scipy_sparse, layout)(parts, shape=shape)
+    theirs.has_canonical_format = True
+    tensor = mine.from_scipy(theirs)
+    assert not tensor.is_canonical
+    assert tensor.to_scipy().max() == 3
+
+
+@pytest.mark.parametrize("layout", [ipc.SparseCSRMatrix, ipc.SparseCSCMatrix])
+@pytest.mark.parametrize("disorder", ["repeated", "unsorted"])
+def test_what_scipy_puts_in_order_is_not_the_tensor(layout, disorder):
+    """SciPy sorts and adds up in place: of read-only memory that failed, other memory it changed under us."""
+    for writeable in (True, False):
+        parts = [np.array(part) for part in ([1, 2], [0, 2], DISORDER[disorder])]
+        for part in parts:
+            part.flags.writeable = writeable
+        tensor = layout(*parts, (1, 3) if layout.layout == "CSR" else (3, 1))
+        before = tensor.to_dense()
+        made = tensor.to_scipy()
+        made.sum_duplicates()
+        assert np.array_equal(made.toarray(), before)
+        assert np.array_equal(tensor.to_dense(), before)
+        assert tensor.indices.tolist() == DISORDER[disorder]
+
+
 def test_what_scipy_does_not_take():
     tensor = ipc.SparseCSRMatrix.from_dense(DENSE.astype("f2"))
     with pytest.raises(UsageError, match="SciPy has no csr_array of float16"):

@@ -240,6 +240,12 @@ def test_duplicates_are_legal_and_added_up():
     tensor = ipc.read_sparse_tensor(whole)
     assert not tensor.is_canonical
     assert tensor.to_dense().tolist() == [[0, 4], [3, 0]]
+    for validate in ("full", "none"):
+        # Nor is SciPy told what the message claims.
+        matrix = ipc.read_sparse_tensor(whole, validate=validate).to_scipy()
+        assert (matrix.has_canonical_format, matrix.sum(), matrix.max()) == (False, 7, 4)
+        matrix.sum_duplicates()
+        assert matrix.nnz == 2
     with pytest.raises(FormatError, match="isCanonical says otherwise"):
         ipc.read_sparse_tensor(whole, validate="strict")
 
