@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, TypeAlias
 
+    Pairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
     #: format, name, encoded metadata (empty: none), flags, number of children, whether it has a dictionary,
     #: index of the next node that is not below this one.
     Node: TypeAlias = tuple[bytes, bytes, bytes, int, int, bool, int]
@@ -29,6 +30,8 @@ FLAG_MAP_KEYS_SORTED = 4
 MAX_STRUCTS = 1 << 22
 
 INT32_MAX = 2**31 - 1
+
+_EXTENSION = (types.EXTENSION_NAME, types.EXTENSION_METADATA)
 
 _INTEGERS = {8: "c", 16: "s", 32: "i", 64: "l"}
 _FLOATS: dict[Any, str] = {"half": "e", "single": "f", "double": "g"}
@@ -110,12 +113,31 @@ def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
 def _add_field(nodes: list[Node], field: types.Field, path: str) -> None:
     name = _c_string(field.name, "the name", path)
     flags = FLAG_NULLABLE if field.nullable else 0
-    _add_type(nodes, field.type, name, encoded_metadata(field.metadata), flags, path)
+    own, below = field.metadata, ()
+    if isinstance(field.type, types.Dictionary) and _needs_plain_storage(field.extension_name):
+        own = tuple([pair for pair in field.metadata if pair[0] not in _EXTENSION])
+        below = tuple([pair for pair in field.metadata if pair[0] in _EXTENSION])
+    _add_type(nodes, field.type, name, encoded_metadata(own), flags, path, encoded_metadata(below))
+
+
+def _needs_plain_storage(extension: str | None) -> bool:
+    """Whether an extension type cannot have a dictionary for its storage: of a dictionary it is the values'.
+
+    So are Arrow's canonical types defined, except the one of any storage.
+    """
+    return extension is not None and extension.startswith("arrow.") and extension != "arrow.opaque"
 
 
 def _add_type(
-    nodes: list[Node], kind: types.DataType, name: bytes, metadata: bytes, flags: int, path: str
+    nodes: list[Node],
+    kind: types.DataType,
+    name: bytes,
+    metadata: bytes,
+    flags: int,
+    path: str,
+    below: bytes = b"",
 ) -> None:
+    """Append the nodes of a type; `below` is the metadata of a dictionary's values."""
     if len(nodes) >= MAX_STRUCTS:
         raise UnsupportedError(f"a schema of more than {MAX_STRUCTS:,} fields is too large to export")
     if isinstance(kind, types.Map) and kind.keys_sorted:
@@ -129,7 +151,7 @@ def _add_type(
     for child in kind.children:
         _add_field(nodes, child, f"{path}.{child.name}")
     if isinstance(kind, types.Dictionary):
-        _add_type(nodes, kind.value_type, b"", b"", FLAG_NULLABLE, path)
+        _add_type(nodes, kind.value_type, b"", below, FLAG_NULLABLE, path)
     nodes[at] = (format, name, metadata, flags, len(kind.children), encoded, len(nodes))
 
 
@@ -253,7 +275,24 @@ def _read_field(nodes: list[Node], at: int, parent: str) -> types.Field:
         ) from None
     path = f"{parent}.{name}" if parent else name
     kind = _read_type(nodes, at, path)
-    return types.Field(name, kind, bool(flags & FLAG_NULLABLE), decoded_metadata(metadata))
+    pairs = decoded_metadata(metadata)
+    if nodes[at][5]:
+        pairs = _with_extension(pairs, decoded_metadata(nodes[at + 1][2]), path)
+    return types.Field(name, kind, bool(flags & FLAG_NULLABLE), pairs)
+
+
+def _with_extension(pairs: Pairs, below: Pairs, path: str) -> Pairs:
+    """Add the extension type of a dictionary's values: a Field of IPC has one place for it, as in pyarrow."""
+    mine, theirs = ({key: value for key, value in each if key in _EXTENSION} for each in (pairs, below))
+    name = types.EXTENSION_NAME
+    if name not in theirs or mine == theirs:
+        return pairs
+    if name in mine:
+        raise UnsupportedError(
+            f"column {path!r} has the extension type {_spelled(mine[name])!r}, and the values of its "
+            f"dictionary {_spelled(theirs[name])!r}: an IPC field holds one; hand over the storage of one"
+        )
+    return (*pairs, *[pair for pair in below if pair[0] in _EXTENSION])
 
 
 def _read_type(nodes: list[Node], at: int, path: str) -> types.DataType:

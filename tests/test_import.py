@@ -402,6 +402,95 @@ def test_schemas_of_every_type(name: str) -> None:
     assert pa.schema(found).equals(schema, check_metadata=True)
 
 
+class Labelled(pa.ExtensionType):
+    """An extension type that pyarrow does not know by itself."""
+
+    def __init__(self, storage: Any, name: str = "some.type", parameters: bytes = b"\0\xff") -> None:
+        self._parameters = parameters
+        super().__init__(storage, name)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return self._parameters
+
+
+def encoded(kind: Any, storage: Any) -> Any:
+    """Values of an extension type, dictionary-encoded."""
+    values = pa.ExtensionArray.from_storage(kind, storage)
+    return pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), values)
+
+
+CANONICAL = {
+    "uuid": encoded(pa.uuid(), pa.array([b"0" * 16, b"1" * 16], pa.binary(16))),
+    "json": encoded(pa.json_(), pa.array(["1", "2"])),
+    "bool8": encoded(pa.bool8(), pa.array([0, 1], pa.int8())),
+}
+OTHERS = {
+    "opaque": encoded(pa.opaque(pa.string(), "a", "b"), pa.array(["x", "y"])),
+    "own": encoded(Labelled(pa.string()), pa.array(["x", "y"])),
+}
+FOUR = pa.array([0, 2, 4], pa.int32())
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "column": lambda array: array,
+    "list item": lambda array: pa.ListArray.from_arrays(FOUR, array),
+    "struct": lambda array: pa.StructArray.from_arrays([array], ["s"]),
+    "map value": lambda array: pa.MapArray.from_arrays(FOUR, pa.array([*"abcd"]), array),
+    "union": lambda array: pa.UnionArray.from_sparse(pa.array([0] * 4, pa.int8()), [array]),
+    "run": lambda array: pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3, 4], pa.int32()), array),
+    "dictionary of lists": lambda array: pa.DictionaryArray.from_arrays(
+        pa.array([1, 0], pa.int8()), pa.ListArray.from_arrays(FOUR, array)
+    ),
+}
+
+
+def described(field: types.Field) -> list[Any]:
+    """Names and metadata (in any order) of a field and all below it."""
+    kind = field.type.value_type if isinstance(field.type, types.Dictionary) else field.type
+    return [field.name, sorted(field.metadata), *map(described, kind.children)]
+
+
+@pytest.mark.parametrize("name", [*CANONICAL, *OTHERS])
+@pytest.mark.parametrize("place", PLACES)
+def test_extension_types_of_dictionary_values_are_kept_where_ipc_has_a_place(place: str, name: str) -> None:
+    table = pa.table({"x": PLACES[place]({**CANONICAL, **OTHERS}[name])})
+    found = ipc.Table.from_arrow(table)
+    # As pyarrow puts them into a Schema message.
+    spelled = ipc.read_schema(table.schema.serialize())
+    assert described(found.schema["x"]) == described(spelled["x"])
+    assert described(schema_from(table.schema)["x"]) == described(spelled["x"])
+    if name in CANONICAL:
+        # pyarrow has no uuid of a dictionary, nor do canonical types allow it: it is the values' again.
+        back = pa.table(found)
+        assert back.schema.types == table.schema.types
+        assert back.equals(table)
+
+
+@pytest.mark.parametrize("name", CANONICAL)
+def test_pyarrow_gets_what_it_wrote_and_cannot_read(name: str) -> None:
+    table = pa.table({"x": CANONICAL[name]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(pa.ArrowInvalid, match="torage type"):
+        pa.ipc.open_stream(sink.getvalue())
+    assert pa.table(ipc.open_stream(sink.getvalue())).equals(table)
+
+
+def test_metadata_beside_an_extension_type_stays_with_the_column() -> None:
+    field = pa.field("x", CANONICAL["uuid"].type, metadata={"k": "v"})
+    found = schema_from(pa.schema([field]))
+    assert found["x"].metadata[0] == (b"k", b"v")
+    assert found["x"].extension_name == "arrow.uuid"
+    assert pa.schema(found).field("x").equals(field, check_metadata=True)
+
+
+def test_extension_types_of_a_dictionary_and_of_its_values_do_not_fit_into_one_field() -> None:
+    inner = OTHERS["own"].type
+    for outer in (Labelled(inner, "other.type"), Labelled(inner, parameters=b"")):
+        with pytest.raises(ipc.UnsupportedError, match=r"column 's\.x' has the extension type .* 'some\.type'"):
+            schema_from(pa.schema([("s", pa.struct([("x", outer)]))]))
+    assert schema_from(pa.schema([("x", Labelled(inner))]))["x"].extension_name == "some.type"
+
+
 def test_a_schema_must_be_of_a_struct() -> None:
     for column in (pa.int32(), pa.field("x", pa.list_(pa.int8())), pa.dictionary(pa.int8(), pa.struct([]))):
         with pytest.raises(ipc.UsageError, match="single column"):
