@@ -24,7 +24,7 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageErro
 from arrowipc.events import BatchRead
 from arrowipc.limits import Limits
 from arrowipc.schema import Schema
-from arrowipc.serialize import batch_message, number_dictionaries, schema_metadata
+from arrowipc.serialize import batch_message, number_dictionaries, schema_metadata, separate_dictionaries
 from arrowipc.types import DataType, Field
 
 if TYPE_CHECKING:
@@ -434,7 +434,9 @@ def write_json(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
 
 def _dictionary_json(id: int, kind: DataType, values: Array) -> Json:
     field = Field(f"DICT{id}", kind)
-    alone = RecordBatch.from_pydict({field.name: values}, Schema([field]))
+    # Were an id shared below, the values behind it would be unified and get other indices.
+    schema = separate_dictionaries(Schema([field]))
+    alone = RecordBatch.from_pydict({field.name: values}, schema)
     return {"id": id, "data": {"count": len(values), "columns": _columns([field], alone)}}
 
 

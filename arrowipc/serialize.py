@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from operator import is_
 
 from arrowipc._datatypes import Dictionary, Map, RunEndEncoded, Struct, Union
@@ -29,6 +30,7 @@ __all__ = [
     "number_dictionaries",
     "renumber_dictionaries",
     "schema_metadata",
+    "separate_dictionaries",
 ]
 
 
@@ -158,6 +160,14 @@ def renumber_dictionaries(schema: Schema) -> Schema:
         return ids.setdefault(encoding.id, len(ids))
 
     return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
+
+
+def separate_dictionaries(schema: Schema) -> Schema:
+    """Give every dictionary of `schema` an id of its own: arrays then keep the dictionaries that they have."""
+    fresh = count()
+    return schema.__replace__(
+        fields=[_numbered_field(field, lambda encoding: next(fresh)) for field in schema.fields]
+    )
 
 
 def _numbered_field(field: Field, number: Callable[[Dictionary], int]) -> Field:
