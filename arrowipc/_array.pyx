@@ -201,10 +201,6 @@ cdef class RecordBatch(Columns):
         nan_equal : bool, default False
             Whether NaN equals NaN.
 
-        Returns
-        -------
-        bool
-
         Raises
         ------
         FormatError
@@ -342,6 +338,11 @@ cdef class RecordBatch(Columns):
         from arrowipc.display import batch_html
 
         return batch_html(self)
+
+    def __array__(self, dtype=None, copy=None):
+        from arrowipc._numpy import rows_as_array
+
+        return rows_as_array([self], self.d.plan.n_columns, dtype, copy)
 
     def __arrow_c_schema__(self):
         """Export the schema as an ``arrow_schema`` PyCapsule."""

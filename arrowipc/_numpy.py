@@ -25,15 +25,16 @@ from arrowipc.errors import FormatError, LimitError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, TypeAlias
 
     import numpy.typing as npt
 
-    from arrowipc._array import Array
+    from arrowipc._array import Array, RecordBatch
 
     _Values: TypeAlias = npt.NDArray[Any]
 
-__all__ = ["as_array", "to_numpy"]
+__all__ = ["as_array", "rows_as_array", "to_numpy"]
 
 _INTERVALS = {
     "year_month": np.dtype("<i4"),
@@ -79,6 +80,29 @@ def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _V
         return values
     values = _viewed(array) if not copy and _shows(array) else _copied(array)
     return values if dtype is None else values.astype(dtype, copy=False)
+
+
+def rows_as_array(
+    batches: Sequence[RecordBatch], width: int, dtype: npt.DTypeLike | None, copy: bool | None
+) -> _Values:
+    """Return what ``__array__`` of rows must: a matrix, as of data frames; always a copy.
+
+    Columns of one dtype keep it, and numbers become what NumPy promotes them to. Others are objects, each as in
+    ``to_pylist``: NumPy would take times for numbers, and lists of equal length for more dimensions.
+    """
+    if copy is False:
+        raise ValueError("rows become a matrix by a copy: take columns with column(name).to_numpy()")
+    columns = [[batch.column(i) for batch in batches] for i in range(width)]
+    values = [[each.__array__() for each in column] for column in columns]
+    dtypes = {each.dtype for column in values for each in column}
+    flat = all(each.ndim == 1 for column in values for each in column)
+    if not flat or (len(dtypes) > 1 and any(each.kind not in "biuf" for each in dtypes)):
+        values = [[_objects(each) for each in column] for column in columns]
+        dtypes = {np.dtype(object)}
+    matrix = np.empty((sum(map(len, batches)), width), np.result_type(*dtypes) if dtypes else np.float64)
+    for i, column in enumerate(values):
+        np.concatenate([matrix[:0, i], *column], out=matrix[:, i])
+    return matrix if dtype is None else matrix.astype(dtype, copy=False)
 
 
 def _stored_dtype(kind: DataType) -> np.dtype[Any] | None:

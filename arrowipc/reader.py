@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
-    from typing import Any, Literal, Self, TypeAlias
+    from typing import Any, Literal, NoReturn, Self, TypeAlias
 
     from arrowipc._array import RecordBatch
     from arrowipc.limits import Limits
@@ -207,6 +207,13 @@ class BatchReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        # Called by pd.DataFrame(reader) too, which would take the batches for rows.
+        raise UsageError(
+            "a reader is no array: pd.DataFrame.from_arrow(reader) or pa.table(reader).to_pandas() make a data "
+            "frame of it, np.asarray(reader.read_all()) a matrix"
+        )
 
     def __arrow_c_schema__(self) -> Any:
         return self.schema.__arrow_c_schema__()

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, Literal
 
+    import numpy.typing as npt
+
     from arrowipc._array import Array, RecordBatch
     from arrowipc.schema import Schema
 
@@ -32,6 +34,7 @@ class Table:
     Notes
     -----
     ``len(table)`` is the number of rows. ``==`` compares schemas and values, wherever batches begin.
+    ``np.asarray(table)`` is a matrix of rows and columns, of one dtype if all are numbers, else of objects.
 
     Examples
     --------
@@ -213,6 +216,11 @@ class Table:
         from arrowipc.display import table_html
 
         return table_html(self)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        from arrowipc._numpy import rows_as_array
+
+        return rows_as_array(self.batches, len(self.schema), dtype, copy)
 
     def __arrow_c_schema__(self) -> object:
         """Export the schema as an ``arrow_schema`` PyCapsule."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import itertools
 from decimal import Decimal
 
 import numpy as np
@@ -218,6 +219,95 @@ def test_asarray_that_may_not_copy():
         gaps.__array__(copy=False)
     with pytest.raises(ValueError, match="copy"):
         numbers.__array__(np.int8, copy=False)
+
+
+def rows_of(columns, cuts=(2,)):
+    """A table of ours, and pyarrow's, of several batches."""
+    whole = pa.table(columns)
+    pieces = [whole.slice(a, b - a) for a, b in itertools.pairwise([0, *cuts, whole.num_rows])]
+    theirs = pa.concat_tables(pieces)
+    return ipc.Table.from_arrow(theirs), theirs
+
+
+NANOSECONDS = pa.array([1, None, 3, 4]).view(pa.timestamp("ns"))
+ROWS = {
+    "one dtype": {"a": [1, 2, 3, 4], "b": [5, 6, 7, 8]},
+    "one column": {"a": [1.5, 2, 3, 4]},
+    "numbers": {"a": pa.array([1, 2, 3, 4], pa.int8()), "b": [0.5, 1.5, 2.5, 3.5]},
+    "nulls": {"a": [1, None, 3, 4], "b": [1, 2, 3, 4]},
+    "bool": {"a": [True, False, True, True], "b": [1, 2, 3, 4]},
+    "text": {"a": ["x", "y", None, "z"], "b": ["1", "2", "3", "4"]},
+    "dictionary": {"a": pa.array([1, 2, 1, 2]).dictionary_encode(), "b": [1, 2, 3, 4]},
+    "times": {"a": NANOSECONDS, "b": NANOSECONDS},
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("cuts", [(), (2,), (1, 1, 3)])
+def test_rows_are_the_matrix_that_they_are_to_pyarrow(name, cuts):
+    ours, theirs = rows_of(ROWS[name], cuts)
+    expected = np.asarray(theirs)
+    for rows in (ours, ours.combine()):
+        found = np.asarray(rows)
+        assert found.shape == (4, len(ROWS[name]))
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+        assert found.flags.writeable
+    assert np.asarray(ours, dtype=object).dtype == object
+
+
+def test_rows_of_other_columns_are_objects():
+    """NumPy itself would take a duration and a number for two durations, and lists for a dimension."""
+    columns = {
+        "duration": pa.array([1, 2], pa.duration("s")),
+        "number": [1, 2],
+        "text": ["a", None],
+        "pair": pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2)),
+        "nanoseconds": pa.array([1, 2]).view(pa.timestamp("ns")),
+    }
+    ours, _ = rows_of(columns, ())
+    second = dt.timedelta(seconds=1)
+    assert np.asarray(ours).tolist() == [[second, 1, "a", [1, 2], 1], [2 * second, 2, None, [3, 4], 2]]
+    pair, _ = rows_of({"pair": columns["pair"]}, ())
+    assert np.asarray(pair).tolist() == [[[1, 2]], [[3, 4]]]
+    mixed, _ = rows_of({"duration": columns["duration"], "number": [1, 2]}, ())
+    assert np.asarray(mixed).tolist() == [[second, 1], [2 * second, 2]]
+
+
+def test_rows_without_rows_columns_or_batches():
+    schema = ipc.Schema([ipc.types.field("x", ipc.types.int8()), ipc.types.field("y", ipc.types.int8())])
+    assert np.asarray(ipc.Table(schema)).shape == (0, 2)
+    assert np.asarray(ipc.RecordBatch.from_pydict({"x": [], "y": []}, schema)).shape == (0, 2)
+    assert np.asarray(ipc.Table(ipc.Schema([]))).shape == (0, 0)
+
+
+def test_rows_that_may_not_be_copied():
+    ours, _ = rows_of(ROWS["one dtype"])
+    for rows in (ours, ours.batches[0]):
+        with pytest.raises(ValueError, match="by a copy"):
+            rows.__array__(copy=False)
+
+
+def test_a_reader_is_no_array():
+    """NumPy and pandas would take each batch for a row, or for an object."""
+    pandas = pytest.importorskip("pandas")
+    sources = []
+    for new in (ipc.new_stream, ipc.new_file):
+        sink = bytearray()
+        with new(sink) as writer:
+            writer.write(pa.table({"a": [1.0, 2, 3], "b": [1, 2, 3]}))
+        sources.append(bytes(sink))
+    makers = [lambda: ipc.open(sources[0]), lambda: ipc.open(sources[1]), lambda: ipc.recover(sources[0])]
+    for make in makers:
+        for use in (pandas.DataFrame, np.asarray, np.array):
+            with make() as reader, pytest.raises(UsageError, match=r"pd\.DataFrame\.from_arrow\(reader\)"):
+                use(reader)
+        with make() as reader:
+            assert pa.table(reader).to_pandas().shape == (3, 2)
+    table = ipc.open(sources[0]).read_all()
+    for rows in (table, table.combine()):
+        with pytest.raises(ValueError, match="DataFrame constructor"):
+            pandas.DataFrame(rows)
 
 
 def test_a_null_count_that_is_too_large():
