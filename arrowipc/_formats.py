@@ -113,7 +113,8 @@ def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
 def _add_field(nodes: list[Node], field: types.Field, path: str) -> None:
     name = _c_string(field.name, "the name", path)
     flags = FLAG_NULLABLE if field.nullable else 0
-    own, below = field.metadata, ()
+    own: Pairs = field.metadata
+    below: Pairs = ()
     if isinstance(field.type, types.Dictionary) and _needs_plain_storage(field.extension_name):
         own = tuple([pair for pair in field.metadata if pair[0] not in _EXTENSION])
         below = tuple([pair for pair in field.metadata if pair[0] in _EXTENSION])

@@ -87,7 +87,7 @@ def rows_as_array(
 ) -> _Values:
     """Return what ``__array__`` of rows must: a matrix, as of data frames; always a copy.
 
-    Columns of one dtype keep it, and numbers become what NumPy promotes them to. Others are objects, each as in
+    Columns of one dtype keep it, and numbers become what NumPy promotes them to. Others are objects, as in
     ``to_pylist``: NumPy would take times for numbers, and lists of equal length for more dimensions.
     """
     if copy is False:

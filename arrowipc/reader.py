@@ -211,8 +211,8 @@ class BatchReader:
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         # Called by pd.DataFrame(reader) too, which would take the batches for rows.
         raise UsageError(
-            "a reader is no array: pd.DataFrame.from_arrow(reader) or pa.table(reader).to_pandas() make a data "
-            "frame of it, np.asarray(reader.read_all()) a matrix"
+            "a reader is no array: pd.DataFrame.from_arrow(reader) or pa.table(reader).to_pandas() make a "
+            "data frame of it, np.asarray(reader.read_all()) a matrix"
         )
 
     def __arrow_c_schema__(self) -> Any:

@@ -163,7 +163,7 @@ def renumber_dictionaries(schema: Schema) -> Schema:
 
 
 def separate_dictionaries(schema: Schema) -> Schema:
-    """Give every dictionary of `schema` an id of its own: arrays then keep the dictionaries that they have."""
+    """Give every dictionary of `schema` an id of its own: arrays keep the dictionaries that they have."""
     fresh = count()
     return schema.__replace__(
         fields=[_numbered_field(field, lambda encoding: next(fresh)) for field in schema.fields]

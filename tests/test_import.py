@@ -486,7 +486,9 @@ def test_metadata_beside_an_extension_type_stays_with_the_column() -> None:
 def test_extension_types_of_a_dictionary_and_of_its_values_do_not_fit_into_one_field() -> None:
     inner = OTHERS["own"].type
     for outer in (Labelled(inner, "other.type"), Labelled(inner, parameters=b"")):
-        with pytest.raises(ipc.UnsupportedError, match=r"column 's\.x' has the extension type .* 'some\.type'"):
+        with pytest.raises(
+            ipc.UnsupportedError, match=r"column 's\.x' has the extension type .* 'some\.type'"
+        ):
             schema_from(pa.schema([("s", pa.struct([("x", outer)]))]))
     assert schema_from(pa.schema([("x", Labelled(inner))]))["x"].extension_name == "some.type"
 

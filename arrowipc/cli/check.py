@@ -34,7 +34,8 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     """Check all of FILE, also behind the first damage, and say what is wrong with it.
 
     Three levels: structure, full (safe to read), strict (values in their types' domains). Below them stands
-    what other readers may stumble over although it is valid. Exits with 1 if the data are not safe to read.
+    what other readers may stumble over although it is valid, and the columns that some misread. Exits with 1
+    if the data are not safe to read.
 
     JSON: {"verdict": "good" | "questionable" | "bad", "format", "levels": {"structure", "full", "strict"},
     "batches", "rows", "bytes", "bad_batches", "bad_rows", "bad_bytes", "damage": [{"reason", "offset",
