@@ -284,9 +284,9 @@ def _read_field(nodes: list[Node], at: int, parent: str) -> types.Field:
 
 def _with_extension(pairs: Pairs, below: Pairs, path: str) -> Pairs:
     """Add the extension type of a dictionary's values: a Field of IPC has one place for it, as in pyarrow."""
-    mine, theirs = ({key: value for key, value in each if key in _EXTENSION} for each in (pairs, below))
+    mine, theirs = ({types.EXTENSION_METADATA: b""} | dict(each) for each in (pairs, below))
     name = types.EXTENSION_NAME
-    if name not in theirs or mine == theirs:
+    if name not in theirs or all(mine.get(key) == theirs[key] for key in _EXTENSION):
         return pairs
     if name in mine:
         raise UnsupportedError(

@@ -7,6 +7,8 @@ where the layouts agree. No class trusts its indices: they are proven when the o
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 
 from arrowipc import _sparse_peers as peers
@@ -302,6 +304,8 @@ class _CompressedMatrix(SparseTensor):
     def from_scipy(cls, matrix: Any, dim_names: Iterable[str] | None = None) -> Self:
         """Take over a SciPy sparse array or matrix; nothing is copied if it has this layout.
 
+        If indices are unsorted or repeat, all is copied: SciPy puts them in order where they lie.
+
         Examples
         --------
         >>> import scipy.sparse, arrowipc
@@ -309,7 +313,8 @@ class _CompressedMatrix(SparseTensor):
         >>> arrowipc.SparseCSRMatrix.from_scipy(matrix).indptr.tolist()
         [0, 1, 2, 3]
         """
-        return cls(*peers.compressed_of_scipy(matrix, cls._axis), dim_names)
+        made = cls(*peers.compressed_of_scipy(matrix, cls._axis), dim_names)
+        return made if made._prove() else deepcopy(made)
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse.csr_array`` (``csc_array``); an int32 or int64 index is not copied.

@@ -491,6 +491,15 @@ def test_extension_types_of_a_dictionary_and_of_its_values_do_not_fit_into_one_f
         ):
             schema_from(pa.schema([("s", pa.struct([("x", outer)]))]))
     assert schema_from(pa.schema([("x", Labelled(inner))]))["x"].extension_name == "some.type"
+    named = pa.dictionary(pa.int8(), Labelled(pa.string(), parameters=b""))
+    field = pa.field("x", named, metadata={"ARROW:extension:name": "some.type"})
+    assert schema_from(pa.schema([field]))["x"].metadata == ((b"ARROW:extension:name", b"some.type"),)
+
+
+def test_single_columns_hand_the_extension_type_of_their_dictionary_on() -> None:
+    ours = array_from(CANONICAL["uuid"])
+    assert ours.field.extension_name == "arrow.uuid"
+    assert pa.array(ours).equals(CANONICAL["uuid"])
 
 
 def test_a_schema_must_be_of_a_struct() -> None:

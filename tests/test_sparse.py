@@ -449,6 +449,18 @@ def test_what_scipy_puts_in_order_is_not_the_tensor(layout, disorder):
         assert tensor.indices.tolist() == DISORDER[disorder]
 
 
+@pytest.mark.parametrize("layout", [ipc.SparseCSRMatrix, ipc.SparseCSCMatrix])
+def test_what_scipy_puts_in_order_later_is_not_the_tensor(layout):
+    make = scipy_sparse.csr_array if layout.layout == "CSR" else scipy_sparse.csc_array
+    shape = (1, 3) if layout.layout == "CSR" else (3, 1)
+    theirs = make((np.array([1, 2]), np.array([2, 2]), np.array([0, 2])), shape=shape)
+    tensor = layout.from_scipy(theirs)
+    assert theirs.max() == 3
+    assert theirs.nnz == 1
+    assert tensor.indices.tolist() == [2, 2]
+    assert np.array_equal(tensor.to_dense(), theirs.toarray())
+
+
 def test_what_scipy_does_not_take():
     tensor = ipc.SparseCSRMatrix.from_dense(DENSE.astype("f2"))
     with pytest.raises(UsageError, match="SciPy has no csr_array of float16"):
