@@ -9,14 +9,14 @@ from arrowipc._arguments import check_integer
 from arrowipc._array import Array, RecordBatch
 from arrowipc._assemble import assemble
 from arrowipc._concat import concat_batches
-from arrowipc._message import message_of, outline
+from arrowipc._message import Message, message_of, outline
 from arrowipc._pick import repeat
 from arrowipc._stream import StreamDecoder
 from arrowipc._unify import ValueTable
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead
 from arrowipc.schema import Schema
-from arrowipc.serialize import batch_message, schema_metadata
+from arrowipc.serialize import batch_message, schema_metadata, separate_dictionaries
 from arrowipc.types import Dictionary, Field, dictionary, int32
 
 if TYPE_CHECKING:
@@ -185,18 +185,36 @@ def _encoded(column: Array, field: Field) -> Array:
 def _joined(indices: Any, validity: bytes, nulls: int, values: RecordBatch) -> Array:
     """A column of indices and a dictionary, by way of the messages that hold them."""
     kind = values.schema.fields[0].type
-    schema = Schema([Field("", dictionary(int32(), kind).__replace__(id=0))])
+    schema = separate_dictionaries(Schema([Field("", dictionary(int32(), kind))]))
     decoder = StreamDecoder()
     decoder.decode_next(message_of(schema_metadata(schema)))
-    message = values.to_message()
-    found = outline(message)
-    assert found is not None
-    parts = batch_message(found[0], found[4], message.buffers, found[6], (0, False))
-    decoder.decode_next(message_of(*parts))
+    encoding = schema.fields[0].type
+    assert isinstance(encoding, Dictionary)
+    for message in _dictionary_messages(encoding, values.column(0)):
+        decoder.decode_next(message)
     rows = assemble(Schema([Field("", int32())]), len(indices), [(len(indices), nulls)], [validity, indices])
     event = decoder.decode_next(rows.to_message())
     assert isinstance(event, BatchRead)
     return event.batch.column(0)
+
+
+def _dictionary_messages(encoding: Dictionary, values: Array) -> Iterator[Message]:
+    """The message of a dictionary's values, behind those of the dictionaries inside of them."""
+    yield from _inner_messages(encoding.value_type, values)
+    message = _alone(values, encoding.value_type).to_message()
+    found = outline(message)
+    assert found is not None
+    assert encoding.id is not None
+    yield message_of(*batch_message(found[0], found[4], message.buffers, found[6], (encoding.id, False)))
+
+
+def _inner_messages(kind: DataType, column: Array) -> Iterator[Message]:
+    if isinstance(kind, Dictionary):
+        if column.dictionary is not None:
+            yield from _dictionary_messages(kind, column.dictionary)
+        return
+    for child, below in zip(kind.children, column.children, strict=True):
+        yield from _inner_messages(child.type, below)
 
 
 def _decoded(column: Array, field: Field) -> Array:

@@ -18,6 +18,7 @@ from arrowipc.encoding import dictionary_decode, dictionary_encode, rebatch
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.interop import MISREADINGS, interoperability
 from arrowipc.types import (
+    Dictionary,
     decimal32,
     dictionary,
     field,
@@ -270,6 +271,22 @@ def test_decoding_gives_back_what_was_encoded(name, start, count):
     assert again.schema == batch.schema
     assert again.column("x").to_pylist() == batch.column("x").to_pylist()
     assert dictionary_encode(encoded, ["x"]).equals(encoded)
+
+
+@pytest.mark.parametrize("ids", [(None, None), (0, 0), (0, 1), (7, 7)])
+def test_columns_with_dictionaries_inside_are_encoded_too(ids):
+    words = [Dictionary(int8(), utf8(), False, id) for id in ids]
+    kind = struct([field("a", words[0]), field("b", list_(words[1]))])
+    rows = [{"a": "x", "b": ["y", "x"]}, None, {"a": "y", "b": []}, {"a": "x", "b": ["y", "x"]}]
+    batch = ipc.RecordBatch.from_pydict({"x": rows}, ipc.Schema([field("x", kind)]))
+    encoded = dictionary_encode(batch, ["x"])
+    assert encoded.to_pydict() == {"x": rows}
+    assert len(encoded.column("x").dictionary) == 2
+    assert dictionary_decode(encoded).equals(batch)
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write(encoded)
+    assert pa.ipc.open_stream(bytes(sink)).read_all().to_pydict() == {"x": rows}
 
 
 def test_unions_are_encoded_too(arrow_data):
