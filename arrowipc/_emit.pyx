@@ -185,7 +185,7 @@ cdef class BatchWriter:
     packing : Packing
     is_file : bool
         With magic, footer, and one dictionary per id.
-    dictionary_deltas, unify_dictionaries : bool
+    dictionary_deltas, unify_dictionaries : bool (the first may be None)
         See `arrowipc.new_stream`.
     coalesce_rows : int
         Batches of fewer rows wait for others until they have as many together.
@@ -196,7 +196,7 @@ cdef class BatchWriter:
     """
 
     def __init__(self, Sink sink not None, Packing packing not None, bint is_file=False,
-                 bint dictionary_deltas=False, bint unify_dictionaries=False, int64_t coalesce_rows=0,
+                 dictionary_deltas=None, bint unify_dictionaries=False, int64_t coalesce_rows=0,
                  bint allow_64bit=False, annotate=None):
         if coalesce_rows < 0:
             raise UsageError(f"coalesce_rows must not be negative, found {coalesce_rows}")
