@@ -88,7 +88,8 @@ cdef class Packing:
         if self.choice is None:
             return 0
         names = plan_schema(plan).names
-        unknown = [name for name in self.choice if name != "*" and name not in names]
+        known = set(names)
+        unknown = [name for name in self.choice if name != "*" and name not in known]
         if unknown:
             raise UsageError(f"compression: the schema has no column {unknown[0]!r}; its columns are {names}")
         chosen = bytearray(plan.d.n_fields)
