@@ -509,6 +509,8 @@ cdef class BatchWriter:
         cdef Fault fault
         if trimmer is None:
             trimmer = self.trimmers[emission.id] = Trimmer(emission.plan)
+        # The data buffers are those of all deltas so far: each has to bring its own part only.
+        trimmer.tight = emission.is_delta
         if trimmer.trim(&emission.values.d, emission.start, emission.values.d.length - emission.start, &fault) < 0:
             raise_fault(&fault, emission.values.plan, f"dictionary {emission.id}")
         self.encoder.dictionary_batch(&trimmer.d, emission.id, emission.is_delta, self.sink.position)
