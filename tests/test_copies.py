@@ -396,6 +396,33 @@ def test_a_copy_of_any_types_is_at_most_twice_as_large(parts, file, compression,
 
 
 @pytest.mark.campaign
+def test_deltas_of_views_bring_their_own_part_of_the_data_only() -> None:
+    """All deltas lie in the same growing buffers; values of one delta may share bytes, as often as they like."""
+    root = forge.schema(forge.field("d", forge.Table("Utf8View"), dictionary=forge.encoding(0)))
+    for seed in range(rounds(40, 2_000)):
+        chance = random.Random(seed)
+        parts: list[Any] = [root]
+        count = chance.randint(1, 8)
+        for step in range(chance.choice([3, 30, 100])):
+            texts = [b"%d.%d " % (step, k) * chance.choice([1, 3, 4, 5, 40, 400]) for k in range(count)]
+            if chance.random() < 0.3:
+                texts = [texts[0]] * count
+            # One text behind the other; equal ones share their bytes, and some bytes belong to nobody.
+            data, at = bytes(chance.choice([0, 0, 7])), {}
+            for text in texts:
+                if text not in at:
+                    at[text] = len(data)
+                    data += text
+            spelled = b"".join(forge.view(text, 0, at[text]) for text in texts)
+            valid = forge.bits(*[chance.random() < 0.8 for _ in texts]) if chance.random() < 0.3 else b""
+            nulls = sum(not valid[k // 8] >> k % 8 & 1 for k in range(count)) if valid else 0
+            values = forge.batch(count, [(count, nulls)], [valid, spelled, data], variadic=[1])
+            parts.append(forge.dictionary(0, values, isDelta=step > 0))
+            parts.append(forge.batch(2, [(2, 0)], [b"", forge.i32(count * step, chance.randrange(count))]))
+        check_size(forge.stream(*parts), chance.choice(["none", "full"]))
+
+
+@pytest.mark.campaign
 def test_a_copy_of_columns_that_share_is_at_most_twice_as_large() -> None:
     """Fields of one dictionary id; slices of one large dictionary; views of the same bytes; runs."""
     for seed in range(rounds(10, 500)):
