@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc._message import survey
+from arrowipc.dissociated.served import messages_of
 from arrowipc.recovery import CODECS
 
 # -- streams, message by message -----------------------------------------------------------------------------
@@ -64,7 +67,7 @@ ROOT = forge.schema(
 
 
 def evolved(seed: int, steps: int, most: int) -> bytes:
-    """A stream whose dictionaries grow, are replaced, and stay, as chance says; two columns share a buffer."""
+    """A stream whose dictionaries grow, are replaced, and stay, as chance says; columns share a buffer."""
     chance = random.Random(seed)
     known: dict[int, int] = {}
     grows = chance.choice([0.2, 0.5, 0.9])
@@ -99,15 +102,15 @@ def evolved(seed: int, steps: int, most: int) -> bytes:
     return forge.stream(*parts)
 
 
-def deltas(count: int, each: int = 20, *, options: Any = None, kind: pa.DataType = pa.string()) -> bytes:
+def deltas(count: int, each: int = 20, **options: Any) -> bytes:
     """Batches of one row whose dictionary grows by `each` words at a time, by deltas."""
     sink = bytearray()
     known: list[str] = []
-    with ipc.new_stream(sink, dictionary_deltas=True, **(options or {})) as writer:
+    with ipc.new_stream(sink, dictionary_deltas=True, **options) as writer:
         for i in range(count):
             known += [f"word number {i} {k}" for k in range(each)]
             indices = pa.array([len(known) - 1], pa.int32())
-            coded = pa.DictionaryArray.from_arrays(indices, pa.array(known, kind))
+            coded = pa.DictionaryArray.from_arrays(indices, pa.array(known))
             writer.write(pa.record_batch({"d": coded}))
     return bytes(sink)
 
@@ -173,7 +176,7 @@ def test_a_copy_of_deltas_is_the_same_bytes_however_it_is_made(tmp_path: Path) -
             way(reader, writer)
         assert sink == data
     for codec in ("lz4", "zstd"):
-        small = deltas(100, options={"compression": codec})
+        small = deltas(100, compression=codec)
         assert copied(small, compression=codec) == small
 
 
@@ -188,6 +191,26 @@ def test_the_size_of_a_copy_grows_with_its_source() -> None:
     start = time.process_time()
     assert len(copied(data)) <= 1.05 * len(data)
     assert time.process_time() - start < 3  # 30 ms; whole dictionaries are 2 GB
+
+
+@pytest.mark.parametrize("command", ["convert", "cat"])
+def test_the_command_line_copies_deltas_as_they_came(command: str, tmp_path: Path) -> None:
+    data, source, target = deltas(50), tmp_path / "x.arrows", tmp_path / "y.arrows"
+    source.write_bytes(data)
+    run = [sys.executable, "-m", "arrowipc", command, str(source), "-o", str(target)]
+    subprocess.run(run, check=True, capture_output=True, timeout=60)
+    assert target.read_bytes() == data
+    target = target.with_suffix(".arrow")
+    subprocess.run([*run[:-1], str(target)], check=True, capture_output=True, timeout=60)
+    assert target.stat().st_size <= 1.5 * len(data)
+    assert ipc.open(target).read_all().to_pydict() == ipc.open(data).read_all().to_pydict()
+
+
+def test_a_server_sends_deltas_as_they_came() -> None:
+    data = deltas(20)
+    sent = list(messages_of(ipc.open_stream(data)))
+    assert sum(message.body_length for message in sent) <= len(data)
+    assert sum(message.kind == "DictionaryBatch" for message in sent) == 20
 
 
 def test_deltas_can_be_refused_and_asked_for() -> None:
@@ -397,7 +420,7 @@ def test_a_copy_of_any_types_is_at_most_twice_as_large(parts, file, compression,
 
 @pytest.mark.campaign
 def test_deltas_of_views_bring_their_own_part_of_the_data_only() -> None:
-    """All deltas lie in the same growing buffers; values of one delta may share bytes, as often as they like."""
+    """All deltas lie in the same growing buffers; values of one delta may share bytes."""
     root = forge.schema(forge.field("d", forge.Table("Utf8View"), dictionary=forge.encoding(0)))
     for seed in range(rounds(40, 2_000)):
         chance = random.Random(seed)
