@@ -404,7 +404,7 @@ def test_a_copy_of_golden_data_is_at_most_twice_as_large(level: str) -> None:
 
 @pytest.mark.campaign
 def test_a_copy_is_at_most_twice_as_large_whatever_becomes_of_its_dictionaries() -> None:
-    for seed in range(rounds(60, 20_000)):
+    for seed in range(rounds(60, 3_000)):
         chance = random.Random(seed)
         data = evolved(seed, chance.choice([1, 5, 40]), chance.choice([1, 5, 200]))
         check_size(data, chance.choice(["none", "full"]))
@@ -422,7 +422,7 @@ def test_a_copy_of_any_types_is_at_most_twice_as_large(parts, file, compression,
 def test_deltas_of_views_bring_their_own_part_of_the_data_only() -> None:
     """All deltas lie in the same growing buffers; values of one delta may share bytes."""
     root = forge.schema(forge.field("d", forge.Table("Utf8View"), dictionary=forge.encoding(0)))
-    for seed in range(rounds(40, 2_000)):
+    for seed in range(rounds(40, 500)):
         chance = random.Random(seed)
         parts: list[Any] = [root]
         count = chance.randint(1, 8)
