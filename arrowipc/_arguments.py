@@ -47,6 +47,14 @@ def described(value: object) -> str:
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 
+def repeated(names: Iterable[str]) -> list[str]:
+    """Those that occur more than once, in the order in which they first do."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return [name for name, count in counts.items() if count > 1]
+
+
 def check_integer(what: str, value: int, low: int, high: int) -> int:
     if type(value) is not int or not low <= value <= high:
         raise UsageError(f"{what} must be an integer from {low} to {high}, found {described(value)}")

@@ -16,7 +16,7 @@ from arrowipc._scalars cimport is_numpy
 from arrowipc._schema cimport python_plan
 from arrowipc._values cimport MAX_VALUES, check_native, dictionary_of
 
-from arrowipc._arguments import described
+from arrowipc._arguments import described, repeated
 from arrowipc.errors import UsageError
 
 # Plans of the types that arrays were built of last, found by identity: making one costs more than filling a
@@ -156,8 +156,7 @@ cpdef Array build_array(object values, object type=None):
 cdef int check_names(list names, object mapping) except -1:
     cdef set known = set(names)
     if len(known) < len(names):
-        twice = [name for name in known if names.count(name) > 1]
-        raise UsageError(f"a mapping cannot hold columns whose names repeat: {listed_names(twice)}")
+        raise UsageError(f"a mapping cannot hold columns whose names repeat: {listed_names(repeated(names))}")
     missing = [name for name in names if name not in mapping]
     extra = [name for name in mapping if name not in known]
     if missing or extra:

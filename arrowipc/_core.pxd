@@ -175,7 +175,7 @@ cdef class Plan:
     cdef int64_t schema_table       # position of that table
     cdef int64_t max_depth          # Limits.depth under which it was read
     cdef list dictionaries          # DictionaryPlan per distinct id that the plan needs itself
-    cdef list names                 # of the top-level columns, once somebody looked for one
+    cdef list names                 # once somebody looked for one: what `_schema.names_below` made, per field + 1
     cdef object schema              # arrowipc.Schema, made when asked for
     cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1
 

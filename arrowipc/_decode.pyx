@@ -20,6 +20,7 @@ from arrowipc._fault cimport (
     FAULT_NO_DICTIONARY, FAULT_SHARED, Fault, fail, fail_in,
 )
 from arrowipc._flatbuf cimport Table, Vector, fb_field, fb_i64, fb_table, fb_u8
+from arrowipc._grow cimport DeltaOrigin, begin_deltas
 from arrowipc._layout cimport *
 from arrowipc._message cimport Message
 from arrowipc._schema cimport plan_schema, project, python_plan, read_plan, unshared
@@ -247,6 +248,11 @@ cdef class Decoder:
         if growing is None:
             growing = Growing(entry.values.plan)
             growing.append(entry.values)
+            # Whoever copies the batches tells by this that the dictionary grew by deltas.
+            growing.origin = DeltaOrigin()
+            begin_deltas(growing, entry.values)
+            if entry.resolved is not None:
+                begin_deltas(growing, entry.resolved)
         growing.append(piece)
         entry.values = growing.snapshot()
         entry.growing = growing

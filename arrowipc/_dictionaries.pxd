@@ -53,10 +53,12 @@ cdef class Written:
     cdef dict brought               # id() of the values -> Brought; of different objects
     cdef Columns next               # `sent` after the batch
     cdef bint replaced              # ... and all that refers to it goes out again
+    cdef bint stale                 # ... as it came: one below was replaced, and the source let this one stand
     # With unify.
     cdef ValueTable table
     cdef list sources               # Renumbering, the last ones
     cdef Columns unified            # the table's values, None: to be made
+    cdef bint fresh                 # the batch brought values that did not come as a delta
 
     cdef Columns everything(self)
 
@@ -65,6 +67,7 @@ cdef class WrittenDictionaries:
     cdef Plan plan                  # of the writer; ids are 0..n-1
     cdef bint file
     cdef bint deltas
+    cdef bint as_came               # as deltas what came as deltas, and only that
     cdef bint unify
     cdef list encoded               # fields of `plan` with dictionaries
     cdef tuple top                  # Written, per plan.dictionaries

@@ -23,6 +23,7 @@ from arrowipc._core cimport (
 )
 from arrowipc._element cimport index_at
 from arrowipc._fault cimport FAULT_CHILD_LENGTH, FAULT_INDEX, FAULT_OFFSET, Fault, fail
+from arrowipc._grow cimport grew_by_deltas, same_memory
 from arrowipc._schema cimport python_plan, same_shape
 from arrowipc._unify cimport ValueTable, continues, plainly_continues
 from arrowipc._validate cimport index_range
@@ -407,16 +408,19 @@ cdef class WrittenDictionaries:
         Of the writer's schema.
     file : bool
         A file cannot replace a dictionary, and may hold a dictionary behind the batches that use it.
-    deltas : bool
-        A dictionary that begins with the one before it is written as the values that are new.
+    deltas : bool or None
+        A dictionary that begins with the one before it is written as the values that are new. None: where a
+        reader got it like that. Streams then hold what their source held: also a dictionary whose inner one was
+        replaced stays as it is if the source let it. Files take None for False.
     unify : bool
         Different dictionaries of one id become one, and the batches' indices follow it.
     """
 
-    def __init__(self, Plan plan not None, bint file, bint deltas, bint unify):
+    def __init__(self, Plan plan not None, bint file, deltas, bint unify):
         self.plan = plan
         self.file = file
-        self.deltas = deltas
+        self.deltas = bool(deltas)
+        self.as_came = deltas is None and not file
         self.unify = unify
         self.order = []
         known = {}
@@ -425,7 +429,7 @@ cdef class WrittenDictionaries:
                           for one in plan.dictionaries])
 
     @staticmethod
-    def for_schema(schema, *, file=False, deltas=False, unify=False):
+    def for_schema(schema, *, file=False, deltas=None, unify=False):
         """The dictionaries of a writer with this `Schema`."""
         cdef LimitsData limits
         limits_data(None, &limits)
@@ -475,7 +479,7 @@ cdef class WrittenDictionaries:
                 marks = [mark_of(w) for w in self.order if w.brought]
             for w in self.order:
                 w.next = w.sent
-                w.replaced = False
+                w.replaced = w.stale = w.fresh = False
                 if self.unify:
                     self.merge(w, made)
                 else:
@@ -557,8 +561,15 @@ cdef class WrittenDictionaries:
         cdef Written inner
         cdef bint below = False
         for inner in w.below:
-            below |= inner.replaced
-        if values is None or (values.d.length == 0 and sent is None and self.file):
+            below |= inner.replaced or inner.stale
+        if below and self.as_came and values is not None and sent is not None and values.d.length >= sent.d.length:
+            # A source that pays for the inner dictionary only must not make its copy pay for all around it.
+            w.stale = same_memory(values, sent) or grew_by_deltas(values, sent, True)
+        if w.stale:
+            if values.d.length > sent.d.length:
+                self.emit(w, values, True, made)
+            w.next = values
+        elif values is None or (values.d.length == 0 and sent is None and self.file):
             # All null, or it has no values. A file holds it back: whatever comes later continues it. What the
             # reader has would refer to a dictionary that is gone: nothing of it is needed.
             if sent is None and not self.file or sent is not None and below:
@@ -576,7 +587,7 @@ cdef class WrittenDictionaries:
                     f"{values.d.length:,} values, and a file cannot replace a dictionary; pass "
                     "dictionary_deltas=True (the new values are added) or unify_dictionaries=True"
                 )
-            self.emit(w, values, self.deltas, made)
+            self.emit(w, values, self.deltas or self.as_came and grew_by_deltas(values, sent, False), made)
         elif self.file:
             raise UsageError(
                 f"column {place_path(one.place)!r}: its dictionary has other values than the one that is "
@@ -608,7 +619,7 @@ cdef class WrittenDictionaries:
         elif replaced:
             self.emit(w, whole, False, made)
         elif whole.d.length > w.sent.d.length:
-            self.emit(w, whole, self.deltas, made)
+            self.emit(w, whole, self.deltas or self.as_came and not w.fresh, made)
         return 0
 
     cdef Renumbering source(self, Written w, Brought one, tuple below):
@@ -616,6 +627,7 @@ cdef class WrittenDictionaries:
         cdef Columns dictionary = one.values, to_add = one.values
         cdef int64_t before = w.table.count
         cdef Renumbering found = None, known
+        cdef bint delta
         for known in w.sources:
             if plainly_continues(dictionary, known.columns) or plainly_continues(known.columns, dictionary):
                 found = known
@@ -630,9 +642,11 @@ cdef class WrittenDictionaries:
                 to_add = renumbered(dictionary, w.plan, w.encoded,
                                     sources_of(dictionary, w.plan, w.encoded, w.below), below, found.count,
                                     dictionary.d.length - found.count, one.place)
+            delta = found.columns is not None and grew_by_deltas(dictionary, found.columns, False)
             found.extend(w.table, dictionary, to_add)
             if w.table.count > before:
                 w.unified = None
+                w.fresh |= not delta
             w.table.growing.dictionaries = below
         return found
 

@@ -23,7 +23,7 @@ cdef class BatchWriter:
     cdef Packing packing
     cdef Encoder encoder            # packing.encoder
     cdef readonly bint is_file
-    cdef bint deltas
+    cdef object deltas              # None: as deltas what came as deltas
     cdef bint unify
     cdef int64_t coalesce_rows
     cdef bint allow_64bit

@@ -33,7 +33,7 @@ class BatchWriter:
         sink: Sink,
         packing: Packing,
         is_file: bool = False,
-        dictionary_deltas: bool = False,
+        dictionary_deltas: bool | None = None,
         unify_dictionaries: bool = False,
         coalesce_rows: int = 0,
         allow_64bit: bool = False,

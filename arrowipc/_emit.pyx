@@ -88,7 +88,8 @@ cdef class Packing:
         if self.choice is None:
             return 0
         names = plan_schema(plan).names
-        unknown = [name for name in self.choice if name != "*" and name not in names]
+        known = set(names)
+        unknown = [name for name in self.choice if name != "*" and name not in known]
         if unknown:
             raise UsageError(f"compression: the schema has no column {unknown[0]!r}; its columns are {names}")
         chosen = bytearray(plan.d.n_fields)
@@ -185,7 +186,7 @@ cdef class BatchWriter:
     packing : Packing
     is_file : bool
         With magic, footer, and one dictionary per id.
-    dictionary_deltas, unify_dictionaries : bool
+    dictionary_deltas, unify_dictionaries : bool (the first may be None)
         See `arrowipc.new_stream`.
     coalesce_rows : int
         Batches of fewer rows wait for others until they have as many together.
@@ -196,7 +197,7 @@ cdef class BatchWriter:
     """
 
     def __init__(self, Sink sink not None, Packing packing not None, bint is_file=False,
-                 bint dictionary_deltas=False, bint unify_dictionaries=False, int64_t coalesce_rows=0,
+                 dictionary_deltas=None, bint unify_dictionaries=False, int64_t coalesce_rows=0,
                  bint allow_64bit=False, annotate=None):
         if coalesce_rows < 0:
             raise UsageError(f"coalesce_rows must not be negative, found {coalesce_rows}")
@@ -508,6 +509,8 @@ cdef class BatchWriter:
         cdef Fault fault
         if trimmer is None:
             trimmer = self.trimmers[emission.id] = Trimmer(emission.plan)
+        # The data buffers are those of all deltas so far: each has to bring its own part only.
+        trimmer.tight = emission.is_delta
         if trimmer.trim(&emission.values.d, emission.start, emission.values.d.length - emission.start, &fault) < 0:
             raise_fault(&fault, emission.values.plan, f"dictionary {emission.id}")
         self.encoder.dictionary_batch(&trimmer.d, emission.id, emission.is_delta, self.sink.position)

@@ -3,6 +3,8 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+cimport cython
+
 from arrowipc._bits cimport SLACK
 from arrowipc._bytes cimport unlikely
 from arrowipc._core cimport Columns, Extent, Node, Plan, PlanData
@@ -33,6 +35,11 @@ cdef class SnapshotOwner:
     cdef object origin      # shared by all snapshots of one GrowingMemory: each is a prefix of the later ones
     cdef tuple memories
     cdef tuple kept
+
+
+@cython.final
+cdef class DeltaOrigin:
+    """The `origin` of a dictionary that grows because DictionaryBatches with isDelta say so."""
 
 
 cdef class GrowingMemory:
@@ -70,7 +77,13 @@ cdef int pool_grow(GrowingMemory g, int32_t view, int64_t size, Fault* fault) no
 cdef int pool_borrow(GrowingMemory g, int32_t view, const Extent* extent, PyObject* owner,
                      Fault* fault) noexcept with gil
 cdef int32_t pool_find(GrowingMemory g, int32_t view, const Extent* extent) noexcept nogil
+# Lets `first`, whose values `g` has just copied, count as the first of its snapshots, which grow by deltas.
+cdef int begin_deltas(GrowingMemory g, Columns first) except -1
 cdef bint extends(Columns longer, Columns shorter)
+# Whether `longer` came to be from `shorter` by deltas; `alone`: whatever became of the dictionaries below them.
+cdef bint grew_by_deltas(Columns longer, Columns shorter, bint alone)
+# Whether both are the very same memory, whatever became of the dictionaries below them.
+cdef bint same_memory(Columns a, Columns b)
 cdef bint begins_with(Columns longer, Columns shorter)
 
 

@@ -153,6 +153,10 @@ cdef class SnapshotOwner:
     """What keeps the memory of snapshots alive."""
 
 
+cdef class DeltaOrigin:
+    """The origin of a dictionary that grows by deltas."""
+
+
 cdef class GrowingMemory:
     """Buffers of a plan that grow at the end, and snapshots of them."""
 
@@ -250,11 +254,17 @@ cdef class GrowingMemory:
         return 0
 
 
-cdef bint extends(Columns longer, Columns shorter):
-    """Whether `shorter` is known to begin `longer`: the same columns, or an older snapshot of them."""
+cdef int begin_deltas(GrowingMemory g, Columns first) except -1:
+    cdef SnapshotOwner owner = SnapshotOwner.__new__(SnapshotOwner)
+    owner.origin = g.origin
+    owner.kept = (first.owner,)
+    first.owner = owner
+    return 0
+
+
+cdef bint snapshots_alike(Columns longer, Columns shorter):
+    """Whether `shorter` is an older snapshot of what `longer` is one of; what is below them is not looked at."""
     cdef int32_t i, column
-    if longer is shorter:
-        return True
     if (type(longer.owner) is not SnapshotOwner or type(shorter.owner) is not SnapshotOwner
             or (<SnapshotOwner> longer.owner).origin is not (<SnapshotOwner> shorter.owner).origin
             or longer.plan is not shorter.plan or longer.d.length < shorter.d.length):
@@ -264,8 +274,35 @@ cdef bint extends(Columns longer, Columns shorter):
         column = longer.plan.d.columns[i]
         if longer.d.nodes[column].offset or shorter.d.nodes[column].offset:
             return False
-    return all(b is None or (a is not None and extends(a, b))
-               for a, b in zip(longer.dictionaries, shorter.dictionaries))
+    return True
+
+
+cdef bint extends(Columns longer, Columns shorter):
+    """Whether `shorter` is known to begin `longer`: the same columns, or an older snapshot of them."""
+    if longer is shorter:
+        return True
+    return snapshots_alike(longer, shorter) and all(
+        b is None or (a is not None and extends(a, b)) for a, b in zip(longer.dictionaries, shorter.dictionaries))
+
+
+cdef bint grew_by_deltas(Columns longer, Columns shorter, bint alone):
+    if not snapshots_alike(longer, shorter) or type((<SnapshotOwner> longer.owner).origin) is not DeltaOrigin:
+        return False
+    return alone or extends(longer, shorter)
+
+
+cdef bint same_memory(Columns a, Columns b):
+    cdef int32_t i
+    if (a.owner is not b.owner or a.plan is not b.plan or a.d.length != b.d.length
+            or a.d.n_extents != b.d.n_extents):
+        return False
+    for i in range(a.d.n_extents):
+        if a.d.extents[i].data != b.d.extents[i].data or a.d.extents[i].size != b.d.extents[i].size:
+            return False
+    for i in range(a.plan.d.n_fields):
+        if a.d.nodes[i].offset != b.d.nodes[i].offset or a.d.nodes[i].length != b.d.nodes[i].length:
+            return False
+    return True
 
 
 cdef inline bint same_start(const Extent* a, const Extent* b, int64_t size) noexcept nogil:

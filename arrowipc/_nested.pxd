@@ -20,6 +20,7 @@ cdef class Builder(Leaves):
     """Columns of one plan while they are being built."""
     cdef dict dictionaries      # id -> Values, shared by all plans of one call
     cdef dict names             # of the children of structs, by field
+    cdef dict places            # field -> name -> ordinals of its children, where rows come as pairs
     cdef set repeating          # structs that have two children of one name
     cdef dict kinds             # DataType of fields, by field
 

@@ -75,6 +75,7 @@ cdef class Builder(Leaves):
         cdef int32_t f
         self.dictionaries = dictionaries
         self.names = {}
+        self.places = {}
         self.repeating = set()
         self.kinds = {}
         for dictionary in plan.dictionaries:
@@ -277,7 +278,8 @@ cdef class Builder(Leaves):
                 (<list> parts[k]).append(<object> entry)
                 found += 1
         if found < len(known):
-            unknown = [name for name in known if name not in names]
+            fields = set(names)
+            unknown = [name for name in known if name not in fields]
             self.blame(f, at, f"the struct has no field {listed_names(unknown)}; "
                               f"its fields are {listed_names(list(names))}")
         return 0
@@ -285,18 +287,23 @@ cdef class Builder(Leaves):
     cdef int row_of_pairs(self, int32_t f, int64_t at, object value, list parts) except -1:
         """The same for (name, value) pairs; a name that repeats stands for its fields in their order."""
         cdef tuple names = self.names[f]
-        cdef list row = [None] * len(names), free = list(range(len(names)))
+        cdef list row = [None] * len(names)
+        cdef dict places = self.places.get(f), used = {}
         entries = as_list(value)
+        if places is None:
+            places = self.places[f] = {}
+            for k, name in enumerate(names):
+                places.setdefault(name, []).append(k)
         if entries is None:
             self.refuse(f, at, "a dict", value)
         for pair in entries:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 self.refuse(f, at, "a dict or (name, value) pairs", value)
-            for k in free:
-                if names[k] == pair[0]:
-                    row[k] = pair[1]
-                    free.remove(k)
-                    break
+            found = places.get(pair[0]) if isinstance(pair[0], str) else None
+            count = used.get(pair[0], 0) if found is not None else 0
+            if found is not None and count < len(<list> found):
+                row[(<list> found)[count]] = pair[1]
+                used[pair[0]] = count + 1
             else:
                 self.blame(f, at, f"the struct has no field {pair[0]!r:.80}, or not so many; "
                                   f"its fields are {listed_names(list(names))}")

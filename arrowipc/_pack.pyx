@@ -686,7 +686,7 @@ cdef Memory regular_offsets(int64_t step, int64_t rows):
 cdef tuple key_columns(object group_by, object schema):
     """Ordinals of the key columns."""
     names = [group_by] if isinstance(group_by, str) else list(group_by)
-    found = []
+    found = {}      # in their order
     for name in names:
         if not isinstance(name, str):
             raise UsageError(f"group_by: expected names of columns, found {described(name)}")
@@ -696,7 +696,7 @@ cdef tuple key_columns(object group_by, object schema):
                              f"{schema.names}")
         if places[0] in found:
             raise UsageError(f"group_by: {name!r} is named twice")
-        found.append(places[0])
+        found[places[0]] = None
     if not found:
         raise UsageError("group_by: expected the name of a column at least")
     return tuple(found)

@@ -362,7 +362,7 @@ cdef class Matching:
     cdef list children(self, tuple ours, list places, tuple theirs, list sources, tuple path):
         """Match fields by name; returns what `arrange` takes. A name that occurs again means the next of its name."""
         cdef list chosen = [], names = [field.name for field in theirs]
-        cdef dict used = {}, waiting = {}
+        cdef dict used = {}, waiting = {}, surplus = None
         for i in range(len(names) - 1, -1, -1):
             waiting.setdefault(names[i], []).append(i)      # the next of its name comes last
         for field, place in zip(ours, places):
@@ -370,7 +370,12 @@ cdef class Matching:
                 if not field.nullable:
                     raise UsageError(f"column {'.'.join((*path, field.name))!r}: the payload has no such field, and "
                                      "the output's is not nullable")
-                self.check_spelling(field.name, ours, names, path)
+                if surplus is None:
+                    surplus = by_spelling(ours, names)
+                other = surplus.get(field.name.lower())
+                if other is not None:
+                    # To take it for missing would lose its values.
+                    raise UsageError(f"column {'.'.join((*path, field.name))!r}: the payload spells it {other!r}")
                 self.entries[place] = (HOW_ABSENT, -1)
                 continue
             used[field.name] = at = waiting[field.name].pop()
@@ -380,13 +385,6 @@ cdef class Matching:
             raise UsageError(f"column {'.'.join((*path, found[0]))!r}: the payload has this field and the output has "
                              "not; pass schema= or columns= to say which are wanted")
         return chosen
-
-    cdef int check_spelling(self, str name, tuple ours, list names, tuple path) except -1:
-        """Refuse to take for missing what the payload spells with other capitals: its values would be lost."""
-        for other in names:
-            if other.lower() == name.lower() and other not in [field.name for field in ours]:
-                raise UsageError(f"column {'.'.join((*path, name))!r}: the payload spells it {other!r}")
-        return 0
 
     cdef tuple field(self, object ours, int32_t place, object theirs, int32_t source, tuple path, bint named):
         """Match two fields, and what is below them: the children of structs by name, others one by one."""
@@ -418,6 +416,16 @@ cdef class Matching:
         named = not isinstance(a, types.Map)
         return source, [self.field(a.children[i], places[i], b.children[i], sources[i],
                                    (*path, a.children[i].name), named) for i in range(len(places))]
+
+
+cdef dict by_spelling(tuple ours, list names):
+    """The first of the `names` that none of our fields has, by how it is spelled without capitals."""
+    cdef set known = {field.name for field in ours}
+    cdef dict found = {}
+    for name in names:
+        if name not in known:
+            found.setdefault(name.lower(), name)
+    return found
 
 
 cdef bint same_shell(object a, object b, object types) except -1:

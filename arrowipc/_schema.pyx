@@ -5,6 +5,7 @@ schema are made from it when somebody asks.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
@@ -621,8 +622,11 @@ cdef Plan project(Plan whole, object columns):
     chosen = {}
     for item in columns:
         choose(whole, item, chosen)
+        # There may be many names: a signal must not have to wait for the last one.
+        PyErr_CheckSignals()
     out = Builder()
     for column, below in chosen.items():
+        PyErr_CheckSignals()
         copy_field(whole, whole.d.columns[column], below, out, -1)
     return finish_part(whole, out)
 
@@ -650,12 +654,9 @@ cdef int choose(Plan whole, object item, dict chosen) except -1:
     """Add one column or path to `chosen`: top-level ordinal -> None (all of it) or the same for its children."""
     cdef int32_t i
     if isinstance(item, str):
-        if whole.names is None:
-            # Kept, because the plan is: opening many streams of one wide schema looks names up again and again.
-            whole.names = [field_name(whole, whole.d.columns[i]) for i in range(whole.d.n_columns)]
-        path = find_path(whole, [whole.d.columns[i] for i in range(whole.d.n_columns)], whole.names, item)
+        path = find_path(whole, -1, item)
         if path is None:
-            known = ", ".join([repr(name) for name in whole.names[:20]])
+            known = ", ".join([repr(field_name(whole, whole.d.columns[i])) for i in range(min(whole.d.n_columns, 20))])
             raise UsageError(f"columns: no column {item!r}; the schema has {known or 'no columns'}"
                              f"{', ...' if whole.d.n_columns > 20 else ''}")
     elif isinstance(item, int) and not isinstance(item, bool):
@@ -678,34 +679,56 @@ cdef int choose(Plan whole, object item, dict chosen) except -1:
 
 
 cdef list children_of(Plan plan, int32_t field):
+    """The fields right below one; -1: the columns."""
     cdef list found = []
-    cdef int32_t child = field + 1
-    while child < plan.d.fields[field].end:
+    cdef int32_t child = field + 1, end = plan.d.n_fields if field < 0 else plan.d.fields[field].end
+    while child < end:
         found.append(child)
         child = plan.d.fields[child].end
     return found
 
 
-cdef list find_path(Plan whole, list fields, list names, str name):
-    """Child ordinals that lead from `fields` to `name`; a name that holds dots itself is tried before its parts."""
+cdef dict names_below(Plan whole, int32_t parent):
+    """Name -> (ordinal, field) of the children of a field (-1: the columns); a list of ordinals if it repeats.
+
+    Kept, because the plan is: opening many streams of one wide schema looks names up again and again.
+    """
+    cdef int32_t child
+    cdef dict table
+    if whole.names is None:
+        whole.names = [None] * (whole.d.n_fields + 1)
+    table = whole.names[parent + 1]
+    if table is None:
+        table = {}
+        for ordinal, child in enumerate(children_of(whole, parent)):
+            known = table.setdefault(field_name(whole, child), (ordinal, child))
+            if isinstance(known, list):
+                known.append(ordinal)
+            elif known[1] != child:
+                table[field_name(whole, child)] = [known[0], ordinal]
+        whole.names[parent + 1] = table
+    return table
+
+
+cdef list find_path(Plan whole, int32_t parent, str name):
+    """Child ordinals that lead from a field (-1: the top) to `name`; one that holds dots is tried before its parts."""
+    cdef dict names = names_below(whole, parent)
     cdef int layout
+    cdef int32_t field
     dot = len(name)
     while dot > 0:
         first = name[:dot]
-        count = names.count(first)
-        if count > 1:
-            found = [i for i, other in enumerate(names) if other == first]
+        found = names.get(first)
+        if isinstance(found, list):
             raise UsageError(f"columns: {first!r} names the columns {found}; choose one by its index")
-        if count == 1:
-            ordinal = names.index(first)
+        if found is not None:
+            ordinal, field = found
             if dot == len(name):
                 return [ordinal]
-            layout = whole.d.fields[<int32_t> fields[ordinal]].layout
-            if (whole.d.fields[<int32_t> fields[ordinal]].type != Type_Map
-                    and (layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST
-                         or LAYOUT_LIST32 <= layout <= LAYOUT_LIST_VIEW64)):
-                children = children_of(whole, fields[ordinal])
-                below = find_path(whole, children, [field_name(whole, child) for child in children], name[dot + 1:])
+            layout = whole.d.fields[field].layout
+            if (whole.d.fields[field].type != Type_Map and (layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST
+                                                            or LAYOUT_LIST32 <= layout <= LAYOUT_LIST_VIEW64)):
+                below = find_path(whole, field, name[dot + 1:])
                 if below is not None:
                     return [ordinal, *below]
         dot = name.rfind(".", 0, dot)

@@ -536,15 +536,77 @@ cdef int cut_views(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
         return -1
     t.d.views[field.view].first = t.d.n_extents
     t.d.views[field.view].count = 0
+    if more_extents(t, source.count, cut.fault) < 0:
+        return -1
+    if t.tight:
+        total = find_windows(t, cut, f, bits)
     # Views may share bytes: packed, they must not take more than the buffers do.
     if used <= total and <double> total > t.view_waste * <double> used + VIEW_SLACK:
         return pack_views(t, cut, f, bits, used) if used or stray else 0
+    if t.tight:
+        return move_views(t, cut, f, bits)
     if source.count:
-        if more_extents(t, source.count, cut.fault) < 0:
-            return -1
         memcpy(&t.d.extents[t.d.n_extents], buffers, source.count * sizeof(Extent))
         t.d.n_extents += source.count
         t.d.views[field.view].count = source.count
+    return 0
+
+
+cdef int64_t find_windows(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+    """Find what lies between the first and the last byte in use of each data buffer: windows, behind the extents.
+
+    Returns how many bytes that is. Values that share bytes go on to share them. All views have been checked.
+    """
+    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
+    cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
+    cdef const uint8_t* place
+    cdef Extent *windows = t.d.extents + t.d.n_extents, *window
+    cdef int64_t i, length, total = 0
+    memset(windows, 0, source.count * sizeof(Extent))
+    for i in range(t.spans[f].count):
+        length = load_i32(views + 16 * i)
+        if length <= 12 or (bits != NULL and not get_bit(bits, t.spans[f].start + i)):
+            continue
+        window = &windows[load_i32(views + 16 * i + 8)]
+        place = cut.source.extents[source.first + load_i32(views + 16 * i + 8)].data + load_i32(views + 16 * i + 12)
+        total -= window.size
+        if window.size == 0 or place < window.data:
+            window.size += window.data - place if window.size else 0
+            window.data = place
+        window.size = max(window.size, place + length - window.data)
+        total += window.size
+    return total
+
+
+cdef int move_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+    """Let views point into the windows that `find_windows` has left; buffers that nobody uses go."""
+    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
+    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
+    cdef const uint8_t* views = t.d.extents[buffer].data
+    cdef Extent* windows = t.d.extents + t.d.n_extents
+    cdef uint8_t* out = take(t, 16 * t.spans[f].count, cut.fault)
+    cdef int32_t* places = <int32_t*> take(t, 4 * <int64_t> source.count, cut.fault)
+    cdef int64_t i
+    if out == NULL or places == NULL:
+        return -1
+    t.d.extents[buffer].data = out
+    for k in range(source.count):
+        places[k] = kept
+        if windows[k].size:
+            windows[kept] = windows[k]
+            kept += 1
+    for i in range(t.spans[f].count):
+        memcpy(out, views, 16)
+        if bits != NULL and not get_bit(bits, t.spans[f].start + i):
+            memset(out, 0, 16)
+        elif load_i32(views) > 12:
+            k = load_i32(views + 8)
+            store_int(out, 2, 4, places[k])
+            store_int(out, 3, 4, load_i32(views + 12) - (windows[places[k]].data
+                                                         - cut.source.extents[source.first + k].data))
+        views, out = views + 16, out + 16
+    t.d.n_extents += kept
+    t.d.views[t.d.plan.fields[f].view].count = kept
     return 0
 
 
@@ -828,45 +890,10 @@ cdef class Trimmer:
 
 
 def compact(RecordBatch batch not None, *, double view_waste=2.0, int64_t largest_buffer=INT32_MAX):
-    """Return the same rows in exactly the memory that they need.
+    """Return the same rows in exactly the memory that they need: what a writer stores of a batch, as a batch.
 
-    What a writer stores of a batch, as a batch: a slice without what lies around it, null counts that are
-    true, no validity bitmap where there are no nulls. Nothing is copied where the format allows to point into
-    the buffers of `batch`. Dictionaries stay as they are.
-
-    Parameters
-    ----------
-    batch : RecordBatch
-    view_waste : float, default 2.0
-        Values of view types are copied together when the data buffers of their column hold more than this
-        many times the bytes in use, and 4 KiB; but never to take more memory than before.
-    largest_buffer : int, default 2**31 - 1
-        Most bytes to put into one data buffer then, except for a value that is longer.
-
-    Returns
-    -------
-    RecordBatch
-        It keeps the memory of `batch` alive as far as it points there.
-
-    Raises
-    ------
-    FormatError
-        If the batch was read with ``validate="none"`` and its contents are broken.
-    UsageError
-        If `view_waste` or `largest_buffer` is out of range, or the data is kept in big-endian.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> import arrowipc as ipc
-    >>> from arrowipc._trim import compact
-    >>> made = pa.record_batch({"x": ["a", "b", "c", None]})
-    >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
-    >>> part = compact(batch.slice(1, 2))
-    >>> part.to_pydict()
-    {'x': ['b', 'c']}
-    >>> [buffer and bytes(buffer) for buffer in part["x"].buffers()]
-    [None, b'\\x00\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\x02\\x00\\x00\\x00', b'bc']
+    Values of view types are copied together, into buffers of `largest_buffer` bytes at most, when the data buffers
+    of their column hold more than `view_waste` times the bytes in use, and 4 KiB. Dictionaries stay as they are.
     """
     cdef Trimmer trimmer = Trimmer.like(batch, view_waste=view_waste, largest_buffer=largest_buffer)
     return trimmer.rows(batch, 0, batch.d.length)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._arguments import check_integer
+from arrowipc._arguments import check_integer, repeated
 from arrowipc._array import Array, RecordBatch
 from arrowipc._assemble import assemble
 from arrowipc._concat import concat_batches
@@ -140,9 +140,8 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
 def _changed(batch: RecordBatch, columns: list[Array]) -> RecordBatch:
     """`batch` with other columns in the place of its own."""
     names = batch.schema.names
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"two columns are named {twice!r}: choose columns with other names")
+    if twice := repeated(names):
+        raise UsageError(f"two columns are named {twice[0]!r}: choose columns with other names")
     fields = [
         field.__replace__(type=column.type) for field, column in zip(batch.schema, columns, strict=True)
     ]

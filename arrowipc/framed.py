@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arrowipc._file_objects import read_some
 from arrowipc._framed import Piecewise, head_of, leading_padding, stored_length, write_message
 from arrowipc._message import Framer, Message
 from arrowipc._sink import FixedSink, Sink
 from arrowipc.errors import FormatError, TruncatedError, UsageError
-from arrowipc.reader import _pump, _read_some, _resolve
+from arrowipc.reader import _pump, _resolve
 from arrowipc.writer import _is_map, _open_sink
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _skip_padding(file: Any) -> bytes:
     skipped = b""
     while len(skipped) < 64:
         have = 0
-        while have < 4 and (count := _read_some(file, memoryview(word)[have:])):
+        while have < 4 and (count := read_some(file, memoryview(word)[have:])):
             have += count
         if have < 4 or any(word):
             rest = bytes(word[:have])

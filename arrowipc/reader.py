@@ -10,6 +10,16 @@ from arrowipc._arguments import described
 from arrowipc._core import Source, aligned_buffer
 from arrowipc._decode import decode_messages, schema_of
 from arrowipc._file import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc._file_objects import (
+    TEXT,
+    FileObjectError,
+    end_of,
+    position_of,
+    read_at,
+    read_some,
+    read_up_to,
+    seek_to,
+)
 from arrowipc._message import Framer, Message
 from arrowipc._stream import StreamDecoder
 from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError, UsageError
@@ -74,7 +84,6 @@ def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
 
 
 _builtin_open = open
-_TEXT = "the file object reads text: open it in binary mode, open(path, 'rb')"
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
@@ -96,7 +105,7 @@ def _checked(file: Any) -> Any:
             f"{type(file).__name__}"
         )
     if isinstance(file, io.TextIOBase):
-        raise UsageError(_TEXT)
+        raise UsageError(TEXT)
     if getattr(file, "closed", False) is True:
         raise UsageError(f"the file object is closed, open it again: {described(file)}")
     if isinstance(file, io.IOBase) and not file.readable():
@@ -116,43 +125,13 @@ def _mapped(file: Any) -> Any:
     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
 
 
-def _read_some(file: Any, buffer: memoryview) -> int:
-    """Fill the front of `buffer` with one read; 0 at the end of the input."""
-    readinto = getattr(file, "readinto", None)
-    if readinto is not None:
-        count = readinto(buffer)
-    else:
-        data = file.read(len(buffer))
-        count = None if data is None else len(data)
-        if data:
-            if isinstance(data, str):
-                raise UsageError(_TEXT)
-            buffer[:count] = data
-    if count is None:
-        raise BlockingIOError(
-            "the source has no data now: arrowipc readers need a blocking source; "
-            "feed a StreamDecoder from non-blocking ones"
-        )
-    return int(count)
-
-
-def _read_at(file: Any, offset: int, buffer: memoryview) -> None:
-    """Fill all of `buffer` from byte `offset` of a seekable file."""
-    file.seek(offset)
-    done = 0
-    while done < len(buffer):
-        count = _read_some(file, buffer[done:])
-        if count == 0:
-            raise TruncatedError(
-                f"the file ends at byte {offset + done}: {len(buffer) - done} bytes are missing"
-            )
-        done += count
-
-
 def _pump(framer: Framer, file: Any) -> None:
     """Bring a framer some of the bytes it needs next; never reads past the message at hand."""
     try:
-        framer.pump(_read_some, file)
+        framer.pump(read_some, file)
+    except FileObjectError as error:
+        framer.interrupt(error)
+        raise
     except (BlockingIOError, ArrowIpcError):
         raise
     except BaseException as error:
@@ -404,7 +383,7 @@ class RecordBatchFileReader(BatchReader):
     def _size(self) -> int:
         if self._source is not None:
             return len(self._source)
-        return self._remote.size if self._remote is not None else int(self._file.seek(0, os.SEEK_END))
+        return self._remote.size if self._remote is not None else end_of(self._file)
 
     def _bytes(self, start: int, length: int) -> bytes | bytearray:
         if self._source is not None:
@@ -412,7 +391,7 @@ class RecordBatchFileReader(BatchReader):
         if self._remote is not None:
             return self._remote.read(start, length)
         data = bytearray(length)
-        _read_at(self._file, start, memoryview(data))
+        read_at(self._file, start, memoryview(data))
         return data
 
     @property
@@ -579,7 +558,7 @@ class RecordBatchFileReader(BatchReader):
                 continue
             at = -metadata_length % 64
             block = aligned_buffer(at + metadata_length + body_length)
-            _read_at(self._file, offset, memoryview(block)[at:])
+            read_at(self._file, offset, memoryview(block)[at:])
             yield block, at
 
     def _fetch(self, i: int) -> tuple[Any, int]:
@@ -595,11 +574,11 @@ class RecordBatchFileReader(BatchReader):
         block = aligned_buffer(at + metadata_length + body_length)
         view = memoryview(block)[at:]
         if self._decoder.reads_all:
-            _read_at(self._file, offset, view)
+            read_at(self._file, offset, view)
         else:
-            _read_at(self._file, offset, view[:metadata_length])
+            read_at(self._file, offset, view[:metadata_length])
             for start, end in self._decoder.body_ranges(i, view[:metadata_length]):
-                _read_at(
+                read_at(
                     self._file,
                     offset + metadata_length + start,
                     view[metadata_length + start : metadata_length + end],
@@ -807,14 +786,12 @@ def _first_bytes(source: Any) -> bytes:
         return bytes(memoryview(source)[:6])
     except TypeError:
         file = _checked(source)
-    if not hasattr(file, "read") or not file.seekable():
+    if not hasattr(file, "seekable") or not file.seekable():
         return b""
-    start = file.tell()
-    first = file.read(6)
-    file.seek(start)
-    if isinstance(first, str):
-        raise UsageError(_TEXT)
-    return bytes(first)
+    start = position_of(file)
+    first = read_up_to(file, 6)
+    seek_to(file, start)
+    return first
 
 
 def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:

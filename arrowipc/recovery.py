@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from arrowipc._array import RecordBatch
 from arrowipc._file import TAIL_SIZE, footer_range
+from arrowipc._file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc._message import Framer, Message, survey
 from arrowipc._stream import StreamDecoder
 from arrowipc.damage import Damage, Ledger, Recovery, bare
@@ -21,7 +22,6 @@ from arrowipc.reader import (
     _first_bytes,
     _located,
     _pump,
-    _read_some,
     _resolve,
 )
 from arrowipc.remote import RemoteSource
@@ -223,7 +223,7 @@ def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks 
         if blocks is not None:
             return blocks
         if hasattr(source, "seek"):
-            source.seek(0)  # the footer counts from there
+            seek_to(source, 0)  # the footer counts from there
     return _InOrder(source, memory_map, options, damage, expected)
 
 
@@ -307,7 +307,7 @@ def whole(source: Any, memory_map: bool) -> Any:
     try:
         with TemporaryFile(buffering=0) as copy:
             size = 0
-            while data := _read_up_to(file, 1 << 20):
+            while data := read_up_to(file, 1 << 20):
                 while data:
                     count = copy.write(data)
                     size += count
@@ -469,7 +469,7 @@ class _InOrder:
             self._framer.feed(whole[self._skipped :], True)
             return head
         self._size = known_size if known_size is not None else _rest_of(self._file)
-        head = _read_up_to(self._file, len(HEAD))
+        head = read_up_to(self._file, len(HEAD))
         self._skipped = len(HEAD) if head[:6] == HEAD[:6] else 0
         self._framer.feed(head[self._skipped :], len(head) < len(HEAD))
         return head
@@ -527,7 +527,7 @@ class _InOrder:
     def _drain(self) -> FormatError | None:
         """Read a source that cannot seek to its end, to see whether that is a footer."""
         at, tail = self.ledger.bytes, b""
-        while data := _read_up_to(self._file, 1 << 16):
+        while data := read_up_to(self._file, 1 << 16):
             at += len(data)
             tail = (tail + data)[-TAIL_SIZE:]
         self._size = at
@@ -556,19 +556,7 @@ def _rest_of(file: Any) -> int | None:
     """Bytes from the position of a file to its end; None where it cannot seek."""
     if not (hasattr(file, "seekable") and file.seekable()):
         return None
-    start = file.tell()
-    end = file.seek(0, os.SEEK_END)
-    file.seek(start)
-    return int(end - start)
-
-
-def _read_up_to(file: Any, size: int) -> bytes:
-    """Read `size` bytes, or all that are left."""
-    data = bytearray(size)
-    done = 0
-    while done < size:
-        count = _read_some(file, memoryview(data)[done:])
-        if count == 0:
-            break
-        done += count
-    return bytes(data[:done])
+    start = position_of(file)
+    end = end_of(file)
+    seek_to(file, start)
+    return end - start

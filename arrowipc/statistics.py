@@ -155,7 +155,7 @@ def _names(columns: Iterable[str]) -> list[str]:
 
 def _check_names(names: Iterable[str], schema: Schema) -> None:
     for name in names:
-        if name not in schema.names:
+        if name not in schema:
             raise UsageError(f"statistics: the schema has no column {name!r}; its columns are {schema.names}")
 
 

@@ -22,6 +22,9 @@ def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -
     reader and writer agree about schema, codec, alignment and metadata version, and the writer was not asked
     to choose columns, levels or sizes; else the batch is decoded and encoded again.
 
+    Dictionaries go out as they came, by default: a source that grew them by deltas is copied with deltas to a
+    stream, so that the copy is no larger than its source; see ``dictionary_deltas`` of `arrowipc.new_stream`.
+
     Parameters
     ----------
     reader : RecordBatchStreamReader, RecordBatchFileReader, or anything that a writer's `write` takes

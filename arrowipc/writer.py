@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Codec: TypeAlias = Literal["lz4", "zstd"] | None
     Compression: TypeAlias = Codec | Mapping[str, Codec]
     #: What is written: dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, statistics.
-    Rules: TypeAlias = tuple[bool, bool, int, bool, Annotator | None]
+    Rules: TypeAlias = tuple[bool | None, bool, int, bool, Annotator | None]
 
 __all__ = [
     "RecordBatchFileWriter",
@@ -461,7 +461,7 @@ def new_stream(
     alignment: Literal[8, 64] = 8,
     legacy: bool = False,
     metadata_version: Literal["V5", "V4"] = "V5",
-    dictionary_deltas: bool = False,
+    dictionary_deltas: bool | None = None,
     unify_dictionaries: bool = False,
     coalesce_rows: int = 0,
     allow_64bit: bool = False,
@@ -492,8 +492,10 @@ def new_stream(
         Write the framing from before Arrow 0.15.
     metadata_version : {"V5", "V4"}
         V4 is for readers older than Arrow 1.0.
-    dictionary_deltas : bool, default False
-        Write a dictionary that only grew as a delta. Some readers cannot take deltas.
+    dictionary_deltas : bool, optional
+        Write a dictionary that only grew as a delta (True), or whole (False): n times as it grows, n times
+        as large. Some readers cannot take deltas. Default: dictionaries that a reader got as deltas are
+        written as deltas, so that copies are as large as their sources; all others whole.
     unify_dictionaries : bool, default False
         Merge the dictionaries that batches bring, and rewrite the indices.
     coalesce_rows : int, default 0
@@ -551,7 +553,7 @@ def new_file(
     alignment: Literal[8, 64] = 8,
     legacy: bool = False,
     metadata_version: Literal["V5", "V4"] | None = None,
-    dictionary_deltas: bool = False,
+    dictionary_deltas: bool | None = None,
     unify_dictionaries: bool = False,
     coalesce_rows: int = 0,
     allow_64bit: bool = False,
@@ -574,8 +576,9 @@ def new_file(
         Go on behind the batches of the file at this path, if there is one. Its batches are copied to a new
         file (by the kernel, and not at all where the file system shares blocks), which takes the old one's
         place when the writer is closed: until then, and after a crash, the old file is there as it was.
-    dictionary_deltas : bool, default False
-        A file has one dictionary per column; with this it can grow, for readers that take deltas.
+    dictionary_deltas : bool, optional
+        A file has one dictionary per column; with True it can grow, for readers that take deltas. By default
+        it cannot: the source's deltas need this or `unify_dictionaries`.
     unify_dictionaries : bool, default False
         Merge the dictionaries that batches bring, and rewrite the indices. The one dictionary is written when
         the file is closed.

@@ -328,6 +328,142 @@ def test_a_connection_that_is_reset_ends_the_writer(wrap: Any) -> None:
             sink.close()
 
 
+# -- sources that do not do what they promise ----------------------------------------------------------------
+
+
+class Strange:
+    """A file object one of whose methods answers what `answer` makes of the real answer."""
+
+    def __init__(
+        self, data: bytes, name: str, answer: Callable[[Any], Any], *, readinto: bool = False
+    ) -> None:
+        self.inner, self.calls = io.BytesIO(data), 0
+        for method in ("read", "seek", "tell", "seekable", "readinto")[: 5 if readinto else 4]:
+            setattr(self, method, self.wrapped(method, answer if method == name else lambda found: found))
+
+    def wrapped(self, method: str, answer: Callable[[Any], Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.calls += 1
+            found = answer(getattr(self.inner, method)(*arguments))
+            assert self.calls < 10_000, "it asks for ever"
+            return found
+
+        return call
+
+    def __repr__(self) -> str:
+        return "<the strange one>"
+
+
+WAYS: list[Callable[[Any], Any]] = [
+    lambda source: list(ipc.open_stream(source)),
+    lambda source: list(ipc.open_file(source)),
+    lambda source: list(ipc.open(source)),
+    ipc.read_message,
+    ipc.read_tensor,
+    lambda source: ipc.recover(source).read_all(),
+    lambda source: ipc.read_schema(source),
+]
+BAD_READS: dict[str, Callable[[bytes], Any]] = {
+    "one more byte": lambda data: data + b"x",
+    "as much again": lambda data: data + bytes(max(len(data), 1)),
+    "a number": len,
+    "a list": list,
+    "words of many bytes": lambda data: memoryview(bytes(8 * len(data) + 8)).cast("q"),
+    "text": lambda data: data.decode("latin-1"),
+}
+BAD_COUNTS: dict[str, Callable[[int], Any]] = {
+    "one more": lambda count: count + 1 if count else 2**20,
+    "far more": lambda count: 2**70,
+    "fewer than none": lambda count: -1,
+    "by far": lambda count: -(2**70),
+    "text": str,
+    "a fraction": float,
+    "nan": lambda count: float("nan"),
+    "bytes": bytes,
+}
+BAD_PLACES: dict[str, Callable[[int], Any]] = {
+    "text": str,
+    "negative": lambda place: -1 - place,
+    "huge": lambda place: 2**70,
+    "a fraction": lambda place: place + 0.5,
+}
+
+
+def refused(way: Callable[[Any], Any], source: Strange) -> bool:
+    """Whether a way to read refuses a source in words that name it; other errors are failures."""
+    try:
+        way(source)
+    except ipc.UsageError as error:
+        text = str(error)
+        assert "<the strange one>" in text or "binary mode" in text, text
+        return True
+    except ipc.ArrowIpcError:
+        pass  # this way reads something else, and said so before
+    return False
+
+
+@pytest.mark.parametrize("name", BAD_READS)
+def test_a_read_that_returns_more_than_was_asked_for_or_no_bytes_is_refused_by_name(name: str) -> None:
+    for data in (STREAM, FILE):
+        assert sum(refused(way, Strange(data, "read", BAD_READS[name])) for way in WAYS) >= 6
+
+
+@pytest.mark.parametrize("name", BAD_COUNTS)
+def test_a_readinto_that_returns_what_cannot_be_is_refused_by_name(name: str) -> None:
+    for data in (STREAM, FILE):
+        found = [refused(way, Strange(data, "readinto", BAD_COUNTS[name], readinto=True)) for way in WAYS]
+        assert sum(found) >= 6
+
+
+@pytest.mark.parametrize("method", ["seek", "tell"])
+@pytest.mark.parametrize("name", BAD_PLACES)
+def test_a_seek_or_tell_that_returns_what_cannot_be_is_refused_by_name(name: str, method: str) -> None:
+    assert refused(WAYS[2], Strange(FILE, method, BAD_PLACES[name]))
+    assert refused(WAYS[1], Strange(FILE, method, BAD_PLACES[name])) == (method == "seek")
+
+
+def test_a_file_object_of_few_methods_is_enough() -> None:
+    class Few:
+        def __init__(self, data: bytes) -> None:
+            self.inner = io.BytesIO(data)
+
+        def read(self, size: int) -> bytearray:
+            return bytearray(self.inner.read(size))
+
+    class Silent(Few):
+        """Its `seek` returns nothing, as those of old."""
+
+        def seek(self, *where: int) -> None:
+            self.inner.seek(*where)
+
+        def tell(self) -> int:
+            return self.inner.tell()
+
+        def seekable(self) -> bool:
+            return True
+
+    assert len(list(ipc.open_stream(Few(STREAM)))) == len(list(ipc.open(Few(STREAM)))) == len(PARTS)
+    assert len(list(ipc.open_file(Silent(FILE)))) == len(list(ipc.open(Silent(FILE)))) == len(PARTS)
+
+
+@pytest.mark.parametrize("method", ["read", "readinto"])
+def test_a_reader_does_not_go_on_behind_an_answer_that_cannot_be(method: str) -> None:
+    """What the source took along is lost: the next message would be another one."""
+    wrong = {"read": lambda found: found + b"x", "readinto": lambda found: found + 1}[method]
+    source = Strange(
+        STREAM, method, lambda found: wrong(found) if bad else found, readinto=method == "readinto"
+    )
+    bad = False
+    reader = ipc.open_stream(source)
+    reader.read_next_batch()
+    bad = True
+    with pytest.raises(ipc.UsageError, match="the strange one"):
+        reader.read_next_batch()
+    bad = False
+    with pytest.raises(ipc.UsageError, match="cannot go on: an error ended it while it was reading"):
+        reader.read_next_batch()
+
+
 # -- sources that fail once ----------------------------------------------------------------------------------
 
 

@@ -128,7 +128,8 @@ def cat(
 ) -> None:
     """Write the batches of several sources, one after the other, as one.
 
-    Their schemas must be equal. Dictionaries that differ are merged in a file, and replaced in a stream.
+    Their schemas must be equal. Dictionaries that differ are merged in a file; in a stream they are replaced,
+    or grow by deltas, as they do in the sources.
 
     \b
     Example:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import arrowipc as ipc
+from arrowipc._arguments import repeated
 from arrowipc.cli.sources import about, require, source, target
 from arrowipc.cli.terminal import as_json
 from arrowipc.errors import FormatError, UnsupportedError
@@ -103,7 +104,8 @@ def _handle(path: str, kind: str, stack: ExitStack) -> Any:
 
 def _read_parquet(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator[Any]]:
     file = require("pyarrow.parquet", "reading Parquet").ParquetFile(handle)
-    missing = [name for name in columns or () if name not in file.schema_arrow.names]
+    known = set(file.schema_arrow.names)
+    missing = [name for name in columns or () if name not in known]
     if missing:
         raise ipc.UsageError(
             f"there is no column {missing[0]!r}; the columns are {file.schema_arrow.names[:50]}"
@@ -212,10 +214,10 @@ def _check_csv(schema: ipc.Schema) -> None:
 
 def _check_names(schema: ipc.Schema) -> None:
     """An object of JSON has each name once."""
-    names = schema.names
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UnsupportedError(f"NDJSON cannot hold two columns named {twice!r}: choose one with --columns")
+    if twice := repeated(schema.names):
+        raise UnsupportedError(
+            f"NDJSON cannot hold two columns named {twice[0]!r}: choose one with --columns"
+        )
 
 
 def _plain_type(kind: Any) -> Any:
