@@ -240,7 +240,7 @@ def fetch(uri: Any, names: list[str]) -> None:
         with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
             found = list(reader)
             memory = reader._stream._memory
-            say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory._mapped)])
+            say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory.is_mapped)])
             returns = reader._stream._returns
         del found, reader, memory
         if returns._thread is not None:
