@@ -205,9 +205,10 @@ class UcxConnection(Connection):
             self.knows_segments = True
             return
         data = memoryview(operation.memory)
-        if self._asked_for_segments and operation.tag >> 56 == BodyType.PAIRS:
+        tag = operation.tag
+        if self._asked_for_segments and tag is not None and tag >> 56 == BodyType.PAIRS:
             data = self._without_description(data)
-        self._inbox.append(Frame(operation.tag, data))
+        self._inbox.append(Frame(tag, data))
 
     def _without_description(self, data: memoryview) -> memoryview:
         """Return a body of pairs alone; a description of a segment may stand behind it."""

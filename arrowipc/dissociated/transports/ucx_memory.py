@@ -108,14 +108,18 @@ class UcxArena(OfferedMemory):
         With `remote_memory`.
     capacity : int
         Bytes of all segments together.
-    segment_bytes : int
+    segment_bytes : int, default 64 MiB
         Of one segment; a body that is larger gets one of its own size.
-    least_bytes : int
-        Smaller bodies are sent.
+    least_bytes : int, default 16 KiB
+        Smaller bodies are sent, which is faster: over a network 60 us for one of 80 bytes, instead of 470 to fetch it.
     """
 
     def __init__(
-        self, context: _libucp.Context, capacity: int, segment_bytes: int = 64 << 20, least_bytes: int = 0
+        self,
+        context: _libucp.Context,
+        capacity: int,
+        segment_bytes: int = 64 << 20,
+        least_bytes: int = 16 << 10,
     ) -> None:
         self._context = context
         self._capacity = check_integer("memory", capacity, 1, sys.maxsize)
@@ -134,12 +138,6 @@ class UcxArena(OfferedMemory):
         with self._lock:
             there = sum(each.ranges.free for each in self._segments if not each.is_shut)
             return there + max(0, self._capacity - self._size())
-
-    @property
-    def num_segments(self) -> int:
-        """int: segments that are registered now."""
-        with self._lock:
-            return len(self._segments)
 
     def place(
         self, message: Message, connection: Connection
