@@ -12,16 +12,20 @@ from __future__ import annotations
 import mmap
 import weakref
 from bisect import bisect_right, insort
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import aligned_buffer
-from arrowipc.errors import LimitError
+from arrowipc._message import message_kind
+from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
 
 if TYPE_CHECKING:
-    from arrowipc.dissociated.connection import Connection
+    from arrowipc._message import Message
+    from arrowipc._pairs import Pairs
+    from arrowipc.dissociated.connection import Connection, Reads
 
-__all__ = ["ALIGNMENT", "Block", "Lent", "Ranges", "announced", "rounded"]
+__all__ = ["ALIGNMENT", "Block", "Lent", "Ranges", "Place", "announced", "copied", "in_a_row", "rounded"]
 
 #: What bodies, and buffers that are fetched one by one, begin at multiples of.
 ALIGNMENT = 64
@@ -49,6 +53,94 @@ def announced(peer: str, length: int, limits: Limits) -> memoryview:
         return memoryview(mmap.mmap(-1, length, flags=FLAGS))
     except (OSError, OverflowError, ValueError):
         raise LimitError(f"{peer} announces {length:,} bytes, more than there is room for") from None
+
+
+#: Address at the peer, length, and position in memory of ours.
+Place = tuple[int, int, int]
+
+
+def copied(
+    peer: str,
+    metadata: Any,
+    pairs: Pairs,
+    limits: Limits | None,
+    reads: Reads | None,
+    copy: Callable[[Sequence[Place], memoryview], None],
+) -> Message:
+    """Return a message whose body is copied from a peer, as far as somebody reads it.
+
+    Parameters
+    ----------
+    peer : str
+        Its name, for errors.
+    metadata : bytes-like
+    pairs : Pairs
+        Where the body is at the peer.
+    limits : Limits, optional
+    reads : callable, optional
+        See `PeerMemory.message`.
+    copy : callable
+        ``copy(places, target)`` copies what is at the places of the peer.
+
+    Raises
+    ------
+    FormatError
+        The pairs do not fit the metadata.
+    LimitError
+        There is no room.
+    """
+    _, claimed = message_kind(metadata, limits)
+    if pairs.total >= claimed + ALIGNMENT:
+        raise FormatError(f"the pairs have {pairs.total:,} bytes, and the body {claimed:,}")
+    places, moved, at = [], [], 0
+    for address, length in pairs.places:
+        moved.append(ALIGNMENT + at if address else 0)  # address 0 is no place: those are zeros
+        if address:
+            places.append((address, length, at))
+            at += rounded(length)
+    # Room for all of it, as the lengths ask for: pages that nobody reads stay untouched.
+    target = announced(peer, at, limits or Limits())
+    here = pairs.moved(moved)
+    message = None
+    if reads is not None:
+        message = here.message(metadata, target, ALIGNMENT, limits)
+        stretches = reads(message, target)
+        if stretches is None:
+            message = None  # it may have been put together of what is not there yet
+        else:
+            places = list(_cut(places, stretches))
+    copy(places, target)
+    return message or here.message(metadata, target, ALIGNMENT, limits)
+
+
+def _cut(places: Sequence[Place], stretches: Sequence[tuple[int, int]]) -> Iterator[Place]:
+    """Yield the parts of places that lie in stretches of our memory."""
+    wanted = sorted(stretches)
+    first = 0
+    for address, length, at in places:
+        while first < len(wanted) and wanted[first][1] <= at:
+            first += 1
+        position = at
+        for start, end in wanted[first:]:
+            if start >= at + length:
+                break
+            start, end = max(start, position), min(end, at + length)
+            if start < end:
+                yield address + start - at, end - start, start
+                position = end
+
+
+def in_a_row(places: Sequence[Place]) -> list[Place]:
+    """Return the places with those joined that follow each other at both ends, but for padding in between."""
+    joined: list[Place] = []
+    for address, length, at in places:
+        if joined:
+            before, size, position = joined[-1]
+            if address - before == at - position and 0 <= at - position - size < ALIGNMENT:
+                joined[-1] = before, at - position + length, position
+                continue
+        joined.append((address, length, at))
+    return joined
 
 
 class Ranges:

@@ -290,7 +290,7 @@ class Inside(PeerMemory):
     def __init__(self, data: bytes) -> None:
         self.data = data
 
-    def message(self, metadata: Any, pairs: Any, returned: Any, limits: Any) -> Any:
+    def message(self, metadata: Any, pairs: Any, returned: Any, limits: Any, reads: Any = None) -> Any:
         made = pairs.message(metadata, memoryview(self.data), corpus.BASE, limits)
         returned(pairs.addresses)
         return made

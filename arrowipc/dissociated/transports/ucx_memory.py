@@ -26,11 +26,12 @@ from arrowipc._arguments import check_integer
 from arrowipc._lease import Lease
 from arrowipc._pairs import Pairs, write_pairs
 from arrowipc.dissociated.connection import Connection, Deadline, OfferedMemory, PeerMemory
-from arrowipc.dissociated.room import ALIGNMENT, Block, Lent, rounded
+from arrowipc.dissociated.room import ALIGNMENT, Block, Lent, Place, copied, in_a_row, rounded
 from arrowipc.errors import FormatError, TruncatedError
 
 if TYPE_CHECKING:
     from arrowipc._message import Message
+    from arrowipc.dissociated.connection import Reads
     from arrowipc.dissociated.transports.ucx import UcxConnection
     from arrowipc.limits import Limits
 
@@ -345,7 +346,14 @@ class UcxPeerMemory(PeerMemory):
         """bool: bodies that came so far lie in memory that this process shares with the server."""
         return any(each.mapped for each in (self._first, *self._ways.values()))
 
-    def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None) -> Message:
+    def message(
+        self,
+        metadata: Any,
+        pairs: Pairs,
+        returned: Any,
+        limits: Limits | None,
+        reads: Reads | None = None,
+    ) -> Message:
         """See `PeerMemory.message`."""
         addresses = pairs.addresses
         if not addresses:
@@ -356,10 +364,14 @@ class UcxPeerMemory(PeerMemory):
             key = way.key or way.open(self._connection, pairs.start)
             place = key.place(pairs.start) if LINUX else None
             if place is None:
-                memory, moved = self._fetch(way, key, pairs)
+
+                def copy(places: Sequence[Place], target: memoryview) -> None:
+                    self._fetch(way, key, places, target)
+
+                message = copied(self._connection.name, metadata, pairs, limits, reads, copy)
                 # Not after an error: what is still being fetched must not go back to the server.
                 returned(addresses)
-                return moved.message(metadata, memory, moved.start, limits)
+                return message
             lease = Lease(self._mapping(way, key, place, pairs), returned, addresses)
         return pairs.message(metadata, lease, pairs.start, limits)
 
@@ -399,29 +411,16 @@ class UcxPeerMemory(PeerMemory):
             f"{self._connection.name} let go of memory before what it told of there had been read"
         )
 
-    def _fetch(self, way: _Way, key: _ucx.RemoteKey, pairs: Pairs) -> tuple[Any, Pairs]:
-        """Copy what the pairs speak of; returns the copy, and the pairs that speak of that."""
-        places = pairs.places
-        if pairs.end - pairs.start <= pairs.total + ALIGNMENT * len(places):
-            memory = self._connection.room(pairs.end - pairs.start)
-            self._get(key, [(pairs.start, memory)])
-            moved = pairs
-        else:
-            memory = self._connection.room(sum(rounded(length) for _, length in places))
-            view, at = memoryview(memory), 0
-            wanted, starts = [], []
-            for address, length in places:
-                wanted.append((address, view[at : at + length]))
-                starts.append(ALIGNMENT + at)
-                at += rounded(length)
-            self._get(key, wanted)
-            moved = pairs.moved(starts)
+    def _fetch(
+        self, way: _Way, key: _ucx.RemoteKey, places: Sequence[Place], target: memoryview
+    ) -> None:
+        """Copy what is at the places."""
+        self._get(key, [(address, target[at : at + length]) for address, length, at in in_a_row(places)])
         if way.description is not None and self._connection.is_local:
             # The kernel copies from a process without asking it. Over a network the server, or its device, answers.
             found = bytearray(IDENTITY)
             self._get(key, [(way.description.start, found)])
             self._check_identity(way.description, found)
-        return memory, moved
 
     def _get(self, key: _ucx.RemoteKey, wanted: list[tuple[int, Any]]) -> None:
         connection, deadline = self._connection, Deadline(self._timeout)
