@@ -6,6 +6,7 @@ the kernel keeps the pages for whoever still maps them.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -25,9 +26,11 @@ from arrowipc.errors import UnsupportedError, UsageError
 if TYPE_CHECKING:
     from arrowipc._message import Message
 
-__all__ = ["OFFSET_BITS", "SEALS", "Arena", "ArenaState", "Segment"]
+__all__ = ["GONE", "OFFSET_BITS", "SEALS", "Arena", "ArenaState", "Segment"]
 
 OFFSET_BITS = 48
+#: What a segment begins with when its server has let go of it, where no body lies: clients can do so too.
+GONE = b"arrowipc: is gone"
 #: Segments have numbers of 16 bits; one that is let go of leaves its number to others.
 NUMBERS = 1 << 16
 
@@ -100,7 +103,11 @@ class Segment(Lent):
         return self.readable
 
     def close(self) -> None:
-        """Let go of the memory: it lives on where it is mapped."""
+        """Let go of the memory: it lives on where it is mapped, and says that it is let go of."""
+        if self.known and self._writable is not None:
+            with contextlib.suppress(OSError):  # touching a page that cannot be had would end the process
+                os.posix_fallocate(self.fd, 0, len(GONE))
+                self._writable[: len(GONE)] = GONE
         self._writable = self.readable = None
         os.close(self.fd)
 

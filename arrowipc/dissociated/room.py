@@ -29,6 +29,8 @@ __all__ = ["ALIGNMENT", "Block", "Lent", "Ranges", "Place", "announced", "copied
 
 #: What bodies, and buffers that are fetched one by one, begin at multiples of.
 ALIGNMENT = 64
+#: Made once: that takes longer than to read a small body.
+DEFAULT = Limits()
 FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
@@ -99,7 +101,7 @@ def copied(
             places.append((address, length, at))
             at += rounded(length)
     # Room for all of it, as the lengths ask for: pages that nobody reads stay untouched.
-    target = announced(peer, at, limits or Limits())
+    target = announced(peer, at, limits or DEFAULT)
     here = pairs.moved(moved)
     message = None
     if reads is not None:

@@ -521,6 +521,7 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "", other: boo
     is there no more, and another one at its addresses.
     """
     from arrowipc import _ucx
+    from arrowipc._pairs import write_pairs
     from arrowipc.dissociated.served import messages_of
     from arrowipc.dissociated.transports.ucx import packed_address, unpacked_port
     from arrowipc.dissociated.transports.ucx_memory import Description
@@ -532,7 +533,6 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "", other: boo
     key = region.key
     if other:
         told = Description(bytes(16), region.address, region.size, (region.address,), key).packed()
-        pairs = struct.pack("<4Q", 2048, 1, region.address + 64, 2048).hex() + told.hex()
         memoryview(region)[:16] = bytes([1] * 16)
     more = f"&free_data={0xAB << 56 | 1 << 32}&remote_handle={key.hex()}" if pairs else ""
     say([port, key.hex(), more])
@@ -555,6 +555,8 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "", other: boo
         sent.append(connections["metadata"].send(None, [prefix, message.metadata], in_pieces=True))
         if message.kind != "Schema":
             body = [bytes.fromhex(pairs)] if pairs else message.stretches
+            if other:
+                body = [write_pairs(message, region.address + 64) + told]
             bodies.append((body_type << 55 << 1 | number, body))
     sent.append(connections["metadata"].send(None, [struct.pack("<BI", 0, number + 1)]))
     for tag, body in reversed(bodies) if order == "reversed" else bodies:

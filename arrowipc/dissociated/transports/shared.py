@@ -22,7 +22,7 @@ from arrowipc._lease import Lease
 from arrowipc._message import Framer
 from arrowipc._pairs import Pairs, write_places
 from arrowipc._remote_read import read_process
-from arrowipc.dissociated.arena import F_SEAL_GROW, F_SEAL_SHRINK, OFFSET_BITS, Arena
+from arrowipc.dissociated.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
 from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory
 from arrowipc.dissociated.room import Place, copied
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
@@ -159,11 +159,12 @@ class OwnMemory(OfferedMemory):
     capacity : int, default 1 GiB
         Bytes that are kept for clients that have not read them yet; further bodies are sent, as fast as they
         are taken.
-    least_bytes : int, default LEAST
-        Smaller bodies are sent, which is faster.
+    least_bytes : int, default 64 KiB
+        Smaller bodies are sent, which is faster: one of 80 bytes takes 25 us of both processes' time, and 85 to
+        be told of, read and given back; from here on it is the other way round.
     """
 
-    def __init__(self, capacity: int = 1 << 30, least_bytes: int = 0) -> None:
+    def __init__(self, capacity: int = 1 << 30, least_bytes: int = 64 << 10) -> None:
         pid = os.getpid()
         self.remote_handle = f"cma:{pid}:{_start_time(pid)}".encode()
         self._pid = pid
@@ -324,7 +325,10 @@ class SegmentMemory(PeerMemory):
                     f"the memory of one body is one segment, with one file descriptor; found {len(handles)} "
                     f"of them, and {len(pairs.places)} buffers"
                 )
-            self._segments[pairs.start >> OFFSET_BITS] = _map_sealed(handles[0])
+            # Those that the server let go of would keep pages that nobody else has any more.
+            there = {n: each for n, each in self._segments.items() if each[: len(GONE)] != GONE}
+            there[pairs.start >> OFFSET_BITS] = _map_sealed(handles[0])
+            self._segments = there
         finally:
             for handle in handles:
                 os.close(handle)
