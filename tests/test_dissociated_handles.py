@@ -463,9 +463,7 @@ def test_how_much_is_read_depends_on_the_columns(monkeypatch):
     with dissociated.Server({"w": wide}, "cma") as server:
         for columns in (None, ["c3"], ["c7", "c19"]):
             with dissociated.connect(server.uri, "w", columns=columns, timeout=PATIENCE) as reader:
-                assert reader.read_next_batch().to_pydict() == {
-                    name: data[name] for name in columns or data
-                }
+                assert reader.read_next_batch().to_pydict() == {name: data[name] for name in columns or data}
     assert sizes == [20 * 40_000, 40_000, 2 * 40_000]
 
 

@@ -416,7 +416,7 @@ def test_d048_bodies_lie_in_many_segments(library: str) -> None:
 
 @some_library
 def test_clients_that_know_of_one_key_are_told_of_memory_that_it_opens(library: str) -> None:
-    """The text of the specification has no more than the one in the URI; they are sent what lies elsewhere."""
+    """The specification has no more than the one in the URI; they are sent what lies elsewhere."""
     with peer("serve", library, SHARED, memory=64 << 20, segment_bytes=10 << 20) as server:
         uri = DissociatedUri.parse(server.tell()[0])
         assert uri.remote_handle is not None

@@ -34,7 +34,7 @@ __all__ = [
     "wait",
 ]
 
-#: Takes a message and the memory of its body; returns the stretches of that memory that will be read, or None: all.
+#: Takes a message and the memory of its body; returns the stretches of it that will be read, or None: all.
 Reads = Callable[["Message", Any], Sequence[tuple[int, int]] | None]
 
 #: Milliseconds of one call of `poll`, which takes no more than a C int of them.

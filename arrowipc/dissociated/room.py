@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arrowipc._pairs import Pairs
     from arrowipc.dissociated.connection import Connection, Reads
 
-__all__ = ["ALIGNMENT", "Block", "Lent", "Ranges", "Place", "announced", "copied", "in_a_row", "rounded"]
+__all__ = ["ALIGNMENT", "Block", "Lent", "Place", "Ranges", "announced", "copied", "in_a_row", "rounded"]
 
 #: What bodies, and buffers that are fetched one by one, begin at multiples of.
 ALIGNMENT = 64

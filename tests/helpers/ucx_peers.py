@@ -248,7 +248,7 @@ def fetch(uri: Any, names: list[str]) -> None:
 
 
 def hold(uri: Any, name: str) -> None:
-    """Read one batch and break the connection off; says, whenever asked, whether the batch is still the same."""
+    """Read one batch and break the connection off; says, whenever asked, whether it is still the same."""
     with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
         first = reader.read_next_batch()
         say(reader._stream._memory.is_mapped)

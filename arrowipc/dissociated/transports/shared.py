@@ -160,8 +160,8 @@ class OwnMemory(OfferedMemory):
         Bytes that are kept for clients that have not read them yet; further bodies are sent, as fast as they
         are taken.
     least_bytes : int, default 64 KiB
-        Smaller bodies are sent, which is faster: one of 80 bytes takes 25 us of both processes' time, and 85 to
-        be told of, read and given back; from here on it is the other way round.
+        Smaller bodies are sent, which is faster: one of 80 bytes takes both processes 25 us together, and 85
+        to be told of, read and given back; from here on it is the other way round.
     """
 
     def __init__(self, capacity: int = 1 << 30, least_bytes: int = 64 << 10) -> None:

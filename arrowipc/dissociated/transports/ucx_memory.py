@@ -1,12 +1,13 @@
 """Bodies that UCX clients read by themselves (body type 1): mapped where memory is shared, else fetched.
 
-Addresses are those of the server's process. Its memory consists of segments, registered regions of which each has
-a key of its own, so that one in which nothing is held any more can be unregistered:
+Addresses are those of the server's process. Its memory consists of segments, registered regions of which each
+has a key of its own, so that one in which nothing is held any more can be unregistered:
 
-* `remote_handle` is the packed key of the first segment, as the specification has it, and `SEGMENTED` behind it,
-  which UCX does not look at. A client that understands that says so by an empty message with the tag `SEGMENTS`.
-* The first body in a segment that such a client is told of has a `Description` of the segment behind its pairs. Other
-  clients are told of bodies in the first segment only.
+* `remote_handle` is the packed key of the first segment, as the specification has it, and `SEGMENTED` behind
+  it, which UCX does not look at. A client that understands that says so by an empty message with the tag
+  `SEGMENTS`.
+* The first body in a segment that such a client is told of has a `Description` of the segment behind its pairs.
+  Other clients are told of bodies in the first segment only.
 * A segment begins with random bytes that are in its description too. Who finds them there after it has read
   has read this segment, and not what was put at the same addresses after it was let go of.
 """
@@ -72,8 +73,8 @@ class Description(NamedTuple):
         start, size, count = struct.unpack_from("<3Q", data, IDENTITY)
         if count > (len(data) - at) // 8 or size < IDENTITY or start + size > 1 << 64:
             raise FormatError(
-                f"the description of a segment of {size:,} bytes at {start:#x} that names {count:,} others has "
-                f"{len(data):,} bytes"
+                f"the description of a segment of {size:,} bytes at {start:#x} that names {count:,} others "
+                f"has {len(data):,} bytes"
             )
         others = struct.unpack_from(f"<{count}Q", data, at)
         return cls(data[:IDENTITY], start, size, others, data[at + 8 * count :])
@@ -99,9 +100,9 @@ class _Segment(Lent):
 class UcxArena(OfferedMemory):
     """Registered memory that bodies are put into, for as long as there is room.
 
-    A killed client takes what it held along. The segments in which that lies take no more bodies, and go when the
-    other clients have given back what they hold there: no key opens them from then on, and what is mapped stays with
-    whoever maps it.
+    A killed client takes what it held along. The segments in which that lies take no more bodies, and go when
+    the other clients have given back what they hold there: no key opens them from then on, and what is mapped
+    stays with whoever maps it.
 
     Parameters
     ----------
@@ -112,7 +113,8 @@ class UcxArena(OfferedMemory):
     segment_bytes : int, default 64 MiB
         Of one segment; a body that is larger gets one of its own size.
     least_bytes : int, default 16 KiB
-        Smaller bodies are sent, which is faster: over a network 60 us for one of 80 bytes, instead of 470 to fetch it.
+        Smaller bodies are sent, which is faster: over a network 60 us for one of 80 bytes, instead of 470 to
+        fetch it.
     """
 
     def __init__(
@@ -399,7 +401,9 @@ class UcxPeerMemory(PeerMemory):
             begin = place - (pairs.start - way.description.start)
             if way.extent(begin) < IDENTITY:
                 raise self._gone()
-            self._check_identity(way.description, bytes(memoryview(_ucx.Mapped(key, begin, begin + IDENTITY))))
+            self._check_identity(
+                way.description, bytes(memoryview(_ucx.Mapped(key, begin, begin + IDENTITY)))
+            )
         return _ucx.Mapped(key, place, place + size)
 
     def _check_identity(self, description: Description, found: Any) -> None:
@@ -411,13 +415,12 @@ class UcxPeerMemory(PeerMemory):
             f"{self._connection.name} let go of memory before what it told of there had been read"
         )
 
-    def _fetch(
-        self, way: _Way, key: _ucx.RemoteKey, places: Sequence[Place], target: memoryview
-    ) -> None:
+    def _fetch(self, way: _Way, key: _ucx.RemoteKey, places: Sequence[Place], target: memoryview) -> None:
         """Copy what is at the places."""
         self._get(key, [(address, target[at : at + length]) for address, length, at in in_a_row(places)])
         if way.description is not None and self._connection.is_local:
-            # The kernel copies from a process without asking it. Over a network the server, or its device, answers.
+            # The kernel copies from a process without asking it. Over a network the server answers, or its
+            # device, which knows which keys there are.
             found = bytearray(IDENTITY)
             self._get(key, [(way.description.start, found)])
             self._check_identity(way.description, found)
