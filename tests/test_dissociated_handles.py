@@ -485,3 +485,26 @@ def test_many_places_of_a_process_are_read_at_once():
         read_process(os.getpid(), broken, target)
     with pytest.raises(ipc.UsageError, match="do not fit"):
         read_process(os.getpid(), [*places, (base, 2, len(target) - 1)], target)
+
+
+def test_descriptions_of_segments_are_read_or_refused():
+    """They come from servers, behind the pairs of a body."""
+    from arrowipc.dissociated.transports.ucx_memory import Description
+
+    told = Description(bytes(range(16)), 1 << 40, 1 << 26, (1 << 40, 1 << 41), b"a key")
+    good = told.packed()
+    assert Description.parse(good) == told
+    for size in range(40):
+        with pytest.raises(ipc.FormatError, match="description of a segment"):
+            Description.parse(good[:size])
+    chance = random.Random(20)
+    for _ in range(2000):
+        broken = bytearray(good)
+        for _ in range(chance.randint(1, 4)):
+            broken[chance.randrange(len(broken))] = chance.choice([0, 1, 127, 255])
+        try:
+            found = Description.parse(bytes(broken))
+        except ipc.FormatError:
+            continue
+        assert found.start + found.size <= 1 << 64
+        assert len(found.packed()) == len(good)

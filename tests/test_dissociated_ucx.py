@@ -339,6 +339,24 @@ def test_d048_bodies_are_read_in_the_servers_memory(library: str, transports: st
 
 
 @some_library
+def test_of_chosen_columns_only_their_buffers_are_fetched(library: str) -> None:
+    with peer("serve", library, TCP, memory=64 << 20) as server:
+        uri, *_ = server.tell()
+        sizes = []
+        for columns in (None, ["i"], ["s", "d"]):
+            with peer("columns_of", library, TCP, uri=uri, name="plain", columns=columns) as client:
+                is_equal, size = client.tell()
+                assert is_equal is True
+                assert client.end() == 0
+                sizes.append(size)
+        every, numbers, others = sizes
+        rows = 1500  # of the batches that are not sent because they are small
+        assert numbers == 8 * rows
+        assert 0 < others < every - 2 * 8 * rows + 1000
+        assert alone(server) == ([], alone(server)[1])
+
+
+@some_library
 def test_d089_a_full_arena_sends_bodies(library: str) -> None:
     with peer("serve", library, SHARED, memory=10 << 20) as server:
         uri, *_ = server.tell()

@@ -247,6 +247,25 @@ def fetch(uri: Any, names: list[str]) -> None:
             returns._thread.join(PATIENCE)  # until the server has its memory back
 
 
+def columns_of(uri: Any, name: str, columns: list[str] | None) -> None:
+    """Read some columns; says whether they are what they should be, and how many bytes were fetched."""
+    from arrowipc.dissociated.transports import ucx_memory
+
+    fetched = 0
+    get = ucx_memory.UcxPeerMemory._get
+
+    def counting(self: Any, key: Any, wanted: list[tuple[int, Any]]) -> None:
+        nonlocal fetched
+        fetched += sum(len(memory) for _, memory in wanted)
+        get(self, key, wanted)
+
+    ucx_memory.UcxPeerMemory._get = counting  # type: ignore[method-assign]
+    with dissociated.connect(uri, name, columns=columns, timeout=PATIENCE) as reader:
+        found = [each.to_pydict() for each in reader]
+    whole = [each.to_pydict() for each in SOURCES[name]()]
+    say([found == [{key: each[key] for key in columns or each} for each in whole], fetched])
+
+
 def hold(uri: Any, name: str) -> None:
     """Read one batch and break the connection off; says, whenever asked, whether it is still the same."""
     with dissociated.connect(uri, name, timeout=PATIENCE) as reader:

@@ -6,8 +6,8 @@ has a key of its own, so that one in which nothing is held any more can be unreg
 * `remote_handle` is the packed key of the first segment, as the specification has it, and `SEGMENTED` behind
   it, which UCX does not look at. A client that understands that says so by an empty message with the tag
   `SEGMENTS`.
-* The first body in a segment that such a client is told of has a `Description` of the segment behind its pairs.
-  Other clients are told of bodies in the first segment only.
+* The first body in a segment that such a client is told of has a `Description` of the segment behind its
+  pairs. Other clients are told of bodies in the first segment only.
 * A segment begins with random bytes that are in its description too. Who finds them there after it has read
   has read this segment, and not what was put at the same addresses after it was let go of.
 """
