@@ -44,6 +44,7 @@ cdef class Decoder:
     cdef tuple dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable)
     cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
                   object body_owner, Plan plan, tuple dictionaries) except -1
+    cdef bint needs_dictionary(self, const Envelope* message) except -1
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1
     cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1
     cdef int forget(self) except -1

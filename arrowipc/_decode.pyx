@@ -213,6 +213,12 @@ cdef class Decoder:
         self.current = None
         return id, delta != 0, entry.values.d.length
 
+    cdef bint needs_dictionary(self, const Envelope* message) except -1:
+        """Whether `dictionary` will read the body of this DictionaryBatch; also where it is one to refuse."""
+        cdef int64_t id
+        return (fb_i64(&message.header, DictionaryBatch_id, 0, &id) < 0 or id in self.needed
+                or id not in self.known)
+
     cdef int forget(self) except -1:
         """Let go of all dictionaries, as if none had arrived."""
         if self.entries:

@@ -99,9 +99,10 @@ cdef object failure_of(Status status, str what):
         return MemoryError(text)
     if status == UCS_ERR_REJECTED:
         return ConnectionRefusedError(text)
-    if status == UCS_ERR_TIMED_OUT or status == UCS_ERR_ENDPOINT_TIMEOUT:
+    if status == UCS_ERR_TIMED_OUT:
         return TimeoutError(text)
-    if status == UCS_ERR_CONNECTION_RESET or status == UCS_ERR_NOT_CONNECTED or status == UCS_ERR_CANCELED:
+    if status in (UCS_ERR_CONNECTION_RESET, UCS_ERR_NOT_CONNECTED, UCS_ERR_CANCELED, UCS_ERR_ENDPOINT_TIMEOUT):
+        # The last one: a peer that is gone no longer answers.
         return ConnectionResetError(text)
     return OSError(text)
 

@@ -3,9 +3,12 @@
 Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio all turn this one machine.
 """
 
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+
 from arrowipc._array cimport RecordBatch
+from arrowipc._bytes cimport inside
 from arrowipc._capsule cimport BatchProducer
-from arrowipc._core cimport BatchHeader, Columns, Plan, locate, open_batch
+from arrowipc._core cimport BatchHeader, Columns, LimitsData, Plan, Source, locate, open_batch
 from arrowipc._decode cimport Decoder, new_decoder
 from arrowipc._fault cimport Fault
 from arrowipc._layout cimport *
@@ -47,6 +50,19 @@ cdef int load_events() except -1:
     if EndOfStream is None:
         from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
     return 0
+
+
+cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData* limits) except -1:
+    """Where a RecordBatch message says that its buffers lie; False: its metadata is not what the schema asks for."""
+    cdef BatchHeader header
+    cdef Fault fault
+    if open_batch(&message.envelope.header, &header, &fault) < 0:
+        return False
+    try:
+        locate(out, plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version, limits)
+    except FormatError:
+        return False
+    return True
 
 
 cdef class StreamDecoder(Framer):
@@ -201,20 +217,36 @@ cdef class StreamDecoder(Framer):
         finally:
             self.vacate()
 
+    def stretches_read(self, Message message not None, memory):
+        """Return what `decode_next` will read of a message whose body lies in `memory`, which may still be empty.
+
+        Returns
+        -------
+        list of (int, int) or None
+            Start and end in `memory`; None: all of it, or that cannot be told.
+        """
+        cdef Source held = Source(memory)
+        cdef Columns columns = Columns.__new__(Columns)
+        cdef uintptr_t start = <uintptr_t> held.data
+        cdef int64_t from_start = <int64_t> (<uintptr_t> message.body_bytes - start)
+        cdef int32_t i
+        if (not self.opened or self.decoder.plan.d.whole or message.pieces is not None
+                or not inside(from_start, message.envelope.body_length, held.size)):
+            return None
+        if message.envelope.kind == MessageHeader_DictionaryBatch:
+            return None if self.decoder.needs_dictionary(&message.envelope) else []
+        if message.envelope.kind != MessageHeader_RecordBatch or not find_extents(
+                columns, self.decoder.plan, message, &self.limits):
+            return None
+        return [(<uintptr_t> columns.d.extents[i].data - start,
+                 <uintptr_t> columns.d.extents[i].data - start + columns.d.extents[i].size)
+                for i in range(columns.d.n_extents) if columns.d.extents[i].size]
+
     def fits(self, Message message not None):
         """Whether the metadata of a RecordBatch message has the nodes and buffers that the schema asks for."""
-        cdef BatchHeader header
-        cdef Fault fault
         if message.envelope.kind != MessageHeader_RecordBatch or not self.opened:
             return False
-        if open_batch(&message.envelope.header, &header, &fault) < 0:
-            return False
-        try:
-            locate(Columns.__new__(Columns), self.decoder.plan, &header, message.body_bytes,
-                   message.envelope.body_length, message.envelope.version, &self.limits)
-        except FormatError:
-            return False
-        return True
+        return find_extents(Columns.__new__(Columns), self.decoder.plan, message, &self.limits)
 
     def go_on(self, bint forget):
         """Take messages again after a FormatError of `decode_next`.

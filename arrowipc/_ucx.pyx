@@ -456,7 +456,6 @@ cdef class Worker:
         cdef void* handle = waiting.handle
         cdef bint is_tagged = waiting.tag is not None
         cdef void* result
-        cdef size_t length
         if handle == NULL:
             raise UsageError("this message was received already")
         self.aim(operation, memory)
@@ -466,12 +465,11 @@ cdef class Worker:
         operation.tag = waiting.tag
         operation.length = waiting.length
         waiting.handle = NULL
-        length = <size_t> waiting.length
         with nogil:
             if is_tagged:
-                result = ucp.tag_msg_recv_nbx(self.handle, operation.target.buf, length, handle, &param)
+                result = ucp.tag_msg_recv_nbx(self.handle, operation.target.buf, operation.length, handle, &param)
             else:
-                result = ucp.am_recv_data_nbx(self.handle, handle, operation.target.buf, length, &param)
+                result = ucp.am_recv_data_nbx(self.handle, handle, operation.target.buf, operation.length, &param)
         return self.started(operation, result, "UCX: receiving")
 
     def get(self, RemoteKey key not None, uint64_t address, memory):
@@ -479,15 +477,13 @@ cdef class Worker:
         cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
         cdef void* result
-        cdef size_t length
         if key.worker is not self or self.ep == NULL:
             raise UsageError("the key belongs to another connection")
         check(self.mailbox.failure, "UCX: reading memory of the peer")
         self.aim(operation, memory)
         use(&param, operation, <void*> on_sent)
-        length = <size_t> operation.target.len
         with nogil:
-            result = ucp.get_nbx(self.ep, operation.target.buf, length, address, key.handle, &param)
+            result = ucp.get_nbx(self.ep, operation.target.buf, operation.target.len, address, key.handle, &param)
         return self.started(operation, result, "UCX: reading memory of the peer")
 
     cdef int aim(self, Operation operation, memory) except -1:
@@ -529,6 +525,8 @@ cdef class Worker:
             if operation.is_send:
                 self.unsent -= operation.length + 1
             finished.append(operation)
+        if not self.outstanding:
+            self.drop_keys()
         finished.reverse()
         return finished
 
@@ -582,7 +580,6 @@ cdef class Worker:
     cdef void destroy(self) noexcept:
         cdef void* handle = self.handle
         cdef Arrived* arrived
-        cdef Spent* spent
         cdef Operation operation
         cdef void* request
         cdef void* ep = self.ep
@@ -610,17 +607,22 @@ cdef class Worker:
                 request = operation.ticket.request
                 operation.ticket.request = NULL
                 ucp.request_free(request)
-        while self.spent != NULL:
-            spent = self.spent
-            self.spent = spent.next
-            ucp.rkey_destroy(spent.handle)
-            free(spent)
+        self.drop_keys()
         with nogil:
             ucp.worker_destroy(handle)
         # Only now can nothing read from what was being sent, or write to what was being received.
         self.mailbox.finished = NULL
         self.outstanding = set()
         self.unsent = 0
+
+    cdef void drop_keys(self) noexcept:
+        """Let go of keys that nobody reads through, and of what they map."""
+        cdef Spent* spent = self.spent
+        while spent != NULL:
+            self.spent = spent.next
+            ucp.rkey_destroy(spent.handle)
+            free(spent)
+            spent = self.spent
 
     cdef bint has_messages_under_way(self):
         cdef Operation operation
@@ -690,8 +692,7 @@ cdef class Region:
         params.length = <size_t> size
         # Allocated by UCX: only such memory can be mapped by peers of this machine.
         params.flags = UCP_MEM_MAP_ALLOCATE
-        params.prot = (UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE
-                       | UCP_MEM_MAP_PROT_REMOTE_READ)
+        params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE | UCP_MEM_MAP_PROT_REMOTE_READ
         check(ucp.mem_map(context.handle, &params, &self.handle), f"UCX: {size:,} bytes of memory for peers")
         memset(&attributes, 0, sizeof(attributes))
         attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH
@@ -733,7 +734,6 @@ cdef class RemoteKey:
 
     def __init__(self, Worker worker not None, bytes packed not None):
         cdef Status status
-        cdef bytes padded
         cdef const char* data
         worker.check_open()
         if len(packed) > PACKED_KEY or worker.ep == NULL:

@@ -361,7 +361,7 @@ class Shared(PeerMemory):
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
 
-    def message(self, metadata, pairs, returned, limits):
+    def message(self, metadata, pairs, returned, limits, reads=None):
         lease = Lease(memoryview(self.arena.memory), returned, pairs.addresses)
         return pairs.message(metadata, lease, 0, limits)
 

@@ -573,6 +573,26 @@ def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
         assert (state.segments, state.blocks, state.retired) == (1, 0, 0)
 
 
+def test_d086_a_client_lets_go_of_segments_that_its_server_let_go_of():
+    """They would keep pages that nobody else has any more, for as long as the connection lives."""
+    with (
+        dissociated.Server({"n": batch(0)}, "shm", transport_options=telling()) as server,
+        dissociated.Channel(server.uri, timeout=PATIENCE) as channel,
+    ):
+        held = []  # in the first segment
+        for _ in range(10):
+            with channel.read("n") as reader:
+                held.append(reader.read_next_batch())
+                assert list(reader) == []
+            del reader, held[1:]
+            assert len(channel._idle[0].memory._segments) <= 2
+            with FreeingClient(server.memory, batch(1)) as goes:
+                goes.read_all()  # and takes it along
+            until(lambda: server.memory.state.blocks == 1, "the others are given back")
+        assert server.memory.state.segments == 1
+        assert is_batch(held[0], 0)
+
+
 def test_d088_a_client_that_does_not_read_bounds_what_the_server_holds():
     made = []
 

@@ -1,22 +1,17 @@
 """Shared memory that bodies are placed in: segments that clients map, and the books about who reads what.
 
-An address is the number of a segment times 2^48 plus an offset in it. Two rules govern the memory:
-
-* What a client gave back is used again, because pages that exist are many times faster than fresh ones.
-* What a client took along when it went is never used again, because it may still read: it is *retired*. A
-  segment with retired memory takes no more bodies, and is let go of when nothing in it is held any more; the
-  kernel keeps its pages for whoever still maps them.
+An address is the number of a segment times 2^48 plus an offset in it. Of a segment that is let go of (`room`)
+the kernel keeps the pages for whoever still maps them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
 import queue
 import threading
-import weakref
-from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,15 +20,17 @@ from arrowipc._lease import Lease
 from arrowipc._message import message_of
 from arrowipc._pairs import Pairs, write_pairs, write_places
 from arrowipc.dissociated.connection import Connection, OfferedMemory
-from arrowipc.dissociated.room import ALIGNMENT, Ranges, rounded
+from arrowipc.dissociated.room import ALIGNMENT, Block, Lent, rounded
 from arrowipc.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from arrowipc._message import Message
 
-__all__ = ["OFFSET_BITS", "SEALS", "Arena", "ArenaState", "Segment"]
+__all__ = ["GONE", "OFFSET_BITS", "SEALS", "Arena", "ArenaState", "Segment"]
 
 OFFSET_BITS = 48
+#: What a segment begins with when its server has let go of it, where no body lies: clients can do so too.
+GONE = b"arrowipc: is gone"
 #: Segments have numbers of 16 bits; one that is let go of leaves its number to others.
 NUMBERS = 1 << 16
 
@@ -44,20 +41,7 @@ MFD_NOEXEC_SEAL = 0x08
 SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE
 
 
-class Block:
-    """Memory of one body."""
-
-    __slots__ = ("leases", "retired", "size", "start")
-
-    def __init__(self, start: int, size: int) -> None:
-        self.start = start
-        self.size = size
-        #: Pairs that clients were told of and have not given back, and one for a body that is held.
-        self.leases = 0
-        self.retired = False
-
-
-class Segment:
+class Segment(Lent):
     """A sealed memfd, mapped for writing.
 
     Forked processes do not inherit the map: nobody but us shall be able to write into what clients read.
@@ -76,16 +60,9 @@ class Segment:
             os.close(self.fd)
             raise
         # No block at offset 0: address 0 means zeros to readers of pairs.
-        self.ranges = Ranges(ALIGNMENT, size)
-        self.blocks: dict[int, Block] = {}
-        self._starts: list[int] = []
-        #: No more bodies: some memory is retired, or all of it belongs to bodies that are held.
-        self.is_shut = False
-        self.retired = 0
+        super().__init__(ALIGNMENT, size)
         #: Pages before this offset exist.
         self.prepared = 0
-        #: Connections that got the file descriptor.
-        self.known: weakref.WeakSet[Connection] = weakref.WeakSet()
         #: Bodies that are being copied into it.
         self.writers = 0
         self.readable: memoryview | None = None
@@ -94,33 +71,6 @@ class Segment:
     def address(self) -> int:
         """Of the segment's first byte."""
         return self.number << OFFSET_BITS
-
-    def take(self, size: int) -> Block | None:
-        """Return a new block; None: there is no room."""
-        size = rounded(size)
-        start = self.ranges.take(size)
-        if start is None:
-            return None
-        block = self.blocks[start] = Block(start, size)
-        insort(self._starts, start)
-        return block
-
-    def find(self, offset: int) -> Block | None:
-        """Return the block that a byte lies in."""
-        index = bisect_right(self._starts, offset) - 1
-        if index < 0:
-            return None
-        block = self.blocks[self._starts[index]]
-        return block if offset < block.start + block.size else None
-
-    def drop(self, block: Block) -> None:
-        """Forget a block that nobody holds; its memory is free, or retired."""
-        del self.blocks[block.start]
-        del self._starts[bisect_right(self._starts, block.start) - 1]
-        if block.retired:
-            self.retired += block.size
-        else:
-            self.ranges.give(block.start, block.size)
 
     def prepare(self, block: Block) -> tuple[int, int]:
         """Return the part of a block whose pages do not exist yet, as its position and size; they will."""
@@ -153,7 +103,11 @@ class Segment:
         return self.readable
 
     def close(self) -> None:
-        """Let go of the memory: it lives on where it is mapped."""
+        """Let go of the memory: it lives on where it is mapped, and says that it is let go of."""
+        if self.known and self._writable is not None:
+            with contextlib.suppress(OSError):  # touching a page that cannot be had would end the process
+                os.posix_fallocate(self.fd, 0, len(GONE))
+                self._writable[: len(GONE)] = GONE
         self._writable = self.readable = None
         os.close(self.fd)
 
@@ -407,16 +361,13 @@ class Arena(OfferedMemory):
         self._end_lease(segment, block)
 
     def _end_lease(self, segment: Segment, block: Block) -> None:
-        block.leases -= 1
-        segment.is_shut |= block.retired
-        if block.leases == 0:
-            segment.drop(block)
-        if segment.is_shut and not segment.blocks:
+        segment.end_lease(block)
+        if segment.is_over:
             self._let_go(segment)
 
     def _end_write(self, segment: Segment) -> None:
         segment.writers -= 1
-        if self._closed or (segment.is_shut and not segment.blocks):
+        if self._closed or segment.is_over:
             self._let_go(segment)
 
     def _let_go(self, segment: Segment) -> None:

@@ -212,7 +212,9 @@ class ClientStream:
             )
         addresses = pairs.addresses
         self._returns.lease(addresses)
-        return self._memory.message(arrival.metadata, pairs, self._returns.returned, self._limits)
+        return self._memory.message(
+            arrival.metadata, pairs, self._returns.returned, self._limits, self.decoder.stretches_read
+        )
 
     def close(self) -> None:
         """End the stream; the connection lives on behind batches that lie in memory of the server."""

@@ -11,7 +11,7 @@ import select
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,7 +22,20 @@ if TYPE_CHECKING:
     from arrowipc._pairs import Pairs
     from arrowipc.limits import Limits
 
-__all__ = ["Alarm", "Connection", "Deadline", "Frame", "Listener", "OfferedMemory", "PeerMemory", "wait"]
+__all__ = [
+    "Alarm",
+    "Connection",
+    "Deadline",
+    "Frame",
+    "Listener",
+    "OfferedMemory",
+    "PeerMemory",
+    "Reads",
+    "wait",
+]
+
+#: Takes a message and the memory of its body; returns the stretches of it that will be read, or None: all.
+Reads = Callable[["Message", Any], Sequence[tuple[int, int]] | None]
 
 #: Milliseconds of one call of `poll`, which takes no more than a C int of them.
 LONGEST_POLL = 1 << 30
@@ -194,8 +207,17 @@ class PeerMemory(ABC):
             os.close(handle)
 
     @abstractmethod
-    def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None) -> Message:
+    def message(
+        self,
+        metadata: Any,
+        pairs: Pairs,
+        returned: Any,
+        limits: Limits | None,
+        reads: Reads | None = None,
+    ) -> Message:
         """Return a message whose body is what the pairs tell of.
+
+        `reads` (see `StreamDecoder.stretches_read`) says which of it has to be copied, where it is copied.
 
         `returned` is called once with the addresses of the pairs when the memory is needed no longer, in any
         thread (see `arrowipc._lease.Lease`), or before this returns if the bytes were copied.

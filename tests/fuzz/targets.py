@@ -290,8 +290,11 @@ class Inside(PeerMemory):
     def __init__(self, data: bytes) -> None:
         self.data = data
 
-    def message(self, metadata: Any, pairs: Any, returned: Any, limits: Any) -> Any:
-        made = pairs.message(metadata, memoryview(self.data), corpus.BASE, limits)
+    def message(self, metadata: Any, pairs: Any, returned: Any, limits: Any, reads: Any = None) -> Any:
+        memory = memoryview(self.data)
+        made = pairs.message(metadata, memory, corpus.BASE, limits)
+        for start, end in (reads and reads(made, memory)) or ():
+            assert 0 <= start < end <= len(memory)
         returned(pairs.addresses)
         return made
 
@@ -318,7 +321,8 @@ def client(data: bytes, chance: random.Random) -> None:
     level = level_of(chance)
     with told(data) as (_, connection), contextlib.suppress(ConnectionError):
         link = Link(connection, connection, Inside(data))
-        received = ClientStream(link, StreamDecoder(validate=level, limits=FEW), limits=FEW)
+        columns = chance.choice((None, ()))
+        received = ClientStream(link, StreamDecoder(columns, level, FEW), limits=FEW)
         with Client(received, 5) as reader:
             read(reader, level, chance)
             repr(reader)

@@ -67,7 +67,7 @@ def batch(number: int, rows: int = 1000) -> ipc.RecordBatch:
 
 def telling(transport: str = "shm", **options: Any) -> dict[str, Any]:
     """Options of a transport under which small bodies, such as those of `batch`, are not sent instead."""
-    return {**options, "least_bytes": 0} if transport == "shm" else options
+    return {**options, "least_bytes": 0} if transport in ("shm", "cma") else options
 
 
 def is_batch(found: Any, number: int, rows: int = 1000) -> bool:
@@ -100,12 +100,13 @@ class ForgedServer:
         remote_handle: bytes | None = b"memfd",
         free_data: int | None = FREE_DATA,
         limits: Any = None,
+        decoder: StreamDecoder | None = None,
         **options: Any,
     ) -> None:
         client, self.connection = pair()
         memory = open_peer_memory(remote_handle, client)
         link = Link(client, client, memory, free_data)
-        self.stream = ClientStream(link, StreamDecoder(limits=limits), limits)
+        self.stream = ClientStream(link, decoder or StreamDecoder(limits=limits), limits)
         self.messages = list(messages_of(batch(0) if source is None else source, **options))
         self.number = 0
         self.send(self.messages[0])
@@ -334,7 +335,9 @@ def numbered(count: int, rows: int) -> list[ipc.RecordBatch]:
 def serve(transport: str, count: str, rows: str, times: str = "1") -> None:
     """Serve `numbers`, that many times over; says the URI, and when asked how many clients it has."""
     batches = numbered(int(count), int(rows)) * int(times)
-    with dissociated.Server({"numbers": lambda: iter(batches)}, transport) as server:
+    with dissociated.Server(
+        {"numbers": lambda: iter(batches)}, transport, transport_options=telling(transport)
+    ) as server:
         print(server.uri, flush=True)
         for _ in sys.stdin:
             print(server.num_clients, flush=True)

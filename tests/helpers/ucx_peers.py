@@ -117,9 +117,9 @@ class Peer:
         return self.process.returncode
 
     def resident(self) -> int:
-        """Return how many bytes of memory it has that nobody else has too."""
+        """Return how many bytes of memory it has, without those of files."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(text.split("RssAnon:")[1].split()[0]) << 10
+        return sum(int(text.split(kind)[1].split()[0]) << 10 for kind in ("RssAnon:", "RssShmem:"))
 
     def kill(self) -> None:
         """``kill -9``."""
@@ -240,11 +240,96 @@ def fetch(uri: Any, names: list[str]) -> None:
         with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
             found = list(reader)
             memory = reader._stream._memory
-            say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory._mapped)])
+            say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory.is_mapped)])
             returns = reader._stream._returns
         del found, reader, memory
         if returns._thread is not None:
             returns._thread.join(PATIENCE)  # until the server has its memory back
+
+
+def columns_of(uri: Any, name: str, columns: list[str] | None) -> None:
+    """Read some columns; says whether they are what they should be, and how many bytes were fetched."""
+    from arrowipc.dissociated.transports import ucx_memory
+
+    fetched = 0
+    get = ucx_memory.UcxPeerMemory._get
+
+    def counting(self: Any, key: Any, wanted: list[tuple[int, Any]]) -> None:
+        nonlocal fetched
+        fetched += sum(len(memory) for _, memory in wanted)
+        get(self, key, wanted)
+
+    ucx_memory.UcxPeerMemory._get = counting  # type: ignore[method-assign]
+    with dissociated.connect(uri, name, columns=columns, timeout=PATIENCE) as reader:
+        found = [each.to_pydict() for each in reader]
+    whole = [each.to_pydict() for each in SOURCES[name]()]
+    say([found == [{key: each[key] for key in columns or each} for each in whole], fetched])
+
+
+def hold(uri: Any, name: str) -> None:
+    """Read one batch and break the connection off; says, whenever asked, whether it is still the same."""
+    with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
+        first = reader.read_next_batch()
+        say(reader._stream._memory.is_mapped)
+        reader._stream._broken = True  # as an error does: the server hears no more of what is held
+    for _ in commands():
+        say(equal([first], SOURCES[name]()[:1]))
+
+
+def arena(seed: int) -> None:
+    """Place, free and abandon in segments; says what was found to be wrong, and what is left at the end."""
+    from arrowipc.dissociated.served import messages_of
+    from arrowipc.dissociated.transports.ucx_library import context
+    from arrowipc.dissociated.transports.ucx_memory import UcxArena
+
+    class Client:
+        knows_segments = True
+
+    rng = random.Random(seed)
+    lent = UcxArena(context(True, False), 16 << 20, 2 << 20, 0)
+    bodies = [list(messages_of(plain(rows, rows)[0]))[-1] for rows in (10, 1000, 9000, 60_000)]
+    contents = [bytes(each.body) for each in bodies]
+    clients = [Client() for _ in range(3)]
+    held: list[tuple[Any, int, list[int], int]] = []
+    gone: list[tuple[bytes, int, int]] = []
+    wrong, full, most = [], 0, 0
+
+    def at(segment: Any, start: int, size: int) -> bytes:
+        return bytes(segment.memory[start - segment.address :][:size])
+
+    for step in range(3000):
+        action = rng.random()
+        if action < 0.5:
+            which = rng.randrange(len(bodies))
+            placed = lent.place(bodies[which], rng.choice(clients))
+            if placed is None:
+                full += 1
+                continue
+            start, size = placed[1][0], len(contents[which])
+            segment = next(each for each in lent._segments if each.find(start))
+            if any(segment.identity == i and a < start + size and start < b for i, a, b in gone):
+                wrong.append(f"step {step}: memory of a client that is gone was used again")
+            held.append((segment, start, list(placed[1]), which))
+        elif held:
+            segment, start, addresses, which = held.pop(rng.randrange(len(held)))
+            if action < 0.95:
+                lent.release(addresses)
+            else:
+                lent.abandon(addresses)
+                gone.append((segment.identity, start, start + len(contents[which])))
+            del segment
+        most = max(most, sum(each.size for each in lent._segments))
+        if step % 20 == 0:
+            wrong += [
+                f"step {step}: what somebody holds has changed"
+                for segment, start, _, which in held
+                if at(segment, start, len(contents[which])) != contents[which]
+            ]
+            segment = None
+    for _, _, addresses, _ in held:
+        lent.release(addresses)
+    mapped = [each.key for each in lent._segments]
+    say([wrong, full > 0, len(gone) > 20, most, lent.free, len(mapped)])
 
 
 def read(uri: Any, name: str) -> None:
@@ -448,20 +533,26 @@ def reference_client(uris: list[str], ident: str) -> None:
 WANT_METADATA, WANT_DATA, WANT_MASK = 0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0, 0x00000FFFFFFFFFFF
 
 
-def reference_server(order: str, body_type: int = 0, pairs: str = "") -> None:
+def reference_server(order: str, body_type: int = 0, pairs: str = "", other: bool = False) -> None:
     """Do what the reference example's server does: one stream, bodies in any `order`, in mode "none".
 
-    With `pairs` (hex), each body says that instead, as type 1.
+    With `pairs` (hex), each body says that instead, as type 1; with `other`, that they lie in a segment which
+    is there no more, and another one at its addresses.
     """
     from arrowipc import _ucx
+    from arrowipc._pairs import write_pairs
     from arrowipc.dissociated.served import messages_of
     from arrowipc.dissociated.transports.ucx import packed_address, unpacked_port
+    from arrowipc.dissociated.transports.ucx_memory import Description
 
     context = _foreign_context()
     listener = _ucx.Listener(context, packed_address("127.0.0.1", 0)[0])
     port = unpacked_port(listener.address)
     region = _ucx.Region(context, 1 << 16)
     key = region.key
+    if other:
+        told = Description(bytes(16), region.address, region.size, (region.address,), key).packed()
+        memoryview(region)[:16] = bytes([1] * 16)
     more = f"&free_data={0xAB << 56 | 1 << 32}&remote_handle={key.hex()}" if pairs else ""
     say([port, key.hex(), more])
     connections = {}
@@ -483,6 +574,8 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "") -> None:
         sent.append(connections["metadata"].send(None, [prefix, message.metadata], in_pieces=True))
         if message.kind != "Schema":
             body = [bytes.fromhex(pairs)] if pairs else message.stretches
+            if other:
+                body = [write_pairs(message, region.address + 64) + told]
             bodies.append((body_type << 55 << 1 | number, body))
     sent.append(connections["metadata"].send(None, [struct.pack("<BI", 0, number + 1)]))
     for tag, body in reversed(bodies) if order == "reversed" else bodies:

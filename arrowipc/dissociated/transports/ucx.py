@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc import _libucp, _ucx
 from arrowipc._arguments import check_choice
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener, PeerMemory
-from arrowipc.dissociated.protocol import SEQUENCE_MASK
+from arrowipc.dissociated.protocol import SEQUENCE_MASK, BodyType
 from arrowipc.dissociated.room import announced
 from arrowipc.dissociated.schemes import Endpoint
 from arrowipc.dissociated.transports.ucx_library import context, load_library
@@ -39,6 +39,8 @@ RECEIVED_AT_ONCE = 128 << 20
 LINGER = 0.5
 #: Seconds after which UCX is given a chance to do what no event told of.
 MOMENT = 0.02
+#: Tag of the empty message by which a client says that it knows what segments are (see `ucx_memory`).
+SEGMENTS = 0xA5 << 56 | 0x5E67 << 32
 #: Transports of one machine, as UCX names them in the description of a connection.
 SHARED = re.compile(r"lane\[.*\b(?:posix|sysv|cma|xpmem|knem)/")
 #: Shorter pieces than this on average are copied together sooner than UCX looks at each.
@@ -57,6 +59,13 @@ class UcxConnection(Connection):
         `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
     is_client : bool
         Tagged messages count as sent when the peer has taken them.
+
+    Attributes
+    ----------
+    knows_segments : bool
+        Of a server's end: the client takes descriptions of segments behind pairs.
+    descriptions : deque of bytes
+        Of a client's end: those that came and nobody has looked at yet.
     """
 
     moment = MOMENT
@@ -74,6 +83,9 @@ class UcxConnection(Connection):
         self._receiving = 0
         self._expected: int | None = None
         self._lanes_are_shared: bool | None = None
+        self._asked_for_segments = False
+        self.knows_segments = False
+        self.descriptions: deque[bytes] = deque()
         self._waiting: set[int] = set()  # threads that wait for `fileno` now
         self._ended = False
         self._closed = False
@@ -97,9 +109,19 @@ class UcxConnection(Connection):
         """Whether UCX is to gather a message: saves a copy over shared memory, and is slow over a network."""
         if len(stretches) < 2:
             return False
+        return self.is_local and sum(map(len, stretches)) >= WORTH_A_PIECE * len(stretches)
+
+    @property
+    def is_local(self) -> bool:
+        """bool: messages take ways that only processes of one machine have."""
         if self._lanes_are_shared is None:
             self._lanes_are_shared = bool(SHARED.search(self.worker.lanes()))
-        return self._lanes_are_shared and sum(map(len, stretches)) >= WORTH_A_PIECE * len(stretches)
+        return self._lanes_are_shared
+
+    def ask_for_segments(self) -> None:
+        """Tell the server that descriptions of segments may stand behind pairs."""
+        self._asked_for_segments = True
+        self.send(SEGMENTS, [])
 
     @property
     def unsent(self) -> int:
@@ -177,8 +199,23 @@ class UcxConnection(Connection):
         return announced(self.name, length, self._limits)
 
     def _deliver(self, operation: _ucx.Operation) -> None:
-        if operation.status >= 0:  # else it was lost with the peer
-            self._inbox.append(Frame(operation.tag, memoryview(operation.memory)))
+        if operation.status < 0:
+            return  # it was lost with the peer
+        if operation.tag == SEGMENTS and not self._is_client:
+            self.knows_segments = True
+            return
+        data = memoryview(operation.memory)
+        tag = operation.tag
+        if self._asked_for_segments and tag is not None and tag >> 56 == BodyType.PAIRS:
+            data = self._without_description(data)
+        self._inbox.append(Frame(tag, data))
+
+    def _without_description(self, data: memoryview) -> memoryview:
+        """Return a body of pairs alone; a description of a segment may stand behind it."""
+        end = 16 * (int.from_bytes(data[8:16], "little") + 1)
+        if end < len(data):
+            self.descriptions.append(bytes(data[end:]))
+        return data[:end]
 
     def _take_the_rest(self) -> None:
         """Take what came before the peer went. What it still had to fetch from there never comes."""
@@ -393,7 +430,12 @@ class UcxListener(Listener):
 
 
 def listen_ucx(
-    address: tuple[str, int], limits: Limits | None = None, *, error_mode: str = "peer", memory: int = 0
+    address: tuple[str, int],
+    limits: Limits | None = None,
+    *,
+    error_mode: str = "peer",
+    memory: int = 0,
+    **options: int,
 ) -> Endpoint:
     """Begin to listen.
 
@@ -409,6 +451,9 @@ def listen_ucx(
     memory : int
         Bytes of memory that clients read by themselves: bodies are put there as long as there is room. UCX
         lets every client read and write all memory of a process that offers some: for trusted clients.
+    **options : int
+        Of that memory: `segment_bytes`, which is let go of as a whole after a client was killed, and
+        `least_bytes`, below which bodies are sent; see `ucx_memory.UcxArena`.
 
     Raises
     ------
@@ -424,7 +469,7 @@ def listen_ucx(
     if memory > 0:
         from arrowipc.dissociated.transports.ucx_memory import UcxArena
 
-        offered = UcxArena(listener.context, memory)
+        offered = UcxArena(listener.context, memory, **options)
     return Endpoint(listener, "ucx", host, listener.port, "", offered)
 
 

@@ -1,97 +1,217 @@
 """Bodies that UCX clients read by themselves (body type 1): mapped where memory is shared, else fetched.
 
-Addresses are those of the server's process, and `remote_handle` is the packed key of its one region.
+Addresses are those of the server's process. Its memory consists of segments, registered regions of which each
+has a key of its own, so that one in which nothing is held any more can be unregistered:
+
+* `remote_handle` is the packed key of the first segment, as the specification has it, and `SEGMENTED` behind
+  it, which UCX does not look at. A client that understands that says so by an empty message with the tag
+  `SEGMENTS`.
+* The first body in a segment that such a client is told of has a `Description` of the segment behind its
+  pairs. Other clients are told of bodies in the first segment only.
+* A segment begins with random bytes that are in its description too. Who finds them there after it has read
+  has read this segment, and not what was put at the same addresses after it was let go of.
 """
 
 from __future__ import annotations
 
+import os
+import struct
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import _libucp, _ucx
+from arrowipc._arguments import check_integer
 from arrowipc._lease import Lease
 from arrowipc._pairs import Pairs, write_pairs
 from arrowipc.dissociated.connection import Connection, Deadline, OfferedMemory, PeerMemory
-from arrowipc.dissociated.room import ALIGNMENT, Ranges, rounded
-from arrowipc.errors import FormatError
+from arrowipc.dissociated.room import ALIGNMENT, Block, Lent, Place, copied, in_a_row, rounded
+from arrowipc.errors import FormatError, TruncatedError
 
 if TYPE_CHECKING:
     from arrowipc._message import Message
+    from arrowipc.dissociated.connection import Reads
     from arrowipc.dissociated.transports.ucx import UcxConnection
     from arrowipc.limits import Limits
 
-__all__ = ["UcxArena", "UcxPeerMemory"]
+__all__ = ["SEGMENTED", "Description", "UcxArena", "UcxPeerMemory"]
+
+#: At the end of a `remote_handle`: there are segments with keys of their own.
+SEGMENTED = b"arrowipc:segments"
+#: Bytes of what tells a segment from all others.
+IDENTITY = 16
+
+
+class Description(NamedTuple):
+    """A segment as its server tells of it."""
+
+    identity: bytes
+    start: int
+    size: int
+    others: tuple[int, ...]  #: where all segments begin that there are now, this one too
+    key: bytes
+
+    def packed(self) -> bytes:
+        """Return it as it is sent."""
+        words = (self.start, self.size, len(self.others), *self.others)
+        return self.identity + struct.pack(f"<{len(words)}Q", *words) + self.key
+
+    @classmethod
+    def parse(cls, data: bytes) -> Description:
+        """Return what was sent.
+
+        Raises
+        ------
+        FormatError
+            It is cut short, or no place in memory.
+        """
+        at = IDENTITY + 24
+        if len(data) < at:
+            raise FormatError(f"the description of a segment has {at} bytes and more, found {len(data):,}")
+        start, size, count = struct.unpack_from("<3Q", data, IDENTITY)
+        if count > (len(data) - at) // 8 or size < IDENTITY or start + size > 1 << 64:
+            raise FormatError(
+                f"the description of a segment of {size:,} bytes at {start:#x} that names {count:,} others "
+                f"has {len(data):,} bytes"
+            )
+        others = struct.unpack_from(f"<{count}Q", data, at)
+        return cls(data[:IDENTITY], start, size, others, data[at + 8 * count :])
 
 
 # -- the server's side ---------------------------------------------------------------------------------------
 
 
-class _Block:
-    """Memory of one body, and how many of its buffers clients hold."""
+class _Segment(Lent):
+    """A registered region; it is unregistered when the last reference to it goes."""
 
-    __slots__ = ("addresses", "is_retired", "leases", "size", "start")
-
-    def __init__(self, start: int, size: int, addresses: list[int]) -> None:
-        self.start = start
-        self.size = size
-        self.addresses = addresses
-        self.leases = len(addresses)
-        self.is_retired = False
+    def __init__(self, context: _libucp.Context, size: int) -> None:
+        region = _ucx.Region(context, size)
+        self.key = region.key
+        self.address = region.address
+        self.size = region.size
+        self.memory = memoryview(region)
+        self.identity = os.urandom(IDENTITY)
+        self.memory[:IDENTITY] = self.identity
+        super().__init__(rounded(self.address + IDENTITY), self.address + self.size)
 
 
 class UcxArena(OfferedMemory):
-    """One registered region that bodies are put into, for as long as there is room.
+    """Registered memory that bodies are put into, for as long as there is room.
 
-    What a client held when it went is never used again: it may still read there. The key of the region stands
-    in the URI, so there is no second one: an arena whose clients are killed again and again fills up, and
-    then bodies are sent.
+    A killed client takes what it held along. The segments in which that lies take no more bodies, and go when
+    the other clients have given back what they hold there: no key opens them from then on, and what is mapped
+    stays with whoever maps it.
 
     Parameters
     ----------
     context : arrowipc._libucp.Context
         With `remote_memory`.
-    size : int
-        Bytes.
+    capacity : int
+        Bytes of all segments together.
+    segment_bytes : int, default 64 MiB
+        Of one segment; a body that is larger gets one of its own size.
+    least_bytes : int, default 16 KiB
+        Smaller bodies are sent, which is faster: over a network 60 us for one of 80 bytes, instead of 470 to
+        fetch it.
     """
 
-    def __init__(self, context: _libucp.Context, size: int) -> None:
-        self._region = _ucx.Region(context, size)
-        self.remote_handle = self._region.key
-        self._memory = memoryview(self._region)
-        first = rounded(self._region.address)
-        self._ranges = Ranges(first, self._region.address + self._region.size)
-        self._blocks: dict[int, _Block] = {}
+    def __init__(
+        self,
+        context: _libucp.Context,
+        capacity: int,
+        segment_bytes: int = 64 << 20,
+        least_bytes: int = 16 << 10,
+    ) -> None:
+        self._context = context
+        self._capacity = check_integer("memory", capacity, 1, sys.maxsize)
+        self._segment_bytes = min(check_integer("segment_bytes", segment_bytes, 1, sys.maxsize), capacity)
+        self._least_bytes = check_integer("least_bytes", least_bytes, 0, sys.maxsize)
         self._lock = threading.Lock()
+        #: The one that the URI has the key of, while there is it.
+        self._first: _Segment | None = _Segment(context, self._segment_bytes)
+        self._segments = [self._first]
+        self._closed = False
+        self.remote_handle = self._first.key + SEGMENTED
 
     @property
     def free(self) -> int:
         """int: bytes that bodies may be put into."""
         with self._lock:
-            return self._ranges.free
+            there = sum(each.ranges.free for each in self._segments if not each.is_shut)
+            return there + max(0, self._capacity - self._size())
 
     def place(
         self, message: Message, connection: Connection
     ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """See `OfferedMemory.place`."""
-        size = rounded(message.body_length)
-        with self._lock:
-            start = self._ranges.take(size)
-        if start is None:
+        if message.body_length < self._least_bytes:
             return None
-        offset = start - self._region.address
-        message.copy_body_into(self._memory[offset : offset + message.body_length])
-        pairs = write_pairs(message, start)
-        addresses = Pairs(pairs).addresses
         with self._lock:
-            if not addresses:
-                self._ranges.give(start, size)
+            reserved = self._reserve(message.body_length, connection)
+            if reserved is None:
                 return None
-            block = _Block(start, size, addresses)
-            self._blocks.update(dict.fromkeys(addresses, block))
-        return pairs, addresses, ()
+            segment, block = reserved
+            block.leases = 1  # ours, while the body is copied
+        addresses: Sequence[int] = ()
+        try:
+            offset = block.start - segment.address
+            message.copy_body_into(segment.memory[offset : offset + message.body_length])
+            pairs = write_pairs(message, block.start)
+            addresses = Pairs(pairs).addresses
+        finally:
+            with self._lock:
+                block.leases += len(addresses)
+                self._end_lease(segment, block)
+        return (pairs + self._introduction(segment, connection), addresses, ()) if addresses else None
+
+    def _reserve(self, size: int, connection: Connection) -> tuple[_Segment, Block] | None:
+        """Find room for a body, in a segment that is there or in a new one."""
+        if self._closed:
+            return None
+        knows = _knows_segments(connection)
+        for segment in self._segments:
+            if segment.is_shut or not (knows or segment is self._first):
+                continue
+            block = segment.take(size)
+            if block is not None:
+                return segment, block
+        new = self._new_segment(rounded(size) + 2 * ALIGNMENT) if knows else None
+        block = new.take(size) if new is not None else None
+        return (new, block) if new is not None and block is not None else None
+
+    def _new_segment(self, needed: int) -> _Segment | None:
+        """Make a segment, instead of some that nobody uses if there is no room for more."""
+        wished = max(needed, self._segment_bytes)
+        if needed > self._capacity:
+            return None
+        for segment in list(self._segments):
+            if self._size() + wished <= self._capacity:
+                break
+            if not segment.blocks:
+                self._let_go(segment)
+        size = min(wished, self._capacity - self._size())
+        if size < needed:
+            return None
+        try:
+            made = _Segment(self._context, size)
+        except (OSError, MemoryError):
+            return None  # bodies can still be sent
+        self._segments.append(made)
+        return made
+
+    def _size(self) -> int:
+        return sum(each.size for each in self._segments)
+
+    def _introduction(self, segment: _Segment, connection: Connection) -> bytes:
+        """Return the description of a segment for a connection that has not got it yet."""
+        with self._lock:
+            if connection in segment.known or not _knows_segments(connection):
+                return b""
+            segment.known.add(connection)
+            others = tuple(each.address for each in self._segments)
+        return Description(segment.identity, segment.address, segment.size, others, segment.key).packed()
 
     def release(self, addresses: Sequence[int]) -> None:
         """See `OfferedMemory.release`."""
@@ -104,14 +224,35 @@ class UcxArena(OfferedMemory):
     def _end(self, addresses: Sequence[int], retire: bool) -> None:
         with self._lock:
             for address in addresses:
-                block = self._blocks[address]
-                block.leases -= 1
-                block.is_retired = block.is_retired or retire
-                if block.leases == 0:
-                    for each in set(block.addresses):
-                        del self._blocks[each]
-                    if not block.is_retired:
-                        self._ranges.give(block.start, block.size)
+                for segment in self._segments:
+                    block = segment.find(address)
+                    if block is not None:
+                        block.retired |= retire
+                        self._end_lease(segment, block)
+                        break
+
+    def _end_lease(self, segment: _Segment, block: Block) -> None:
+        segment.end_lease(block)
+        if segment.is_over:
+            self._let_go(segment)
+
+    def _let_go(self, segment: _Segment) -> None:
+        if segment in self._segments:
+            self._segments.remove(segment)
+        if segment is self._first:
+            self._first = None
+
+    def close(self) -> None:
+        """See `OfferedMemory.close`."""
+        with self._lock:
+            self._closed = True
+            self._segments.clear()
+            self._first = None
+
+
+def _knows_segments(connection: Connection) -> bool:
+    """Whether the client at the other end said so."""
+    return bool(getattr(connection, "knows_segments", False))
 
 
 # -- the client's side ---------------------------------------------------------------------------------------
@@ -137,90 +278,152 @@ def shared_mappings() -> set[tuple[int, int]]:
     return found
 
 
-class UcxPeerMemory(PeerMemory):
-    """The way into the region of a server: in place where UCX maps it, else by copying from there.
-
-    Mapped memory belongs to the server, which could shorten it: for servers that are trusted.
+class _Way:
+    """The way into one segment of a server.
 
     Parameters
     ----------
-    connection : UcxConnection
-    key : bytes
-        `remote_handle` of the URI.
-    timeout : float, optional
-        Seconds that fetching a body may take.
+    packed : bytes
+        The key.
+    description : Description or None
+        None: of the segment whose key is in the URI, where the server says no more.
     """
 
-    def __init__(self, connection: UcxConnection, key: bytes, timeout: float | None = None) -> None:
-        self._connection = connection
-        self._packed = key
-        self._timeout = timeout
-        self._key: _ucx.RemoteKey | None = None
-        self._mapped: list[tuple[int, int]] = []
+    def __init__(self, packed: bytes, description: Description | None = None) -> None:
+        self.packed = packed
+        self.description = description
+        self.key: _ucx.RemoteKey | None = None
+        self.mapped: list[tuple[int, int]] = []
 
-    def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None) -> Message:
-        """See `PeerMemory.message`."""
-        addresses = pairs.addresses
-        if not addresses:
-            returned(addresses)
-            return pairs.message(metadata, b"", 0, limits)
-        with self._connection.lock:
-            key = self._key or self._open(pairs.start)
-            place = key.place(pairs.start) if LINUX else None
-            if place is None:
-                try:
-                    memory, moved = self._fetch(key, pairs)
-                finally:
-                    returned(addresses)
-                return moved.message(metadata, memory, moved.start, limits)
-            lease = Lease(self._mapping(key, place, pairs), returned, addresses)
-        return pairs.message(metadata, lease, pairs.start, limits)
-
-    def _open(self, address: int) -> _ucx.RemoteKey:
+    def open(self, connection: UcxConnection, address: int) -> _ucx.RemoteKey:
         """Open the key, and find what of this process's memory that maps."""
         keys = []
         with _opening:
             for _ in range(ATTEMPTS):
                 before = shared_mappings()
-                self._key = key = _ucx.RemoteKey(self._connection.worker, self._packed)
-                self._mapped = sorted(shared_mappings() - before)
-                if not LINUX or (place := key.place(address)) is None or self._extent(place):
+                self.key = key = _ucx.RemoteKey(connection.worker, self.packed)
+                self.mapped = sorted(shared_mappings() - before)
+                if not LINUX or (place := key.place(address)) is None or self.extent(place):
                     break
                 # In between, another thread may have let go of a mapping whose place this one took. It is
                 # kept so that the next is elsewhere.
                 keys.append(key)
         return key
 
-    def _extent(self, place: int) -> int:
+    def extent(self, place: int) -> int:
         """Return how many bytes the key has mapped from a place of this process on."""
-        return next((end - place for start, end in self._mapped if start <= place < end), 0)
+        return next((end - place for start, end in self.mapped if start <= place < end), 0)
 
-    def _mapping(self, key: _ucx.RemoteKey, place: int, pairs: Pairs) -> _ucx.Mapped:
+    def has(self, start: int, end: int) -> bool:
+        """Whether the segment reaches from one address to another."""
+        known = self.description
+        return known is not None and known.start <= start and end <= known.start + known.size
+
+
+class UcxPeerMemory(PeerMemory):
+    """The way into the memory of a server: in place where UCX maps it, else by copying from there.
+
+    Mapped memory belongs to the server, which could shorten it: for servers that are trusted.
+
+    Parameters
+    ----------
+    connection : UcxConnection
+    handle : bytes
+        `remote_handle` of the URI.
+    timeout : float, optional
+        Seconds that fetching a body may take.
+    """
+
+    def __init__(self, connection: UcxConnection, handle: bytes, timeout: float | None = None) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._first = _Way(handle.removesuffix(SEGMENTED))
+        #: By where they begin: the segments that the server has told of.
+        self._ways: dict[int, _Way] = {}
+        if handle.endswith(SEGMENTED):
+            connection.ask_for_segments()
+
+    @property
+    def is_mapped(self) -> bool:
+        """bool: bodies that came so far lie in memory that this process shares with the server."""
+        return any(each.mapped for each in (self._first, *self._ways.values()))
+
+    def message(
+        self,
+        metadata: Any,
+        pairs: Pairs,
+        returned: Any,
+        limits: Limits | None,
+        reads: Reads | None = None,
+    ) -> Message:
+        """See `PeerMemory.message`."""
+        addresses = pairs.addresses
+        if not addresses:
+            returned(addresses)
+            return pairs.message(metadata, b"", 0, limits)
+        with self._connection.lock:
+            way = self._way(pairs)
+            key = way.key or way.open(self._connection, pairs.start)
+            place = key.place(pairs.start) if LINUX else None
+            if place is None:
+
+                def copy(places: Sequence[Place], target: memoryview) -> None:
+                    self._fetch(way, key, places, target)
+
+                message = copied(self._connection.name, metadata, pairs, limits, reads, copy)
+                # Not after an error: what is still being fetched must not go back to the server.
+                returned(addresses)
+                return message
+            lease = Lease(self._mapping(way, key, place, pairs), returned, addresses)
+        return pairs.message(metadata, lease, pairs.start, limits)
+
+    def _way(self, pairs: Pairs) -> _Way:
+        """Return the way to what the pairs speak of."""
+        while self._connection.descriptions:
+            told = Description.parse(self._connection.descriptions.popleft())
+            # Those that are gone would hold on to memory that nobody else has any more.
+            self._ways = {start: way for start, way in self._ways.items() if start in told.others}
+            self._ways[told.start] = _Way(told.key, told)
+        for way in self._ways.values():
+            if way.has(pairs.start, pairs.end):
+                return way
+        return self._first
+
+    def _mapping(self, way: _Way, key: _ucx.RemoteKey, place: int, pairs: Pairs) -> _ucx.Mapped:
         """Return what the pairs speak of, if the key has mapped it: UCX checks no address."""
         size = pairs.end - pairs.start
-        if size > self._extent(place):
+        if size > way.extent(place):
             raise FormatError(
                 f"the pairs speak of {size:,} bytes at address {pairs.start:#x} of {self._connection.name}, "
                 "which do not lie in the memory that its remote_handle opens"
             )
+        if way.description is not None:
+            begin = place - (pairs.start - way.description.start)
+            if way.extent(begin) < IDENTITY:
+                raise self._gone()
+            self._check_identity(
+                way.description, bytes(memoryview(_ucx.Mapped(key, begin, begin + IDENTITY)))
+            )
         return _ucx.Mapped(key, place, place + size)
 
-    def _fetch(self, key: _ucx.RemoteKey, pairs: Pairs) -> tuple[Any, Pairs]:
-        """Copy what the pairs speak of; returns the copy, and the pairs that speak of that."""
-        places = pairs.places
-        if pairs.end - pairs.start <= pairs.total + ALIGNMENT * len(places):
-            memory = self._connection.room(pairs.end - pairs.start)
-            self._get(key, [(pairs.start, memory)])
-            return memory, pairs
-        memory = self._connection.room(sum(rounded(length) for _, length in places))
-        view, at = memoryview(memory), 0
-        wanted, starts = [], []
-        for address, length in places:
-            wanted.append((address, view[at : at + length]))
-            starts.append(ALIGNMENT + at)
-            at += rounded(length)
-        self._get(key, wanted)
-        return memory, pairs.moved(starts)
+    def _check_identity(self, description: Description, found: Any) -> None:
+        if found != description.identity:
+            raise self._gone()
+
+    def _gone(self) -> TruncatedError:
+        return TruncatedError(
+            f"{self._connection.name} let go of memory before what it told of there had been read"
+        )
+
+    def _fetch(self, way: _Way, key: _ucx.RemoteKey, places: Sequence[Place], target: memoryview) -> None:
+        """Copy what is at the places."""
+        self._get(key, [(address, target[at : at + length]) for address, length, at in in_a_row(places)])
+        if way.description is not None and self._connection.is_local:
+            # The kernel copies from a process without asking it. Over a network the server answers, or its
+            # device, which knows which keys there are.
+            found = bytearray(IDENTITY)
+            self._get(key, [(way.description.start, found)])
+            self._check_identity(way.description, found)
 
     def _get(self, key: _ucx.RemoteKey, wanted: list[tuple[int, Any]]) -> None:
         connection, deadline = self._connection, Deadline(self._timeout)
@@ -230,4 +433,5 @@ class UcxPeerMemory(PeerMemory):
 
     def close(self) -> None:
         """See `PeerMemory.close`."""
-        self._key = None
+        self._first = _Way(b"")
+        self._ways.clear()
