@@ -76,9 +76,12 @@ def connect(
 
 def _with_memory(connection: Connection, uri: DissociatedUri) -> tuple[Connection, PeerMemory | None]:
     """Nothing is mapped or read before a body speaks of it."""
-    from arrowipc.dissociated.transports.shared import open_peer_memory
+    from arrowipc.dissociated.transports.shared import check_user, open_peer_memory
 
     try:
+        if uri.remote_handle is not None and uri.scheme == "arrowipc+unix":
+            # Also of what it sends: a name can be taken by anybody who comes first.
+            check_user(connection)
         return connection, open_peer_memory(uri.remote_handle, connection)
     except BaseException:
         connection.close()

@@ -36,6 +36,7 @@ __all__ = [
     "OwnMemory",
     "ReadMemory",
     "SegmentMemory",
+    "check_user",
     "offer_memory",
     "open_peer_memory",
 ]
@@ -260,17 +261,17 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
     )
 
 
-def _check_user(connection: Connection | None) -> None:
+def check_user(connection: Connection | None) -> None:
     """Refuse memory of other users: they could change it while it is read, or make it somebody else's."""
     if connection is None:
         return
     ask = getattr(connection, "peer_user", None)
     user = ask() if ask is not None else None
-    if user != os.getuid():
+    if user != os.geteuid():
         found = "nobody can tell whose it is" if user is None else f"it is of user {user}"
         raise PermissionError(
             f"{connection.name} tells of memory instead of sending it; that is for servers of our own user, "
-            f"{os.getuid()}, over a Unix socket, and {found}"
+            f"{os.geteuid()}, over a Unix socket, and {found}"
         )
 
 
@@ -308,7 +309,7 @@ class SegmentMemory(PeerMemory):
     def accept(self, handles: Sequence[int], body: Any) -> None:
         """See `PeerMemory.accept`."""
         try:
-            _check_user(self._connection)
+            check_user(self._connection)
             pairs = Pairs(body)
             if len(handles) != 1 or not pairs.end:
                 raise FormatError(
@@ -373,7 +374,7 @@ class MappedMemory(PeerMemory):
         self._view = memoryview(b"")
 
     def _open(self) -> mmap.mmap:
-        _check_user(self._connection)
+        check_user(self._connection)
         # A pipe or a device must not make us wait.
         handle = os.open(
             self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0)
@@ -441,7 +442,7 @@ class ReadMemory(PeerMemory):
     def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None) -> Message:
         """See `PeerMemory.message`."""
         try:
-            _check_user(self._connection)
+            check_user(self._connection)
             self._check_process()
             return self._read(metadata, pairs, limits)
         finally:
