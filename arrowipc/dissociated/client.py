@@ -69,6 +69,7 @@ class ClientStream:
         self._limits = limits
         self._incoming = Incoming(limits, dialect=dialect, first=first)
         self._failure: str | None = None
+        self.num_bodies_sent = 0
         self._turn = Lock()
 
     @property
@@ -202,6 +203,7 @@ class ClientStream:
 
     def _message(self, arrival: Arrival) -> Message:
         if arrival.body_type != BodyType.PAIRS:
+            self.num_bodies_sent += bool(arrival.body)
             return message_of(arrival.metadata, arrival.body, self._limits)
         pairs = Pairs(arrival.body, message_kind(arrival.metadata, self._limits)[1])
         if self._memory is None:
@@ -257,6 +259,11 @@ class Client(BatchReader):
         schema = self._stream.schema
         assert schema is not None  # __init__ read it
         return schema
+
+    @property
+    def num_bodies_sent(self) -> int:
+        """int: bodies so far that the server sent, where others lie in memory that it told of."""
+        return self._stream.num_bodies_sent
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch.

@@ -84,6 +84,7 @@ class Reason(IntEnum):
     TOO_LATE = 5
     NOT_UNDERSTOOD = 6
     CLOSED = 7
+    IDLE = 8
 
 
 REASONS: dict[int, str] = {
@@ -94,6 +95,7 @@ REASONS: dict[int, str] = {
     Reason.TOO_LATE: "it waited too long for this client to ask, to end a message, or to take what was sent",
     Reason.NOT_UNDERSTOOD: "it did not understand what this client sent",
     Reason.CLOSED: "it was closed",
+    Reason.IDLE: "this client was idle for the longest, and made room for another one (max_clients=)",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._arguments import described
@@ -17,6 +18,16 @@ __all__ = ["SCHEMES", "Endpoint", "connect", "listen"]
 
 #: The schemes that `connect` speaks.
 SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "arrowipc+memory", "ucx")
+#: `transport_options` of each transport.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "tcp": (),
+    "unix": (),
+    "shm": ("capacity", "segment_bytes", "least_bytes"),
+    "file": ("path", "mapping"),
+    "cma": ("capacity",),
+    "memory": ("weather",),
+    "ucx": ("error_mode", "memory"),
+}
 
 
 class Endpoint(NamedTuple):
@@ -96,6 +107,21 @@ def _unix_path(address: Any) -> str:
     return path if path.startswith("@") else os.path.abspath(path)
 
 
+def check_options(transport: str, options: Mapping[str, Any]) -> None:
+    """Check the names of the options of a transport."""
+    found = ", ".join(sorted(options)) or "none"
+    if not options.keys() <= set(OPTIONS[transport]):
+        known = ", ".join(OPTIONS[transport]) or "none"
+        raise UsageError(
+            f"transport_options: expected some of those of {transport!r} ({known}), found {found}"
+        )
+    if transport == "file" and "path" not in options:
+        raise UsageError(
+            'transport_options: "file" tells clients where bodies lie in one file, and needs its path '
+            f'(transport_options={{"path": ...}}), found {found}'
+        )
+
+
 def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
     """Begin to listen.
 
@@ -111,15 +137,21 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     Raises
     ------
     UsageError
-        There is no such transport.
+        There is no such transport, or it has other options.
     OSError
         The address cannot be had.
     """
+    if not isinstance(transport, str) or transport not in OPTIONS:
+        raise UsageError(
+            'transport must be "tcp", "unix", "shm", "file", "cma", "memory" or "ucx", found '
+            f"{described(transport)}"
+        )
+    check_options(transport, options)
     if transport == "tcp":
         from arrowipc.dissociated.transports.sockets import listen_tcp
 
         host, port = address or ("127.0.0.1", 0)
-        listener = listen_tcp(host, port, limits, **options)
+        listener = listen_tcp(host, port, limits)
         return Endpoint(listener, "arrowipc+tcp", host, listener.port, "", None)
     if transport in ("unix", "shm", "file", "cma"):
         from arrowipc.dissociated.transports.sockets import listen_unix
@@ -138,11 +170,6 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
 
         name = address or os.urandom(6).hex()
         return Endpoint(listen_memory(name, **options), "arrowipc+memory", "", None, "/" + name, None)
-    if transport == "ucx":
-        from arrowipc.dissociated.transports.ucx import listen_ucx
+    from arrowipc.dissociated.transports.ucx import listen_ucx
 
-        return listen_ucx(address or ("127.0.0.1", 0), limits, **options)
-    raise UsageError(
-        'transport must be "tcp", "unix", "shm", "file", "cma", "memory" or "ucx", found '
-        f"{described(transport)}"
-    )
+    return listen_ucx(address or ("127.0.0.1", 0), limits, **options)

@@ -244,7 +244,7 @@ class Session:
 
     def dismiss(self) -> None:
         """Let the next step be the last, from any thread: the client makes room for another one."""
-        self.reason = Reason.FULL
+        self.reason = Reason.IDLE
         self.is_dismissed = True
         self.connection.interrupt()
 

@@ -116,6 +116,14 @@ class FileMemory(OfferedMemory):
         self._identity = _identity(info)
         self.remote_handle = b"file:" + os.fsencode(self._path)
 
+    @property
+    def is_current(self) -> bool:
+        """bool: the file that was mapped still lies at its path, as it was."""
+        try:
+            return _identity(os.stat(self._path)) == self._identity
+        except OSError:
+            return False
+
     def messages(self) -> Iterator[Message]:
         """Yield the messages of the file as they are stored, one after the other.
 
@@ -131,10 +139,7 @@ class FileMemory(OfferedMemory):
         self, message: Message, connection: Connection
     ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """See `OfferedMemory.place`."""
-        try:
-            if _identity(os.stat(self._path)) != self._identity:
-                return None
-        except OSError:
+        if not self.is_current:
             return None
         pairs = write_places(message, self.mapping, 0)
         return None if pairs is None else (pairs, Pairs(pairs).addresses, ())
