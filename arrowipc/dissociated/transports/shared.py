@@ -150,6 +150,10 @@ class FileMemory(OfferedMemory):
     def abandon(self, addresses: Sequence[int]) -> None:
         """See `OfferedMemory.abandon`: the file stays."""
 
+    def close(self) -> None:
+        """See `OfferedMemory.close`: what was read of the file keeps its map."""
+        self.mapping = memoryview(b"")
+
 
 def _identity(info: os.stat_result) -> tuple[int, ...]:
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
