@@ -33,6 +33,8 @@ START = 60.0
 
 _attached: dict[str, Table] = {}
 _lock = threading.Lock()
+#: What this process has started, to be waited for some day.
+_brokers: "list[subprocess.Popen[bytes]]" = []
 
 
 def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
@@ -157,6 +159,7 @@ class Shared:
         assert broker.stdin is not None
         with contextlib.suppress(BrokenPipeError), broker.stdin as pipe:
             pipe.write(f"{self._want_data} {self._free_data}\n".encode())
+        _brokers[:] = [broker, *(each for each in _brokers if each.poll() is None)]
         return broker
 
     def __reduce__(self) -> tuple[Any, ...]:
