@@ -110,7 +110,7 @@ def test_a_full_server_says_so(kind, transport):
 
 def test_a_full_server_says_so_over_either_of_two_connections():
     with dissociated.Server(find, "tcp", max_clients=1) as server, pytest.raises(ConnectionRefusedError):
-        dissociated.connect(server.uris, "n", timeout=SECONDS)
+        dissociated.connect(server.uris, "n", timeout=SECONDS).read_all()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc._arguments import described
+from arrowipc._arguments import check_choice
 from arrowipc.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -141,11 +141,7 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     OSError
         The address cannot be had.
     """
-    if not isinstance(transport, str) or transport not in OPTIONS:
-        raise UsageError(
-            'transport must be "tcp", "unix", "shm", "file", "cma", "memory" or "ucx", found '
-            f"{described(transport)}"
-        )
+    check_choice("transport", transport, tuple(OPTIONS))
     check_options(transport, options)
     if transport == "tcp":
         from arrowipc.dissociated.transports.sockets import listen_tcp
