@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.dissociated.client import ClientStream, open_client_stream
 from arrowipc.dissociated.connection import Connection, Deadline, shortest_moment
-from arrowipc.dissociated.protocol import STRICT, Dialect
-from arrowipc.dissociated.service import BREATH, Service
+from arrowipc.dissociated.protocol import STRICT, Dialect, Reason
+from arrowipc.dissociated.service import BREATH, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import SchemaRead
 
@@ -264,6 +265,9 @@ class AsyncServer(Service):
 
     def _start(self) -> None:
         self._sessions: dict[Session, asyncio.Task[None]] = {}
+        # One that never ran, or whose loop ended before it, leaves no socket behind.
+        self._finaliser = weakref.finalize(self, close_endpoint, self._endpoint)
+        self._finaliser.atexit = False
 
     async def __aenter__(self) -> Self:
         if self._acceptor is not None:
@@ -281,26 +285,31 @@ class AsyncServer(Service):
                 connection = listener.accept()
             except (OSError, ArrowIpcError) as error:
                 self._on_error(error)
-                await asyncio.sleep(BREATH)
+                await asyncio.sleep(0 if isinstance(error, PermissionError) else BREATH)
                 continue
             if connection is not None:
                 self.serve(connection)
 
     def serve(self, connection: Connection) -> None:
         """Serve a connection that was made in another way, in a task of its own."""
-        session = self._session(connection, self.num_clients)
+        session = self._session(connection, list(self._sessions))
         if session is not None:
             self._sessions[session] = task = asyncio.create_task(self._drive(session))
             task.add_done_callback(functools.partial(self._finish, session))
 
     async def _drive(self, session: Session) -> None:
         while (more := session.step()) is not None:
-            patience = session.patience(self._timeout)
             waiting = None if more else watch([session.connection])
             if waiting is None:
                 await asyncio.sleep(0)
-            else:
-                await waiting.wait(patience, session.waits_for)
+                continue
+            try:
+                await waiting.wait(*session.patience())
+            except TimeoutError:
+                session.reason = Reason.TOO_LATE
+                raise
+            finally:
+                waiting.end()
 
     def _finish(self, session: Session, task: asyncio.Task[None]) -> None:
         """End a session whose task is over; also one that was cancelled before it had begun."""
@@ -325,11 +334,14 @@ class AsyncServer(Service):
         """Take no more clients and end the connections; memory that clients hold stays readable for them."""
         tasks = [] if self._acceptor is None else [self._acceptor]
         tasks += self._sessions.values()
+        for session in self._sessions:
+            session.reason = Reason.CLOSED if session.is_busy else session.reason
         for task in tasks:
             task.cancel()
         # Whoever waits for a task goes on after its callbacks, which close the sessions.
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._close_endpoint()
+        if self._finaliser.detach() is not None:
+            close_endpoint(self._endpoint)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -69,7 +69,7 @@ class ClientStream:
         self._limits = limits
         self._incoming = Incoming(limits, dialect=dialect, first=first)
         self._failure: str | None = None
-        self._broken = False
+        self.num_bodies_sent = 0
         self._turn = Lock()
 
     @property
@@ -102,7 +102,7 @@ class ClientStream:
             return self._go_on()
         except BaseException as error:
             self._failure = f"an error ended it: {error}"
-            self._broken = True
+            self._returns.is_unsure = True
             raise
         finally:
             self._turn.release()
@@ -170,17 +170,17 @@ class ClientStream:
                     frame = connection.receive() if self._goes_on(what) else None
                 ended = connection.at_end
             if ended and not found:
-                self._lost(what, reason)
+                self._lost(connection, what, reason)
         return found
 
     def _goes_on(self, what: str) -> bool:
         """Whether another message of this connection is of use before the next one is taken."""
         return not self._incoming.is_ready and (what == "both" or self._incoming.wants(what))
 
-    def _lost(self, what: str, reason: ConnectionError | None) -> None:
+    def _lost(self, connection: Connection, what: str, reason: ConnectionError | None) -> None:
         try:
-            self._incoming.lost(what)
-        except ArrowIpcError as error:
+            self._incoming.lost(what, connection.reason)
+        except (ArrowIpcError, OSError) as error:
             raise error from reason
 
     def _take(self, connection: Connection, tag: int | None, data: Any, handles: tuple[int, ...]) -> None:
@@ -203,6 +203,7 @@ class ClientStream:
 
     def _message(self, arrival: Arrival) -> Message:
         if arrival.body_type != BodyType.PAIRS:
+            self.num_bodies_sent += bool(arrival.body)
             return message_of(arrival.metadata, arrival.body, self._limits)
         pairs = Pairs(arrival.body, message_kind(arrival.metadata, self._limits)[1])
         if self._memory is None:
@@ -221,7 +222,7 @@ class ClientStream:
         self._failure = self._failure or "it was closed"
         self.decoder.release()
         if self._link is not None:
-            self._link.close(self._broken)
+            self._link.close()
             self._link = None
 
 
@@ -260,6 +261,11 @@ class Client(BatchReader):
         schema = self._stream.schema
         assert schema is not None  # __init__ read it
         return schema
+
+    @property
+    def num_bodies_sent(self) -> int:
+        """int: bodies so far that the server sent, where others lie in memory that it told of."""
+        return self._stream.num_bodies_sent
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch.
@@ -370,13 +376,14 @@ def connect(
     Raises
     ------
     FormatError
-        The URI or what the server sends is broken, or the server does not know the stream.
+        The URI or what the server sends is broken, or the server does not know the stream, or cannot read it.
     UnsupportedError
         No transport speaks the URI's scheme.
     TimeoutError
         The server does not answer.
     OSError
-        Nobody listens there.
+        Nobody listens there. `ConnectionRefusedError`: or the server is full; `PermissionError`: it is one of
+        another user, and one of the two shares memory with processes of its own user only.
     """
     stream = open_client_stream(
         uri,

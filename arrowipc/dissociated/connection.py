@@ -120,6 +120,22 @@ class Connection(ABC):
     def at_end(self) -> bool:
         """Whether the peer is gone, and everything that came from it was received."""
 
+    @property
+    def reason(self) -> int | None:
+        """Why the peer ended the connection (`protocol.Reason`), where the transport tells."""
+        return None
+
+    def refuse(self, reason: int) -> None:  # noqa: B027 - a transport that is not ours has no message for it
+        """Say why the connection is about to be closed, as far as that goes without waiting."""
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a message has begun to arrive, and is not whole."""
+        return False
+
+    def interrupt(self) -> None:  # noqa: B027 - see the transports
+        """Wake whoever waits for `fileno`, from any thread; nothing more has to arrive after it."""
+
     @abstractmethod
     def fileno(self) -> int:
         """Return what to wait on with `select.poll`, after `prepare_wait`."""

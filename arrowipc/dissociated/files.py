@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc._arguments import check_choice
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.server import Server
+from arrowipc.dissociated.transports.shared import FileMemory
 from arrowipc.errors import UsageError
 from arrowipc.reader import open as open_reader
 from arrowipc.writer import new_file, new_stream
@@ -41,7 +42,7 @@ def serve_files(
         The last part of each is the name to ask for. A file is opened anew for each request, so it may be
         replaced in between.
     transport, address
-        See `Server`.
+        See `Server`. "file" is for one path: clients are told where its bodies lie.
     read_options : dict, optional
         Of `arrowipc.open`, for example ``{"columns": ["x"]}``.
     **options
@@ -55,7 +56,7 @@ def serve_files(
     Raises
     ------
     UsageError
-        Two files have the same name, or there are none.
+        Two files have the same name, or there are none; or several with "file".
     OSError
         A file is not there, or cannot be read.
     FormatError
@@ -88,7 +89,37 @@ def serve_files(
             named[name] = partial(open_reader, os.path.abspath(path), **chosen)
     if not named:
         raise UsageError("there are no files to serve")
+    if transport == "file":
+        return _serve_in_place(os.path.abspath(path), named, chosen, address, **options)
     return Server(named, transport, address, **options)
+
+
+def _serve_in_place(
+    path: str,
+    named: dict[str, Callable[[], Any]],
+    chosen: dict[str, Any],
+    address: Any,
+    transport_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> Server:
+    """Serve one file from a map of it, in which its bodies are told of."""
+    if len(named) > 1:
+        raise UsageError(
+            f'the transport "file" is for one file, whose bodies clients find in it; found {len(named)}: '
+            "give each a server of its own"
+        )
+    ((name, reopen),) = named.items()
+    memory: FileMemory | None = None
+
+    def opened() -> Any:
+        # One that was replaced under its path is opened anew, and sent.
+        return open_reader(memory.mapping, **chosen) if memory and memory.is_current else reopen()
+
+    where = {"path": path, **(transport_options or {})}
+    server = Server({name: opened}, "file", address, transport_options=where, **options)
+    assert isinstance(server.memory, FileMemory)
+    memory = server.memory
+    return server
 
 
 class Fetched:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import queue
 import threading
 import time
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arrowipc.dissociated import schemes
-from arrowipc.dissociated.protocol import free_data_body
+from arrowipc.dissociated.protocol import free_data_body, refusal
+from arrowipc.errors import ArrowIpcError
 
 if TYPE_CHECKING:
     from arrowipc.dissociated.connection import Connection, PeerMemory
@@ -26,6 +28,8 @@ COALESCED = 512
 MOMENT = 0.001
 #: Seconds that the end of the process waits for memory that was let go of to be given back.
 LAST_MOMENT = 0.5
+#: Seconds that a server has to take what is given back; then its connection ends, and the leases with it.
+TAKEN = 60.0
 
 
 class Returns:
@@ -37,6 +41,11 @@ class Returns:
         Of the data.
     tag : int or None
         `free_data`; None: the server does not want to know.
+
+    Attributes
+    ----------
+    is_unsure : bool
+        Nobody knows which leases were begun: the connection ends at once, and all of them with it.
     """
 
     def __init__(self, connection: Connection, tag: int | None) -> None:
@@ -51,6 +60,7 @@ class Returns:
         self._last = False
         self._gone = False
         self._lock = threading.Lock()
+        self.is_unsure = False
 
     def lease(self, addresses: Sequence[int]) -> None:
         """Note that the addresses are held until `returned` is called with them."""
@@ -59,8 +69,9 @@ class Returns:
         with self._lock:
             self._held += len(addresses)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="arrowipc-returns", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="arrowipc-returns", daemon=True)
+                thread.start()
+                self._thread = thread
                 _running.add(self)
 
     def returned(self, addresses: list[int]) -> None:
@@ -115,16 +126,25 @@ class Returns:
     def _give_back(self, addresses: list[int]) -> None:
         with self._connection.lock:
             self._connection.send(self._tag, [free_data_body(addresses)])
-        self._connection.flush()
+        self._connection.flush(TAKEN)
 
-    def finish(self, at_once: bool = False) -> None:
-        """Close the connection: `at_once`, or as soon as everything was given back."""
+    def finish(self) -> None:
+        """Close the connection as soon as everything was given back; if that is unsure, now."""
         with self._lock:
             self._last = True
-            self._gone = self._gone or at_once
-            if self._thread is None or at_once:
+            self._gone = self._gone or self.is_unsure
+            if self._thread is None or self.is_unsure:
                 self._close()
             self._queue.put(None)
+
+    def drop(self) -> None:
+        """Do what `finish` does, from a finaliser: in the middle of anything, even of what holds our lock."""
+        self._last = True
+        if self._thread is None:  # then nobody else knows the connection, and nobody leases any more
+            self._close()
+            return
+        self._gone = self._gone or self.is_unsure
+        self._queue.put(None)
 
 
 #: Those that have a thread.
@@ -166,6 +186,9 @@ class Link:
         self.memory = memory
         self.returns = Returns(data, free_data)
         self._requests = requests
+        # A reader that nobody closes ends with its last reference; nothing below may lead back to it.
+        self._finaliser = weakref.finalize(self, _let_go, metadata, data, memory, self.returns)
+        self._finaliser.atexit = False
 
     @classmethod
     def open(
@@ -189,7 +212,10 @@ class Link:
                 connection, found = schemes.connect(uri, limits, timeout)
                 opened.append(connection)
                 memory = found or memory
-                connection.send(uri.want_data, [ident])
+                try:
+                    connection.send(uri.want_data, [ident])
+                except ConnectionError as error:
+                    raise why_it_ended(connection, error) from error
         except BaseException:
             for connection in opened:
                 connection.close()
@@ -231,8 +257,27 @@ class Link:
         broken : bool
             Nobody knows which leases were begun: without a connection all of them end.
         """
+        self.returns.is_unsure = self.returns.is_unsure or broken
+        if self._finaliser.detach() is None:
+            return
         if self.metadata is not self.data:
             self.metadata.close()
         if self.memory is not None:
             self.memory.close()
-        self.returns.finish(broken)
+        self.returns.finish()
+
+
+def _let_go(metadata: Connection, data: Connection, memory: PeerMemory | None, returns: Returns) -> None:
+    """Close what a link had that nobody closed."""
+    if metadata is not data:
+        metadata.close()
+    if memory is not None:
+        memory.close()
+    returns.drop()
+
+
+def why_it_ended(connection: Connection, error: OSError) -> Exception:
+    """Return what the server said before it ended the connection; where it said nothing, the error itself."""
+    with connection.lock, contextlib.suppress(OSError, ArrowIpcError):
+        connection.progress()
+    return error if connection.reason is None else refusal(connection.reason)

@@ -28,6 +28,7 @@ __all__ = [
     "Leases",
     "MetadataReceived",
     "Outgoing",
+    "Reason",
     "body_tag",
     "check_offered_tag",
     "check_tags",
@@ -36,7 +37,9 @@ __all__ = [
     "metadata_prefix",
     "parse_free_data",
     "parse_metadata",
+    "refusal",
     "split_tag",
+    "words_of",
 ]
 
 #: Clients find the body of a message by these bits of its tag.
@@ -53,7 +56,10 @@ METADATA = 1
 PREFIX = struct.Struct("<BI")
 
 #: The protocol has no message for this.
-REFUSED = "it does not know the stream that was asked for, or does not want to send it"
+REFUSED = (
+    "it does not know the stream that was asked for, could not read it, or serves too many others; it did "
+    "not say which, and its errors may"
+)
 
 #: Messages that have a body, even an empty one.
 WITH_BODY = frozenset({"RecordBatch", "DictionaryBatch"})
@@ -66,6 +72,42 @@ class BodyType(IntEnum):
     PACKED = 0
     #: Pairs of an address and a length: see `arrowipc._pairs`.
     PAIRS = 1
+
+
+class Reason(IntEnum):
+    """Why a server ended a connection, where the transport can tell: the protocol itself cannot."""
+
+    UNKNOWN = 1
+    FULL = 2
+    FAILED = 3
+    OTHER_USER = 4
+    TOO_LATE = 5
+    NOT_UNDERSTOOD = 6
+    CLOSED = 7
+    IDLE = 8
+
+
+REASONS: dict[int, str] = {
+    Reason.UNKNOWN: "it does not know the stream that was asked for",
+    Reason.FULL: "it serves as many clients as it may already (max_clients=); come back later",
+    Reason.FAILED: "reading the source of the stream failed; the errors of the server say why",
+    Reason.OTHER_USER: "it shares memory, and takes clients of its own user only",
+    Reason.TOO_LATE: "it waited too long for this client to ask, to end a message, or to take what was sent",
+    Reason.NOT_UNDERSTOOD: "it did not understand what this client sent",
+    Reason.CLOSED: "it was closed",
+    Reason.IDLE: "this client was idle for the longest, and made room for another one (max_clients=)",
+}
+
+
+def refusal(reason: int) -> OSError:
+    """Return the error for a server that ended the connection before it sent anything."""
+    words = f"the server closed the connection: {words_of(reason)}"
+    return PermissionError(words) if reason == Reason.OTHER_USER else ConnectionRefusedError(words)
+
+
+def words_of(reason: int) -> str:
+    """Return a reason in words."""
+    return REASONS.get(reason, f"for reason {reason}, which this version does not know")
 
 
 class Dialect(Immutable):
@@ -446,11 +488,19 @@ class Incoming:
                 return number
         return None
 
-    def lost(self, what: str) -> None:
+    def lost(self, what: str, reason: int | None = None) -> None:
         """Say that the connection for "metadata", "data" or "both" is gone: the stream may still be whole.
+
+        Parameters
+        ----------
+        what : str
+        reason : int, optional
+            The `Reason` that the server gave.
 
         Raises
         ------
+        OSError
+            The server takes no such client, or none now.
         TruncatedError
             It is not.
         FormatError
@@ -459,8 +509,11 @@ class Incoming:
         if self.is_complete or (what == "metadata" and self.metadata_complete):
             return
         number = self.next
+        if reason in (Reason.FULL, Reason.OTHER_USER):
+            raise refusal(reason)
+        why = REFUSED if reason is None else words_of(reason)
         if number == self.first and not self._metadata and what != "data":
-            raise FormatError(f"the server closed the connection without sending a schema: {REFUSED}")
+            raise FormatError(f"the server closed the connection without sending a schema: {why}")
         while number in self._metadata and (
             what == "metadata" or not self._has_body[number] or number in self._bodies
         ):
@@ -468,7 +521,10 @@ class Incoming:
         missing = "metadata" if number not in self._metadata else "body"
         if what == "data" and missing == "metadata":
             return  # the data connection may be done; metadata tells whether it was
-        raise TruncatedError(f"the connection was lost before the {missing} of message {number} arrived")
+        raise TruncatedError(
+            f"the connection was lost before the {missing} of message {number} arrived"
+            + ("" if reason is None else f": the server ended it, {words_of(reason)}")
+        )
 
 
 # -- the server's side ---------------------------------------------------------------------------------------
@@ -540,3 +596,6 @@ class Leases:
 
     def __len__(self) -> int:
         return self._held.total()
+
+    def __bool__(self) -> bool:
+        return bool(self._held)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc._arguments import described
+from arrowipc._arguments import check_choice
 from arrowipc.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -17,6 +18,16 @@ __all__ = ["SCHEMES", "Endpoint", "connect", "listen"]
 
 #: The schemes that `connect` speaks.
 SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "arrowipc+memory", "ucx")
+#: `transport_options` of each transport.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "tcp": (),
+    "unix": (),
+    "shm": ("capacity", "segment_bytes", "least_bytes"),
+    "file": ("path", "mapping"),
+    "cma": ("capacity",),
+    "memory": ("weather",),
+    "ucx": ("error_mode", "memory"),
+}
 
 
 class Endpoint(NamedTuple):
@@ -76,9 +87,12 @@ def connect(
 
 def _with_memory(connection: Connection, uri: DissociatedUri) -> tuple[Connection, PeerMemory | None]:
     """Nothing is mapped or read before a body speaks of it."""
-    from arrowipc.dissociated.transports.shared import open_peer_memory
+    from arrowipc.dissociated.transports.shared import check_user, open_peer_memory
 
     try:
+        if uri.remote_handle is not None and uri.scheme == "arrowipc+unix":
+            # Also of what it sends: a name can be taken by anybody who comes first.
+            check_user(connection)
         return connection, open_peer_memory(uri.remote_handle, connection)
     except BaseException:
         connection.close()
@@ -91,6 +105,21 @@ def _unix_path(address: Any) -> str:
         return f"@arrowipc-{os.getpid()}-{os.urandom(6).hex()}"
     path = os.fsdecode(address)
     return path if path.startswith("@") else os.path.abspath(path)
+
+
+def check_options(transport: str, options: Mapping[str, Any]) -> None:
+    """Check the names of the options of a transport."""
+    found = ", ".join(sorted(options)) or "none"
+    if not options.keys() <= set(OPTIONS[transport]):
+        known = ", ".join(OPTIONS[transport]) or "none"
+        raise UsageError(
+            f"transport_options: expected some of those of {transport!r} ({known}), found {found}"
+        )
+    if transport == "file" and "path" not in options:
+        raise UsageError(
+            'transport_options: "file" tells clients where bodies lie in one file, and needs its path '
+            f'(transport_options={{"path": ...}}), found {found}'
+        )
 
 
 def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
@@ -108,15 +137,17 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     Raises
     ------
     UsageError
-        There is no such transport.
+        There is no such transport, or it has other options.
     OSError
         The address cannot be had.
     """
+    check_choice("transport", transport, tuple(OPTIONS))
+    check_options(transport, options)
     if transport == "tcp":
         from arrowipc.dissociated.transports.sockets import listen_tcp
 
         host, port = address or ("127.0.0.1", 0)
-        listener = listen_tcp(host, port, limits, **options)
+        listener = listen_tcp(host, port, limits)
         return Endpoint(listener, "arrowipc+tcp", host, listener.port, "", None)
     if transport in ("unix", "shm", "file", "cma"):
         from arrowipc.dissociated.transports.sockets import listen_unix
@@ -135,11 +166,6 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
 
         name = address or os.urandom(6).hex()
         return Endpoint(listen_memory(name, **options), "arrowipc+memory", "", None, "/" + name, None)
-    if transport == "ucx":
-        from arrowipc.dissociated.transports.ucx import listen_ucx
+    from arrowipc.dissociated.transports.ucx import listen_ucx
 
-        return listen_ucx(address or ("127.0.0.1", 0), limits, **options)
-    raise UsageError(
-        'transport must be "tcp", "unix", "shm", "file", "cma", "memory" or "ucx", found '
-        f"{described(transport)}"
-    )
+    return listen_ucx(address or ("127.0.0.1", 0), limits, **options)

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import select
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from arrowipc.dissociated.connection import Alarm, Connection, wait
-from arrowipc.dissociated.service import BREATH, Service
+from arrowipc.dissociated.protocol import Reason
+from arrowipc.dissociated.service import BREATH, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from arrowipc.dissociated.schemes import Endpoint
     from arrowipc.dissociated.session import Session
 
 __all__ = ["Server"]
 
 
+#: Seconds that a client has to take what was sent before it is told why its connection ends.
+LINGER = 0.5
+
+
 class Server(Service):
-    """Serves named streams to any number of clients at once.
+    """Serves named streams to any number of clients at once, until it is closed.
+
+    One that nobody refers to any more ends too, once no client is connected.
 
     Parameters
     ----------
@@ -37,9 +46,20 @@ class Server(Service):
     max_unsent : int
         Bytes that may wait for a slow client before the next message is made.
     max_clients : int
-        Connections at once; whoever comes then is sent away.
+        Connections at once. Whoever comes then takes the place of one that has not asked for anything yet,
+        else of the one that was idle for the longest (see `idle_timeout`), or is sent away.
     timeout : float, optional
-        Seconds after which a client that takes nothing is left alone.
+        Seconds after which a client that takes nothing of what waits for it is left alone. By default a slow
+        one may be as slow as it likes: what it has not taken is bounded by `max_unsent`.
+    request_timeout : float or None, default 30
+        Seconds that a client has from its connection to its first request.
+    message_timeout : float or None, default 30
+        Seconds that a message of a client may take to arrive, from its first byte to its last.
+    idle_timeout : float or None, default 30
+        Seconds without any sign of a client (nothing asked for, taken or given back) after which it may have
+        to make room for another one where there are `max_clients`: first those that want nothing, then those
+        that hold memory, which stays readable for them, and last those that take nothing of a stream. None:
+        nobody who asked ever has to. Where there is room, a client may be idle for as long as it likes.
     limits : Limits, optional
         On what clients send.
     on_error : callable, optional
@@ -68,32 +88,20 @@ class Server(Service):
         self._alarm = Alarm()  # rings when the server closes
         self._sessions: dict[Session, threading.Thread] = {}
         self._lock = threading.Lock()
-        self._acceptor = threading.Thread(target=self._accept, name="arrowipc-accept", daemon=True)
+        self._acceptor = threading.Thread(
+            target=_accept,
+            args=(weakref.ref(self), self._endpoint, self._alarm),
+            name="arrowipc-accept",
+            daemon=True,
+        )
         self._acceptor.start()
-
-    def _accept(self) -> None:
-        poll = select.poll()
-        listener = self._endpoint.listener
-        poll.register(listener.fileno(), select.POLLIN)
-        poll.register(self._alarm.fileno(), select.POLLIN)
-        pause = select.poll()
-        pause.register(self._alarm.fileno(), select.POLLIN)
-        while True:
-            try:
-                poll.poll()
-                if self._alarm.is_ringing:
-                    return
-                connection = listener.accept()
-            except (OSError, ArrowIpcError) as error:
-                self._on_error(error)
-                pause.poll(1000 * BREATH)
-                continue
-            if connection is not None:
-                self.serve(connection)
+        weakref.finalize(self, self._alarm.ring).atexit = False
 
     def serve(self, connection: Connection) -> None:
         """Serve a connection that was made in another way, in a thread of its own."""
-        session = self._session(connection, self.num_clients)
+        with self._lock:
+            present = list(self._sessions)
+        session = self._session(connection, present)
         if session is None:
             return
         thread = threading.Thread(target=self._run, args=(session,), name="arrowipc-session", daemon=True)
@@ -106,7 +114,7 @@ class Server(Service):
             try:
                 self._drive(session)
             finally:
-                session.close()
+                session.close(LINGER)
         except BaseException as error:
             self._ended(error)
         finally:
@@ -119,8 +127,13 @@ class Server(Service):
             if more is None:
                 return
             if not more:
-                patience = session.patience(self._timeout)
-                wait([session.connection], patience, session.waits_for, alarm=self._alarm)
+                try:
+                    wait([session.connection], *session.patience(), alarm=self._alarm)
+                except TimeoutError:
+                    session.reason = Reason.TOO_LATE
+                    raise
+        if session.is_busy:
+            session.reason = Reason.CLOSED
 
     @property
     def num_clients(self) -> int:
@@ -144,7 +157,7 @@ class Server(Service):
         for thread in threads:
             if thread is not threading.current_thread():  # on_error may close us
                 thread.join()
-        self._close_endpoint()
+        close_endpoint(self._endpoint)
         self._alarm.close()
 
     def __enter__(self) -> Self:
@@ -154,3 +167,37 @@ class Server(Service):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) -> None:
+    """Take clients until the alarm rings; waiting for them does not keep a server alive."""
+    poll = select.poll()
+    poll.register(endpoint.listener.fileno(), select.POLLIN)
+    poll.register(alarm.fileno(), select.POLLIN)
+    pause = select.poll()
+    pause.register(alarm.fileno(), select.POLLIN)
+    while True:
+        failure: Exception | None = None
+        connection: Connection | None = None
+        try:
+            poll.poll()
+            if alarm.is_ringing:
+                break
+            connection = endpoint.listener.accept()
+        except (OSError, ArrowIpcError) as error:
+            failure = error
+        server = reference()
+        if server is None:
+            break
+        if failure is not None:
+            server._on_error(failure)
+        elif connection is not None:
+            server.serve(connection)
+        del server
+        if failure is not None and not isinstance(failure, PermissionError):  # that one is over at once
+            pause.poll(1000 * BREATH)
+    if reference() is None:
+        if connection is not None:
+            connection.close()
+        close_endpoint(endpoint)
+        alarm.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._arguments import check_integer, described
 from arrowipc.dissociated import schemes
-from arrowipc.dissociated.session import Roles, Session
+from arrowipc.dissociated.protocol import Reason
+from arrowipc.dissociated.session import Roles, Session, Timeouts
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import UsageError
 
@@ -19,6 +21,10 @@ __all__ = ["Service"]
 
 #: Seconds after an error of `accept`: out of file descriptors, for one, is not over at once.
 BREATH = 0.2
+#: `Session.idleness` of a client that has not asked for anything yet, and how many seconds its request may be
+#: on its way before others matter more.
+NEVER_ASKED = 3
+GRACE = 0.25
 #: Errors that are kept where nobody takes them.
 KEPT = 100
 
@@ -49,6 +55,9 @@ class Service:
         max_unsent: int = 64 << 20,
         max_clients: int = 1000,
         timeout: float | None = None,
+        request_timeout: float | None = 30.0,
+        message_timeout: float | None = 30.0,
+        idle_timeout: float | None = 30.0,
         limits: Limits | None = None,
         on_error: Callable[[BaseException], object] | None = None,
         want_data: int | None = None,
@@ -61,7 +70,12 @@ class Service:
         self.options = options
         self._max_unsent = check_integer("max_unsent", max_unsent, 1, 1 << 62)
         self._max_clients = check_integer("max_clients", max_clients, 1, 1 << 31)
-        self._timeout = timeout
+        self._timeouts = Timeouts(
+            seconds("timeout", timeout),
+            seconds("request_timeout", request_timeout),
+            seconds("message_timeout", message_timeout),
+        )
+        self._idle_timeout = seconds("idle_timeout", idle_timeout)
         self.errors: list[BaseException] = []
         self._on_error = on_error or self._keep_error
         self._endpoint = schemes.listen(transport, address, limits, **(transport_options or {}))
@@ -107,16 +121,50 @@ class Service:
         """OfferedMemory: where bodies are put for clients to read them; None: they are sent."""
         return self._endpoint.memory
 
-    def _session(self, connection: Connection, clients: int) -> Session | None:
+    def _session(self, connection: Connection, sessions: Iterable[Session]) -> Session | None:
         """Return a session for a client; None: there are too many already, and this one was sent away."""
-        if clients >= self._max_clients:
+        present = [each for each in sessions if not each.is_dismissed]
+        if len(present) >= self._max_clients and not self._make_room(present):
+            connection.refuse(Reason.FULL)
             connection.close()
             self._on_error(
-                UsageError(f"{connection.name} was sent away: {clients:,} clients are served (max_clients=)")
+                UsageError(
+                    f"{connection.name} was sent away: {len(present):,} clients are served (max_clients=)"
+                )
             )
             return None
         memory = self._endpoint.memory
-        return Session(connection, self.find, self._roles, memory, self._max_unsent, self.options)
+        return Session(
+            connection,
+            self.find,
+            self._roles,
+            memory,
+            self._max_unsent,
+            self.options,
+            timeouts=self._timeouts,
+        )
+
+    def _make_room(self, sessions: list[Session]) -> bool:
+        """Send away the client that has been idle for the longest; False: none has been for long enough."""
+        most = math.inf if self._idle_timeout is None else self._idle_timeout
+        found: tuple[int, float] | None = None
+        longest: Session | None = None
+        for each in sessions:
+            idleness = each.idleness
+            if idleness is None or idleness[1] < (GRACE if idleness[0] == NEVER_ASKED else most):
+                continue
+            if found is None or idleness > found:
+                found, longest = idleness, each
+        if found is None or longest is None:
+            return False
+        longest.dismiss()
+        self._on_error(
+            UsageError(
+                f"{longest.connection.name}, idle for {found[1]:.0f} s, was sent away for another client: "
+                f"{len(sessions):,} are served (max_clients=)"
+            )
+        )
+        return True
 
     def _ended(self, error: BaseException) -> None:
         """Report how a session ended. A client may leave at any time: that is no error of anybody."""
@@ -127,10 +175,21 @@ class Service:
         self.errors.append(error)
         del self.errors[:-KEPT]
 
-    def _close_endpoint(self) -> None:
-        self._endpoint.listener.close()
-        if self._endpoint.memory is not None:
-            self._endpoint.memory.close()
+
+def close_endpoint(endpoint: schemes.Endpoint) -> None:
+    """Listen no more, and offer no more memory."""
+    endpoint.listener.close()
+    if endpoint.memory is not None:
+        endpoint.memory.close()
+
+
+def seconds(name: str, value: Any) -> float | None:
+    """Check a number of seconds, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise UsageError(f"{name}: expected seconds, more than 0, or None, found {described(value)}")
+    return float(value)
 
 
 def idents_of(streams: Any) -> tuple[bytes, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._array import RecordBatch
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory
@@ -14,19 +17,20 @@ from arrowipc.dissociated.protocol import (
     BodyType,
     Leases,
     Outgoing,
+    Reason,
     body_tag,
     check_offered_tag,
     metadata_prefix,
     parse_free_data,
 )
 from arrowipc.dissociated.served import Prepared, messages_of
-from arrowipc.errors import FormatError, LimitError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
 from arrowipc.table import Table
 
 if TYPE_CHECKING:
     from arrowipc._message import Message
 
-__all__ = ["Roles", "Session"]
+__all__ = ["Roles", "Session", "Timeouts"]
 
 #: Streams that a client may ask for before the first one has ended, and bytes of the name of one.
 MOST_REQUESTS = 64
@@ -36,6 +40,20 @@ AT_HAND = (RecordBatch, Table, list, tuple, Prepared)
 SMALL = 1 << 15
 #: Messages of a client that are taken in one step, so that one who never stops does not keep the driver busy.
 MOST_AT_ONCE = 1 << 12
+
+
+class Timeouts(NamedTuple):
+    """Seconds that a client has; None: as many as it likes."""
+
+    #: To take some of what waits for it; after each piece the time begins anew.
+    taking: float | None = None
+    #: For its first request, from its connection on.
+    request: float | None = None
+    #: For all of a message that has begun to arrive.
+    message: float | None = None
+
+
+PATIENT = Timeouts()
 
 
 class Roles:
@@ -82,6 +100,12 @@ class Session:
         Of `messages_of`.
     first : int
         See `arrowipc.dissociated.protocol.Outgoing`.
+    timeouts : Timeouts
+
+    Attributes
+    ----------
+    reason : Reason or None
+        What the client is told when the session ends before it went itself.
     """
 
     def __init__(
@@ -93,11 +117,14 @@ class Session:
         max_unsent: int = 64 << 20,
         options: Mapping[str, Any] | None = None,
         first: int = 0,
+        timeouts: Timeouts = PATIENT,
     ) -> None:
         self.connection = connection
         self.leases = Leases()
         self.requests = 0
         self.ignored = 0
+        self.reason: Reason | None = None
+        self.is_dismissed = False
         self._find = find
         self._roles = roles
         self._memory = memory
@@ -107,7 +134,14 @@ class Session:
         self._queue: deque[tuple[str, bytes]] = deque()
         self._refused = False
         self._unsent = 0
-        self._patience = Deadline(None)
+        self._timeouts = timeouts
+        self._taking = Deadline(None)
+        self._request = Deadline(timeouts.request)
+        self._message: Deadline | None = None
+        self._asked = False
+        self._is_waiting = False
+        self._moved = False
+        self._since = time.monotonic()
         self._messages: Generator[Message, None, None] | None = None
         self._is_at_hand = False
         self._role = "both"
@@ -130,12 +164,10 @@ class Session:
         """
         connection = self.connection
         with connection.lock:
-            connection.progress()
-            for _ in range(MOST_AT_ONCE):
-                frame = connection.receive()
-                if frame is None:
-                    break
-                self._take(frame)
+            self._is_waiting = False
+            if self.is_dismissed:
+                return None
+            self._receive()
             if connection.at_end:
                 return None
             if self._messages is None and self._queue and not self._refused:
@@ -144,29 +176,77 @@ class Session:
                 # The protocol has no other answer than to go, after what was promised before.
                 return None if self._messages is None and not connection.unsent else False
             if self._messages is not None and connection.unsent < self._max_unsent:
+                self._moved = True
                 self._send_some(self._messages)
                 return True
         return False
 
-    def patience(self, timeout: float | None) -> Deadline:
-        """Until when the client has to take some of what waits for it; after each piece the time begins anew.
+    def _receive(self) -> None:
+        """Take what the client has sent."""
+        connection = self.connection
+        came = False
+        try:
+            connection.progress()
+            for _ in range(MOST_AT_ONCE):
+                frame = connection.receive()
+                if frame is None:
+                    break
+                came = True
+                self._take(frame)
+        except ArrowIpcError:
+            self.reason = Reason.NOT_UNDERSTOOD
+            raise
+        if not connection.is_receiving:
+            self._message = None
+        elif came or self._message is None:
+            self._message = Deadline(self._timeouts.message)
+
+    # -- waiting --
+
+    def patience(self) -> tuple[Deadline, str]:
+        """Until when the client has to do something before the next step is due, and what.
 
         Raises
         ------
         TimeoutError
-            It took nothing.
+            It did not.
         """
         unsent = self.connection.unsent
         if unsent != self._unsent:
             self._unsent = unsent
-            self._patience = Deadline(timeout if unsent else None)
-        self._patience.check(self.waits_for)
-        return self._patience
+            self._taking = Deadline(self._timeouts.taking if unsent else None)
+            self._moved = True
+        if self._moved:
+            self._moved = False
+            self._since = time.monotonic()
+        deadline, what = self._taking, "to take the {0:,} bytes that wait for it"
+        if not self._asked:
+            deadline, what = self._request, "to ask for a stream{1}"
+        if self._message is not None and left(self._message) < left(deadline):
+            deadline, what = self._message, "to send the rest of a message"
+        self._is_waiting = True
+        strange = f", and its {self.ignored} messages had other tags than our URI" if self.ignored else ""
+        missing = f"{self.connection.name} {what.format(unsent, strange)}"
+        deadline.check(missing)
+        return deadline, missing
 
     @property
-    def waits_for(self) -> str:
-        """What is said to be missing when patience ends."""
-        return f"{self.connection.name} to take the {self._unsent:,} bytes that wait for it"
+    def idleness(self) -> tuple[int, float] | None:
+        """How little a client would miss, and for how many seconds it did nothing; None: it is being served.
+
+        First those that never asked (3), then those that want nothing (2), also where they hold memory (1),
+        and last those that take nothing of what was made for them (0).
+        """
+        if not self._is_waiting or self.is_dismissed:
+            return None
+        rank = 3 if not self._asked else 0 if self.is_busy or self._unsent else 1 if self.leases else 2
+        return rank, time.monotonic() - self._since
+
+    def dismiss(self) -> None:
+        """Let the next step be the last, from any thread: the client makes room for another one."""
+        self.reason = Reason.IDLE
+        self.is_dismissed = True
+        self.connection.interrupt()
 
     def _take(self, frame: Frame) -> None:
         tag, data, handles = frame
@@ -186,6 +266,7 @@ class Session:
                     f"most {LONGEST_IDENT:,} are taken"
                 )
             self._queue.append((role, bytes(data)))
+            self._asked = self._moved = True
         elif tag == self._roles.free_data:
             self._release(parse_free_data(data))
         else:
@@ -193,14 +274,20 @@ class Session:
 
     def _release(self, addresses: tuple[int, ...]) -> None:
         ended = self.leases.release(addresses)
+        self._moved = self._moved or bool(ended)
         if ended and self._memory is not None:
             self._memory.release(ended)
 
     def _begin(self, role: str, ident: bytes) -> None:
         """Start a stream, if there is one of that name."""
-        source = self._find(ident)
+        try:
+            source = self._find(ident)
+        except BaseException:
+            self.reason = Reason.FAILED
+            raise
         if source is None:
             self._refused = True
+            self.reason = Reason.UNKNOWN
             return
         self.requests += 1
         self._role = role
@@ -226,7 +313,11 @@ class Session:
 
     def _send_next(self, messages: Iterator[Message]) -> int:
         """Send one message, or the end; returns about how many bytes it has."""
-        message = next(messages, None)
+        try:
+            message = next(messages, None)
+        except BaseException:
+            self.reason = Reason.FAILED
+            raise
         if message is None:
             self._messages = None
             if self._role != "data":
@@ -251,14 +342,35 @@ class Session:
         self.leases.grant(addresses)
         self.connection.send(body_tag(number, BodyType.PAIRS), [pairs], handles)
 
-    def close(self) -> None:
-        """End the connection; what the client still holds is its own from now on."""
+    def close(self, linger: float | None = None) -> None:
+        """End the connection; what the client still holds is its own from now on.
+
+        Parameters
+        ----------
+        linger : float, optional
+            Seconds that a client has to take what was sent before, where it is told why this ends.
+        """
         messages, self._messages = self._messages, None
         try:
+            self._say_why(linger)
             self.connection.close()
             if messages is not None:
                 messages.close()
         finally:
-            left = self.leases.abandon()
-            if left and self._memory is not None:
-                self._memory.abandon(left)
+            held = self.leases.abandon()
+            if held and self._memory is not None:
+                self._memory.abandon(held)
+
+    def _say_why(self, linger: float | None) -> None:
+        if self.reason is None or self.connection.at_end:
+            return
+        self.connection.refuse(self.reason)
+        if linger is not None and self.reason is Reason.FAILED:
+            with contextlib.suppress(OSError):
+                self.connection.flush(linger)
+
+
+def left(deadline: Deadline) -> float:
+    """Return the seconds until a deadline; without one, all there are."""
+    seconds = deadline.left
+    return math.inf if seconds is None else seconds

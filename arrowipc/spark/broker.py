@@ -1,7 +1,7 @@
 """The process of one host that holds shared data: reads it once, and lends it to every worker that asks.
 
-``python -m arrowipc.spark.broker SOCKET FILE WANT_DATA FREE_DATA IDLE``: started by the first worker of a
-host, see `arrowipc.spark.share`.
+``python -m arrowipc.spark.broker SOCKET FILE IDLE``: started by the first worker of a host, see
+`arrowipc.spark.share`. The tags of requests and of returned memory come over stdin: everybody sees arguments.
 """
 
 import sys
@@ -24,10 +24,10 @@ def main(arguments: Sequence[str]) -> int:
     Parameters
     ----------
     arguments : sequence of str
-        Name of the socket, path of the IPC file, the tags of requests and of returned memory, and after how
-        many seconds without a client to end.
+        Name of the socket, path of the IPC file, and after how many seconds without a client to end.
     """
-    socket, file, want_data, free_data, idle = arguments
+    socket, file, idle = arguments
+    want_data, free_data = sys.stdin.readline().split()
     # Listening comes before reading: of two brokers that start at once, one finds the name taken and goes.
     held = Prepared(lambda: open_file(file))
     try:

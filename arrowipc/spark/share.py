@@ -5,6 +5,7 @@ once (`SparkContext.addFile`); the first worker there starts a broker, which put
 memory; every worker maps that memory and gets a `Table` that points into it.
 """
 
+import contextlib
 import os
 import secrets
 import subprocess
@@ -32,6 +33,8 @@ START = 60.0
 
 _attached: dict[str, Table] = {}
 _lock = threading.Lock()
+#: What this process has started, to be waited for some day.
+_brokers: "list[subprocess.Popen[bytes]]" = []
 
 
 def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
@@ -75,6 +78,17 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
     return Shared(token, new_tag(), new_tag(), str(path))
 
 
+def _read(uri: DissociatedUri) -> Table:
+    """Read the table: unseen where it lies in memory that we share, but nothing that was sent."""
+    with connect(uri, validate="none", timeout=START) as reader:
+        table = reader.read_all()
+        if not reader.num_bodies_sent:
+            return table
+    del table
+    with connect(uri, validate="full", timeout=START) as reader:
+        return reader.read_all()
+
+
 class Shared:
     """Data that lies in the memory of each host; made by `share`, small to pickle."""
 
@@ -88,12 +102,15 @@ class Shared:
     def value(self) -> Table:
         """Table: in shared memory; the same object each time in the same process.
 
-        Its values are not validated again: `share` wrote them, and a process of the same user holds them.
+        Values in shared memory are not validated again: `share` wrote them, and a process of the same user,
+        which is checked, holds them. What was sent instead is validated fully.
 
         Raises
         ------
         OSError
-            The broker could not be started or reached.
+            The broker could not be started or reached; `PermissionError`: another user has taken its name.
+        FormatError
+            What was sent is broken.
         """
         with _lock:
             table = _attached.get(self._token)
@@ -113,8 +130,7 @@ class Shared:
         broker: subprocess.Popen[bytes] | None = None
         while True:
             try:
-                with connect(uri, validate="none", timeout=START) as reader:
-                    return reader.read_all()
+                return _read(uri)
             except ConnectionRefusedError:
                 # Nobody is there yet, or the last broker has just gone.
                 if broker is None or broker.poll() is not None:
@@ -127,19 +143,24 @@ class Shared:
         from pyspark import SparkFiles
 
         path = SparkFiles.get(f"{self._token}.arrow")
-        command = [sys.executable, "-m", "arrowipc.spark.broker", socket, path]
-        command += [str(self._want_data), str(self._free_data), str(IDLE)]
+        command = [sys.executable, "-m", "arrowipc.spark.broker", socket, path, str(IDLE)]
         # What Spark put on our path in its own way has to be on the broker's. A session of its own: Spark
         # ends its workers by their process group.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        return subprocess.Popen(
+        broker = subprocess.Popen(
             command,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        # Everybody may read the arguments of a process: what lets clients in goes another way.
+        assert broker.stdin is not None
+        with contextlib.suppress(BrokenPipeError), broker.stdin as pipe:
+            pipe.write(f"{self._want_data} {self._free_data}\n".encode())
+        _brokers[:] = [broker, *(each for each in _brokers if each.poll() is None)]
+        return broker
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Shared, (self._token, self._want_data, self._free_data, self._path)

@@ -5,6 +5,7 @@ The bytes of the protocol are made here a second time, from the text of the spec
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import io
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 import arrowipc as ipc
+from arrowipc import dissociated as served
 from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection
@@ -167,6 +169,47 @@ def beside(script: Callable[[], object]) -> Iterator[None]:
     assert not thread.is_alive(), "the other side hangs"
     if raised:
         raise raised[0]
+
+
+# -- servers ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def serving(kind: str, streams: Any, transport: str, **options: Any) -> Iterator[Any]:
+    """A server of either kind; that of asyncio in a thread with a loop."""
+    if kind == "threads":
+        with served.Server(streams, transport, **options) as server:
+            yield server
+        return
+    loop, made, done = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    found: list[Any] = []
+
+    async def main() -> None:
+        async with served.AsyncServer(streams, transport, **options) as server:
+            found.append(server)
+            made.set()
+            await done.wait()
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(main())
+        finally:
+            made.set()
+            loop.close()
+
+    with beside(run):
+        assert made.wait(SECONDS)
+        try:
+            yield found[0]
+        finally:
+            loop.call_soon_threadsafe(done.set)
+
+
+def until(condition: Any, what: str) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"waited until {what}"
+        time.sleep(0.01)
 
 
 # -- what is left over ---------------------------------------------------------------------------------------

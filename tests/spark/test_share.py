@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -10,11 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.children import environment
 
+from arrowipc import MessageReader, dissociated
+from arrowipc.dissociated.served import ReadyMessages
+from arrowipc.dissociated.uri import new_tag
+from arrowipc.errors import FormatError
 from arrowipc.spark import share
 from arrowipc.spark.java import NO_JAVA, find_java
+from arrowipc.spark.share import Shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +93,97 @@ def test_values_arrive_in_workers_and_on_the_driver(spark: SparkSession) -> None
     assert shared.value is pickle.loads(pickle.dumps(shared)).value
     shared.destroy()
     assert shared.value.to_pydict() == {"id": [1, 2], "name": ["a", "b"]}, "the broker has its own"
+
+
+def test_nobody_else_learns_the_tags_of_a_broker(spark: SparkSession) -> None:
+    shared = share(pa.table({"x": [1, 2, 3]}), spark=spark)
+    assert shared.value.to_pydict() == {"x": [1, 2, 3]}
+    token = shared._token.encode()
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if token in _contents(path)]
+    assert found, "the broker is there"
+    for tag in (shared._want_data, shared._free_data):
+        for path in found:
+            assert str(tag).encode() not in _contents(path)
+            assert str(tag).encode() not in _contents(path.with_name("environ"))
+    shared.destroy()
+
+
+def _contents(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it ended
+        return b""
+
+
+def _someones(token: str) -> Shared:
+    """Shared data whose broker is said to be there already."""
+    return Shared(token, new_tag(), new_tag(), "/nowhere")
+
+
+@contextlib.contextmanager
+def _claimed(shared: Shared, streams: Any, **options: Any) -> Iterator[dissociated.Server]:
+    """A server under the name of a broker."""
+    name = f"@arrowipc-share-{os.getuid()}-{shared._token}"
+    tags = {"want_data": shared._want_data, "free_data": shared._free_data}
+    with dissociated.Server(streams, "shm", name, **tags, **options) as server:
+        yield server
+
+
+def _broken_messages(name: bytes) -> ReadyMessages:
+    """A stream whose offsets lie: memory behind it would be read by whoever believes them."""
+    data = pa.record_batch({"s": ["a" * 100] * 1000})
+    _, offsets, values = data.column(0).buffers()
+    lie = np.frombuffer(offsets, "<i4").copy()
+    lie[500] = 1 << 30
+    array = pa.Array.from_buffers(pa.string(), 1000, [None, pa.py_buffer(lie), values])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, data.schema) as writer:
+        writer.write_batch(pa.record_batch([array], ["s"]))
+    return ReadyMessages(MessageReader(sink.getvalue()))
+
+
+def test_what_is_sent_by_whoever_has_the_name_is_validated() -> None:
+    shared = _someones("sent")
+    # Any body is sent that is smaller than this.
+    options = {"transport_options": {"least_bytes": 1 << 30}}
+    with _claimed(shared, _broken_messages, **options), pytest.raises(FormatError, match="offset"):
+        _ = shared.value
+    with _claimed(shared, lambda name: pa.table({"x": [1, 2, 3]}), **options):
+        assert shared.value.to_pydict() == {"x": [1, 2, 3]}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")
+def test_a_name_that_another_user_has_taken_is_not_asked() -> None:
+    shared = _someones("taken")
+    with subprocess.Popen(
+        [sys.executable, "-c", SQUATTER, f"@arrowipc-share-{os.getuid()}-taken", str(shared._want_data)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as squatter:
+        assert squatter.stdout is not None
+        assert squatter.stdin is not None
+        assert squatter.stdout.readline() == "listens\n"
+        with pytest.raises(PermissionError, match="that is for servers of our own user"):
+            _ = shared.value
+        squatter.stdin.close()
+        assert squatter.stdout.read() == "0 asked\n"
+
+
+#: Sends bodies inline: it has no memory to tell of that we would map.
+SQUATTER = """
+import os, sys, time
+import arrowipc.dissociated.transports.sockets, arrowipc.dissociated.server, pyarrow as pa
+from arrowipc import MessageReader, dissociated
+asked = []
+os.setgid(65534), os.setuid(65534)
+find = lambda name: asked.append(name) or pa.table({"x": [1]})
+with dissociated.Server(find, "unix", sys.argv[1], want_data=int(sys.argv[2])):
+    print("listens", flush=True)
+    sys.stdin.read()
+print(len(asked), "asked", flush=True)
+"""
 
 
 def test_without_a_session_it_says_what_to_do() -> None:

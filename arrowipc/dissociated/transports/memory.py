@@ -26,6 +26,7 @@ class _Way:
         self.lock = threading.RLock()
         self.ended = False  # nothing more will be put
         self.deaf = False  # nobody will look
+        self.reason: int | None = None  # why it ended
         self.weather = weather
         self.bell, self.ringer = socket.socketpair()
         self.bell.setblocking(False)
@@ -125,6 +126,19 @@ class MemoryConnection(Connection):
     def at_end(self) -> bool:
         """See `Connection.at_end`."""
         return self._closed or (self._incoming.ended and not self._incoming.frames)
+
+    @property
+    def reason(self) -> int | None:
+        """See `Connection.reason`."""
+        return self._incoming.reason
+
+    def refuse(self, reason: int) -> None:
+        """See `Connection.refuse`."""
+        self._outgoing.reason = reason
+
+    def interrupt(self) -> None:
+        """See `Connection.interrupt`."""
+        self._incoming.ring()
 
     def fileno(self) -> int:
         """See `Connection.fileno`."""

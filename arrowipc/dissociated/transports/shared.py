@@ -38,6 +38,7 @@ __all__ = [
     "OwnMemory",
     "ReadMemory",
     "SegmentMemory",
+    "check_user",
     "offer_memory",
     "open_peer_memory",
 ]
@@ -117,6 +118,14 @@ class FileMemory(OfferedMemory):
         self._identity = _identity(info)
         self.remote_handle = b"file:" + os.fsencode(self._path)
 
+    @property
+    def is_current(self) -> bool:
+        """bool: the file that was mapped still lies at its path, as it was."""
+        try:
+            return _identity(os.stat(self._path)) == self._identity
+        except OSError:
+            return False
+
     def messages(self) -> Iterator[Message]:
         """Yield the messages of the file as they are stored, one after the other.
 
@@ -132,10 +141,7 @@ class FileMemory(OfferedMemory):
         self, message: Message, connection: Connection
     ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """See `OfferedMemory.place`."""
-        try:
-            if _identity(os.stat(self._path)) != self._identity:
-                return None
-        except OSError:
+        if not self.is_current:
             return None
         pairs = write_places(message, self.mapping, 0)
         return None if pairs is None else (pairs, Pairs(pairs).addresses, ())
@@ -145,6 +151,10 @@ class FileMemory(OfferedMemory):
 
     def abandon(self, addresses: Sequence[int]) -> None:
         """See `OfferedMemory.abandon`: the file stays."""
+
+    def close(self) -> None:
+        """See `OfferedMemory.close`: what was read of the file keeps its map."""
+        self.mapping = memoryview(b"")
 
 
 def _identity(info: os.stat_result) -> tuple[int, ...]:
@@ -270,17 +280,17 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
     )
 
 
-def _check_user(connection: Connection | None) -> None:
+def check_user(connection: Connection | None) -> None:
     """Refuse memory of other users: they could change it while it is read, or make it somebody else's."""
     if connection is None:
         return
     ask = getattr(connection, "peer_user", None)
     user = ask() if ask is not None else None
-    if user != os.getuid():
+    if user != os.geteuid():
         found = "nobody can tell whose it is" if user is None else f"it is of user {user}"
         raise PermissionError(
             f"{connection.name} tells of memory instead of sending it; that is for servers of our own user, "
-            f"{os.getuid()}, over a Unix socket, and {found}"
+            f"{os.geteuid()}, over a Unix socket, and {found}"
         )
 
 
@@ -318,7 +328,7 @@ class SegmentMemory(PeerMemory):
     def accept(self, handles: Sequence[int], body: Any) -> None:
         """See `PeerMemory.accept`."""
         try:
-            _check_user(self._connection)
+            check_user(self._connection)
             pairs = Pairs(body)
             if len(handles) != 1 or not pairs.end:
                 raise FormatError(
@@ -393,7 +403,7 @@ class MappedMemory(PeerMemory):
         self._view = memoryview(b"")
 
     def _open(self) -> mmap.mmap:
-        _check_user(self._connection)
+        check_user(self._connection)
         # A pipe or a device must not make us wait.
         handle = os.open(
             self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0)
@@ -461,7 +471,7 @@ class ReadMemory(PeerMemory):
 
         A process keeps its number as long as it is there, so this has to be done once.
         """
-        _check_user(self._connection)
+        check_user(self._connection)
         ends = select.poll()
         if self._connection is not None:
             ends.register(self._connection.fileno(), getattr(select, "POLLRDHUP", 0))

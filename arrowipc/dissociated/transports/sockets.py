@@ -3,21 +3,26 @@
 The protocol leaves framing to the transport. Both sides begin with the 8 bytes of `HELLO`; then each message
 has a header of 24 bytes (little-endian: u8 kind, 0 untagged, 1 tagged; u8 number of file descriptors; six
 bytes 0; u64 tag; u64 length), followed by its bytes. File descriptors (Unix sockets) travel with the header.
+A header of kind 2 is the last one: its tag is the reason for which the connection ends, its length is 0.
 """
 
 from __future__ import annotations
 
 import array
 import contextlib
+import errno
+import fcntl
 import os
 import socket
+import stat
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener
+from arrowipc.dissociated.protocol import Reason
 from arrowipc.dissociated.room import announced
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
@@ -35,7 +40,7 @@ __all__ = [
 #: Magic and version. Another version is another protocol: it is refused, not guessed.
 HELLO = b"arwipc" + struct.pack("<H", 1)
 HEADER = struct.Struct("<BBHIQQ")
-UNTAGGED, TAGGED = 0, 1
+UNTAGGED, TAGGED, REFUSAL = 0, 1, 2
 
 #: What one read may bring at once: several small messages.
 STAGE = 1 << 16
@@ -46,6 +51,8 @@ MOST_HANDLES = 16
 MOST_ASKED = 16 << 20
 #: Seconds between attempts to connect to a Unix socket whose queue is full.
 RETRY = 0.005
+#: Seconds that a server waits for another one that is about to listen in the same folder.
+FOLDER_WAIT = 1.0
 #: Of a Unix socket, in each direction; the default of 200 KB costs a switch of threads every 50 us.
 SOCKET_BUFFER = 4 << 20
 
@@ -72,7 +79,7 @@ class SocketConnection(Connection):
         self._socket = sock
         self._limits = limits or Limits()
         #: Bytes of a message, by its kind.
-        self._most = (self._limits.metadata_bytes + 64, (1 << 62) - 1 if longest is None else longest)
+        self._most = (self._limits.metadata_bytes + 64, (1 << 62) - 1 if longest is None else longest, 0)
         self._passes_handles = sock.family == socket.AF_UNIX
         self._outgoing: deque[tuple[list[memoryview], tuple[int, ...]]] = deque()
         self._unsent = 0
@@ -86,6 +93,7 @@ class SocketConnection(Connection):
         self._inbox: deque[Frame] = deque()
         self._ended = False
         self._closed = False
+        self._reason: int | None = None
         self._queue([memoryview(HELLO)], len(HELLO), ())
 
     # -- sending --
@@ -242,15 +250,20 @@ class SocketConnection(Connection):
             return False
         kind, n_handles, zero, more_zeros, tag, length = HEADER.unpack_from(self._stage, self._first)
         if (
-            kind > TAGGED
+            kind > REFUSAL
             or zero
             or more_zeros
             or (tag and kind == UNTAGGED)
+            or (kind == REFUSAL and not tag)
             or length > self._most[kind]
             or n_handles > len(self._handles)
         ):
             raise self._refusal(kind, n_handles, zero or more_zeros, tag, length)
         start = self._first + HEADER.size
+        if kind == REFUSAL:  # whatever came behind it is of no interest
+            self._reason, self._ended = tag, True
+            self._first = self._last = 0
+            return False
         here = min(length, self._last - start)
         if here < length <= STAGE - HEADER.size:
             return False
@@ -270,10 +283,15 @@ class SocketConnection(Connection):
 
     def _refusal(self, kind: int, n_handles: int, reserved: int, tag: int, length: int) -> FormatError:
         """Say what is wrong with a header."""
-        if kind > TAGGED or reserved or (kind == UNTAGGED and tag):
+        if (
+            kind > REFUSAL
+            or reserved
+            or (kind == UNTAGGED and tag)
+            or (kind == REFUSAL and (length or not tag))
+        ):
             return FormatError(
                 f"{self.name} sent a header that is none of ours: expected kind 0 or 1, zeros, and no tag "
-                f"with kind 0, found kind {kind}, {reserved}, tag {tag:#x}"
+                f"with kind 0, or kind 2 with a reason alone, found kind {kind}, {reserved}, tag {tag:#x}"
             )
         if kind == UNTAGGED and length > self._most[kind]:
             return LimitError(
@@ -299,6 +317,28 @@ class SocketConnection(Connection):
         return (self._ended or self._closed) and not self._inbox
 
     # -- the end --
+
+    @property
+    def reason(self) -> int | None:
+        """See `Connection.reason`."""
+        return self._reason
+
+    def refuse(self, reason: int) -> None:
+        """See `Connection.refuse`."""
+        if not self._closed:
+            self._queue([memoryview(HEADER.pack(REFUSAL, 0, 0, 0, reason, 0))], HEADER.size, ())
+            with contextlib.suppress(OSError):
+                self._send_some()
+
+    @property
+    def is_receiving(self) -> bool:
+        """See `Connection.is_receiving`."""
+        return self._target is not None or self._first != self._last
+
+    def interrupt(self) -> None:
+        """See `Connection.interrupt`: nothing more is received, and closing is left to whoever waits."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RD)
 
     def fileno(self) -> int:
         """See `Connection.fileno`."""
@@ -388,9 +428,14 @@ class SocketListener(Listener):
             return None
         name = f"the client {place(*address[:2])}" if address else f"a client of {self._name}"
         client = SocketConnection(sock, name, self._limits, self._longest)
-        if self._same_user and client.peer_user() != os.getuid():
+        user = client.peer_user() if self._same_user else None
+        if self._same_user and user != os.geteuid():
+            client.refuse(Reason.OTHER_USER)
             client.close()
-            return None
+            raise PermissionError(
+                f"{name} was sent away: it is of {user_name(user)}, and this server, which shares memory, "
+                f"takes clients of its own user only, {os.geteuid()}"
+            )
         return client
 
     @property
@@ -409,6 +454,11 @@ class SocketListener(Listener):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._remove)
             self._remove = None
+
+
+def user_name(user: int | None) -> str:
+    """Return a user in words."""
+    return "a user whom nobody can tell" if user is None else f"user {user}"
 
 
 def place(host: str, port: int) -> str:
@@ -432,7 +482,8 @@ def connect_tcp(
     host: str, port: int, limits: Limits | None = None, timeout: float | None = None
 ) -> SocketConnection:
     """Connect to a TCP server."""
-    sock = socket.create_connection((host, port), timeout)
+    with _saying(f"connecting to tcp {place(host, port)}"):
+        sock = socket.create_connection((host, port), timeout)
     try:
         tune(sock)
     except BaseException:
@@ -444,7 +495,8 @@ def connect_tcp(
 def listen_tcp(host: str, port: int, limits: Limits | None = None) -> SocketListener:
     """Listen on a TCP port; 0: any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.create_server((host, port), family=family)
+    with _saying(f"listening on tcp {place(host, port)}"):
+        sock = socket.create_server((host, port), family=family)
     return SocketListener(sock, f"tcp {host}", limits)
 
 
@@ -459,9 +511,10 @@ def connect_unix(path: str, limits: Limits | None = None, timeout: float | None 
     try:
         sock.settimeout(timeout)
         deadline = Deadline(timeout)
-        while not _connected(sock, unix_address(path)):
-            deadline.check(f"unix {path} to take another client")
-            time.sleep(RETRY)
+        with _saying(f"connecting to unix {path}"):
+            while not _connected(sock, unix_address(path)):
+                deadline.check(f"unix {path} to take another client")
+                time.sleep(RETRY)
         tune(sock)
     except BaseException:
         sock.close()
@@ -478,14 +531,79 @@ def _connected(sock: socket.socket, address: str) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _saying(what: str) -> Iterator[None]:
+    """Say in an OSError what was tried: those of sockets do not even name the address."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise type(error)(error.errno, f"{what}: {error.strerror or error}") from None
+
+
 def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = False) -> SocketListener:
-    """Listen on a Unix socket at `path`, which must not exist."""
+    """Listen on a Unix socket at `path`, where at most the socket of a server may lie that is gone."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.bind(unix_address(path))
-        sock.listen(64)
+        with _saying(f"listening on unix {path}"):
+            if path.startswith("@"):
+                sock.bind(unix_address(path))
+                sock.listen(64)
+            else:
+                with _alone_in(os.path.dirname(path)):
+                    _bind_path(sock, path)
+                    sock.listen(64)
     except BaseException:
         sock.close()
         raise
     remove = None if path.startswith("@") else path
     return SocketListener(sock, f"unix {path}", limits, same_user=same_user, remove=remove)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: str) -> Iterator[None]:
+    """Keep other servers from taking a path in a folder: one that was just bound answers nobody yet."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield  # not to be read: binding will tell
+        return
+    try:
+        end = time.monotonic() + FOLDER_WAIT  # whoever holds the lock for longer is none of ours
+        while time.monotonic() < end:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(RETRY)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _bind_path(sock: socket.socket, path: str) -> None:
+    """Bind to a path; a socket that a killed server left there is removed if nobody answers."""
+    try:
+        sock.bind(path)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or not _is_left_over(path):
+            raise
+        os.unlink(path)
+        sock.bind(path)
+
+
+def _is_left_over(path: str) -> bool:
+    """Whether a path is a socket that nobody listens to."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            probe.connect(path)
+    except ConnectionRefusedError:
+        return True
+    except OSError:  # its queue is full, or it is not ours to ask
+        return False
+    return False

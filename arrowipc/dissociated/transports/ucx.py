@@ -246,6 +246,17 @@ class UcxConnection(Connection):
             self._waiting.add(threading.get_ident())
             return True
 
+    @property
+    def is_receiving(self) -> bool:
+        """See `Connection.is_receiving`."""
+        return bool(self._receives)
+
+    def interrupt(self) -> None:
+        """See `Connection.interrupt`."""
+        with self.lock:
+            if not self._closed:
+                self.worker.signal()
+
     def complete(self, operation: _ucx.Operation, deadline: Deadline, what: str) -> None:
         """Wait until an operation is over; whoever calls this holds the lock.
 
