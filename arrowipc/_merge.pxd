@@ -6,7 +6,7 @@ cimport cython
 from arrowipc._core cimport Columns, ColumnsData, Plan
 from arrowipc._fault cimport Fault
 from arrowipc._routes cimport Route
-from arrowipc._unify cimport ValueTable
+from arrowipc._unify cimport Budget, ValueTable
 
 
 @cython.final
@@ -31,15 +31,18 @@ cdef class Merger:
     cdef list order             # all of them
     cdef dict plain             # id of a plan of values -> (that plan, Route to plain values)
 
-    cdef int64_t bytes          # that were decoded or made up so far
+    cdef int64_t left           # bytes that may still be made of the payload at hand
+    cdef Budget budget          # ... and of all, where dictionaries refer to dictionaries
+    cdef int inside             # dictionaries around the values at hand
 
-    # Fill the encoded fields of `route.piece`, which `spread` has left; returns what keeps their memory. At most
-    # `most` bytes are decoded.
-    cdef object fill(self, Route route, Columns columns, int64_t most)
-    cdef Columns decoded(self, Route route, int32_t f, Columns columns, int64_t most)
-    cdef Columns plain_values(self, Columns values, int64_t most)
+    # Fill the encoded fields of `route.piece`, which `spread` has left; returns what keeps their memory. What is
+    # made is taken from `left`, also after an exception.
+    cdef object fill(self, Route route, Columns columns)
+    cdef int spend(self, int64_t size, bint nested) except -1
+    cdef Columns decoded(self, Route route, int32_t f, Columns columns)
+    cdef Columns plain_values(self, Columns values)
     cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1
-    cdef object encode(self, Route route, int32_t f, Columns columns, int64_t most)
+    cdef object encode(self, Route route, int32_t f, Columns columns)
     cdef object renumber(self, Route route, int32_t f, Columns columns)
     cdef int mark(self) except -1
     cdef int rollback(self) except -1
@@ -47,7 +50,7 @@ cdef class Merger:
     cdef tuple snapshot(self)
 
 
-cdef Merger new_merger(Plan out)
+cdef Merger new_merger(Plan out, Budget budget)
 
 
 # Kernels: numbers for the values of a plain field of `d`, and indices of these numbers. -1: `fault`; FAULT_FULL

@@ -14,6 +14,7 @@ from arrowipc._message cimport Cut, Message
 from arrowipc._recode cimport Recoder
 from arrowipc._routes cimport Route
 from arrowipc._stream cimport StreamDecoder
+from arrowipc._unify cimport Budget
 
 cdef enum Way:
     # Why the kernel stops.
@@ -73,8 +74,10 @@ cdef class PayloadDecoder:
     cdef int64_t at                 # the cell at hand
     cdef int64_t payloads           # that were appended
     cdef int64_t rows               # of the output, those that are pending too
-    cdef int64_t taken              # bytes of these payloads
-    cdef int64_t made               # bytes that no payload holds: missing columns, decoded dictionaries
+    cdef int64_t taken              # bytes of these payloads, and of those that were refused
+    cdef int64_t made               # bytes that no payload holds: missing columns, decoded dictionaries, inflated bodies
+    cdef int64_t slack              # ... and how many may come beside the ratio
+    cdef Budget budget              # ... where dictionaries refer to dictionaries
     cdef int64_t held               # bytes of the output's dictionaries
     cdef int64_t wanted             # WAY_ROOM: data buffers of views; WAY_CODEC: the codec
     cdef Inflater inflater
@@ -92,12 +95,13 @@ cdef class PayloadDecoder:
                  Fault* fault) noexcept nogil
     cdef int payload(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
     cdef int framed(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
-    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message) noexcept nogil
+    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message, int64_t size) noexcept nogil
     cdef int take(self, Growing g, Route route, Recoder recoder, const Envelope* message, const uint8_t* body,
                   int64_t size) noexcept nogil
     cdef void save(self, Growing g) noexcept nogil
     cdef void undo(self, Growing g) noexcept nogil
     cdef int64_t allowance(self, int64_t size) noexcept nogil
+    cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
     cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil
     # One payload
     cdef bint turn(self, Cells cells, int way) except -1
@@ -107,6 +111,7 @@ cdef class PayloadDecoder:
     cdef bint refused(self, object error) except -1
     cdef int too_much(self) except -1
     cdef int append_null(self) except -1
+    cdef int inflated(self, int64_t more, int64_t size) except -1
     cdef int add(self, Columns columns, Route route, int64_t size) except -1
     cdef int append(self, const ColumnsData* d) except -1
     # Schemas

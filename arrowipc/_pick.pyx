@@ -554,7 +554,7 @@ cdef class Picker:
         return 0
 
 
-cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t most) except -1:
+cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t* left) except -1:
     cdef Picker picker = Picker.__new__(Picker)
     cdef int32_t i, variadic = source.d.n_extents - source.plan.d.n_buffers
     cdef bint nulls
@@ -568,11 +568,14 @@ cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, in
     picker.d = &out.d
     picker.plan = source.plan
     picker.kept = [source.owner]
-    picker.left = most
+    picker.left = left[0]
     if sum_rows(picks, n, &out.d.length, &nulls) < 0:
         raise LimitError("the rows asked for are more than can be counted")
-    for i in range(source.plan.d.n_columns):
-        picker.pick(source.plan.d.columns[i], picks, n, 0)
+    try:
+        for i in range(source.plan.d.n_columns):
+            picker.pick(source.plan.d.columns[i], picks, n, 0)
+    finally:
+        left[0] = picker.left
     out.dictionaries = source.dictionaries
     out.owner = tuple(picker.kept)
     return 0
@@ -661,7 +664,7 @@ def repeat(batch, counts=None, *, parent_index=None):
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef Source numbers
     cdef Pick* picks
-    cdef int64_t first = 0, n, used
+    cdef int64_t first = 0, left = INT64_MAX, n, used
     if (counts is None) == (parent_index is None):
         raise UsageError("repeat: expected either counts or parent_index")
     check_native(source, "repeating rows")
@@ -687,7 +690,7 @@ def repeat(batch, counts=None, *, parent_index=None):
         if used < 0:
             raise UsageError("repeat: a count is negative" if counts is not None
                              else f"repeat: an index is not one of the {source.d.length} rows")
-        pick_rows(out, source, picks, used, INT64_MAX)
+        pick_rows(out, source, picks, used, &left)
     finally:
         free(picks)
     return out
