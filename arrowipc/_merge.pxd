@@ -3,10 +3,37 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
 
-from arrowipc._core cimport Columns, ColumnsData, Plan
+from arrowipc._core cimport Columns, ColumnsData, LimitsData, Plan
 from arrowipc._fault cimport Fault
 from arrowipc._routes cimport Route
 from arrowipc._unify cimport Budget, ValueTable
+
+
+cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
+    cdef int64_t total = 0
+    cdef int32_t i
+    for i in range(d.n_extents):
+        total += d.extents[i].size
+    return total
+
+
+@cython.final
+cdef class Made:
+    """What one call makes of its payloads without their holding it: once, and of those that it refuses too."""
+    cdef LimitsData limits      # decompressed_slack: that of the call
+    cdef int64_t taken          # bytes of all payloads so far
+    cdef int64_t bytes          # made of them: missing columns, decoded dictionaries, inflated bodies
+    cdef Budget budget          # ... where dictionaries refer to dictionaries
+
+    # Bytes that may still be made of them and of one more payload, of `size` bytes.
+    cdef int64_t left(self, int64_t size) noexcept nogil
+    # Let a body of that payload claim so much, and no more.
+    cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
+    # Count what a body of it has beyond the payload.
+    cdef int inflated(self, int64_t more, int64_t size) except -1
+
+
+cdef Made new_made(object limits)
 
 
 @cython.final

@@ -4,12 +4,12 @@ Tables of distinct values number what comes in; indices follow. Where the output
 picked from each payload's own dictionary, so nothing is ever put together that nobody refers to.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from arrowipc._bits cimport largest, store_int
-from arrowipc._bytes cimport get_bit, mul_overflows
+from arrowipc._bytes cimport add_overflows, get_bit, mul_overflows
 from arrowipc._concat cimport FAULT_FULL, Growing, raise_append_fault
 from arrowipc._core cimport (
     FIELD_ENCODED, FIELD_SIGNED, Columns, ColumnsData, DictionaryPlan, Extent, FieldPlan, Node, Plan, ViewRange,
@@ -24,10 +24,11 @@ from arrowipc._routes cimport (
 )
 from arrowipc._schema cimport plan_schema, python_plan, same_shape
 from arrowipc._prefix cimport plainly_continues
-from arrowipc._unify cimport Budget, ValueTable, unified_table
+from arrowipc._unify cimport Budget, ValueTable, new_budget, unified_table
 from arrowipc._values cimport dictionary_of
 
 from arrowipc.errors import LimitError, UsageError
+from arrowipc.limits import Limits
 
 
 class IndicesFull(UsageError):
@@ -130,12 +131,39 @@ cdef int shallow_copy(Columns out, Columns columns, Plan plan) except -1:
     return 0
 
 
-cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
-    cdef int64_t total = 0
-    cdef int32_t i
-    for i in range(d.n_extents):
-        total += d.extents[i].size
-    return total
+cdef class Made:
+    cdef int64_t left(self, int64_t size) noexcept nogil:
+        cdef int64_t most, total
+        if (add_overflows(self.taken, size, &total) or mul_overflows(total, self.limits.decompressed_ratio, &most)
+                or add_overflows(most, self.limits.decompressed_slack, &most)):
+            return INT64_MAX
+        return max(most - self.bytes, 0)
+
+    cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil:
+        cdef int64_t most
+        if add_overflows(self.left(size), size, &most) or most > self.limits.decompressed_bytes:
+            most = self.limits.decompressed_bytes
+        limits.decompressed_bytes = most
+        limits.decompressed_slack = self.limits.decompressed_slack
+
+    cdef int inflated(self, int64_t more, int64_t size) except -1:
+        if more <= 0:
+            return 0
+        self.bytes += more
+        self.budget.earn(more)
+        if self.left(size) == 0:
+            raise LimitError("what is stored in the payload becomes more bytes than Limits.decompressed_ratio and "
+                             "payload_slack allow")
+        return 0
+
+
+cdef Made new_made(object limits):
+    cdef Made made = Made.__new__(Made)
+    limits_data(limits, &made.limits)
+    made.limits.decompressed_slack = min(made.limits.decompressed_slack,
+                                         (Limits() if limits is None else limits).payload_slack)
+    made.budget = new_budget(made.limits.decompressed_slack, " (Limits.payload_slack)")
+    return made
 
 
 cdef class Merged:

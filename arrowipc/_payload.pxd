@@ -9,12 +9,11 @@ from arrowipc._concat cimport Growing
 from arrowipc._core cimport Columns, ColumnsData, Envelope, LimitsData, Memory, Plan
 from arrowipc._fault cimport Fault
 from arrowipc._inflate cimport Inflater, Scratch
-from arrowipc._merge cimport Merger
+from arrowipc._merge cimport Made, Merger
 from arrowipc._message cimport Cut, Message
 from arrowipc._recode cimport Recoder
 from arrowipc._routes cimport Route
 from arrowipc._stream cimport StreamDecoder
-from arrowipc._unify cimport Budget
 
 cdef enum Way:
     # Why the kernel stops.
@@ -74,10 +73,7 @@ cdef class PayloadDecoder:
     cdef int64_t at                 # the cell at hand
     cdef int64_t payloads           # that were appended
     cdef int64_t rows               # of the output, those that are pending too
-    cdef int64_t taken              # bytes of these payloads, and of those that were refused
-    cdef int64_t made               # bytes that no payload holds: missing columns, decoded dictionaries, inflated bodies
-    cdef int64_t slack              # ... and how many may come beside the ratio
-    cdef Budget budget              # ... where dictionaries refer to dictionaries
+    cdef Made made                  # what was made of them, and of those that were refused
     cdef int64_t held               # bytes of the output's dictionaries
     cdef int64_t wanted             # WAY_ROOM: data buffers of views; WAY_CODEC: the codec
     cdef Inflater inflater
@@ -100,8 +96,6 @@ cdef class PayloadDecoder:
                   int64_t size) noexcept nogil
     cdef void save(self, Growing g) noexcept nogil
     cdef void undo(self, Growing g) noexcept nogil
-    cdef int64_t allowance(self, int64_t size) noexcept nogil
-    cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
     cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil
     # One payload
     cdef bint turn(self, Cells cells, int way) except -1
@@ -111,7 +105,6 @@ cdef class PayloadDecoder:
     cdef bint refused(self, object error) except -1
     cdef int too_much(self) except -1
     cdef int append_null(self) except -1
-    cdef int inflated(self, int64_t more, int64_t size) except -1
     cdef int add(self, Columns columns, Route route, int64_t size) except -1
     cdef int append(self, const ColumnsData* d) except -1
     # Schemas

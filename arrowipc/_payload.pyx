@@ -27,20 +27,18 @@ from arrowipc._flatbuf cimport fb_field
 from arrowipc._import cimport import_schema
 from arrowipc._inflate cimport INFLATE_LATER, INFLATED, new_inflater
 from arrowipc._layout cimport *
-from arrowipc._merge cimport new_merger
+from arrowipc._merge cimport new_made, new_merger, piece_bytes
 from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, Cut, Message, cut_message
 from arrowipc._parents cimport int64_array, with_index
 from arrowipc._recode cimport RECODE_CODEC, RECODE_ROOM, RECODED, Recoder, new_recoder
 from arrowipc._routes cimport Route, find_route, plain_schema, raise_route_fault
 from arrowipc._schema cimport plan_schema, project, python_plan, read_plan
 from arrowipc._stream cimport StreamDecoder
-from arrowipc._unify cimport new_budget
 from arrowipc._validate cimport check_columns
 
 from arrowipc._file import TAIL_SIZE, footer_range
 from arrowipc._merge import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
-from arrowipc.limits import Limits
 
 __all__ = ["DecodedPayloads", "decode_payloads"]
 
@@ -69,15 +67,6 @@ cdef inline bint is_data(int kind) noexcept nogil:
     return kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch
 
 
-cdef inline int64_t grown(const ColumnsData* d, int64_t size) noexcept nogil:
-    """Bytes of a batch beyond those of the payload that it comes from."""
-    cdef int64_t total = 0
-    cdef int32_t i
-    for i in range(d.n_extents):
-        total += d.extents[i].size
-    return max(total - size, 0)
-
-
 # -- the kernel ----------------------------------------------------------------------------------------------
 
 
@@ -99,27 +88,11 @@ cdef class PayloadDecoder:
         g.saved_kept = self.saved_kept
         g.restore()
 
-    cdef int64_t allowance(self, int64_t size) noexcept nogil:
-        """Bytes that a payload of `size` bytes may make without holding them, like a compressed body."""
-        cdef int64_t most, total
-        if (add_overflows(self.taken, size, &total) or mul_overflows(total, self.limits.decompressed_ratio, &most)
-                or add_overflows(most, self.slack, &most)):
-            return INT64_MAX
-        return max(most - self.made, 0)
-
-    cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil:
-        """Let the next body of the payload at hand claim what may still be made, and no more."""
-        cdef int64_t most
-        if add_overflows(self.allowance(size), size, &most) or most > self.limits.decompressed_bytes:
-            most = self.limits.decompressed_bytes
-        limits.decompressed_bytes = most
-        limits.decompressed_slack = self.slack
-
     cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil:
         """After a payload was appended: WAY_DONE, or why it cannot stay."""
         cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
         cdef double ahead
-        if g.length > self.limits.rows_per_batch or index > self.allowance(size):
+        if g.length > self.limits.rows_per_batch or index > self.made.left(size):
             return WAY_SLOW
         if recoder is not None and recoder.changed:
             held = recoder.total_bytes()
@@ -132,7 +105,7 @@ cdef class PayloadDecoder:
         (<loose_i64*> self.counts.data)[self.at - self.start] = g.length - self.saved_length
         self.at += 1
         self.payloads += 1
-        self.taken += size
+        self.made.taken += size
         self.rows = g.length
         done = self.at - self.start
         if done & (done - 1) == 0:
@@ -162,13 +135,13 @@ cdef class PayloadDecoder:
             if route is None:
                 return WAY_SLOW
             self.save(g)
-            made = self.made
+            made = self.made.bytes
             way = self.payload(g, route, recoder, &cell)
             if way == WAY_DONE:
                 way = self.finish(g, recoder, cell.size)
             if way != WAY_DONE:
                 self.undo(g)
-                self.made = made
+                self.made.bytes = made
                 if recoder is not None:
                     recoder.undo()
                 return way
@@ -238,9 +211,9 @@ cdef class PayloadDecoder:
         cdef int found
         if recoder is None:
             return WAY_SLOW
-        self.bound(&limits, size)
+        self.made.bound(&limits, size)
         found = recoder.arrive(cut, message, self.level, &limits, self.inflater)
-        self.made += recoder.inflated
+        self.made.bytes += recoder.inflated
         if found == RECODE_CODEC:
             self.wanted = recoder.codec
             return WAY_CODEC
@@ -274,7 +247,7 @@ cdef class PayloadDecoder:
             return WAY_SLOW
         if header.codec >= 0:
             limits = self.limits
-            self.bound(&limits, size)
+            self.made.bound(&limits, size)
             found = self.inflater.inflate(d, header.codec, &limits, &self.scratch)
             if found == INFLATE_LATER:
                 self.wanted = header.codec
@@ -283,25 +256,25 @@ cdef class PayloadDecoder:
                 return WAY_SLOW
         if header.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
             # Fewer buffers, even if they share all bytes, stay within the ratio.
-            self.made += grown(d, size)
-            if self.allowance(size) == 0:
+            self.made.bytes += max(piece_bytes(d) - size, 0)
+            if self.made.left(size) == 0:
                 return WAY_SLOW
         if (check_sizes(d, &fault) < 0
                 or (self.level and check_columns(d, recoder.words if recoder is not None else NULL, self.level, &fault) < 0)
                 or (route.n_guarded and route.check_nulls(d, &fault) < 0)):
             return WAY_SLOW
         if not route.direct:
-            if route.spread(d, self.allowance(size), &fault) < 0:
+            if route.spread(d, self.made.left(size), &fault) < 0:
                 return WAY_SLOW
-            self.made += route.blanks.used
+            self.made.bytes += route.blanks.used
             if route.encoded:
-                found = recoder.recode(d, &route.piece.d, route.room, self.allowance(size))
+                found = recoder.recode(d, &route.piece.d, route.room, self.made.left(size))
                 if found == RECODE_ROOM:
                     self.wanted = recoder.wanted
                     return WAY_ROOM
                 if found != RECODED:
                     return WAY_SLOW
-                self.made += recoder.made
+                self.made.bytes += recoder.made
             d = &route.piece.d
         return WAY_DONE if g.append_data(d, NULL, NULL, &fault) == 0 else WAY_SLOW
 
@@ -396,13 +369,13 @@ cdef class PayloadDecoder:
         cdef Cell cell
         cdef Fault fault
         cdef bint known = self.out is not None
-        cdef int64_t made = self.made, held = self.held
+        cdef int64_t made = self.made.bytes, held = self.held
         cdef int way
         if cells.get(self.at, &cell, &fault) < 0:
             raise_cell_fault(&fault, cells)
         self.full = None
         self.num_alone += 1
-        self.budget.earn(cell.size)
+        self.made.budget.earn(cell.size)
         if known:
             self.save(self.growing)
             self.merger.mark()
@@ -427,9 +400,9 @@ cdef class PayloadDecoder:
                 self.forget()
             if not isinstance(error, ArrowIpcError):
                 raise
-            self.taken += cell.size
+            self.made.taken += cell.size
             return self.refused(error)
-        self.made = made
+        self.made.bytes = made
         self.held = held
         self.undo(self.growing)
         self.merger.rollback()
@@ -515,40 +488,29 @@ cdef class PayloadDecoder:
         route = self.route_for(decoder.footer.plan)
         decoder.decoder.open_as(decoder.footer.plan, route.plan)
         for i in range(decoder.num_dictionaries):
-            self.bound(&decoder.decoder.limits, cell.size)
+            self.made.bound(&decoder.decoder.limits, cell.size)
             before = decoder.decoder.dictionary_bytes
             decoder.load_dictionary(i, source, decoder.block(i, dictionary=True)[0])
-            self.inflated(decoder.decoder.dictionary_bytes - before - cell.size, cell.size)
+            self.made.inflated(decoder.decoder.dictionary_bytes - before - cell.size, cell.size)
         for i in range(decoder.num_record_batches):
-            self.bound(&decoder.decoder.limits, cell.size)
+            self.made.bound(&decoder.decoder.limits, cell.size)
             self.add(decoder.batch(i, source, decoder.block(i)[0]), route, cell.size)
-        return 0
-
-    cdef int inflated(self, int64_t more, int64_t size) except -1:
-        """So many more bytes than the payload at hand has were made of it."""
-        if more <= 0:
-            return 0
-        self.made += more
-        self.budget.earn(more)
-        if self.allowance(size) == 0:
-            raise LimitError("what is stored in the payload becomes more bytes than Limits.decompressed_ratio and "
-                             "payload_slack allow")
         return 0
 
     cdef int add(self, Columns columns, Route route, int64_t size) except -1:
         """Append the rows of a batch of the payload at hand, which has `size` bytes."""
         cdef Fault fault
         cdef int64_t left
-        self.inflated(grown(&columns.d, size), size)
+        self.made.inflated(piece_bytes(&columns.d) - size, size)
         if route.n_guarded and route.check_nulls(&columns.d, &fault) < 0:
             raise_fault(&fault, columns.plan)
         if route.direct:
             return self.append(&columns.d)
-        left = self.merger.left = self.allowance(size)
+        left = self.merger.left = self.made.left(size)
         try:
             kept = self.merger.fill(route, columns)
         finally:
-            self.made += left - self.merger.left
+            self.made.bytes += left - self.merger.left
         return self.append(&route.piece.d)
 
     cdef int append(self, const ColumnsData* d) except -1:
@@ -610,7 +572,7 @@ cdef class PayloadDecoder:
         self.saved = <uint8_t*> malloc(self.growing.state_bytes + 1)
         if self.saved == NULL:
             raise MemoryError()
-        self.merger = new_merger(out, self.budget)
+        self.merger = new_merger(out, self.made.budget)
         self.out = out
         self.blank = None
         for i in range(self.pending):
@@ -687,14 +649,14 @@ cdef class PayloadReader(StreamDecoder):
         self.check_order(kind)
         if kind == MessageHeader_Schema:
             return self.begin()
-        self.target.bound(&self.decoder.limits, self.size)
+        self.target.made.bound(&self.decoder.limits, self.size)
         if kind == MessageHeader_RecordBatch:
             return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.way, self.size)
         before = self.decoder.dictionary_bytes
         id, delta, _ = self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
         entry = self.decoder.entries[id]
         size = self.decoder.dictionary_bytes - before if delta else entry.nbytes
-        self.target.inflated(size - self.envelope.body_length, self.size)
+        self.target.made.inflated(size - self.envelope.body_length, self.size)
         return 0
 
     cdef int read_all(self) except -1:
@@ -910,8 +872,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         raise UsageError(f"start must be the number of a cell, found {start!r}")
     limits_data(limits, &decoder.limits)
     decoder.limits_object = limits
-    decoder.slack = min(decoder.limits.decompressed_slack, (Limits() if limits is None else limits).payload_slack)
-    decoder.budget = new_budget(decoder.slack, " (Limits.payload_slack)")
+    decoder.made = new_made(limits)
     decoder.validate = validate
     decoder.level = LEVELS[validate]
     decoder.columns = columns

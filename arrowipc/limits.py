@@ -31,8 +31,8 @@ class Limits:
     decompressed_slack : int, default 1 GiB
         ... plus this much. Together they let honest constant columns through and stop bombs.
     payload_slack : int, default 64 MiB
-        The same for a payload column, whose cells all share it: what one call of `decode_payloads` makes beyond
-        `decompressed_ratio` times the bytes of its cells. Where dictionaries refer to dictionaries, which
+        The same for a payload column, whose cells all share it: what one call of `decode_payloads` makes
+        beyond `decompressed_ratio` times their bytes. Where dictionaries refer to dictionaries, which
         multiplies what few bytes stand for, the ratio is 32. `decompressed_slack` bounds it too.
     dictionary_bytes : int, default 2 GiB
         All dictionaries that one reader holds.
