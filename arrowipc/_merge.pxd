@@ -1,8 +1,9 @@
 # The dictionaries of many payloads: made one, or replaced by the values that their indices stand for.
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 cimport cython
 
+from arrowipc._bytes cimport add_overflows, mul_overflows
 from arrowipc._core cimport Columns, ColumnsData, LimitsData, Plan
 from arrowipc._fault cimport Fault
 from arrowipc._routes cimport Route
@@ -25,8 +26,6 @@ cdef class Made:
     cdef int64_t bytes          # made of them: missing columns, decoded dictionaries, inflated bodies
     cdef Budget budget          # ... where dictionaries refer to dictionaries
 
-    # Bytes that may still be made of them and of one more payload, of `size` bytes.
-    cdef int64_t left(self, int64_t size) noexcept nogil
     # Let a body of that payload claim so much, and no more.
     cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
     # Count what a body of it has beyond the payload.
@@ -34,6 +33,15 @@ cdef class Made:
 
 
 cdef Made new_made(object limits)
+
+
+cdef inline int64_t may_make(Made made, int64_t size) noexcept nogil:
+    """Bytes that may still be made of the payloads so far and of one more, of `size` bytes."""
+    cdef int64_t most, total
+    if (add_overflows(made.taken, size, &total) or mul_overflows(total, made.limits.decompressed_ratio, &most)
+            or add_overflows(most, made.limits.decompressed_slack, &most)):
+        return INT64_MAX
+    return max(most - made.bytes, 0)
 
 
 @cython.final

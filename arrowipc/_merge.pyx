@@ -4,7 +4,7 @@ Tables of distinct values number what comes in; indices follow. Where the output
 picked from each payload's own dictionary, so nothing is ever put together that nobody refers to.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
@@ -132,16 +132,9 @@ cdef int shallow_copy(Columns out, Columns columns, Plan plan) except -1:
 
 
 cdef class Made:
-    cdef int64_t left(self, int64_t size) noexcept nogil:
-        cdef int64_t most, total
-        if (add_overflows(self.taken, size, &total) or mul_overflows(total, self.limits.decompressed_ratio, &most)
-                or add_overflows(most, self.limits.decompressed_slack, &most)):
-            return INT64_MAX
-        return max(most - self.bytes, 0)
-
     cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil:
         cdef int64_t most
-        if add_overflows(self.left(size), size, &most) or most > self.limits.decompressed_bytes:
+        if add_overflows(may_make(self, size), size, &most) or most > self.limits.decompressed_bytes:
             most = self.limits.decompressed_bytes
         limits.decompressed_bytes = most
         limits.decompressed_slack = self.limits.decompressed_slack
@@ -151,7 +144,7 @@ cdef class Made:
             return 0
         self.bytes += more
         self.budget.earn(more)
-        if self.left(size) == 0:
+        if may_make(self, size) == 0:
             raise LimitError("what is stored in the payload becomes more bytes than Limits.decompressed_ratio and "
                              "payload_slack allow")
         return 0

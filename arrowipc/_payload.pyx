@@ -27,7 +27,7 @@ from arrowipc._flatbuf cimport fb_field
 from arrowipc._import cimport import_schema
 from arrowipc._inflate cimport INFLATE_LATER, INFLATED, new_inflater
 from arrowipc._layout cimport *
-from arrowipc._merge cimport new_made, new_merger, piece_bytes
+from arrowipc._merge cimport may_make, new_made, new_merger, piece_bytes
 from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, Cut, Message, cut_message
 from arrowipc._parents cimport int64_array, with_index
 from arrowipc._recode cimport RECODE_CODEC, RECODE_ROOM, RECODED, Recoder, new_recoder
@@ -92,7 +92,7 @@ cdef class PayloadDecoder:
         """After a payload was appended: WAY_DONE, or why it cannot stay."""
         cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
         cdef double ahead
-        if g.length > self.limits.rows_per_batch or index > self.made.left(size):
+        if g.length > self.limits.rows_per_batch or (index and index > may_make(self.made, size)):
             return WAY_SLOW
         if recoder is not None and recoder.changed:
             held = recoder.total_bytes()
@@ -257,18 +257,18 @@ cdef class PayloadDecoder:
         if header.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
             # Fewer buffers, even if they share all bytes, stay within the ratio.
             self.made.bytes += max(piece_bytes(d) - size, 0)
-            if self.made.left(size) == 0:
+            if may_make(self.made, size) == 0:
                 return WAY_SLOW
         if (check_sizes(d, &fault) < 0
                 or (self.level and check_columns(d, recoder.words if recoder is not None else NULL, self.level, &fault) < 0)
                 or (route.n_guarded and route.check_nulls(d, &fault) < 0)):
             return WAY_SLOW
         if not route.direct:
-            if route.spread(d, self.made.left(size), &fault) < 0:
+            if route.spread(d, may_make(self.made, size), &fault) < 0:
                 return WAY_SLOW
             self.made.bytes += route.blanks.used
             if route.encoded:
-                found = recoder.recode(d, &route.piece.d, route.room, self.made.left(size))
+                found = recoder.recode(d, &route.piece.d, route.room, may_make(self.made, size))
                 if found == RECODE_ROOM:
                     self.wanted = recoder.wanted
                     return WAY_ROOM
@@ -506,7 +506,7 @@ cdef class PayloadDecoder:
             raise_fault(&fault, columns.plan)
         if route.direct:
             return self.append(&columns.d)
-        left = self.merger.left = self.made.left(size)
+        left = self.merger.left = may_make(self.made, size)
         try:
             kept = self.merger.fill(route, columns)
         finally:
