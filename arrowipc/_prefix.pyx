@@ -9,8 +9,13 @@ from arrowipc._core cimport Columns, DictionaryPlan, Plan
 from arrowipc._fault cimport Fault
 from arrowipc._grow cimport begins_with, extends
 from arrowipc._layout cimport Type_FloatingPoint
-from arrowipc._unify cimport SPELLED_LEAST, Budget, Spelling, Tree, fell, new_budget, plant, raise_value_fault, spell
+from arrowipc._unify cimport (
+    FAULT_TOO_MUCH, Budget, Spelling, Tree, fell, new_budget, plant, raise_value_fault, spell,
+)
 from arrowipc._values cimport count_bytes
+
+cdef enum:
+    SPELLED_FREE = 1 << 20  # bytes that may be spelled beside those that the values have: for each batch of a writer
 
 
 cdef bint shares_alike(Columns a, Columns b):
@@ -27,7 +32,7 @@ cdef bint shares_alike(Columns a, Columns b):
 
 
 cdef bint plainly_continues(Columns longer, Columns shorter):
-    return extends(longer, shorter) or (shares_alike(longer, shorter) and begins_with(longer, shorter))
+    return extends(longer, shorter) or (begins_with(longer, shorter) and shares_alike(longer, shorter))
 
 
 cdef bint has_floats(Plan plan):
@@ -59,10 +64,11 @@ cdef int spells_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one
 
 
 cdef bint same_spelling(Columns longer, Columns shorter) except -1:
+    """Whether the values are spelled alike; those that share so many elements that it takes long to tell are not."""
     cdef Tree a, b
     cdef Spelling one, other
     cdef Fault fault
-    cdef Budget budget = new_budget(2 * SPELLED_LEAST, "")
+    cdef Budget budget = new_budget(SPELLED_FREE, "")
     cdef bint alike = False
     cdef int found
     memset(&a, 0, sizeof(Tree))
@@ -82,6 +88,8 @@ cdef bint same_spelling(Columns longer, Columns shorter) except -1:
         fell(&b)
         free(one.data)
         free(other.data)
+    if found < 0 and fault.code == FAULT_TOO_MUCH:
+        return False
     if found < 0:
         raise_value_fault(&fault, longer.plan, budget)
     return alike
@@ -92,7 +100,7 @@ cdef bint continues(Columns longer, Columns shorter) except -1:
         return False
     if shorter.d.length == 0 or plainly_continues(longer, shorter):
         return True
-    if has_floats(longer.plan):
+    if has_floats(longer.plan) or longer.plan.dictionaries:
         return same_spelling(longer, shorter)
     return same_values(longer, 0, longer.d.nodes[0].offset, shorter, 0, shorter.d.nodes[0].offset,
                        shorter.d.length, True) != 0

@@ -12,6 +12,8 @@ cdef enum:
     # unions, runs and dictionaries share what they point at. Honest values need two dozen: a bit spells two bytes.
     SPELLED_LEAST = 1 << 26
     SPELLED_PER_BYTE = 32
+    # Beside the FaultCodes: values that share their elements spell too many bytes.
+    FAULT_TOO_MUCH = 101
 
 cdef struct Slot:
     uint32_t tag            # the upper half of the value's hash

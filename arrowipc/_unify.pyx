@@ -56,7 +56,6 @@ cdef enum:
     BLOCK = 64              # values that are hashed before the first of them is looked up
     SMALLEST = 128          # slots
     AHEAD = 16              # values between the fetch of a slot and its use
-    FAULT_TOO_MUCH = 101    # beside the FaultCodes: values that share their elements spell too many bytes
 
 # Others must not be able to choose values whose hashes collide. No result depends on these numbers.
 cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little") | 1

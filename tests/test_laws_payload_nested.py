@@ -275,3 +275,50 @@ def test_the_slack_is_a_limit_like_the_others():
     assert ipc.Limits(payload_slack=5) != ipc.Limits()
     with pytest.raises(ValueError, match="payload_slack"):
         ipc.Limits(payload_slack=-1)
+
+
+# -- writing as it comes -------------------------------------------------------------------------------------
+
+
+def equal_in_other_words(outer: int) -> bytes:
+    """Six levels of values that are all equal; the outermost comes again and again, with other indices."""
+    rng = random.Random(SEED)
+    words, fan = 40, 12
+    texts = batch(words, [(words, 0)], [b"", i32(*range(words + 1)), b"x" * words])
+    parts, below = [dictionary(0, texts)], [UTF8]
+
+    def lists(level: int) -> Any:
+        offsets, indices = range(0, words * fan + 1, fan), [rng.randrange(words) for _ in range(words * fan)]
+        nodes = [(words, 0), (words * fan, 0)]
+        return dictionary(level, batch(words, nodes, [b"", i32(*offsets), b"", i32(*indices)]))
+
+    for level in range(1, 6):
+        parts.append(lists(level))
+        below = [LIST, field("item", below[0], *below[1:], dictionary=encoding(level - 1))]
+    row = batch(1, [(1, 0)], [b"", i32(0)])
+    described = schema(field("x", below[0], *below[1:], dictionary=encoding(5)))
+    return stream(described, *parts, row, *[part for _ in range(outer) for part in (lists(5), row)])
+
+
+@pytest.mark.parametrize("options", [{}, {"dictionary_deltas": True}, {"unify_dictionaries": True}])
+def test_a_writer_does_not_spell_out_what_is_equal_in_other_words(options):
+    # Each batch took two seconds, and was refused in the end.
+    data = equal_in_other_words(10)
+    start = time.process_time()
+    sink = bytearray()
+    with ipc.open_stream(data) as reader, ipc.new_stream(sink, reader.schema, **options) as writer:
+        for each in reader:
+            writer.write_batch(each)
+    assert time.process_time() - start < 1
+    assert sum(each.num_rows for each in ipc.open_stream(bytes(sink))) == 11
+
+
+def test_dictionaries_that_are_equal_in_other_words_are_written_once():
+    batches = [batch for ids in ((0, 1), (0, 0)) for batch in ipc.open_stream(shared(ids, b"aaa"))]
+    sink = bytearray()
+    with ipc.new_file(sink, batches[0].schema) as writer:
+        for each in batches:
+            writer.write_batch(each)
+    assert [row for each in ipc.open_file(bytes(sink)) for row in each.to_pylist()] == [
+        row for each in batches for row in each.to_pylist()
+    ]

@@ -35,7 +35,7 @@ MILLISECONDS_PER_DAY = 86_400_000
 NANOSECONDS_PER_MICROSECOND = 1_000
 # Offsets of Spark's strings, binaries and lists are 32 bits wide.
 MAX_OFFSET = 2**31 - 1
-# What the values of a dictionary may become where they are encoded themselves: few bytes can stand for any number.
+# What the values of a dictionary may become where they are encoded themselves: few bytes can be any number.
 WORDS_LEAST, WORDS_PER_BYTE = 1 << 26, 32
 
 # pyarrow has no class for two of the three kinds of interval, so they cross the border as their bare bytes.
@@ -422,12 +422,12 @@ def _sizes(array: Any) -> np.ndarray[Any, Any]:
     kind = array.type
     if pa.types.is_struct(kind):
         parts = [_sizes(array.field(number)) for number in range(kind.num_fields)]
-        return np.sum(parts, axis=0) if parts else np.ones(len(array), np.int64)
+        return np.asarray(np.sum(parts, axis=0) if parts else np.ones(len(array), np.int64))
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         ends = np.concatenate([[0], np.cumsum(_sizes(array.values))])
-        return np.diff(ends[array.offsets.to_numpy()]) + 4
+        return np.asarray(np.diff(ends[array.offsets.to_numpy()]) + 4)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64) + 4
+        return np.asarray(pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64) + 4)
     return np.full(len(array), 1 if pa.types.is_null(kind) else -(-kind.bit_width // 8))
 
 
