@@ -28,6 +28,9 @@ from arrowipc._values cimport check_native
 
 from arrowipc.errors import LimitError, UsageError
 
+cdef enum:
+    FAULT_TOO_MANY = 102    # beside the FaultCodes: more picks than may be written
+
 cdef struct PickList:
     # As many picks as turn up.
     Pick* data
@@ -249,7 +252,7 @@ cdef int pick_members(PickList* lists, uint8_t* out_codes, uint8_t* out_offsets,
                     row += 1
                 used += 1
                 if used > most or add_pick(&lists[ordinal], offset, times, fault) < 0:
-                    return -1 if used <= most else fail(fault, FAULT_MEMORY)
+                    return -1 if used <= most else fail(fault, FAULT_TOO_MANY)
     return 0
 
 
@@ -286,7 +289,7 @@ cdef int pick_runs(Runs* runs, const ColumnsData* d, int32_t f, int64_t base, co
                     return -1
                 written += picks[k].times if picks[k].count == 1 else min(end, stop) - at
                 if runs.values.rows >= most:
-                    return fail(fault, FAULT_MEMORY)
+                    return fail(fault, FAULT_TOO_MANY)
                 if add_run(runs, written, run, fault) < 0:
                     return -1
                 at = end
@@ -325,6 +328,8 @@ cdef class Picker:
         return 0
 
     cdef int fault(self, const Fault* fault) except -1:
+        if fault.code == FAULT_TOO_MANY:
+            raise LimitError("the rows asked for take more bytes than are allowed here; take fewer at a time")
         return raise_append_fault(fault, self.plan)
 
     cdef int share(self, int32_t f) except -1:

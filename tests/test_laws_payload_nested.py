@@ -121,6 +121,12 @@ def test_a_file_of_unified_dictionaries_takes_no_more_than_its_batches():
     assert time.process_time() - start < 1
 
 
+def test_runs_that_expand_too_far_are_a_limit_not_a_lack_of_memory():
+    cells = nests.column(Shape("runs", depth=4, fan=200, words=100, rows=1, cells=2, seed=407716173))
+    found = ipc.decode_payloads(cells, dictionaries="decode", on_error="skip")
+    assert [type(error) for _, error in found.failures] == [ipc.LimitError] * 2
+
+
 def test_null_is_one_value_however_it_is_spelled():
     """A null index, and an index to a null, in the values of a dictionary."""
     inner = dictionary(0, batch(2, [(2, 1)], [b"\1", i32(0, 1, 1), b"a"]))

@@ -55,7 +55,7 @@ class Shape:
 
 
 def drawn(rng: random.Random, most: int = 1 << 20) -> Shape:
-    """Any shape whose column has some 100 KB to `most` bytes."""
+    """Any shape whose column has some 200 KB to `most` bytes."""
     while True:
         shape = Shape(
             rng.choice(KINDS),
@@ -76,7 +76,7 @@ def drawn(rng: random.Random, most: int = 1 << 20) -> Shape:
             },
         )
         size = len(payload(shape, 0)) if shape.words * shape.fan * shape.depth < 1 << 18 else most
-        if 100_000 <= size * shape.cells < most:
+        if 200_000 <= size * shape.cells < most:
             return shape
 
 
