@@ -46,6 +46,7 @@ MODULES = (
     "_nested",
     "_build",
     "_unify",
+    "_prefix",
     "_dictionaries",
     "_encode",
     "_sink",

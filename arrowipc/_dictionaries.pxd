@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 cimport cython
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc._unify cimport ValueTable
+from arrowipc._unify cimport Budget, ValueTable
 
 
 cdef class Emission:
@@ -69,6 +69,7 @@ cdef class WrittenDictionaries:
     cdef bint deltas
     cdef bint as_came               # as deltas what came as deltas, and only that
     cdef bint unify
+    cdef Budget budget              # with unify: what all tables may spell
     cdef list encoded               # fields of `plan` with dictionaries
     cdef tuple top                  # Written, per plan.dictionaries
     cdef list order                 # all of them, inner before outer

@@ -24,8 +24,9 @@ from arrowipc._core cimport (
 from arrowipc._element cimport index_at
 from arrowipc._fault cimport FAULT_CHILD_LENGTH, FAULT_INDEX, FAULT_OFFSET, Fault, fail
 from arrowipc._grow cimport grew_by_deltas, same_memory
+from arrowipc._prefix cimport continues, plainly_continues
 from arrowipc._schema cimport python_plan, same_shape
-from arrowipc._unify cimport ValueTable, continues, plainly_continues
+from arrowipc._unify cimport SPELLED_LEAST, ValueTable, new_budget, unified_table
 from arrowipc._validate cimport index_range
 from arrowipc._values cimport check_native, dictionary_of, values
 
@@ -423,6 +424,7 @@ cdef class WrittenDictionaries:
         self.as_came = deltas is None and not file
         self.unify = unify
         self.order = []
+        self.budget = new_budget(SPELLED_LEAST, "")
         known = {}
         self.encoded = encoded_fields(plan)
         self.top = tuple([self.enter((<DictionaryPlan> one).values, (<DictionaryPlan> one).id, known)
@@ -448,7 +450,7 @@ cdef class WrittenDictionaries:
             w.brought = {}
             w.sources = []
             if self.unify:
-                w.table = ValueTable(plan)
+                w.table = unified_table(plan, tuple([(<Written> one).table for one in w.below]), self.budget, True)
             self.order.append(w)
         return w
 

@@ -1,12 +1,47 @@
 # The dictionaries of many payloads: made one, or replaced by the values that their indices stand for.
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 cimport cython
 
-from arrowipc._core cimport Columns, ColumnsData, Plan
+from arrowipc._bytes cimport add_overflows, mul_overflows
+from arrowipc._core cimport Columns, ColumnsData, LimitsData, Plan
 from arrowipc._fault cimport Fault
 from arrowipc._routes cimport Route
-from arrowipc._unify cimport ValueTable
+from arrowipc._unify cimport Budget, ValueTable
+
+
+cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
+    cdef int64_t total = 0
+    cdef int32_t i
+    for i in range(d.n_extents):
+        total += d.extents[i].size
+    return total
+
+
+@cython.final
+cdef class Made:
+    """What one call makes of its payloads without their holding it: once, and of those that it refuses too."""
+    cdef LimitsData limits      # decompressed_slack: that of the call
+    cdef int64_t taken          # bytes of all payloads so far
+    cdef int64_t bytes          # made of them: missing columns, decoded dictionaries, inflated bodies
+    cdef Budget budget          # ... where dictionaries refer to dictionaries
+
+    # Let a body of that payload claim so much, and no more.
+    cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
+    # Count what a body of it has beyond the payload.
+    cdef int inflated(self, int64_t more, int64_t size) except -1
+
+
+cdef Made new_made(object limits)
+
+
+cdef inline int64_t may_make(Made made, int64_t size) noexcept nogil:
+    """Bytes that may still be made of the payloads so far and of one more, of `size` bytes."""
+    cdef int64_t most, total
+    if (add_overflows(made.taken, size, &total) or mul_overflows(total, made.limits.decompressed_ratio, &most)
+            or add_overflows(most, made.limits.decompressed_slack, &most)):
+        return INT64_MAX
+    return max(most - made.bytes, 0)
 
 
 @cython.final
@@ -31,15 +66,18 @@ cdef class Merger:
     cdef list order             # all of them
     cdef dict plain             # id of a plan of values -> (that plan, Route to plain values)
 
-    cdef int64_t bytes          # that were decoded or made up so far
+    cdef int64_t left           # bytes that may still be made of the payload at hand
+    cdef Budget budget          # ... and of all, where dictionaries refer to dictionaries
+    cdef int inside             # dictionaries around the values at hand
 
-    # Fill the encoded fields of `route.piece`, which `spread` has left; returns what keeps their memory. At most
-    # `most` bytes are decoded.
-    cdef object fill(self, Route route, Columns columns, int64_t most)
-    cdef Columns decoded(self, Route route, int32_t f, Columns columns, int64_t most)
-    cdef Columns plain_values(self, Columns values, int64_t most)
+    # Fill the encoded fields of `route.piece`, which `spread` has left; returns what keeps their memory. What is
+    # made is taken from `left`, also after an exception.
+    cdef object fill(self, Route route, Columns columns)
+    cdef int spend(self, int64_t size, bint nested) except -1
+    cdef Columns decoded(self, Route route, int32_t f, Columns columns)
+    cdef Columns plain_values(self, Columns values)
     cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1
-    cdef object encode(self, Route route, int32_t f, Columns columns, int64_t most)
+    cdef object encode(self, Route route, int32_t f, Columns columns)
     cdef object renumber(self, Route route, int32_t f, Columns columns)
     cdef int mark(self) except -1
     cdef int rollback(self) except -1
@@ -47,7 +85,7 @@ cdef class Merger:
     cdef tuple snapshot(self)
 
 
-cdef Merger new_merger(Plan out)
+cdef Merger new_merger(Plan out, Budget budget)
 
 
 # Kernels: numbers for the values of a plain field of `d`, and indices of these numbers. -1: `fault`; FAULT_FULL

@@ -9,7 +9,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from arrowipc._bits cimport largest, store_int
-from arrowipc._bytes cimport get_bit, mul_overflows
+from arrowipc._bytes cimport add_overflows, get_bit, mul_overflows
 from arrowipc._concat cimport FAULT_FULL, Growing, raise_append_fault
 from arrowipc._core cimport (
     FIELD_ENCODED, FIELD_SIGNED, Columns, ColumnsData, DictionaryPlan, Extent, FieldPlan, Node, Plan, ViewRange,
@@ -23,14 +23,20 @@ from arrowipc._routes cimport (
     HOW_DECODED, HOW_ENCODED, HOW_RENUMBERED, Route, find_route, plain_schema, raise_route_fault,
 )
 from arrowipc._schema cimport plan_schema, python_plan, same_shape
-from arrowipc._unify cimport ValueTable
+from arrowipc._prefix cimport plainly_continues
+from arrowipc._unify cimport Budget, ValueTable, new_budget, unified_table
 from arrowipc._values cimport dictionary_of
 
 from arrowipc.errors import LimitError, UsageError
+from arrowipc.limits import Limits
 
 
 class IndicesFull(UsageError):
     """The indices of an output column cannot count the distinct values of all payloads."""
+
+
+cdef enum:
+    PLACE = 32      # bytes that the place of a value takes, in all tables of places
 
 
 cdef int renumbered(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f, const int64_t* places,
@@ -113,16 +119,44 @@ cdef int64_t picks_of(Pick* out, const ColumnsData* d, int32_t f, int64_t count,
     return used
 
 
-cdef int shallow_copy(Columns out, Columns columns) except -1:
-    """The same columns in a block of their own, whose extents may be changed."""
+cdef int shallow_copy(Columns out, Columns columns, Plan plan) except -1:
+    """The same columns in a block of their own, whose extents may be changed; `plan` is of the same shape."""
     cdef int32_t variadic = columns.d.n_extents - columns.plan.d.n_buffers
-    out.allocate(columns.plan, variadic)
+    out.allocate(plan, variadic)
     memcpy(out.d.nodes, columns.d.nodes, columns.plan.d.n_fields * sizeof(Node))
     memcpy(out.d.extents, columns.d.extents, columns.d.n_extents * sizeof(Extent))
     memcpy(out.d.views, columns.d.views, columns.plan.d.n_views * sizeof(ViewRange))
     out.d.length = columns.d.length
     out.owner = columns.owner
     return 0
+
+
+cdef class Made:
+    cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil:
+        cdef int64_t most
+        if add_overflows(may_make(self, size), size, &most) or most > self.limits.decompressed_bytes:
+            most = self.limits.decompressed_bytes
+        limits.decompressed_bytes = most
+        limits.decompressed_slack = self.limits.decompressed_slack
+
+    cdef int inflated(self, int64_t more, int64_t size) except -1:
+        if more <= 0:
+            return 0
+        self.bytes += more
+        self.budget.earn(more)
+        if may_make(self, size) == 0:
+            raise LimitError("what is stored in the payload becomes more bytes than Limits.decompressed_ratio and "
+                             "payload_slack allow")
+        return 0
+
+
+cdef Made new_made(object limits):
+    cdef Made made = Made.__new__(Made)
+    limits_data(limits, &made.limits)
+    made.limits.decompressed_slack = min(made.limits.decompressed_slack,
+                                         (Limits() if limits is None else limits).payload_slack)
+    made.budget = new_budget(made.limits.decompressed_slack, " (Limits.payload_slack)")
+    return made
 
 
 cdef class Merged:
@@ -137,9 +171,13 @@ cdef class Merged:
                 not self.below and self.last.d.length == count and same_shape(self.last.plan, values.plan)
                 and begins_with(values, self.last))):
             return 0
-        if self.last is not None and not self.below and extends(values, self.last):
+        if self.last is not None and count >= self.last.d.length and (
+                plainly_continues(values, self.last) if self.below else extends(values, self.last)):
             known = self.last.d.length      # a delta: the values before it have their places
         self.last = None
+        # Values may take no bytes at all; their places do.
+        if piece_bytes(&values.d) < count:
+            self.table.budget.spend(PLACE * (count - known))
         if count > self.room:
             moved = realloc(self.places, 2 * count * sizeof(int64_t))
             if moved == NULL:
@@ -158,7 +196,7 @@ cdef class Merged:
         cdef bytearray memory
         cdef int32_t f
         kept = []
-        shallow_copy(out, values)
+        shallow_copy(out, values, self.plan)
         for f in range(values.plan.d.n_fields):
             field = &self.plan.d.fields[f]
             if not field.flags & FIELD_ENCODED:
@@ -167,6 +205,8 @@ cdef class Merged:
             if values.d.nodes[f].offset:
                 raise UsageError("a dictionary's own indices cannot be a slice")
             size = values.d.nodes[f].length * field.width
+            # All of them are rewritten for every delta: a copy costs less than a comparison.
+            self.table.budget.spend(size >> 3)
             memory = bytearray(size + 1)
             follow(self.below[field.dictionary], values, f, dictionary_of(values, f), memory, field)
             out.d.extents[field.first_buffer + 1].data = <uint8_t*> memory if size else NULL
@@ -204,25 +244,32 @@ cdef object indices_full(Columns columns, int32_t f, int64_t limit):
 
 
 cdef class Merger:
-    cdef object fill(self, Route route, Columns columns, int64_t most):
+    cdef int spend(self, int64_t size, bint nested) except -1:
+        """Count what is about to be made."""
+        if nested:
+            self.budget.spend(size)
+        if size > self.left:
+            raise LimitError("the values that stand behind the indices are more bytes than the payload may become "
+                             "(Limits.decompressed_ratio and payload_slack)")
+        self.left -= size
+        return 0
+
+    cdef object fill(self, Route route, Columns columns):
         """All encoded fields: decoded values are counted first, because they may bring data buffers of views."""
-        cdef int32_t f, i, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
+        cdef int32_t f, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
         cdef Columns values
         cdef list decoded = []
         cdef Fault fault
         for f in range(route.out.d.n_fields):
             if route.origins[f].how == HOW_DECODED:
-                values = self.decoded(route, route.origins[f].field, columns, most)
-                for i in range(values.plan.d.n_buffers):
-                    most -= values.d.extents[i].size
-                    self.bytes += values.d.extents[i].size
+                values = self.decoded(route, route.origins[f].field, columns)
                 variadic += values.d.n_extents - values.plan.d.n_buffers
                 decoded.append((f, values))
         if variadic > route.room:
             route.reserve(variadic)
-        if route.spread(&columns.d, most, &fault) < 0:
+        if route.spread(&columns.d, self.left, &fault) < 0:
             raise_route_fault(&fault, route.out)
-        self.bytes += route.blanks.used
+        self.left -= route.blanks.used
         used = route.piece.d.n_extents
         kept = [values for _, values in decoded]
         for f, values in decoded:
@@ -232,9 +279,7 @@ cdef class Merger:
             if route.origins[f].how == HOW_RENUMBERED:
                 kept.append(self.renumber(route, f, columns))
             elif route.origins[f].how == HOW_ENCODED:
-                indices = self.encode(route, f, columns, most - route.blanks.used)
-                most -= len(indices)
-                kept.append(indices)
+                kept.append(self.encode(route, f, columns))
         return kept
 
     cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1:
@@ -269,7 +314,7 @@ cdef class Merger:
         extent.size = size
         return memory
 
-    cdef object encode(self, Route route, int32_t f, Columns columns, int64_t most):
+    cdef object encode(self, Route route, int32_t f, Columns columns):
         """Give field `f` indices for the plain values of the payload; returns what keeps them."""
         cdef const FieldPlan* field = &route.out.d.fields[f]
         cdef Merged merged = self.top[field.dictionary]
@@ -282,10 +327,11 @@ cdef class Merger:
         cdef uint8_t* out
         cdef Fault fault
         cdef int found
-        if mul_overflows(length, field.width + <int64_t> sizeof(int64_t), &size) or size > most:
+        if mul_overflows(length, field.width + <int64_t> sizeof(int64_t), &size) or size > self.left:
             raise LimitError(f"column {field_path(columns.plan, source)!r}: the indices of {length:,} values are more "
-                             "bytes than the payload may become (Limits.decompressed_ratio and decompressed_slack)")
+                             "bytes than the payload may become (Limits.decompressed_ratio and payload_slack)")
         size = length * field.width
+        self.spend(size, False)
         memory = bytearray(size + 1)
         out = memory
         places = <int64_t*> malloc(length * sizeof(int64_t) + 1)
@@ -300,39 +346,44 @@ cdef class Merger:
             raise indices_full(columns, source, limit)
         if found < 0:
             raise_append_fault(&fault, columns.plan)
-        self.bytes += size
         extent.data = out if size else NULL
         extent.size = size
         return memory
 
-    cdef Columns decoded(self, Route route, int32_t f, Columns columns, int64_t most):
+    cdef Columns decoded(self, Route route, int32_t f, Columns columns):
         """The values that the indices of field f stand for."""
         cdef Columns values = dictionary_of(columns, f), out = Columns.__new__(Columns)
-        cdef int64_t length = columns.d.nodes[f].length, n
+        cdef int64_t length = columns.d.nodes[f].length, before = self.left, left, n
         cdef DictionaryPlan dictionary
         cdef Pick* picks
         cdef Fault fault
+        cdef bint nested
         if values is None:
             dictionary = columns.plan.dictionaries[columns.plan.d.fields[f].dictionary]
             values = Growing(dictionary.values).snapshot()
-        values = self.plain_values(values, most)
-        if length > most // <int64_t> sizeof(Pick):
+        # Each level multiplies what the one below it holds.
+        nested = self.inside or len(values.plan.dictionaries) > 0
+        values = self.plain_values(values)
+        left = min(self.left, self.budget.left) if nested else self.left
+        if length > left // <int64_t> sizeof(Pick):
             raise LimitError(f"column {field_path(columns.plan, f)!r}: {length:,} rows to decode are more than the "
-                             "bytes of the payload may become (Limits.decompressed_ratio and decompressed_slack)")
+                             "bytes of the payload may become (Limits.decompressed_ratio and payload_slack)")
         picks = <Pick*> malloc(length * sizeof(Pick) + 1)
         if picks == NULL:
             raise MemoryError()
+        before = left
         try:
             with nogil:
                 n = picks_of(picks, &columns.d, f, values.d.length, &fault)
             if n < 0:
                 raise_fault(&fault, columns.plan)
-            pick_rows(out, values, picks, n, most)
+            pick_rows(out, values, picks, n, &left)
         finally:
             free(picks)
+            self.spend(before - left, nested)
         return out
 
-    cdef Columns plain_values(self, Columns values, int64_t most):
+    cdef Columns plain_values(self, Columns values):
         """A dictionary whose own values have no dictionaries."""
         cdef Growing growing
         cdef Route route
@@ -346,7 +397,12 @@ cdef class Merger:
             out = python_plan(plain_schema(plan_schema(values.plan)), &limits)
             known = self.plain[id(values.plan)] = (values.plan, find_route(values.plan, out, False))
         route = known[1]
-        kept = self.fill(route, values, most)
+        self.inside += 1
+        try:
+            kept = self.fill(route, values)
+            self.spend(piece_bytes(&route.piece.d), True)
+        finally:
+            self.inside -= 1
         growing = Growing(route.out)
         if growing.append_data(&route.piece.d, NULL, NULL, &fault) < 0:
             raise_append_fault(&fault, route.out)
@@ -378,21 +434,23 @@ cdef class Merger:
         return tuple([(<Merged> one).table.snapshot() for one in self.top])
 
 
-cdef Merged enter(DictionaryPlan dictionary, dict known, list order):
+cdef Merged enter(DictionaryPlan dictionary, dict known, list order, Budget budget):
     cdef Merged one = known.get(dictionary.id)
     if one is None:
         one = known[dictionary.id] = Merged.__new__(Merged)
         one.plan = dictionary.values
-        one.table = ValueTable(dictionary.values)
-        one.below = tuple([enter(inner, known, order) for inner in dictionary.values.dictionaries])
+        one.below = tuple([enter(inner, known, order, budget) for inner in dictionary.values.dictionaries])
+        one.table = unified_table(dictionary.values, tuple([(<Merged> inner).table for inner in one.below]), budget,
+                                  False)
         order.append(one)
     return one
 
 
-cdef Merger new_merger(Plan out):
+cdef Merger new_merger(Plan out, Budget budget):
     cdef Merger merger = Merger.__new__(Merger)
     cdef dict known = {}
     merger.order = []
     merger.plain = {}
-    merger.top = tuple([enter(dictionary, known, merger.order) for dictionary in out.dictionaries])
+    merger.budget = budget
+    merger.top = tuple([enter(dictionary, known, merger.order, budget) for dictionary in out.dictionaries])
     return merger

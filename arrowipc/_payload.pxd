@@ -9,7 +9,7 @@ from arrowipc._concat cimport Growing
 from arrowipc._core cimport Columns, ColumnsData, Envelope, LimitsData, Memory, Plan
 from arrowipc._fault cimport Fault
 from arrowipc._inflate cimport Inflater, Scratch
-from arrowipc._merge cimport Merger
+from arrowipc._merge cimport Made, Merger
 from arrowipc._message cimport Cut, Message
 from arrowipc._recode cimport Recoder
 from arrowipc._routes cimport Route
@@ -73,8 +73,7 @@ cdef class PayloadDecoder:
     cdef int64_t at                 # the cell at hand
     cdef int64_t payloads           # that were appended
     cdef int64_t rows               # of the output, those that are pending too
-    cdef int64_t taken              # bytes of these payloads
-    cdef int64_t made               # bytes that no payload holds: missing columns, decoded dictionaries
+    cdef Made made                  # what was made of them, and of those that were refused
     cdef int64_t held               # bytes of the output's dictionaries
     cdef int64_t wanted             # WAY_ROOM: data buffers of views; WAY_CODEC: the codec
     cdef Inflater inflater
@@ -92,12 +91,11 @@ cdef class PayloadDecoder:
                  Fault* fault) noexcept nogil
     cdef int payload(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
     cdef int framed(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
-    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message) noexcept nogil
+    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message, int64_t size) noexcept nogil
     cdef int take(self, Growing g, Route route, Recoder recoder, const Envelope* message, const uint8_t* body,
                   int64_t size) noexcept nogil
     cdef void save(self, Growing g) noexcept nogil
     cdef void undo(self, Growing g) noexcept nogil
-    cdef int64_t allowance(self, int64_t size) noexcept nogil
     cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil
     # One payload
     cdef bint turn(self, Cells cells, int way) except -1

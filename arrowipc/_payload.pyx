@@ -20,14 +20,14 @@ from arrowipc._core cimport (
     FIELD_NULLABLE, LEVEL_STRICT, BatchHeader, Columns, ColumnsData, Envelope, Memory, Plan, Source, check_counts,
     check_sizes, count_variadic, limits_data, open_batch, open_message, raise_fault, walk, window,
 )
-from arrowipc._decode cimport check_extents
+from arrowipc._decode cimport Dictionary, check_extents
 from arrowipc._fault cimport Fault
 from arrowipc._file cimport FileDecoder
 from arrowipc._flatbuf cimport fb_field
 from arrowipc._import cimport import_schema
 from arrowipc._inflate cimport INFLATE_LATER, INFLATED, new_inflater
 from arrowipc._layout cimport *
-from arrowipc._merge cimport new_merger
+from arrowipc._merge cimport may_make, new_made, new_merger, piece_bytes
 from arrowipc._message cimport FRAME_END, FRAME_MESSAGE, Cut, Message, cut_message
 from arrowipc._parents cimport int64_array, with_index
 from arrowipc._recode cimport RECODE_CODEC, RECODE_ROOM, RECODED, Recoder, new_recoder
@@ -67,15 +67,6 @@ cdef inline bint is_data(int kind) noexcept nogil:
     return kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch
 
 
-cdef inline int64_t grown(const ColumnsData* d, int64_t size) noexcept nogil:
-    """Bytes of a batch beyond those of the payload that it comes from."""
-    cdef int64_t total = 0
-    cdef int32_t i
-    for i in range(d.n_extents):
-        total += d.extents[i].size
-    return max(total - size, 0)
-
-
 # -- the kernel ----------------------------------------------------------------------------------------------
 
 
@@ -97,19 +88,11 @@ cdef class PayloadDecoder:
         g.saved_kept = self.saved_kept
         g.restore()
 
-    cdef int64_t allowance(self, int64_t size) noexcept nogil:
-        """Bytes that a payload of `size` bytes may make without holding them, like a compressed body."""
-        cdef int64_t most, total
-        if (add_overflows(self.taken, size, &total) or mul_overflows(total, self.limits.decompressed_ratio, &most)
-                or add_overflows(most, self.limits.decompressed_slack, &most)):
-            return INT64_MAX
-        return max(most - self.made, 0)
-
     cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil:
         """After a payload was appended: WAY_DONE, or why it cannot stay."""
         cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
         cdef double ahead
-        if g.length > self.limits.rows_per_batch or index > self.allowance(size):
+        if g.length > self.limits.rows_per_batch or (index and index > may_make(self.made, size)):
             return WAY_SLOW
         if recoder is not None and recoder.changed:
             held = recoder.total_bytes()
@@ -122,7 +105,7 @@ cdef class PayloadDecoder:
         (<loose_i64*> self.counts.data)[self.at - self.start] = g.length - self.saved_length
         self.at += 1
         self.payloads += 1
-        self.taken += size
+        self.made.taken += size
         self.rows = g.length
         done = self.at - self.start
         if done & (done - 1) == 0:
@@ -152,13 +135,13 @@ cdef class PayloadDecoder:
             if route is None:
                 return WAY_SLOW
             self.save(g)
-            made = self.made
+            made = self.made.bytes
             way = self.payload(g, route, recoder, &cell)
             if way == WAY_DONE:
                 way = self.finish(g, recoder, cell.size)
             if way != WAY_DONE:
                 self.undo(g)
-                self.made = made
+                self.made.bytes = made
                 if recoder is not None:
                     recoder.undo()
                 return way
@@ -216,18 +199,21 @@ cdef class PayloadDecoder:
                 if message.kind == MessageHeader_RecordBatch:
                     way = self.take(g, route, recoder, &message, cut.rest, cell.size)
                 else:
-                    way = self.shelve(recoder, &cut, &message)
+                    way = self.shelve(recoder, &cut, &message, cell.size)
                 if way != WAY_DONE:
                     return way
             data = cut.rest + body
             left = cut.rest_size - body
 
-    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message) noexcept nogil:
+    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message, int64_t size) noexcept nogil:
         """One DictionaryBatch message."""
+        cdef LimitsData limits = self.limits
         cdef int found
         if recoder is None:
             return WAY_SLOW
-        found = recoder.arrive(cut, message, self.level, &self.limits, self.inflater)
+        self.made.bound(&limits, size)
+        found = recoder.arrive(cut, message, self.level, &limits, self.inflater)
+        self.made.bytes += recoder.inflated
         if found == RECODE_CODEC:
             self.wanted = recoder.codec
             return WAY_CODEC
@@ -241,6 +227,7 @@ cdef class PayloadDecoder:
         cdef Fault fault
         cdef int64_t variadic = 0
         cdef int64_t* prefix = route.prefix if route.plan.d.source_views else NULL
+        cdef LimitsData limits
         cdef int found
         if ((route.encoded and recoder is None) or route.plan.d.stored_big
                 or open_batch(&message.header, &header, &fault) < 0
@@ -259,31 +246,35 @@ cdef class PayloadDecoder:
                 or (self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
             return WAY_SLOW
         if header.codec >= 0:
-            found = self.inflater.inflate(d, header.codec, &self.limits, &self.scratch)
+            limits = self.limits
+            self.made.bound(&limits, size)
+            found = self.inflater.inflate(d, header.codec, &limits, &self.scratch)
             if found == INFLATE_LATER:
                 self.wanted = header.codec
                 return WAY_CODEC
             if found != INFLATED:
                 return WAY_SLOW
-            self.made += grown(d, size)
-            if self.allowance(size) == 0:
+        if header.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
+            # Fewer buffers, even if they share all bytes, stay within the ratio.
+            self.made.bytes += max(piece_bytes(d) - size, 0)
+            if may_make(self.made, size) == 0:
                 return WAY_SLOW
         if (check_sizes(d, &fault) < 0
                 or (self.level and check_columns(d, recoder.words if recoder is not None else NULL, self.level, &fault) < 0)
                 or (route.n_guarded and route.check_nulls(d, &fault) < 0)):
             return WAY_SLOW
         if not route.direct:
-            if route.spread(d, self.allowance(size), &fault) < 0:
+            if route.spread(d, may_make(self.made, size), &fault) < 0:
                 return WAY_SLOW
-            self.made += route.blanks.used
+            self.made.bytes += route.blanks.used
             if route.encoded:
-                found = recoder.recode(d, &route.piece.d, route.room, self.allowance(size))
+                found = recoder.recode(d, &route.piece.d, route.room, may_make(self.made, size))
                 if found == RECODE_ROOM:
                     self.wanted = recoder.wanted
                     return WAY_ROOM
                 if found != RECODED:
                     return WAY_SLOW
-                self.made += recoder.made
+                self.made.bytes += recoder.made
             d = &route.piece.d
         return WAY_DONE if g.append_data(d, NULL, NULL, &fault) == 0 else WAY_SLOW
 
@@ -378,12 +369,13 @@ cdef class PayloadDecoder:
         cdef Cell cell
         cdef Fault fault
         cdef bint known = self.out is not None
-        cdef int64_t made = self.made, held = self.held
+        cdef int64_t made = self.made.bytes, held = self.held
         cdef int way
         if cells.get(self.at, &cell, &fault) < 0:
             raise_cell_fault(&fault, cells)
         self.full = None
         self.num_alone += 1
+        self.made.budget.earn(cell.size)
         if known:
             self.save(self.growing)
             self.merger.mark()
@@ -399,7 +391,7 @@ cdef class PayloadDecoder:
             if way == WAY_SLOW:
                 self.too_much()
         except BaseException as error:
-            self.made = made
+            # What was made of it has been paid for, and its bytes count too.
             self.held = held
             if known:
                 self.undo(self.growing)
@@ -408,8 +400,9 @@ cdef class PayloadDecoder:
                 self.forget()
             if not isinstance(error, ArrowIpcError):
                 raise
+            self.made.taken += cell.size
             return self.refused(error)
-        self.made = made
+        self.made.bytes = made
         self.held = held
         self.undo(self.growing)
         self.merger.rollback()
@@ -422,7 +415,7 @@ cdef class PayloadDecoder:
                                    f"{self.limits.rows_per_batch:,}: pass max_rows=, and go on at `next`")
             raise self.full
         raise LimitError("with their parent indices, its rows are more bytes than it may become "
-                         "(Limits.decompressed_ratio and decompressed_slack)")
+                         "(Limits.decompressed_ratio and payload_slack)")
 
     cdef bint refused(self, object error) except -1:
         """A payload that cannot be decoded, or has no place in the output."""
@@ -488,32 +481,36 @@ cdef class PayloadDecoder:
         cdef Source source = Source(data)
         cdef FileDecoder decoder
         cdef Route route
-        cdef int64_t i
+        cdef int64_t before, i
         start, length = footer_range(bytes(data[:8]), bytes(data[max(cell.size - TAIL_SIZE, 0):]), cell.size)
         decoder = FileDecoder(data[start:start + length], start, validate=self.validate, limits=self.limits_object,
                               use_threads=self.use_threads)
         route = self.route_for(decoder.footer.plan)
         decoder.decoder.open_as(decoder.footer.plan, route.plan)
         for i in range(decoder.num_dictionaries):
+            self.made.bound(&decoder.decoder.limits, cell.size)
+            before = decoder.decoder.dictionary_bytes
             decoder.load_dictionary(i, source, decoder.block(i, dictionary=True)[0])
+            self.made.inflated(decoder.decoder.dictionary_bytes - before - cell.size, cell.size)
         for i in range(decoder.num_record_batches):
+            self.made.bound(&decoder.decoder.limits, cell.size)
             self.add(decoder.batch(i, source, decoder.block(i)[0]), route, cell.size)
         return 0
 
     cdef int add(self, Columns columns, Route route, int64_t size) except -1:
         """Append the rows of a batch of the payload at hand, which has `size` bytes."""
         cdef Fault fault
-        cdef int64_t before = self.merger.bytes, more = grown(&columns.d, size)
-        self.made += more
-        if more and self.allowance(size) == 0:
-            raise LimitError("the payload's batches become more bytes than Limits.decompressed_ratio and "
-                             "decompressed_slack allow")
+        cdef int64_t left
+        self.made.inflated(piece_bytes(&columns.d) - size, size)
         if route.n_guarded and route.check_nulls(&columns.d, &fault) < 0:
             raise_fault(&fault, columns.plan)
         if route.direct:
             return self.append(&columns.d)
-        kept = self.merger.fill(route, columns, self.allowance(size))
-        self.made += self.merger.bytes - before
+        left = self.merger.left = may_make(self.made, size)
+        try:
+            kept = self.merger.fill(route, columns)
+        finally:
+            self.made.bytes += left - self.merger.left
         return self.append(&route.piece.d)
 
     cdef int append(self, const ColumnsData* d) except -1:
@@ -575,7 +572,7 @@ cdef class PayloadDecoder:
         self.saved = <uint8_t*> malloc(self.growing.state_bytes + 1)
         if self.saved == NULL:
             raise MemoryError()
-        self.merger = new_merger(out)
+        self.merger = new_merger(out, self.made.budget)
         self.out = out
         self.blank = None
         for i in range(self.pending):
@@ -643,6 +640,8 @@ cdef class PayloadReader(StreamDecoder):
 
     cdef int take_one(self) except -1:
         """The message at hand."""
+        cdef Dictionary entry
+        cdef int64_t before, size
         cdef int kind = self.envelope.kind
         if (not self.opened and self.target.given is not None
                 and (kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch)):
@@ -650,9 +649,14 @@ cdef class PayloadReader(StreamDecoder):
         self.check_order(kind)
         if kind == MessageHeader_Schema:
             return self.begin()
+        self.target.made.bound(&self.decoder.limits, self.size)
         if kind == MessageHeader_RecordBatch:
             return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.way, self.size)
-        self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
+        before = self.decoder.dictionary_bytes
+        id, delta, _ = self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
+        entry = self.decoder.entries[id]
+        size = self.decoder.dictionary_bytes - before if delta else entry.nbytes
+        self.target.made.inflated(size - self.envelope.body_length, self.size)
         return 0
 
     cdef int read_all(self) except -1:
@@ -795,8 +799,9 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     validate : {"full", "none", "strict"}
         What is proven about every payload.
     limits : Limits, optional
-        For each payload. What a payload makes without holding it (missing columns, decoded dictionaries, parent
-        indices) is bounded as decompressed bodies are.
+        For each payload. What all cells make without holding it (decompressed bodies, missing columns, decoded
+        dictionaries, parent indices) is together at most `decompressed_ratio` times their bytes and
+        `payload_slack`; where dictionaries refer to dictionaries, 32 times. A cell that is refused counts too.
     max_rows, max_bytes : int, optional
         Stop before the payload with which the batch would have more rows, or larger buffers; at least one
         payload is taken. :attr:`DecodedPayloads.next` is where to go on, with :attr:`DecodedPayloads.schema`
@@ -867,6 +872,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         raise UsageError(f"start must be the number of a cell, found {start!r}")
     limits_data(limits, &decoder.limits)
     decoder.limits_object = limits
+    decoder.made = new_made(limits)
     decoder.validate = validate
     decoder.level = LEVELS[validate]
     decoder.columns = columns

@@ -9,6 +9,6 @@ cdef struct Pick:
     int64_t count
     int64_t times       # how often all of them come, one after the other
 
-# Fill `out`, which is new, with the rows that `picks` name, all of which exist in `source`; at most `most` bytes may
-# be written. Dictionaries, data of views, and children that need no rearranging are shared with `source`.
-cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t most) except -1
+# Fill `out`, which is new, with the rows that `picks` name, all of which exist in `source`; `left` bytes may be
+# written, and what was is taken from it, also after an exception. Dictionaries, data of views, and children that need no rearranging are shared with `source`.
+cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t* left) except -1

@@ -28,6 +28,9 @@ from arrowipc._values cimport check_native
 
 from arrowipc.errors import LimitError, UsageError
 
+cdef enum:
+    FAULT_TOO_MANY = 102    # beside the FaultCodes: more picks than may be written
+
 cdef struct PickList:
     # As many picks as turn up.
     Pick* data
@@ -249,7 +252,7 @@ cdef int pick_members(PickList* lists, uint8_t* out_codes, uint8_t* out_offsets,
                     row += 1
                 used += 1
                 if used > most or add_pick(&lists[ordinal], offset, times, fault) < 0:
-                    return -1 if used <= most else fail(fault, FAULT_MEMORY)
+                    return -1 if used <= most else fail(fault, FAULT_TOO_MANY)
     return 0
 
 
@@ -286,7 +289,7 @@ cdef int pick_runs(Runs* runs, const ColumnsData* d, int32_t f, int64_t base, co
                     return -1
                 written += picks[k].times if picks[k].count == 1 else min(end, stop) - at
                 if runs.values.rows >= most:
-                    return fail(fault, FAULT_MEMORY)
+                    return fail(fault, FAULT_TOO_MANY)
                 if add_run(runs, written, run, fault) < 0:
                     return -1
                 at = end
@@ -325,6 +328,8 @@ cdef class Picker:
         return 0
 
     cdef int fault(self, const Fault* fault) except -1:
+        if fault.code == FAULT_TOO_MANY:
+            raise LimitError("the rows asked for take more bytes than are allowed here; take fewer at a time")
         return raise_append_fault(fault, self.plan)
 
     cdef int share(self, int32_t f) except -1:
@@ -554,7 +559,7 @@ cdef class Picker:
         return 0
 
 
-cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t most) except -1:
+cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t* left) except -1:
     cdef Picker picker = Picker.__new__(Picker)
     cdef int32_t i, variadic = source.d.n_extents - source.plan.d.n_buffers
     cdef bint nulls
@@ -568,11 +573,14 @@ cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, in
     picker.d = &out.d
     picker.plan = source.plan
     picker.kept = [source.owner]
-    picker.left = most
+    picker.left = left[0]
     if sum_rows(picks, n, &out.d.length, &nulls) < 0:
         raise LimitError("the rows asked for are more than can be counted")
-    for i in range(source.plan.d.n_columns):
-        picker.pick(source.plan.d.columns[i], picks, n, 0)
+    try:
+        for i in range(source.plan.d.n_columns):
+            picker.pick(source.plan.d.columns[i], picks, n, 0)
+    finally:
+        left[0] = picker.left
     out.dictionaries = source.dictionaries
     out.owner = tuple(picker.kept)
     return 0
@@ -661,7 +669,7 @@ def repeat(batch, counts=None, *, parent_index=None):
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef Source numbers
     cdef Pick* picks
-    cdef int64_t first = 0, n, used
+    cdef int64_t first = 0, left = INT64_MAX, n, used
     if (counts is None) == (parent_index is None):
         raise UsageError("repeat: expected either counts or parent_index")
     check_native(source, "repeating rows")
@@ -687,7 +695,7 @@ def repeat(batch, counts=None, *, parent_index=None):
         if used < 0:
             raise UsageError("repeat: a count is negative" if counts is not None
                              else f"repeat: an index is not one of the {source.d.length} rows")
-        pick_rows(out, source, picks, used, INT64_MAX)
+        pick_rows(out, source, picks, used, &left)
     finally:
         free(picks)
     return out

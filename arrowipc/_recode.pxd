@@ -86,6 +86,7 @@ cdef class Recoder:
     cdef int64_t wanted         # RECODE_ROOM
     cdef int codec              # RECODE_CODEC
     cdef int64_t made           # bytes that `recode` has made
+    cdef int64_t inflated       # bytes that the last dictionary has beyond its message
 
     cdef int settle(self, Route route, list known) except -1
     cdef int link(self, Route route, int32_t f) except -1

@@ -35,6 +35,7 @@ from arrowipc._validate cimport check_columns
 
 cdef enum:
     LINE = 64
+    MOST_FREE = 1 << 10     # values of a dictionary that may take no bytes
     MOST_BUFFERS = 64       # variadic data buffers of a dictionary's values; more is for a reader
 
 
@@ -276,6 +277,7 @@ cdef class Recoder:
         cdef int64_t id, before
         cdef int32_t i = 0, k
         cdef int delta, found
+        self.inflated = 0
         if (fb_table(&message.header, DictionaryBatch_data, &data) != 1
                 or fb_i64(&message.header, DictionaryBatch_id, 0, &id) < 0
                 or fb_u8(&message.header, DictionaryBatch_isDelta, 0, &delta) < 0
@@ -303,6 +305,10 @@ cdef class Recoder:
         shelf.nbytes = 0
         for k in range(shelf.d.n_extents):
             shelf.nbytes += shelf.d.extents[k].size
+        self.inflated = max(shelf.nbytes - message.body_length, 0)
+        # A reader counts values that take next to nothing.
+        if shelf.d.length > 8 * shelf.nbytes + MOST_FREE:
+            return RECODE_NOT
         if shelf.nbytes > limits.dictionary_bytes - before or too_many_values(shelf.d.length, shelf.nbytes):
             return RECODE_NOT
         self.nbytes = before + shelf.nbytes

@@ -5,6 +5,8 @@ from typing import Any, final
 from arrowipc._array import RecordBatch
 
 @final
+class Budget: ...
+@final
 class ValueTable:
     # A Plan has no type outside the compiled modules; people start with `like`.
     def __init__(self, plan: Any) -> None: ...

@@ -16,8 +16,9 @@ from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._array cimport RecordBatch
 from arrowipc._bits cimport append_ones, largest, load_int, store_bits, store_int
-from arrowipc._bytes cimport bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, loose_u64, prefetch
-from arrowipc._compare cimport same_values
+from arrowipc._bytes cimport (
+    add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, loose_u64, mul_overflows, prefetch,
+)
 from arrowipc._concat cimport FAULT_FULL, Growing, raise_append_fault
 from arrowipc._core cimport (
     FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
@@ -26,7 +27,7 @@ from arrowipc._core cimport (
 )
 from arrowipc._element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc._fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
-from arrowipc._grow cimport GrowingMemory, begins_with, copy_in, extends, pool_place, reserve
+from arrowipc._grow cimport GrowingMemory, copy_in, pool_place, reserve
 from arrowipc._layout cimport Type_FloatingPoint
 from arrowipc._schema cimport same_shape
 from arrowipc._values cimport count_bytes
@@ -55,7 +56,6 @@ cdef enum:
     BLOCK = 64              # values that are hashed before the first of them is looked up
     SMALLEST = 128          # slots
     AHEAD = 16              # values between the fetch of a slot and its use
-    FAULT_TOO_MUCH = 101    # beside the FaultCodes: values that share their elements spell too many bytes
 
 # Others must not be able to choose values whose hashes collide. No result depends on these numbers.
 cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little") | 1
@@ -66,20 +66,10 @@ cdef const uint8_t* NAN_BYTES = <const uint8_t*> b"\xff\xff\xff\xff\xff\xff\xff\
 cdef const uint8_t* BOOLS = <const uint8_t*> b"\x00\x01"
 cdef const uint8_t* EMPTY = <const uint8_t*> b""
 
-# Spelled bytes that one call may take: list views, unions and dictionaries share what they point at.
-cdef int64_t SPELLED_LEAST = 1 << 26
-cdef int64_t SPELLED_PER_BYTE = 16
 
 cdef struct Word:
     const uint8_t* data     # NULL: null
     int64_t size
-
-cdef struct Tree:
-    # Columns and their dictionaries, for kernels.
-    const ColumnsData* d    # NULL: a dictionary that has not arrived
-    int64_t id              # of the dictionary
-    Tree* below             # per ordinal of Plan.dictionaries
-    int64_t n_below
 
 
 # -- hashing and comparing bytes -----------------------------------------------------------------------------
@@ -457,7 +447,7 @@ cdef inline uint8_t* write(Spelling* s, int64_t size, Fault* fault) noexcept nog
     """Room for `size` more bytes; NULL when there is none."""
     cdef int64_t capacity
     cdef void* moved
-    if size > s.left:
+    if size > s.left[0]:
         fail(fault, FAULT_TOO_MUCH)
         return NULL
     if size > s.capacity - s.size:
@@ -468,7 +458,7 @@ cdef inline uint8_t* write(Spelling* s, int64_t size, Fault* fault) noexcept nog
             return NULL
         s.data = <uint8_t*> moved
         s.capacity = capacity
-    s.left -= size
+    s.left[0] -= size
     s.size += size
     return s.data + s.size - size
 
@@ -573,6 +563,10 @@ cdef int spell_encoded(const Tree* t, int32_t f, int64_t at, Spelling* out, Faul
         return fail(fault, FAULT_NO_DICTIONARY, f, 1, at, below.id)
     if index_at(t.d, f, at, below.d.length, &index, fault) < 0:
         return -1
+    if below.numbered:
+        if index == below.null_at:
+            return write_tag(out, 0, fault)
+        return -1 if write_tag(out, 1, fault) < 0 else write_bytes(out, <const uint8_t*> &index, 4, fault)
     if spell(below, 0, below.d.nodes[0].offset + index, out, fault) < 0:
         # Whoever puts the fault into words knows the fields of the outermost plan.
         fault.field = f
@@ -581,8 +575,11 @@ cdef int spell_encoded(const Tree* t, int32_t f, int64_t at, Spelling* out, Faul
     return 0
 
 
-cdef int plant(Columns columns, Tree* tree) except -1:
-    """Fill a Tree, which is empty; `fell` frees it, also after an exception."""
+cdef int plant(Columns columns, Tree* tree, tuple tables) except -1:
+    """Fill a Tree, which is empty; `fell` frees it, also after an exception.
+
+    `tables`: those whose values the dictionaries are, None: dictionaries of any kind.
+    """
     cdef int64_t i, n = len(columns.plan.dictionaries)
     tree.d = &columns.d
     if n == 0:
@@ -594,7 +591,12 @@ cdef int plant(Columns columns, Tree* tree) except -1:
     for i in range(n):
         tree.below[i].id = (<DictionaryPlan> columns.plan.dictionaries[i]).id
         if columns.dictionaries is not None and columns.dictionaries[i] is not None:
-            plant(columns.dictionaries[i], &tree.below[i])
+            if tables is None:
+                plant(columns.dictionaries[i], &tree.below[i], None)
+            else:
+                tree.below[i].d = &(<Columns> columns.dictionaries[i]).d
+                tree.below[i].numbered = True
+                tree.below[i].null_at = (<ValueTable> tables[i]).null_number()
     return 0
 
 
@@ -605,15 +607,45 @@ cdef void fell(Tree* tree) noexcept:
     free(tree.below)
 
 
-cdef int64_t spelling_budget(Columns columns) except -1:
-    return SPELLED_LEAST + SPELLED_PER_BYTE * min(count_bytes(columns), INT64_MAX // SPELLED_PER_BYTE // 2)
+cdef class Budget:
+    def __cinit__(self):
+        self.slack = self.left = SPELLED_LEAST
+
+    cdef void earn(self, int64_t size) noexcept nogil:
+        cdef int64_t more
+        if mul_overflows(size, SPELLED_PER_BYTE, &more) or add_overflows(self.left, more, &self.left):
+            self.left = INT64_MAX
+
+    cdef int spend(self, int64_t size) except -1:
+        if size > self.left:
+            raise LimitError(f"the values {self.too_much()}")
+        self.left -= size
+        return 0
+
+    cdef str too_much(self):
+        return (f"share so many elements that telling them apart, or spelling them out, takes more than {SPELLED_PER_BYTE} "
+                f"times their bytes and {self.slack:,} more{self.where}")
 
 
-cdef int raise_value_fault(const Fault* fault, Plan plan) except -1:
+cdef Budget new_budget(int64_t slack, str where):
+    cdef Budget budget = Budget.__new__(Budget)
+    budget.slack = budget.left = slack
+    budget.where = where
+    return budget
+
+
+cdef int64_t own_bytes(Columns columns, int64_t count):
+    """Bytes of `count` of the values, as far as their number tells, without those of their dictionaries."""
+    cdef int64_t total = 0
+    cdef int32_t i
+    for i in range(columns.d.n_extents):
+        total += columns.d.extents[i].size
+    return total if count == columns.d.length else <int64_t> (<double> total * count / columns.d.length)
+
+
+cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1:
     if fault.code == FAULT_TOO_MUCH:
-        raise LimitError(f"column {field_path(plan, 0)!r}: the values share so many elements that telling "
-                         f"them apart takes more than {SPELLED_LEAST:,} bytes and {SPELLED_PER_BYTE} times "
-                         "the buffers")
+        raise LimitError(f"column {field_path(plan, 0)!r}: the values {budget.too_much()}")
     return raise_append_fault(fault, plan)
 
 
@@ -621,15 +653,23 @@ cdef int raise_value_fault(const Fault* fault, Plan plan) except -1:
 
 
 cdef int append_run(Growing g, ColumnsData* piece, const Node* whole, int64_t first, int64_t count,
-                    PyObject* owner, Fault* fault) noexcept nogil:
-    """Append `count` rows of a one-column piece; `whole` is its node, `piece.nodes` are ours to change."""
+                    PyObject* owner, int64_t* left, Fault* fault) noexcept nogil:
+    """Append `count` rows of a one-column piece; `whole` is its node, `piece.nodes` are ours to change.
+
+    List views and unions bring all elements between those that they name: what comes is counted too.
+    """
+    cdef int64_t before
     if count == 0:
         return 0
+    before = g.total_bytes()
     piece.length = count
     piece.nodes[0].offset = whole.offset + first
     piece.nodes[0].length = count
     piece.nodes[0].null_count = 0 if whole.null_count == 0 else -1
-    return g.append_data(piece, NULL, owner, fault)
+    if g.append_data(piece, NULL, owner, fault) < 0:
+        return -1
+    left[0] -= g.total_bytes() - before
+    return fail(fault, FAULT_TOO_MUCH) if left[0] < 0 else 0
 
 
 cdef int add_spelled(ValueTable t, Growing g, const Tree* tree, Node* nodes, int64_t start, int64_t count,
@@ -637,32 +677,35 @@ cdef int add_spelled(ValueTable t, Growing g, const Tree* tree, Node* nodes, int
     """`nodes`: room for a copy of the nodes. New values that lie together are appended together."""
     cdef ColumnsData piece = tree.d[0]
     cdef Word word
-    cdef int64_t ordinal, first = start, pending = 0, i
+    cdef int64_t ordinal, first = start, pending = 0, end, i
     cdef uint64_t hash, slot = 0
     memcpy(nodes, tree.d.nodes, tree.d.plan.n_fields * sizeof(Node))
     piece.nodes = nodes
     for i in range(start, start + count):
-        t.scratch.size = 0
+        # Behind the values so far, where it stays if it is new.
+        end = t.spelled.size
         if (make_room(t, 1, fault) < 0
-                or spell(tree, 0, tree.d.nodes[0].offset + i, &t.scratch, fault) < 0):
+                or spell(tree, 0, tree.d.nodes[0].offset + i, &t.spelled, fault) < 0):
             return -1
-        word.data = t.scratch.data
-        word.size = t.scratch.size
+        word.data = t.spelled.data + end
+        word.size = t.spelled.size - end
         hash = hash_bytes(word.data, word.size)
         ordinal = find(t, g, hash, &word, &slot)
-        if ordinal < 0:
-            if write_bytes(&t.spelled, word.data, word.size, fault) < 0:
-                return -1
+        if ordinal >= 0:
+            t.spelled.size = end
+        else:
+            if word.size == 1 and word.data[0] == 0:
+                t.spelled_null = t.count
             t.ends[t.count] = t.spelled.size
             ordinal = enter(t, hash, slot)
             if first + pending != i:
-                if append_run(g, &piece, tree.d.nodes, first, pending, owner, fault) < 0:
+                if append_run(g, &piece, tree.d.nodes, first, pending, owner, t.spelled.left, fault) < 0:
                     return -1
                 first = i
                 pending = 0
             pending += 1
         mapping[i - start] = ordinal
-    return append_run(g, &piece, tree.d.nodes, first, pending, owner, fault)
+    return append_run(g, &piece, tree.d.nodes, first, pending, owner, t.spelled.left, fault)
 
 
 cdef class ValueTable:
@@ -689,14 +732,16 @@ cdef class ValueTable:
         self.null_at = -1
         self.flat = field.layout <= LAYOUT_VIEW and not field.flags & FIELD_ENCODED
         self.float_width = field.width if field.type == Type_FloatingPoint else 0
-        self.spelled.left = INT64_MAX
+        self.spelled_null = -1
+        self.budget = new_budget(SPELLED_LEAST, "")
+        self.spelled.left = &self.budget.left
+        self.earns = True
 
     def __dealloc__(self):
         free(self.slots)
         free(self.hashes)
         free(self.ends)
         free(self.spelled.data)
-        free(self.scratch.data)
 
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1:
         cdef Growing growing = self.growing
@@ -715,7 +760,7 @@ cdef class ValueTable:
             found = self.add_nested(values, start, count, mapping, &fault)
         if found < 0:
             self.rollback(before)
-            raise_value_fault(&fault, values.plan)
+            raise_value_fault(&fault, values.plan, self.budget)
         return 0
 
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
@@ -730,8 +775,9 @@ cdef class ValueTable:
             raise MemoryError()
         memset(&tree, 0, sizeof(Tree))
         try:
-            plant(values, &tree)
-            self.scratch.left = spelling_budget(values)
+            plant(values, &tree, self.below)
+            if self.earns:
+                self.budget.earn(count_bytes(values) if self.below is None else own_bytes(values, count))
             with nogil:
                 found = add_spelled(self, growing, &tree, nodes, start, count, mapping, owner, fault)
         finally:
@@ -754,6 +800,10 @@ cdef class ValueTable:
         take_out(self, self.kept_count, self.kept_null_at)
         self.growing.restore()
 
+    cdef int64_t null_number(self):
+        """Ordinal of null, -1: there is none."""
+        return self.null_at if self.flat else self.spelled_null
+
     cdef Columns snapshot(self):
         """The values so far, in memory that later ones leave alone."""
         return self.growing.snapshot()
@@ -767,6 +817,8 @@ cdef class ValueTable:
         cdef Growing g = self.growing
         take_out(self, mark[0], mark[1])
         self.spelled.size = mark[2]
+        if self.spelled_null >= self.count:
+            self.spelled_null = -1
         memcpy(g.saved, PyBytes_AS_STRING(mark[6]), g.state_bytes)
         g.saved_length = mark[3]
         g.saved_kept = mark[4]
@@ -813,87 +865,10 @@ cdef class ValueTable:
         return out
 
 
-# -- prefixes ------------------------------------------------------------------------------------------------
-
-
-cdef bint shares_alike(Columns a, Columns b):
-    """Whether two columns of one type refer to their dictionaries by the same ordinals, at every depth."""
-    cdef int32_t i
-    if not a.plan.dictionaries and not b.plan.dictionaries:
-        return True
-    if len(a.plan.dictionaries) != len(b.plan.dictionaries):
-        return False
-    for i in range(a.plan.d.n_fields):
-        if a.plan.d.fields[i].dictionary != b.plan.d.fields[i].dictionary:
-            return False
-    return all(x is None or y is None or shares_alike(x, y) for x, y in zip(a.dictionaries, b.dictionaries))
-
-
-cdef bint plainly_continues(Columns longer, Columns shorter):
-    return extends(longer, shorter) or (shares_alike(longer, shorter) and begins_with(longer, shorter))
-
-
-cdef bint has_floats(Plan plan):
-    cdef DictionaryPlan dictionary
-    cdef int32_t i
-    for i in range(plan.d.n_fields):
-        if plan.d.fields[i].type == Type_FloatingPoint:
-            return True
-    for dictionary in plan.dictionaries:
-        if has_floats(dictionary.values):
-            return True
-    return False
-
-
-cdef int spells_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one, Spelling* other,
-                      bint* alike, Fault* fault) noexcept nogil:
-    """Whether the first `count` values are the same, -0.0 told from 0.0; -1: `fault`, of either side."""
-    cdef int64_t i
-    alike[0] = False
-    for i in range(count):
-        one.size = other.size = 0
-        if (spell(a, 0, a.d.nodes[0].offset + i, one, fault) < 0
-                or spell(b, 0, b.d.nodes[0].offset + i, other, fault) < 0):
-            return -1
-        if one.size != other.size or memcmp(one.data, other.data, one.size) != 0:
-            return 0
-    alike[0] = True
-    return 0
-
-
-cdef bint same_spelling(Columns longer, Columns shorter) except -1:
-    cdef Tree a, b
-    cdef Spelling one, other
-    cdef Fault fault
-    cdef bint alike = False
-    cdef int found
-    memset(&a, 0, sizeof(Tree))
-    memset(&b, 0, sizeof(Tree))
-    memset(&one, 0, sizeof(Spelling))
-    memset(&other, 0, sizeof(Spelling))
-    try:
-        plant(longer, &a)
-        plant(shorter, &b)
-        one.left = spelling_budget(longer)
-        other.left = spelling_budget(shorter)
-        with nogil:
-            found = spells_alike(&a, &b, shorter.d.length, &one, &other, &alike, &fault)
-    finally:
-        fell(&a)
-        fell(&b)
-        free(one.data)
-        free(other.data)
-    if found < 0:
-        raise_value_fault(&fault, longer.plan)
-    return alike
-
-
-cdef bint continues(Columns longer, Columns shorter) except -1:
-    if longer.d.length < shorter.d.length:
-        return False
-    if shorter.d.length == 0 or plainly_continues(longer, shorter):
-        return True
-    if has_floats(longer.plan):
-        return same_spelling(longer, shorter)
-    return same_values(longer, 0, longer.d.nodes[0].offset, shorter, 0, shorter.d.nodes[0].offset,
-                       shorter.d.length, True) != 0
+cdef ValueTable unified_table(Plan plan, tuple below, Budget budget, bint earns):
+    cdef ValueTable table = ValueTable(plan)
+    table.below = below
+    table.budget = budget
+    table.spelled.left = &budget.left
+    table.earns = earns
+    return table

@@ -30,6 +30,10 @@ class Limits:
         A batch may expand to this many times its compressed size ...
     decompressed_slack : int, default 1 GiB
         ... plus this much. Together they let honest constant columns through and stop bombs.
+    payload_slack : int, default 64 MiB
+        The same for a payload column, whose cells all share it: what one call of `decode_payloads` makes
+        beyond `decompressed_ratio` times their bytes. Where dictionaries refer to dictionaries, which
+        multiplies what few bytes stand for, the ratio is 32. `decompressed_slack` bounds it too.
     dictionary_bytes : int, default 2 GiB
         All dictionaries that one reader holds.
     read_ahead : int, default 64 MiB
@@ -53,6 +57,7 @@ class Limits:
         "dictionary_bytes",
         "metadata_bytes",
         "overlap_bytes",
+        "payload_slack",
         "read_ahead",
         "rows_per_batch",
     )
@@ -63,6 +68,7 @@ class Limits:
     decompressed_bytes: int
     decompressed_ratio: int
     decompressed_slack: int
+    payload_slack: int
     dictionary_bytes: int
     read_ahead: int
     overlap_bytes: int
@@ -76,6 +82,7 @@ class Limits:
         decompressed_bytes: int = 2 * GIB,
         decompressed_ratio: int = 1000,
         decompressed_slack: int = GIB,
+        payload_slack: int = 64 * MIB,
         dictionary_bytes: int = 2 * GIB,
         read_ahead: int = 64 * MIB,
         overlap_bytes: int = 64 * MIB,

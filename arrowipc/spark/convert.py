@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as st
 
 from arrowipc import types as at
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import LimitError, UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 from arrowipc.spark.types import (
     TypeOptions,
@@ -35,6 +35,8 @@ MILLISECONDS_PER_DAY = 86_400_000
 NANOSECONDS_PER_MICROSECOND = 1_000
 # Offsets of Spark's strings, binaries and lists are 32 bits wide.
 MAX_OFFSET = 2**31 - 1
+# What the values of a dictionary may become where they are encoded themselves: few bytes can be any number.
+WORDS_LEAST, WORDS_PER_BYTE = 1 << 26, 32
 
 # pyarrow has no class for two of the three kinds of interval, so they cross the border as their bare bytes.
 _INTERVAL_STORAGE: dict[str, at.DataType] = {
@@ -73,6 +75,8 @@ def to_spark_batch(
     ------
     UnsupportedError
         For a type or a value that Spark cannot hold; the text names the column and the option that helps.
+    LimitError
+        Dictionaries that refer to dictionaries stand for more than 32 times their bytes and 64 MiB.
     UsageError
         For a column of ``schema`` that the batch does not have, or has in another type.
 
@@ -122,7 +126,10 @@ class BatchConverter:
 
     def __call__(self, batch: Any) -> pa.RecordBatch:
         """Convert one whole batch of ours, or of another library."""
-        return self.convert(self.hand_over(batch))
+        try:
+            return self.convert(self.hand_over(batch))
+        except _TooLongError as error:
+            raise UnsupportedError(f"{self._label}: {error}") from None
 
     def hand_over(self, batch: Any) -> pa.RecordBatch:
         """Pass a batch to pyarrow without copying, in a form that `convert` and `split` understand."""
@@ -157,7 +164,7 @@ class BatchConverter:
         columns = batch.columns
         try:
             arrays = [convert(columns[index]) for index, convert in self._columns]
-        except (UnsupportedError, UsageError) as error:
+        except (LimitError, UnsupportedError, UsageError) as error:
             raise type(error)(f"{self._label}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -168,7 +175,7 @@ class _TooLongError(Exception):
 
 @dataclasses.dataclass(slots=True)
 class _Room:
-    """How many bytes a text or binary column may have once its dictionary or runs are decoded."""
+    """How many bytes a text, binary or nested column may have once its dictionary or runs are decoded."""
 
     most: int = MAX_OFFSET
 
@@ -389,10 +396,39 @@ def _dictionary(convert: Convert, path: str, room: _Room) -> Convert:
         flat = not words.type.num_fields and not pa.types.is_dictionary(words.type)
         key = flat and (len(words), words.offset, [each and each.address for each in words.buffers()])
         if not key or key != last[0]:
-            last[:] = key, words, convert(words)
+            last[:] = key, words, convert(words) if flat else _words(convert, words, path, room)
         return _take(last[2], array.indices, path, room)
 
     return decode
+
+
+def _words(convert: Convert, words: Any, path: str, room: _Room) -> Any:
+    """Nested values of a dictionary: what is encoded in them multiplies, however few rows there are."""
+    most, room.most = room.most, min(room.most, WORDS_LEAST + WORDS_PER_BYTE * words.get_total_buffer_size())
+    try:
+        return convert(words)
+    except _TooLongError:
+        raise LimitError(
+            f"column {path!r}: the dictionary's values share so many elements that they become more than "
+            f"{room.most:,} bytes for Spark, which has no dictionaries: {WORDS_PER_BYTE} times theirs and "
+            f"{WORDS_LEAST:,}"
+        ) from None
+    finally:
+        room.most = most
+
+
+def _sizes(array: Any) -> np.ndarray[Any, Any]:
+    """About how many bytes each value takes, in a column as Spark has it."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        parts = [_sizes(array.field(number)) for number in range(kind.num_fields)]
+        return np.asarray(np.sum(parts, axis=0) if parts else np.ones(len(array), np.int64))
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        ends = np.concatenate([[0], np.cumsum(_sizes(array.values))])
+        return np.asarray(np.diff(ends[array.offsets.to_numpy()]) + 4)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return np.asarray(pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64) + 4)
+    return np.full(len(array), 1 if pa.types.is_null(kind) else -(-kind.bit_width // 8))
 
 
 def _run_ends(convert: Convert, path: str, room: _Room) -> Convert:
@@ -414,6 +450,10 @@ def _take(values: Any, indices: Any, path: str, room: _Room) -> Any:
         longest = pc.max(lengths).as_py() or 0
         if longest * len(indices) > room.most and (pc.sum(lengths.take(indices)).as_py() or 0) > room.most:
             raise too_long
+    if values.type.num_fields and values.get_total_buffer_size() * len(indices) > room.most:
+        chosen = pc.drop_null(indices).to_numpy()
+        if int(_sizes(values)[chosen].sum()) > room.most:
+            raise _TooLongError(f"column {path!r}: its values are more than Spark's 2 GiB")
     try:
         return values.take(indices)
     except pa.ArrowInvalid:

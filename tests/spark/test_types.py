@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import forge
+from helpers import forge, memory, nests
 from helpers.arrow_columns import COLUMNS, everything, expected, stream
 from pyspark.sql import types as st
 
 import arrowipc
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import LimitError, UnsupportedError, UsageError
 from arrowipc.spark import TypeOptions, convert, to_spark_batch, to_spark_schema
-from arrowipc.spark.types import arrow_schema_of
+from arrowipc.spark.types import arrow_schema_of, as_schema
 
 pytestmark = pytest.mark.spark
 
@@ -372,3 +372,34 @@ def test_batches_are_split_by_rows_and_bytes() -> None:
     assert [part.num_rows for part in converter.split(batch, 400, 2000)] == [250] * 4
     joined = pa.concat_batches(list(converter.split(batch, 7)))
     assert joined["x"].to_pylist() == list(range(1000))
+
+
+# -- dictionaries in dictionaries ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", sorted({*nests.KINDS} - {"union", "sparse", "null"}))
+def test_values_that_refer_to_dictionaries_become_plain(kind):
+    batch = next(iter(arrowipc.open_stream(nests.payload(nests.Shape(kind, depth=3, fan=2, words=12), 0))))
+    assert to_spark_batch(batch)["x"].to_pylist() == batch.column("x").to_pylist()
+
+
+@pytest.mark.nosanitize  # measured memory
+@pytest.mark.parametrize("shape", [("list", 6, 12, 300), ("view", 4, 100, 2000)])
+def test_few_bytes_that_stand_for_many_values_are_refused(shape):
+    batch = next(iter(arrowipc.open_stream(nests.payload(nests.Shape(*shape), 0))))
+    memory.forget_peak()
+    before = memory.resident()
+    with pytest.raises(LimitError, match="share so many elements"):
+        to_spark_batch(batch)
+    assert memory.peak() - before < 512 << 20  # it was 1.3 and more than 5 GB
+    splits = convert.BatchConverter(batch.schema, to_spark_schema(batch.schema), TypeOptions())
+    with pytest.raises(LimitError):
+        list(splits.split(splits.hand_over(batch), 10))
+
+
+def test_a_column_that_is_too_long_is_unsupported():
+    batch = one(pa.array(["x" * 600]).dictionary_encode().take(pa.array([0, 0])))
+    converter = convert.BatchConverter(as_schema(batch.schema), to_spark_schema(batch.schema), TypeOptions())
+    converter._room.most = 1000  # in the place of 2 GiB
+    with pytest.raises(UnsupportedError, match="the batch: column 'x'"):
+        converter(batch)

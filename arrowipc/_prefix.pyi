@@ -1,0 +1,1 @@
+"""Whether one column begins with the values of another; for compiled modules."""
