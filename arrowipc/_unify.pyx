@@ -61,6 +61,10 @@ cdef enum:
 cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little") | 1
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 
+# For hashes that are a result, and so the same in every process: first digits of pi's fraction.
+cdef uint64_t STABLE_SECRET = 0x243F6A8885A308D3
+cdef uint64_t STABLE_SEED = 0x13198A2E03707344
+
 # What stands for all NaNs, of any width.
 cdef const uint8_t* NAN_BYTES = <const uint8_t*> b"\xff\xff\xff\xff\xff\xff\xff\xff"
 cdef const uint8_t* BOOLS = <const uint8_t*> b"\x00\x01"
@@ -89,10 +93,10 @@ cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
     return (<const loose_u64*> p)[0]
 
 
-cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t size) noexcept nogil:
-    cdef uint64_t first = 0, last = 0, h = SEED ^ <uint64_t> size
+cdef inline uint64_t hash_with(uint64_t secret, uint64_t seed, const uint8_t* p, int64_t size) noexcept nogil:
+    cdef uint64_t first = 0, last = 0, h = seed ^ <uint64_t> size
     while size > 16:
-        h = fold(load_u64(p) ^ SECRET, load_u64(p + 8) ^ h)
+        h = fold(load_u64(p) ^ secret, load_u64(p + 8) ^ h)
         p += 16
         size -= 16
     # The rest in two words that may overlap.
@@ -103,7 +107,16 @@ cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t size) noexcept nogil:
         first = load_u32(p) | <uint64_t> load_u32(p + size - 4) << 32
     elif size > 0:
         first = p[0] | <uint64_t> p[size >> 1] << 8 | <uint64_t> p[size - 1] << 16
-    return fold(first ^ SECRET, last ^ h)
+    return fold(first ^ secret, last ^ h)
+
+
+cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t size) noexcept nogil:
+    return hash_with(SECRET, SEED, p, size)
+
+
+cdef inline uint64_t stable_hash(const Word* word) noexcept nogil:
+    """Folded once more: the order of these hashes counts, and one product keeps some of that of the values."""
+    return fold(hash_with(STABLE_SECRET, STABLE_SEED, word.data, word.size) ^ STABLE_SEED, STABLE_SECRET)
 
 
 cdef inline bint same_bytes(const uint8_t* p, const uint8_t* q, int64_t size) noexcept nogil:
@@ -757,6 +770,31 @@ cdef class ValueTable:
     cdef Columns snapshot(self):
         """The values so far, in memory that later ones leave alone."""
         return self.growing.snapshot()
+
+    cdef bytes stable_hashes(self):
+        cdef Columns values = self.snapshot() if self.flat else None
+        cdef bytes hashes = PyBytes_FromStringAndSize(NULL, 8 * self.count)
+        cdef uint64_t* out = <uint64_t*> PyBytes_AS_STRING(hashes)
+        cdef int64_t i, start = 0
+        cdef Word word
+        cdef Fault fault
+        cdef int found = 0
+        with nogil:
+            for i in range(self.count):
+                word.data = EMPTY
+                word.size = 0
+                if not self.flat:
+                    word.data = self.spelled.data + start
+                    word.size = self.ends[i] - start
+                    start = self.ends[i]
+                elif i != self.null_at:
+                    found = flat_word(&values.d, self.float_width, values.d.nodes[0].offset + i, &word, &fault)
+                    if found < 0:
+                        break
+                out[i] = stable_hash(&word)
+        if found < 0:
+            raise_value_fault(&fault, values.plan)
+        return hashes
 
     cdef tuple mark(self):
         cdef Growing g = self.growing

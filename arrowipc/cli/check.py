@@ -42,7 +42,7 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     """
     with about(file):
         data = _again(source(file))
-        with Progress("checking"):
+        with Progress("checking", lines=True):
             report = _checked(data)
     if as_json:
         say_json(report)
