@@ -264,7 +264,8 @@ def test_many_distinct_values_are_estimated_within_their_error_and_alike_in_ever
     import numpy as np
 
     schema = ipc.Schema(
-        [field(name, int64()) for name in "xf"] + [field("y", int32()), field("s", utf8()), field("n", utf8())]
+        [field(name, int64()) for name in "xf"]
+        + [field("y", int32()), field("s", utf8()), field("n", utf8())]
     )
     with ipc.new_file(tmp_path / "n.arrow", schema, durable=False) as writer:
         for start in range(0, 200_000, 20_000):

@@ -183,6 +183,7 @@ def _both(left: Any, right: Any, at: int) -> tuple[Any, Any, str, str]:
 
 def _tail(path: str, most: int) -> str:
     """A path without its beginning: names differ at their ends."""
+    path = printable(path)
     return path if len(path) <= most else "..." + path[3 - most :]
 
 

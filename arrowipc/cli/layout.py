@@ -12,7 +12,7 @@ import click
 import arrowipc as ipc
 from arrowipc._arguments import printable
 from arrowipc.cli.sources import about, source, target
-from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, size_text
+from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_note, size_text
 from arrowipc.errors import UsageError
 from arrowipc.preview import shorten, type_text
 
@@ -301,7 +301,7 @@ def layout(file: str, output: str | None, as_json: bool) -> None:
     with about(output), target(output) as written:
         written.write(text.encode())
     if not as_json:
-        click.echo(f"written: {output}", err=True)
+        say_note(f"written: {output}")
 
 
 def _document(found: Anatomy) -> dict[str, Any]:

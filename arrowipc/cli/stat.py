@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -133,7 +134,7 @@ class Column:
 
     @property
     def distinct_count(self) -> int | None:
-        """int or None: of values that are not null; an estimate unless ``distinct.is_exact``."""
+        """Distinct values that are not null, None where nobody knows; an estimate unless ``is_exact``."""
         return None if self.distinct is None else self.distinct.count(self.rows - self.nulls)
 
 
@@ -197,10 +198,13 @@ def survey(file: str) -> Survey:
             if located is not None:
                 found.weigh(located)
             if batch is not None:
-                share = size / max(len(schema), 1)
-                found.add(batch, lambda part, share=share: progress.advance(part * share))
+                found.add(batch, partial(_advance, progress, size / max(len(schema), 1)))
     assert found is not None
     return found
+
+
+def _advance(progress: Progress, size: float, part: float) -> None:
+    progress.advance(part * size)
 
 
 def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:

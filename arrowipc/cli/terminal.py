@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from arrowipc._arguments import printable
+
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
@@ -33,9 +35,11 @@ __all__ = [
     "counted",
     "fit",
     "json_option",
+    "json_text",
     "metadata_json",
     "say_json",
     "say_line",
+    "say_note",
     "size_text",
     "width",
 ]
@@ -88,6 +92,11 @@ def say_line(text: str = "", **style: Any) -> None:
     click.echo(click.style(text, **style) if style else text, color=colour)
 
 
+def say_note(text: str) -> None:
+    """Print a line on stderr; what may drive a terminal is escaped: names of files, too, come from others."""
+    click.echo(printable(text), err=True)
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Spell a number of things."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
@@ -135,11 +144,26 @@ def as_json(value: Any) -> Any:
     return str(value)
 
 
-def say_json(document: Any, *, line: bool = False) -> None:
-    """Print one document; with `line`, as one line among others."""
-    indent = 2 if sys.stdout.isatty() and not line else None
-    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=ascii_only, allow_nan=False) + "\n")
+def json_text(document: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
+    """Spell a document so that nothing in it can drive a terminal: what is not printable is escaped."""
+    text = json.dumps(document, indent=indent, ensure_ascii=ascii_only, allow_nan=False)
+    if text.isprintable():
+        return text
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() or character == "\n":  # within a text JSON has it escaped already
+        return character
+    return json.dumps(character)[1:-1] if character > "\x7f" else f"\\u{ord(character):04x}"
+
+
+def say_json(document: Any, *, line: bool = False, error: bool = False) -> None:
+    """Print one document; with `line`, as one line among others; with `error`, on stderr."""
+    out = sys.stderr if error else sys.stdout
+    indent = 2 if out.isatty() and not line else None
+    ascii_only = (out.encoding or "").lower().replace("-", "") != "utf8"
+    out.write(json_text(document, indent=indent, ascii_only=ascii_only) + "\n")
 
 
 def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
