@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from arrowipc.errors import UnsupportedError
-from arrowipc.spark.options import ReadOptions
+from arrowipc.spark.options import ReadOptions, check_names
 from arrowipc.spark.read import ArrowIpcReader, infer_schema
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def register(spark: "SparkSession") -> None:
 class ArrowIpcDataSource(DataSource):
     """Arrow IPC files (``.arrow``, Feather 2) and streams (``.arrows``, Hugging Face caches).
 
-    Options of reading (names in any case)
-    --------------------------------------
+    Options of reading (names in any case; one that is not listed here is refused)
+    ------------------------------------------------------------------------------
     path, paths
         Files, directories, patterns (``*``, ``**``, ``{a,b}``), or a JSON list; ``load(...)`` sets them.
         Local, or URLs of any file system that fsspec knows (``pip install 'arrowipc[remote]'``), of which
@@ -134,6 +134,7 @@ class ArrowIpcDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> "ArrowIpcReader":
         """Build the reader of one query."""
+        check_names(self.options, "read")
         if ReadOptions.of(self.options).push_filters:
             from arrowipc.spark.filters import FilteringReader
 

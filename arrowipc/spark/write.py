@@ -49,8 +49,9 @@ class ArrowIpcWriter(DataSourceArrowWriter):
         Spark's; see :class:`arrowipc.spark.ArrowIpcDataSource`.
     overwrite : bool
         Whether the Arrow files that lie in the directory, at any depth, are replaced: after it a read of the
-        directory gives exactly the data frame. What is not an Arrow file by its name is never removed; if
-        there is such a file, which a read would stumble over, the write is refused.
+        directory gives exactly the data frame. Of links only the link is removed, also of one to a directory:
+        what it leads to stays. What is not an Arrow file by its name is never removed; if there is such a
+        file, which a read would stumble over, the write is refused, as it is for a link that leads nowhere.
     """
 
     def __init__(self, schema: "StructType", options: Mapping[str, str], overwrite: bool) -> None:
@@ -88,7 +89,7 @@ class ArrowIpcWriter(DataSourceArrowWriter):
         storage = self._storage
         parts = _parts_of(messages)
         # Listing a large directory takes long, and an append has no need of it.
-        old = [entry.name for entry in storage.files()] if self._overwrite or not parts else []
+        old = storage.replaceable() if self._overwrite or not parts else []
         if not parts and (self._overwrite or not old):
             # Who reads it back gets no rows, and the schema.
             parts = [self._parts.write_empty(self._directory, self._job)]
