@@ -38,12 +38,14 @@ class ArrowIpcDataSource(DataSource):
     path, paths
         Files, directories, patterns (``*``, ``**``, ``{a,b}``), or a JSON list; ``load(...)`` sets them.
         Local, or URLs of any file system that fsspec knows (``pip install 'arrowipc[remote]'``), of which
-        only the ranges that the columns need are fetched.
+        only the ranges that the columns need are fetched. Links in local directories are followed, but no
+        directory is visited twice.
     storage.NAME
         What the file system of a URL wants to know: ``.option("storage.anon", "true")``. Values are JSON
         where they can be, else texts; put a text such as ``12345`` in quotes.
     ignoreMissingFiles
-        ``true``: pass over files that vanish between listing and reading; default ``false``.
+        ``true``: pass over files that vanish between listing and reading, and links that lead nowhere;
+        default ``false``.
     pushFilters
         ``true``: batches whose statistics, which the option ``statistics`` of the writer leaves in them, show
         that they hold no row of the query are not read. Needs Spark 4.1 and the setting
@@ -90,7 +92,7 @@ class ArrowIpcDataSource(DataSource):
     ------------------
     path
         A directory; ``save(...)`` and ``start(...)`` set it. Mode ``append`` or ``overwrite``; the latter
-        replaces Arrow files and refuses a directory that holds others.
+        replaces Arrow files and refuses a directory that holds others. Of links only the link is removed.
     format
         ``file`` (default, ``.arrow``) or ``stream`` (``.arrows``).
     compression, compressionLevel

@@ -4,8 +4,10 @@ What is visible at any moment, also after a crash of the driver in the middle of
 
 * Before the commit: the destination as it was. Tasks write into ``_temporary/<job>/``, which readers skip.
 * During the commit ``_SUCCESS`` is gone. First the new files appear, one by one; an overwrite then removes
-  the old ones, one by one. So there never is less than one complete set of rows, and a reader who looks just
-  then may see some rows of both. Who wants to see whole jobs only waits for ``_SUCCESS``, which comes last.
+  the old ones, one by one. So no old row is missing before all new ones are there, and a reader who looks
+  just then sees a part of an append, or old and new rows of an overwrite. So does everybody if the driver
+  dies then, until somebody mends it: an overwrite that runs again does; of an append, the files that have the
+  job's id in their names are to be removed. Who wants to see whole jobs only waits for ``_SUCCESS``.
 * A commit that fails before the first old file is removed takes its files back. Afterwards it leaves the new
   ones, all of which are there, and says which old ones are left.
 """
