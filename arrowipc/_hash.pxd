@@ -5,6 +5,9 @@ from arrowipc._bytes cimport load_u32, loose_u64
 
 cdef extern from * nogil:
     """
+    #include <stdint.h>
+    #include <string.h>
+
     /* Both halves of the 128-bit product, folded: every bit of a factor reaches every bit of the hash. */
     static inline uint64_t arrowipc_fold(uint64_t a, uint64_t b) {
     #ifdef __SIZEOF_INT128__
@@ -16,29 +19,39 @@ cdef extern from * nogil:
         return a * b ^ (a1 * b1 + (middle >> 32) + (other >> 32));
     #endif
     }
+
+    #ifdef __GNUC__
+    __attribute__((always_inline))  /* into loops over values: a call takes longer than a short one */
+    #endif
+    static inline uint64_t arrowipc_hash(uint64_t secret, uint64_t seed, const uint8_t *p, int64_t size) {
+        uint64_t first = 0, last = 0, h = seed ^ (uint64_t) size;
+        for (; size > 16; p += 16, size -= 16) {
+            memcpy(&first, p, 8);
+            memcpy(&last, p + 8, 8);
+            h = arrowipc_fold(first ^ secret, last ^ h);
+        }
+        first = last = 0;
+        /* The rest in two words that may overlap. */
+        if (size > 8) {
+            memcpy(&first, p, 8);
+            memcpy(&last, p + size - 8, 8);
+        } else if (size >= 4) {
+            uint32_t low, high;
+            memcpy(&low, p, 4);
+            memcpy(&high, p + size - 4, 4);
+            first = low | (uint64_t) high << 32;
+        } else if (size > 0) {
+            first = p[0] | (uint64_t) p[size >> 1] << 8 | (uint64_t) p[size - 1] << 16;
+        }
+        return arrowipc_fold(first ^ secret, last ^ h);
+    }
     """
     uint64_t fold "arrowipc_fold"(uint64_t a, uint64_t b) noexcept
+    uint64_t hash_with "arrowipc_hash"(uint64_t secret, uint64_t seed, const uint8_t* p, int64_t size) noexcept
 
 
 cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
     return (<const loose_u64*> p)[0]
-
-
-cdef inline uint64_t hash_with(uint64_t secret, uint64_t seed, const uint8_t* p, int64_t size) noexcept nogil:
-    cdef uint64_t first = 0, last = 0, h = seed ^ <uint64_t> size
-    while size > 16:
-        h = fold(load_u64(p) ^ secret, load_u64(p + 8) ^ h)
-        p += 16
-        size -= 16
-    # The rest in two words that may overlap.
-    if size > 8:
-        first = load_u64(p)
-        last = load_u64(p + size - 8)
-    elif size >= 4:
-        first = load_u32(p) | <uint64_t> load_u32(p + size - 4) << 32
-    elif size > 0:
-        first = p[0] | <uint64_t> p[size >> 1] << 8 | <uint64_t> p[size - 1] << 16
-    return fold(first ^ secret, last ^ h)
 
 
 cdef inline uint64_t stable_hash(const uint8_t* p, int64_t size) noexcept nogil:

@@ -262,7 +262,7 @@ def test_one_dictionary_for_all_batches(spark: SparkSession, tmp_path: Path) -> 
         ({"dictionarycolumns": "[1]"}, "option dictionaryColumns: expected names"),
         ({"statistics": "word"}, "option statistics: there is no column 'word'"),
         ({"statistics": "true", "format": "stream"}, "only files have a footer"),
-        ({"maxrecordperfile": "1"}, "did you mean 'maxrecordsperfile'"),
+        ({"maxrecordperfile": "1"}, "did you mean 'maxRecordsPerFile'"),
     ],
 )
 def test_wrong_options_are_refused_on_the_driver(tmp_path: Path, options: dict[str, str], words: str) -> None:
