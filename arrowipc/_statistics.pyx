@@ -749,12 +749,15 @@ cdef class Collector:
 
 
 def value_hashes(RecordBatch column not None):
-    """Hash the distinct values of a batch with one column.
+    """Hash the distinct values of a batch with one column, twice.
 
     Returns
     -------
     bytes
-        A native uint64 per value that is not null; equal values of one process share theirs.
+        A native uint64 per value that is not null; equal values of one process share theirs, and nobody can
+        choose others that do.
+    bytes
+        The same by hashes that are equal in every process, for results that must be, too.
 
     Raises
     ------
@@ -772,4 +775,7 @@ def value_hashes(RecordBatch column not None):
                 break
             start = table.ends[i]
     hashes = PyBytes_FromStringAndSize(<const char*> table.hashes, 8 * table.count)
-    return hashes if null < 0 else hashes[:8 * null] + hashes[8 * null + 8:]
+    stable = table.stable_hashes()
+    if null < 0:
+        return hashes, stable
+    return hashes[:8 * null] + hashes[8 * null + 8:], stable[:8 * null] + stable[8 * null + 8:]

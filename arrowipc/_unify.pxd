@@ -87,6 +87,8 @@ cdef class ValueTable:
     cdef void take_back(self) noexcept nogil
     cdef int64_t null_number(self)
     cdef Columns snapshot(self)
+    # A native uint64 per value (of null: any), the same in every process.
+    cdef bytes stable_hashes(self)
     # The state, and the way back to it: snapshots taken in between are void then.
     cdef tuple mark(self)
     cdef int rollback(self, tuple mark) except -1

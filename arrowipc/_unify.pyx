@@ -28,6 +28,7 @@ from arrowipc._core cimport (
 from arrowipc._element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc._fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
 from arrowipc._grow cimport GrowingMemory, copy_in, pool_place, reserve
+from arrowipc._hash cimport hash_with, load_u64, stable_hash
 from arrowipc._layout cimport Type_FloatingPoint
 from arrowipc._schema cimport same_shape
 from arrowipc._values cimport count_bytes
@@ -35,22 +36,6 @@ from arrowipc._values cimport count_bytes
 import os
 
 from arrowipc.errors import LimitError, UsageError
-
-cdef extern from * nogil:
-    """
-    /* Both halves of the 128-bit product, folded: every bit of a factor reaches every bit of the hash. */
-    static inline uint64_t arrowipc_fold(uint64_t a, uint64_t b) {
-    #ifdef __SIZEOF_INT128__
-        unsigned __int128 product = (unsigned __int128) a * b;
-        return (uint64_t) product ^ (uint64_t) (product >> 64);
-    #else
-        uint64_t a0 = (uint32_t) a, a1 = a >> 32, b0 = (uint32_t) b, b1 = b >> 32;
-        uint64_t middle = a1 * b0 + (a0 * b0 >> 32), other = a0 * b1 + (uint32_t) middle;
-        return a * b ^ (a1 * b1 + (middle >> 32) + (other >> 32));
-    #endif
-    }
-    """
-    uint64_t fold "arrowipc_fold"(uint64_t a, uint64_t b) noexcept
 
 cdef enum:
     BLOCK = 64              # values that are hashed before the first of them is looked up
@@ -75,25 +60,8 @@ cdef struct Word:
 # -- hashing and comparing bytes -----------------------------------------------------------------------------
 
 
-cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
-    return (<const loose_u64*> p)[0]
-
-
 cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t size) noexcept nogil:
-    cdef uint64_t first = 0, last = 0, h = SEED ^ <uint64_t> size
-    while size > 16:
-        h = fold(load_u64(p) ^ SECRET, load_u64(p + 8) ^ h)
-        p += 16
-        size -= 16
-    # The rest in two words that may overlap.
-    if size > 8:
-        first = load_u64(p)
-        last = load_u64(p + size - 8)
-    elif size >= 4:
-        first = load_u32(p) | <uint64_t> load_u32(p + size - 4) << 32
-    elif size > 0:
-        first = p[0] | <uint64_t> p[size >> 1] << 8 | <uint64_t> p[size - 1] << 16
-    return fold(first ^ SECRET, last ^ h)
+    return hash_with(SECRET, SEED, p, size)
 
 
 cdef inline bint same_bytes(const uint8_t* p, const uint8_t* q, int64_t size) noexcept nogil:
@@ -807,6 +775,31 @@ cdef class ValueTable:
     cdef Columns snapshot(self):
         """The values so far, in memory that later ones leave alone."""
         return self.growing.snapshot()
+
+    cdef bytes stable_hashes(self):
+        cdef Columns values = self.snapshot() if self.flat else None
+        cdef bytes hashes = PyBytes_FromStringAndSize(NULL, 8 * self.count)
+        cdef uint64_t* out = <uint64_t*> PyBytes_AS_STRING(hashes)
+        cdef int64_t i, start = 0
+        cdef Word word
+        cdef Fault fault
+        cdef int found = 0
+        with nogil:
+            for i in range(self.count):
+                word.data = EMPTY
+                word.size = 0
+                if not self.flat:
+                    word.data = self.spelled.data + start
+                    word.size = self.ends[i] - start
+                    start = self.ends[i]
+                elif i != self.null_at:
+                    found = flat_word(&values.d, self.float_width, values.d.nodes[0].offset + i, &word, &fault)
+                    if found < 0:
+                        break
+                out[i] = stable_hash(word.data, word.size)
+        if found < 0:
+            raise_value_fault(&fault, values.plan)
+        return hashes
 
     cdef tuple mark(self):
         cdef Growing g = self.growing

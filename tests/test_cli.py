@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ ROWS = {
     "places": [[{"x": 1.5}], [], None],
     "raw": [b"\x00\xff", b"", None],
 }
+without_progress = partial(re.compile(r"^(reading|checking): .*s\n", re.M).sub, "")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
@@ -167,20 +169,62 @@ def test_binary_output_never_goes_to_a_terminal_and_input_is_not_waited_for(data
         assert "terminal" in found.out or "binary" in found.out
 
 
-def test_what_takes_long_shows_progress_on_a_terminal_and_nowhere_else(data):
+def test_what_takes_long_shows_a_bar_on_a_terminal_and_elsewhere_lines_or_nothing(data):
     code = (
         "import time; from arrowipc.cli.terminal import Progress;\n"
-        "Progress.DELAY = 0.05\n"
-        "with Progress('counting sheep', 10) as bar:\n"
+        "Progress.DELAY = {delay}\n"
+        "with Progress('counting sheep', 10, lines={lines}) as bar:\n"
         "    for _ in range(10): time.sleep(0.05); bar.advance()\n"
     )
-    command = f"import pty; pty.spawn([{sys.executable!r}, '-c', {code!r}])"
+
+    def piped(**options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code.format(**options)], capture_output=True, text=True, env=environment()
+        )
+
+    inner = code.format(delay=0.05, lines=False)
+    command = f"import pty; pty.spawn([{sys.executable!r}, '-c', {inner!r}])"
     shown = subprocess.run(
         [sys.executable, "-c", command], capture_output=True, text=True, env=environment(TERM="xterm")
     )
     assert "counting sheep" in shown.stdout
-    quiet = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    quiet = piped(delay=0.05, lines=False)
     assert (quiet.stdout, quiet.stderr) == ("", "")
+    quick = piped(delay=60, lines=True)
+    assert (quick.stdout, quick.stderr) == ("", "")
+    told = piped(delay=0.05, lines=True)
+    lines = told.stderr.splitlines()
+    assert told.stdout == ""
+    # At 0.05 s, 0.1 s, 0.2 s, ...: no log is filled by what takes long.
+    assert 1 <= len(lines) <= 8
+    assert all(re.fullmatch(r"counting sheep: \d+%, [\d.]+ s", line) for line in lines)
+
+
+def test_stat_tells_on_stderr_how_far_it_is(tmp_path):
+    import numpy as np
+
+    schema = ipc.Schema([field("x", int64()), field("y", utf8())])
+    with ipc.new_file(tmp_path / "n.arrow", schema, durable=False) as writer:
+        writer.write({"x": np.arange(300_000), "y": [str(i) for i in range(300_000)]})
+        writer.write({"x": np.arange(3), "y": ["a", "b", None]})
+    code = (
+        "import sys, threading; from arrowipc.cli.stat import Progress, survey\n"
+        "steps = []\n"
+        "Progress.advance = lambda self, amount=1: steps.append(amount / self._total)\n"
+        "survey(sys.argv[1]); print(len(steps), sum(steps))"
+    )
+    for name in ("n.arrow", "n.arrows"):
+        if name == "n.arrows":
+            with ipc.open(tmp_path / "n.arrow") as reader, ipc.new_stream(tmp_path / name, schema) as writer:
+                for batch in reader:
+                    writer.write(batch)
+        done = subprocess.run(
+            [sys.executable, "-c", code, tmp_path / name], capture_output=True, text=True, env=environment()
+        )
+        steps, share = done.stdout.split()
+        # In one batch, too, it goes on piece by piece; headers and footers are all that is left out.
+        assert int(steps) == 2 * 5 + 2
+        assert 0.99 < float(share) <= 1
 
 
 def test_messages_are_listed_where_they_are(data):
@@ -216,19 +260,49 @@ def test_stat_counts_what_is_there(data):
     assert "column" in run("stat", data / "a.arrow").out
 
 
-def test_many_distinct_values_are_estimated_within_their_error(tmp_path):
+def test_many_distinct_values_are_estimated_within_their_error_and_alike_in_every_run(tmp_path):
     import numpy as np
 
-    schema = ipc.Schema([field("x", int64()), field("y", int32())])
+    schema = ipc.Schema(
+        [field(name, int64()) for name in "xf"]
+        + [field("y", int32()), field("s", utf8()), field("n", utf8())]
+    )
     with ipc.new_file(tmp_path / "n.arrow", schema, durable=False) as writer:
         for start in range(0, 200_000, 20_000):
             numbers = np.arange(start, start + 20_000)
-            writer.write({"x": numbers, "y": (numbers % 4096).astype(np.int32)})
-    found = run("stat", tmp_path / "n.arrow", "--json").json["columns"]
-    # Hashes differ from process to process: six standard errors of 1.6 %.
-    assert found[0]["distinct"] == pytest.approx(200_000, rel=0.1)
-    assert not found[0]["distinct_is_exact"]
-    assert (found[1]["distinct"], found[1]["distinct_is_exact"]) == (4096, True)
+            texts = [f"customer {i}" for i in numbers]
+            half = [None if i % 2 else text for i, text in enumerate(texts)]
+            small = (numbers % 4096).astype(np.int32)
+            writer.write({"x": numbers, "f": numbers % 4097, "y": small, "s": texts, "n": half})
+    runs = [run("stat", tmp_path / "n.arrow", "--json").json["columns"] for _ in range(3)]
+    assert runs[0] == runs[1] == runs[2]
+    found = {each["name"]: (each["distinct"], each["distinct_is_exact"]) for each in runs[0]}
+    assert found["y"] == (4096, True)
+    assert found["f"][0] == pytest.approx(4097, rel=0.1)
+    # Six standard errors of 1.6 %, and never more than there are values.
+    for name, most in (("x", 200_000), ("s", 200_000), ("n", 100_000)):
+        count, exact = found[name]
+        assert not exact
+        assert 0.9 * most <= count <= most
+    table = run("stat", tmp_path / "n.arrow").out
+    assert f"~{found['x'][0]:,}" in table
+    assert " 4,096 " in table
+
+
+def test_no_estimate_exceeds_the_rows():
+    import numpy as np
+
+    from arrowipc._statistics import value_hashes
+    from arrowipc.cli.stat import Distinct
+
+    above = 0
+    for step in range(1, 40):
+        counted = Distinct()
+        counted.add(*value_hashes(ipc.RecordBatch.from_pydict({"": np.arange(0, 6000 * step, step)})))
+        assert not counted.is_exact
+        above += counted.count(10**9) > 6000
+        assert 4096 < counted.count(6000) <= 6000
+    assert above > 5  # or the bound was not needed
 
 
 def test_check_gives_a_verdict_for_good_and_bad_and_old(data, tmp_path):
@@ -362,7 +436,7 @@ def test_nothing_is_something_too(tmp_path, command):
         pass
     for name in ("no columns.arrow", "no rows.arrows"):
         found = run(command, tmp_path / name)
-        assert (found.code, found.err) == (0, "")
+        assert (found.code, without_progress(found.err)) == (0, "")
         assert found.out
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import arrowipc as ipc
+from arrowipc._arguments import printable
 from arrowipc.cli.sources import Failure, looks_arrow
 from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
 
@@ -160,7 +161,7 @@ def _failed(error: Exception, path: str | None) -> int:
                 and looks_arrow(path)
                 and any(name == kind.__name__ for kind in type(error).__mro__)
             ):
-                click.echo(words.format(path="FILE" if path == "-" else path), err=True)
+                click.echo(printable(words.format(path="FILE" if path == "-" else path)), err=True)
                 break
         return 2 if isinstance(error, UsageError) else 4 if isinstance(error, UnsupportedError) else 1
     if isinstance(error, OSError):
@@ -180,8 +181,6 @@ def _failed(error: Exception, path: str | None) -> int:
 
 
 def _say(words: str) -> None:
-    from arrowipc._arguments import printable
-
     shown = "\n".join([printable(line.expandtabs(2)) for line in words.split("\n")])
     click.echo(click.style("arrowipc: ", fg="red") + shown, err=True, color=_coloured())
 

@@ -43,7 +43,7 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     """
     with about(file):
         data = _again(source(file))
-        with Progress("checking"):
+        with Progress("checking", lines=True):
             report = _checked(data)
     if as_json:
         say_json(report)
@@ -100,7 +100,7 @@ def _opens(data: Any) -> bool:
 
 def _say(file: str, report: dict[str, Any], everything: bool) -> None:
     kinds = {"file": "Arrow IPC file", "stream": "Arrow IPC stream", "tensors": "row of Arrow tensors"}
-    name = "standard input" if file == "-" else file
+    name = "standard input" if file == "-" else printable(file)
     thing = ("tensor", "tensors") if report["format"] == "tensors" else ("batch", "batches")
     good = f"{counted(report['batches'], *thing)}, {counted(report['rows'], 'row')}"
     say_line(f"{name}: {kinds.get(report['format'], 'not Arrow IPC data')}", bold=True)
@@ -117,7 +117,7 @@ def _say(file: str, report: dict[str, Any], everything: bool) -> None:
     for each in report["remarks"]:
         times = f" ({each['times']:,} times)" if each["times"] > 1 else ""
         place = "" if each["offset"] is None else f"byte {each['offset']:,}: "
-        say_line("  " + click.style("note", fg="yellow") + f" {place}{each['words']}{times}")
+        say_line("  " + click.style("note", fg="yellow") + f" {place}{printable(each['words'])}{times}")
     _say_verdict(report)
 
 

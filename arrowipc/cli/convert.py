@@ -11,7 +11,15 @@ import click
 import arrowipc as ipc
 from arrowipc.cli.foreign import FORMATS, foreign_reader, foreign_writer, format_of
 from arrowipc.cli.sources import Failure, about, opened, sink
-from arrowipc.cli.terminal import Progress, column_options, columns_of, counted, json_option, say_json
+from arrowipc.cli.terminal import (
+    Progress,
+    column_options,
+    columns_of,
+    counted,
+    json_option,
+    say_json,
+    say_note,
+)
 from arrowipc.errors import UsageError
 
 ARROW = ("file", "stream", "legacy")
@@ -269,11 +277,7 @@ def _writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -
 
 def _report(path: str, kind: str, rows: int, count: int, as_json: bool) -> None:
     document = {"rows": rows, "batches": count, "written": path, "format": kind}
-    if as_json and path != "-":
-        say_json(document)
-    elif as_json:
-        import json
-
-        click.echo(json.dumps(document), err=True)
+    if as_json:
+        say_json(document, line=path == "-", error=path == "-")
     elif path != "-":
-        click.echo(f"{path}: {counted(rows, 'row')} in {counted(count, 'batch', 'batches')}", err=True)
+        say_note(f"{path}: {counted(rows, 'row')} in {counted(count, 'batch', 'batches')}")

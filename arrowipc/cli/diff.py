@@ -56,7 +56,7 @@ def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, 
     with (
         opened(left, columns=chosen) as one,
         opened(right, columns=chosen) as other,
-        Progress("comparing") as progress,
+        Progress("comparing", lines=True) as progress,
     ):
         schema = list(_schema_differences(one.schema, other.schema, metadata))
         pairs = _pairs(one.schema, other.schema)
@@ -183,6 +183,7 @@ def _both(left: Any, right: Any, at: int) -> tuple[Any, Any, str, str]:
 
 def _tail(path: str, most: int) -> str:
     """A path without its beginning: names differ at their ends."""
+    path = printable(path)
     return path if len(path) <= most else "..." + path[3 - most :]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import arrowipc as ipc
 from arrowipc._arguments import repeated
 from arrowipc.cli.sources import about, require, source, target
-from arrowipc.cli.terminal import as_json
+from arrowipc.cli.terminal import as_json, json_text
 from arrowipc.errors import FormatError, UnsupportedError
 from arrowipc.preview import type_text
 
@@ -227,12 +227,10 @@ def _plain_type(kind: Any) -> Any:
 
 def _write_lines(file: Any, batch: ipc.RecordBatch) -> None:
     """Write rows as lines of JSON."""
-    import json
-
     for start in range(0, len(batch), ROWS):
         piece = batch.slice(start, min(ROWS, len(batch) - start))
         rows = [as_json(row) for row in piece.to_pylist()]
-        lines = "".join([json.dumps(dict(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows])
+        lines = "".join([json_text(dict(row)) + "\n" for row in rows])
         data = memoryview(lines.encode())
         while data:
             data = data[file.write(data) :]

@@ -12,7 +12,7 @@ import click
 import arrowipc as ipc
 from arrowipc._arguments import printable
 from arrowipc.cli.sources import about, source, target
-from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, size_text
+from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_note, size_text
 from arrowipc.errors import UsageError
 from arrowipc.preview import shorten, type_text
 
@@ -86,7 +86,7 @@ def anatomy_of(file: str) -> Anatomy:
     pieces: list[Piece] = []
     schema: Any = None
     rows = batches = count = end = 0
-    with Progress("reading"):
+    with Progress("reading", lines=True) as progress:
         for number, located in enumerate(locate_messages(data)):
             if located.message.kind == "Schema":
                 schema = ipc.read_schema(located.message)
@@ -101,6 +101,7 @@ def anatomy_of(file: str) -> Anatomy:
             rows += found[1] if located.message.kind == "RecordBatch" else 0
             batches += located.message.kind == "RecordBatch"
             pieces.append(found[0])
+            progress.advance()
             count, end = number + 1, max(end, located.offset + located.metadata_length + located.body_length)
         shown = first + [_piece(number, located, schema, known) for located, number in last]
     if not is_file:
@@ -300,7 +301,7 @@ def layout(file: str, output: str | None, as_json: bool) -> None:
     with about(output), target(output) as written:
         written.write(text.encode())
     if not as_json:
-        click.echo(f"written: {output}", err=True)
+        say_note(f"written: {output}")
 
 
 def _document(found: Anatomy) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from arrowipc._arguments import printable
 from arrowipc.cli.convert import ARROW
 from arrowipc.cli.foreign import format_of
 from arrowipc.cli.sources import about, opened, sink
@@ -20,6 +21,7 @@ from arrowipc.cli.terminal import (
     json_option,
     say_json,
     say_line,
+    say_note,
 )
 from arrowipc.errors import UsageError
 
@@ -66,7 +68,7 @@ def serve(
         else:
             say_line(str(server.uri), bold=True)
             for name in names:
-                say_line(f"  arrowipc fetch '{server.uri}' {name} -o COPY")
+                say_line(f"  arrowipc fetch '{server.uri}' {printable(name)} -o COPY")
         sys.stdout.flush()
         done.wait()
 
@@ -101,8 +103,6 @@ def fetch(uri: str, name: str, output: str, kind: str | None, compression: str, 
 
     JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
     """
-    import json
-
     from arrowipc.dissociated.files import fetch as fetch_stream
 
     named = format_of(output)
@@ -119,9 +119,7 @@ def fetch(uri: str, name: str, output: str, kind: str | None, compression: str, 
             on_batch=lambda _: progress.advance(),
         )
     document = {"rows": done.num_rows, "batches": done.num_batches, "written": output, "format": kind}
-    if as_json and output != "-":
-        say_json(document)
-    elif as_json:
-        click.echo(json.dumps(document), err=True)
+    if as_json:
+        say_json(document, line=output == "-", error=output == "-")
     elif output != "-":
-        click.echo(f"{output}: {counted(done.num_rows, 'row')} in {done.num_batches:,} batches", err=True)
+        say_note(f"{output}: {counted(done.num_rows, 'row')} in {done.num_batches:,} batches")

@@ -10,7 +10,7 @@ import click
 
 from arrowipc.cli.foreign import FORMATS, format_of
 from arrowipc.cli.sources import require
-from arrowipc.cli.terminal import Progress, say_json
+from arrowipc.cli.terminal import Progress, say_json, say_note
 from arrowipc.errors import UsageError
 
 __all__ = ["convert_on_spark"]
@@ -56,7 +56,7 @@ def convert_on_spark(source: str, target: str, columns: list[str] | None, option
     if options["as_json"]:
         say_json({"rows": rows, "files": files, "written": target, "format": kind})
     else:
-        click.echo(f"{target}: {rows:,} rows", err=True)
+        say_note(f"{target}: {rows:,} rows")
 
 
 def _run(

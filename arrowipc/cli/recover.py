@@ -9,7 +9,7 @@ import click
 import arrowipc as ipc
 from arrowipc._arguments import printable
 from arrowipc.cli.sources import about, sink, source
-from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line
+from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line, say_note
 
 SHOWN = 20
 
@@ -60,25 +60,17 @@ def _say(report: ipc.Recovery, output: str | None, as_json: bool) -> None:
     to_stderr = output == "-"
     if as_json:
         document = _document(report, output)
-        if to_stderr:
-            import json
-
-            click.echo(json.dumps(document), err=True)
-        else:
-            say_json(document)
+        say_json(document, line=to_stderr, error=to_stderr)
         return
-    lines = [printable(line) for line in str(report).split("\n")]
+    lines = str(report).split("\n")
     for each in report.skipped[:SHOWN]:
-        lines.append(f"  {printable(str(each))}")
+        lines.append(f"  {each}")
     if output not in (None, "-"):
         lines.append(f"written: {output}")
     elif output is None:
         lines.append("nothing was written: -o NEW saves it")
     for line in lines:
-        if to_stderr:
-            click.echo(line, err=True)
-        else:
-            say_line(line)
+        say_note(line) if to_stderr else say_line(printable(line))
 
 
 def _document(report: ipc.Recovery, output: str | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -12,6 +13,7 @@ from typing import Any, BinaryIO
 import click
 
 import arrowipc as ipc
+from arrowipc._arguments import printable
 from arrowipc.destination import open_path
 from arrowipc.errors import ArrowIpcError
 
@@ -123,8 +125,25 @@ def sink(path: str, terminal: bool = False) -> Any:
     return io.FileIO(1, "wb", closefd=False)
 
 
+class _Shown(io.RawIOBase):
+    """Text for the terminal that standard output is: all but the ends of lines is made printable."""
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        text = self._decoder.decode(bytes(data))
+        sys.stdout.write("\n".join(map(printable, text.split("\n"))))
+        sys.stdout.flush()
+        return len(data)
+
+
 @contextmanager
-def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO]:
+def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO | io.RawIOBase]:
     """Open a destination for bytes of ours: a file takes its name when the block has ended well.
 
     Parameters
@@ -132,10 +151,10 @@ def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO]:
     path : str
         - is standard output.
     terminal : bool
-        Whether the bytes are text, so that a terminal is welcome.
+        Whether the bytes are text, so that a terminal is welcome; it gets them printable.
     """
     if path == "-":
-        yield sink(path, terminal)
+        yield _Shown() if terminal and sys.stdout.isatty() else sink(path, terminal)
         return
     made = open_path(path, True)
     try:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import arrowipc as ipc
 from arrowipc._arguments import printable
-from arrowipc.cli.sources import about, source
+from arrowipc.cli.sources import about, size_of, source
 from arrowipc.cli.terminal import (
     FILE,
     Progress,
@@ -34,13 +35,16 @@ if TYPE_CHECKING:
 SHOWN = 200
 #: Widest cell.
 CELL_WIDTH = 20
+#: Rows whose distinct values are looked for at once.
+PIECE = 65_536
 
 
 class Distinct:
     """Counts distinct values: exactly up to `BOUND` of them, beyond that by the smallest hashes.
 
     Hashes are spread evenly, so the position of the k-th smallest tells how many there are; with 4,096 the
-    standard error is 1.6 %.
+    standard error is 1.6 %. Those are the same in every process, and so is the estimate. Values with equal
+    ones can be made on purpose, so what is said to be exact counts others, which nobody can foresee.
     """
 
     BOUND = 4096
@@ -48,30 +52,34 @@ class Distinct:
     def __init__(self) -> None:
         import numpy as np
 
+        self._values: Any = np.empty(0, np.uint64)  # None: more than `BOUND`
         self._smallest = np.empty(0, np.uint64)
-        self._full = False
 
-    def add(self, hashes: bytes) -> None:
-        """Take the hashes of the values of a batch."""
+    def add(self, hashes: bytes, stable: bytes) -> None:
+        """Take the hashes of the values of a batch, as `value_hashes` returns them."""
         import numpy as np
 
-        more = np.frombuffer(hashes, np.uint64)
-        if self._full:
+        if self._values is not None:
+            self._values = np.unique(np.concatenate([self._values, np.frombuffer(hashes, np.uint64)]))
+            if len(self._values) > self.BOUND:
+                self._values = None
+        more = np.frombuffer(stable, np.uint64)
+        if len(self._smallest) == self.BOUND:
             more = more[more < self._smallest[-1]]
         if len(more):
-            merged = np.unique(np.concatenate([self._smallest, more]))
-            self._full = self._full or len(merged) > self.BOUND
-            self._smallest = merged[: self.BOUND]
+            self._smallest = np.unique(np.concatenate([self._smallest, more]))[: self.BOUND]
 
     @property
     def is_exact(self) -> bool:
         """bool: no value was left out."""
-        return not self._full
+        return self._values is not None
 
-    def __int__(self) -> int:
-        if not self._full:
-            return len(self._smallest)
-        return round((self.BOUND - 1) * 2.0**64 / max(float(self._smallest[-1]), 1.0))
+    def count(self, most: int) -> int:
+        """How many there are, of `most` values that are not null."""
+        if self._values is not None:
+            return len(self._values)
+        estimate = round((self.BOUND - 1) * 2.0**64 / max(float(self._smallest[-1]), 1.0))
+        return min(max(estimate, self.BOUND + 1), most)
 
 
 class Column:
@@ -80,7 +88,7 @@ class Column:
     def __init__(self, field: Field, schema: ipc.Schema) -> None:
         self.field = field
         self._schema = schema  # of its values alone
-        self.nulls = 0
+        self.rows = self.nulls = 0
         self.min: Any = None
         self.max: Any = None
         self.stored = self.raw = self.dictionary = 0
@@ -97,21 +105,37 @@ class Column:
         if codec is not None:
             self.codecs.add(codec)
 
-    def add(self, column: Any, found: Any) -> None:
-        """Take the values of one batch, and the statistics of them."""
+    def add(self, column: Any, found: Any, step: Callable[[float], None]) -> None:
+        """Take the values of one batch, and the statistics of them; `step` is told which part was done."""
+        self.rows += len(column)
         self.nulls += column.null_count if found is None or found.null_count is None else found.null_count
         if found is not None:
             for name, choose in (("min", min), ("max", max)):
                 bound, old = getattr(found, name), getattr(self, name)
                 if bound is not None:
                     setattr(self, name, bound if old is None else choose(old, bound, key=_sortable))
-        if self.distinct is not None:
-            from arrowipc._statistics import value_hashes
+        # Tables of a few distinct values stay in the caches. What nested values share, a call must see whole.
+        kind = column.type
+        nested = bool(kind.children) or hasattr(kind, "value_type")
+        size = len(column) if nested else PIECE
+        for start in range(0, len(column), size or 1):
+            self._count(column.slice(start, size))
+            step(min(size, len(column) - start) / len(column))
 
+    def _count(self, column: Any) -> None:
+        from arrowipc._statistics import value_hashes
+
+        if self.distinct is not None:
             try:
-                self.distinct.add(value_hashes(ipc.RecordBatch.from_pydict({"": column}, self._schema)))
+                batch = ipc.RecordBatch.from_pydict({"": column}, self._schema)
+                self.distinct.add(*value_hashes(batch))
             except ArrowIpcError:
                 self.distinct = None  # lists that share so much that to tell them apart takes too long
+
+    @property
+    def distinct_count(self) -> int | None:
+        """Distinct values that are not null, None where nobody knows; an estimate unless ``is_exact``."""
+        return None if self.distinct is None else self.distinct.count(self.rows - self.nulls)
 
 
 def _sortable(bound: Any) -> Any:
@@ -152,8 +176,8 @@ class Survey:
             nodes = nodes_of(located.message, [ipc.Field("", kind.value_type)])
             self.columns[int(path.partition(".")[0])].weigh(nodes, found.codec, True)
 
-    def add(self, batch: Any) -> None:
-        """Take the values of a batch."""
+    def add(self, batch: Any, step: Callable[[float], None]) -> None:
+        """Take the values of a batch; `step` is told which part of its columns was done."""
         self.batches += 1
         self.rows += len(batch)
         names = self._renamed.names
@@ -161,27 +185,33 @@ class Survey:
         numbered = ipc.RecordBatch.from_pydict(dict(zip(names, batch.columns, strict=True)), self._renamed)
         found = ipc.compute_statistics(numbered) if names else {}
         for name, column, values in zip(names, self.columns, batch.columns, strict=True):
-            column.add(values, found.get(name))
+            column.add(values, found.get(name), step)
 
 
 def survey(file: str) -> Survey:
     """Read all of a source: its messages for sizes, its batches for values."""
     data = source(file)
-    with Progress("reading") as progress:
+    with Progress("reading", size_of(file), lines=True) as progress:
         found: Survey | None = None
-        for schema, located, batch in _parts(data):
+        for schema, located, batch, size in _parts(data):
             found = Survey(schema) if found is None else found
             if located is not None:
                 found.weigh(located)
             if batch is not None:
-                found.add(batch)
-            progress.advance()
+                found.add(batch, partial(_advance, progress, size / max(len(schema), 1)))
     assert found is not None
     return found
 
 
-def _parts(data: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the schema with every message and every batch, each None where the other comes alone."""
+def _advance(progress: Progress, size: float, part: float) -> None:
+    progress.advance(part * size)
+
+
+def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
+    """Yield the schema with every message and every batch, each None where the other comes alone.
+
+    The last is the size of the batch as it is stored.
+    """
     from arrowipc._stream import StreamDecoder
     from arrowipc.anatomy import locate_messages
     from arrowipc.events import BatchRead
@@ -189,16 +219,17 @@ def _parts(data: Any) -> Iterator[tuple[Any, Any, Any]]:
 
     if _first_bytes(data) == b"ARROW1":
         with ipc.open(data) as reader:
-            yield reader.schema, None, None
+            yield reader.schema, None, None, 0
             for located in locate_messages(data):
-                yield reader.schema, located, None
-            for batch in reader:
-                yield reader.schema, None, batch
+                yield reader.schema, located, None, 0
+            for (_, metadata, body), batch in zip(reader.blocks, reader, strict=True):
+                yield reader.schema, None, batch, metadata + body
         return
     decoder = StreamDecoder()
     for located in locate_messages(data):
         event = decoder.decode_next(located.message)
-        yield decoder.schema, located, event.batch if isinstance(event, BatchRead) else None
+        batch = event.batch if isinstance(event, BatchRead) else None
+        yield decoder.schema, located, batch, located.metadata_length + located.body_length
     if decoder.schema is None:
         ipc.open_stream(b"").close()  # says that there is nothing
 
@@ -212,7 +243,8 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
 
     Nulls, the least and the greatest value, distinct values (exact up to 4,096; beyond, marked ~ and mostly
     within 2 %), bytes without compression, bytes as stored, the dictionary's part of these, and the column's
-    share of all bytes. One batch is in memory at a time.
+    share of all bytes. An estimate never exceeds the values that are not null, and is the same in every run.
+    One batch is in memory at a time.
 
     JSON: {"rows", "batches", "messages", "bytes", "metadata_bytes", "columns": [{"name", "type", "nulls",
     "min", "max", "distinct", "distinct_is_exact", "raw_bytes", "stored_bytes", "dictionary_bytes",
@@ -266,7 +298,7 @@ def _cells(found: Survey, column: Column) -> dict[str, str]:
         "nulls": f"{column.nulls:,}" if column.nulls else "-",
         "min": shorten(_bound_text(column.min, kind), CELL_WIDTH),
         "max": shorten(_bound_text(column.max, kind), CELL_WIDTH),
-        "distinct": _distinct_text(column.distinct),
+        "distinct": _distinct_text(column),
         "raw": size_text(column.raw),
         "stored": size_text(column.stored) + (f" {min(column.codecs)}" if column.codecs else ""),
         "dict": size_text(column.dictionary) if column.dictionary else "-",
@@ -274,10 +306,10 @@ def _cells(found: Survey, column: Column) -> dict[str, str]:
     }
 
 
-def _distinct_text(distinct: Distinct | None) -> str:
-    if distinct is None:
+def _distinct_text(column: Column) -> str:
+    if column.distinct is None:
         return "?"
-    return f"{'' if distinct.is_exact else '~'}{int(distinct):,}"
+    return f"{'' if column.distinct.is_exact else '~'}{column.distinct_count:,}"
 
 
 def _bound_value(bound: Any, kind: DataType) -> Any:
@@ -321,7 +353,7 @@ def _document(found: Survey) -> dict[str, Any]:
                 "nulls": column.nulls,
                 "min": bounds[0],
                 "max": bounds[1],
-                "distinct": None if distinct is None else int(distinct),
+                "distinct": column.distinct_count,
                 "distinct_is_exact": distinct is not None and distinct.is_exact,
                 "raw_bytes": column.raw,
                 "stored_bytes": column.stored,

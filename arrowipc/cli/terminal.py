@@ -11,10 +11,13 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from arrowipc._arguments import printable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -32,9 +35,11 @@ __all__ = [
     "counted",
     "fit",
     "json_option",
+    "json_text",
     "metadata_json",
     "say_json",
     "say_line",
+    "say_note",
     "size_text",
     "width",
 ]
@@ -87,6 +92,11 @@ def say_line(text: str = "", **style: Any) -> None:
     click.echo(click.style(text, **style) if style else text, color=colour)
 
 
+def say_note(text: str) -> None:
+    """Print a line on stderr; what may drive a terminal is escaped: names of files, too, come from others."""
+    click.echo(printable(text), err=True)
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Spell a number of things."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
@@ -134,11 +144,26 @@ def as_json(value: Any) -> Any:
     return str(value)
 
 
-def say_json(document: Any, *, line: bool = False) -> None:
-    """Print one document; with `line`, as one line among others."""
-    indent = 2 if sys.stdout.isatty() and not line else None
-    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=ascii_only, allow_nan=False) + "\n")
+def json_text(document: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
+    """Spell a document so that nothing in it can drive a terminal: what is not printable is escaped."""
+    text = json.dumps(document, indent=indent, ensure_ascii=ascii_only, allow_nan=False)
+    if text.isprintable():
+        return text
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() or character == "\n":  # within a text JSON has it escaped already
+        return character
+    return json.dumps(character)[1:-1] if character > "\x7f" else f"\\u{ord(character):04x}"
+
+
+def say_json(document: Any, *, line: bool = False, error: bool = False) -> None:
+    """Print one document; with `line`, as one line among others; with `error`, on stderr."""
+    out = sys.stderr if error else sys.stdout
+    indent = 2 if out.isatty() and not line else None
+    ascii_only = (out.encoding or "").lower().replace("-", "") != "utf8"
+    out.write(json_text(document, indent=indent, ascii_only=ascii_only) + "\n")
 
 
 def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
@@ -158,40 +183,50 @@ def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
 
 
 class Progress:
-    """A bar on stderr, drawn only on a terminal and only for what takes longer than a second.
+    """Progress on stderr of what takes longer than a second: a bar on a terminal, elsewhere lines or nothing.
 
     Parameters
     ----------
     title : str
-    total : int or None
+    total : float or None
         None: nobody knows how much there is.
+    lines : bool
+        Whether lines are written where there is no terminal. Commands whose report goes to stderr do not.
     """
 
     DELAY = 1.0
 
-    def __init__(self, title: str, total: int | None = None) -> None:
-        self._title, self._total = title, total
-        self._bar: Any = None
-        self._task: Any = None
-        self._done = 0
-        self._timer = threading.Timer(self.DELAY, self._start)
-        self._timer.daemon = True
+    def __init__(self, title: str, total: float | None = None, *, lines: bool = False) -> None:
+        self._lines = lines
+        self._title, self._total = title, total or None
+        self._done = 0.0
+        self._ended = threading.Event()
+        self._drawn = threading.Thread(target=self._draw, daemon=True)
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            self._timer.start()
+        self._drawn.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
-        if self._timer.is_alive():
-            self._timer.join()
-        if self._bar is not None:
-            self._bar.stop()
+        self._ended.set()
+        self._drawn.join()
 
-    def _start(self) -> None:
+    def advance(self, amount: float = 1) -> None:
+        """Say that so much more is done."""
+        self._done += amount
+
+    def _draw(self) -> None:
+        if self._ended.wait(self.DELAY):
+            return
+        with suppress(OSError, ValueError):  # nobody reads stderr: that is no reason to end
+            if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+                self._draw_bar()
+            elif self._lines:
+                self._write_lines()
+
+    def _draw_bar(self) -> None:
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
@@ -203,15 +238,27 @@ class Progress:
             console=console(error=True),
             transient=True,
         )
-        self._task = bar.add_task(self._title, total=self._total, completed=self._done)
-        bar.start()
-        self._bar = bar
+        task = bar.add_task(self._title, total=self._total)
+        with bar:
+            while True:
+                bar.update(task, completed=self._done)
+                if self._ended.wait(0.1):
+                    return
 
-    def advance(self, amount: int = 1) -> None:
-        """Say that so much more is done."""
-        self._done += amount
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
+    def _write_lines(self) -> None:
+        """Write a line, and another each time that it has taken twice as long."""
+        seconds = self.DELAY
+        while True:
+            sys.stderr.write(f"{self._title}: {self._words()}{seconds:g} s\n")
+            sys.stderr.flush()
+            if self._ended.wait(seconds):
+                return
+            seconds *= 2
+
+    def _words(self) -> str:
+        if self._total is not None:
+            return f"{min(self._done / self._total, 1):.0%}, "
+        return f"{self._done:,.0f} done, " if self._done else ""
 
 
 def fit(texts: Sequence[str], most: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arrowipc._arguments import printable
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark.files import find_files
 
@@ -89,18 +90,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _check(options)
         return _run(options)
     except ArrowIpcError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(f"error: {error}")
     except ImportError as error:
-        print(f"error: {error}; python -m pip install 'arrowipc[spark]'", file=sys.stderr)
+        _complain(f"error: {error}; python -m pip install 'arrowipc[spark]'")
     except Exception as error:
         from pyspark.errors import PySparkException
 
         if not isinstance(error, PySparkException):
             raise
-        print(
-            f"error: {reason(error)}\nSpark's own log is in {options.output / 'spark.log'}", file=sys.stderr
-        )
+        _complain(f"error: {reason(error)}\nSpark's own log is in {options.output / 'spark.log'}")
     return 1
+
+
+def _complain(words: str) -> None:
+    print("\n".join(map(printable, words.split("\n"))), file=sys.stderr)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -1,12 +1,14 @@
 """Draws heat maps, lines and bars as SVG text whose colours follow the page, light or dark."""
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from math import ceil, floor, log10
 
-__all__ = ["STYLE", "Heatmap", "bars", "heatmap", "lines", "nice_ceiling"]
+from arrowipc._arguments import printable
+
+__all__ = ["STYLE", "Heatmap", "bars", "escape", "heatmap", "lines", "nice_ceiling"]
 
 # A diverging scale of 2 * STEPS + 1 colours: blue below, orange above, the page's own grey in the middle.
 STEPS = 5
@@ -17,6 +19,11 @@ _SERIES = {
     "light": ["#1f6fd0", "#c2500a", "#0f8a63", "#8a4fc4", "#b3316f", "#6b6b13"],
     "dark": ["#6aa8f5", "#f0904f", "#3fc79a", "#b98cf0", "#ee7fb1", "#c6c45a"],
 }
+
+
+def escape(text: str) -> str:
+    """Text from data as part of a page: neither markup nor marks that hide or turn text around."""
+    return html.escape(printable(text))
 
 
 def _mix(scheme: str, step: int) -> tuple[int, int, int]:
@@ -76,7 +83,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start", classes: str = "
 
 def _svg(width: float, height: float, label: str, parts: Sequence[str]) -> str:
     body = "".join(parts)
-    about = f'role="img" aria-label="{escape(label, quote=True)}"'
+    about = f'role="img" aria-label="{escape(label)}"'
     return f'<svg viewBox="0 0 {width:g} {height:g}" {about}>{body}</svg>'
 
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from arrowipc._arguments import printable
 from arrowipc.spark import pipeline
 from arrowipc.spark.report import size_text
 
@@ -99,4 +100,4 @@ def show(console: Console, result: pipeline.Result, report: Path) -> None:
             held = ", ".join(f"{name}: {count} times" for name, count in zip(found.names, times, strict=True))
             console.print(f"  {row}  ({held})", markup=False, highlight=False)
     for path in [*result.written, report]:
-        console.print(f"written: {path}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"written: {printable(str(path))}", soft_wrap=True, highlight=False, markup=False)

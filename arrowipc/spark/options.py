@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,26 +16,50 @@ __all__ = ["ReadOptions", "check_names", "choice", "count", "flag", "names"]
 
 DEFAULT_ROWS_PER_BATCH = 32_768
 
-READ_OPTIONS = {
+_READ = (
     "path",
-    "paths",
-    "pathglobfilter",
+    "pathGlobFilter",
     "format",
     "columns",
-    "batchesperpartition",
-    "partitionbytes",
-    "rowsperbatch",
+    "batchesPerPartition",
+    "partitionBytes",
+    "rowsPerBatch",
     "validate",
     "nanoseconds",
     "unsupported",
     "mode",
-    "columnnameofcorruptrecord",
+    "columnNameOfCorruptRecord",
     "recover",
-    "ignoremissingfiles",
-    "pushfilters",
-    "maxfilespertrigger",
-    "maxbytespertrigger",
-    "maxtrackedfiles",
+    "ignoreMissingFiles",
+)
+_WRITE = (
+    "path",
+    "format",
+    "compression",
+    "compressionLevel",
+    "batchRows",
+    "batchBytes",
+    "maxRecordsPerFile",
+    "dictionaryColumns",
+    "statistics",
+)
+#: What Spark users ask for -> the options that there are, besides ``storage.NAME``.
+OPTIONS = {
+    "read": (*_READ, "paths", "pushFilters"),
+    "readStream": (*_READ, "maxFilesPerTrigger", "maxBytesPerTrigger", "maxTrackedFiles"),
+    "write": _WRITE,
+    # Spark passes these two of its own with the others.
+    "writeStream": (*_WRITE, "checkpointLocation", "queryName"),
+}
+#: Options that Spark's own file formats have and we do not, and what to do instead.
+INSTEAD = {
+    "modifiedAfter": "choose files by their paths or by pathGlobFilter",
+    "modifiedBefore": "choose files by their paths or by pathGlobFilter",
+    "mergeSchema": "the schema is that of the first file; give another one with .schema(...)",
+    "basePath": "directories such as year=2024 make no columns; add them to what is read",
+    "recursiveFileLookup": "directories are always searched to any depth",
+    "ignoreCorruptFiles": "mode=DROPMALFORMED leaves out what is damaged, and recover=true reads what is in "
+    "front of it",
 }
 STORAGE = "storage"
 CORRUPT_COLUMN = "_corrupt_record"
@@ -62,7 +86,7 @@ class ReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Check Spark's options, which come as texts under lower-case names."""
-        check_names(options, READ_OPTIONS)
+        check_names(options, "read", "readStream")  # of both: Spark asks for a schema without saying what for
         return cls(
             format=choice(options, "format", ("auto", "file", "stream")),
             columns=names(options.get("columns")),
@@ -112,16 +136,38 @@ def _begins_like_a_file(source: str | RemoteSource) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def check_names(options: Mapping[str, str], known: Collection[str]) -> None:
-    """Refuse a name that looks like one of ours, misspelt; Spark adds options of its own."""
+def check_names(options: Mapping[str, str], *kinds: str) -> None:
+    """Refuse each name that is no option of any of the `kinds`, which are keys of `OPTIONS`.
+
+    Raises
+    ------
+    UsageError
+        Says what to do instead, where the option belongs, or which one has a similar name.
+    """
+    known = {name.lower(): name for kind in kinds for name in OPTIONS[kind]}
     for name in options:
-        first, dot, _ = name.lower().partition(".")
-        if dot and first != STORAGE and difflib.get_close_matches(first, [STORAGE], 1, 0.8):
-            meant = f"{STORAGE}.{name[len(first) + 1 :]}"
-            raise UsageError(f"arrowipc has no option {name!r}; did you mean {meant!r}?")
-        close = difflib.get_close_matches(name.lower(), known, 1, 0.8)
-        if name.lower() not in known and close:
-            raise UsageError(f"arrowipc has no option {name!r}; did you mean {close[0]!r}?")
+        first, _, rest = name.lower().partition(".")
+        if name.lower() not in known and not (first == STORAGE and rest):
+            kind = kinds[0] if len(kinds) == 1 else "read"
+            raise UsageError(_unknown(name, kind, known))
+
+
+def _unknown(name: str, kind: str, known: Mapping[str, str]) -> str:
+    """Words for a name that is no option; Spark passes names in lower case."""
+    first, dot, rest = name.partition(".")
+    instead = {spelt.lower(): spelt for spelt in INSTEAD}.get(name.lower())
+    if instead is not None:
+        return f"arrowipc has no option {instead!r}: {INSTEAD[instead]}; leave it out"
+    if dot and difflib.get_close_matches(first.lower(), [STORAGE], 1, 0.8):
+        return f"arrowipc has no option {name!r}; did you mean '{STORAGE}.{rest}'?"
+    elsewhere = {spelt.lower(): (spelt, other) for other, names in OPTIONS.items() for spelt in names}
+    if name.lower() in elsewhere:
+        spelt, other = elsewhere[name.lower()]
+        return f"option {spelt}: it belongs to {other}, and means nothing to {kind}; leave it out"
+    close = difflib.get_close_matches(name.lower(), known, 1)
+    if close:
+        return f"arrowipc has no option {name!r}; did you mean {known[close[0]]!r}?"
+    return f"arrowipc has no option {name!r} for {kind}; there are {', '.join(sorted(known.values()))}"
 
 
 def flag(options: Mapping[str, str], name: str) -> bool:

@@ -2,11 +2,10 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from arrowipc.spark.charts import STYLE, Heatmap, bars, heatmap, lines
+from arrowipc.spark.charts import STYLE, Heatmap, bars, escape, heatmap, lines
 from arrowipc.spark.pipeline import Result, Step
 
 __all__ = ["size_text", "write_report"]

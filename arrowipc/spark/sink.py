@@ -53,7 +53,7 @@ class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, schema: "StructType", options: Mapping[str, str], overwrite: bool) -> None:
-        checked = WriteOptions.of(options)
+        checked = WriteOptions.of(options, "writeStream")
         files = file_schema(schema, checked)
         self._storage = open_destination(options)
         if overwrite:
@@ -135,8 +135,8 @@ class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
 
     def _remove_others(self, name: str) -> None:
         """Remove all data but the directory of one batch."""
-        files = [entry.name for entry in self._storage.files()]
-        remove_old(self._storage, [file for file in files if not file.startswith(f"{name}/")])
+        old = [each for each in self._storage.replaceable() if not each.startswith(f"{name}/")]
+        remove_old(self._storage, old)
         for other in self._storage.names(""):
             if other.startswith("batch-") and other != name:
                 self._storage.remove_if_empty(other)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from arrowipc.errors import UnsupportedError
-from arrowipc.spark.options import ReadOptions
+from arrowipc.spark.options import ReadOptions, check_names
 from arrowipc.spark.read import ArrowIpcReader, infer_schema
 
 if TYPE_CHECKING:
@@ -33,17 +33,19 @@ def register(spark: "SparkSession") -> None:
 class ArrowIpcDataSource(DataSource):
     """Arrow IPC files (``.arrow``, Feather 2) and streams (``.arrows``, Hugging Face caches).
 
-    Options of reading (names in any case)
-    --------------------------------------
+    Options of reading (names in any case; one that is not listed here is refused)
+    ------------------------------------------------------------------------------
     path, paths
         Files, directories, patterns (``*``, ``**``, ``{a,b}``), or a JSON list; ``load(...)`` sets them.
         Local, or URLs of any file system that fsspec knows (``pip install 'arrowipc[remote]'``), of which
-        only the ranges that the columns need are fetched.
+        only the ranges that the columns need are fetched. Links in local directories are followed, but no
+        directory is visited twice.
     storage.NAME
         What the file system of a URL wants to know: ``.option("storage.anon", "true")``. Values are JSON
         where they can be, else texts; put a text such as ``12345`` in quotes.
     ignoreMissingFiles
-        ``true``: pass over files that vanish between listing and reading; default ``false``.
+        ``true``: pass over files that vanish between listing and reading, and links that lead nowhere;
+        default ``false``.
     pushFilters
         ``true``: batches whose statistics, which the option ``statistics`` of the writer leaves in them, show
         that they hold no row of the query are not read. Needs Spark 4.1 and the setting
@@ -90,7 +92,7 @@ class ArrowIpcDataSource(DataSource):
     ------------------
     path
         A directory; ``save(...)`` and ``start(...)`` set it. Mode ``append`` or ``overwrite``; the latter
-        replaces Arrow files and refuses a directory that holds others.
+        replaces Arrow files and refuses a directory that holds others. Of links only the link is removed.
     format
         ``file`` (default, ``.arrow``) or ``stream`` (``.arrows``).
     compression, compressionLevel
@@ -134,6 +136,7 @@ class ArrowIpcDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> "ArrowIpcReader":
         """Build the reader of one query."""
+        check_names(self.options, "read")
         if ReadOptions.of(self.options).push_filters:
             from arrowipc.spark.filters import FilteringReader
 

@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -13,9 +12,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from arrowipc.remote import find_system
-from arrowipc.spark.files import storage_options
+from arrowipc.spark.files import check_link, is_hidden, is_local, passes_over_missing, storage_options, walk
 
-__all__ = ["Entry", "Storage", "is_hidden", "open_storage"]
+__all__ = ["Entry", "Storage", "open_storage"]
 
 # Others are at work: a task that was told to stop may put a file into a directory that is being removed.
 ATTEMPTS = 5
@@ -38,26 +37,20 @@ def open_storage(path: str, options: Mapping[str, str]) -> "Storage":
     path : str
         A local path, a ``file:`` URL, or any URL that fsspec knows.
     options : mapping
-        Of them ``storage.*``, see `storage_options`.
+        Of them ``storage.*``, see `storage_options`, and ``ignoremissingfiles``, see `walk`.
 
     Raises
     ------
     UsageError
-        If fsspec, or its package for this kind of URL, is not installed.
+        If fsspec, or its package for this kind of URL, is not installed; if the path is a link to nowhere.
     """
+    pass_over = passes_over_missing(options)
     if path.lower().startswith("file:"):
-        return _Local(os.path.abspath(unquote(urlsplit(path).path)))
+        return _Local(os.path.abspath(unquote(urlsplit(path).path)), pass_over)
     if "://" not in path:
-        return _Local(os.path.abspath(path))
+        return _Local(os.path.abspath(path), pass_over)
     system, root = find_system(path, storage_options(options))
-    if system.protocol == "file" or "file" in tuple(system.protocol):
-        return _Local(root)
-    return _Remote(system, root)
-
-
-def is_hidden(name: str) -> bool:
-    """Whether some part of a name begins with ``_`` or ``.``: such files are nobody's data."""
-    return any(part.startswith(("_", ".")) for part in name.split("/"))
+    return _Local(root, pass_over) if is_local(system) else _Remote(system, root)
 
 
 class Storage:
@@ -79,11 +72,15 @@ class Storage:
         return f"{self.root.rstrip('/')}/{name}" if name else self.root
 
     def files(self) -> list[Entry]:
-        """All files at any depth, without hidden ones; empty when the directory does not exist."""
-        return [entry for entry in self._walk() if not is_hidden(entry.name)]
-
-    def _walk(self) -> Iterator[Entry]:
+        """All files that a read finds: at any depth, without hidden ones; empty without the directory."""
         raise NotImplementedError
+
+    def replaceable(self) -> list[str]:
+        """What has to be removed so that a read finds nothing: files, and links to directories.
+
+        Not what lies behind these links: it is somebody else's.
+        """
+        return [entry.name for entry in self.files()]
 
     def is_file(self) -> bool:
         """Whether the root itself is a file."""
@@ -143,20 +140,25 @@ class _Local(Storage):
 
     renames_directories = True
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, pass_over: bool) -> None:
+        check_link(root)
         self.root = root
+        self._pass_over = pass_over
 
-    def _walk(self) -> Iterator[Entry]:
-        for parent, directories, names in os.walk(self.root, onerror=_unless_missing):
-            directories[:] = [name for name in directories if not is_hidden(name)]
-            for name in names:
-                path = os.path.join(parent, name)
-                # A file may be moved away or replaced while we look.
-                with suppress(FileNotFoundError):
-                    found = os.stat(path)
-                    if stat.S_ISREG(found.st_mode):
-                        relative = os.path.relpath(path, self.root).replace(os.sep, "/")
-                        yield Entry(relative, found.st_size, found.st_mtime_ns // 1000)
+    def files(self) -> list[Entry]:
+        return [
+            Entry(self._relative(path), found.st_size, found.st_mtime_ns // 1000)
+            for path, found in walk(self.root, pass_over=self._pass_over)
+        ]
+
+    def replaceable(self) -> list[str]:
+        links: list[str] = []
+        found = [path for path, _ in walk(self.root, pass_over=self._pass_over, links=links)]
+        behind = tuple([os.path.join(link, "") for link in links])
+        return [self._relative(path) for path in [*links, *found] if not path.startswith(behind)]
+
+    def _relative(self, path: str) -> str:
+        return os.path.relpath(path, self.root).replace(os.sep, "/")
 
     def is_file(self) -> bool:
         return os.path.lexists(self.root) and not os.path.isdir(self.root)
@@ -244,11 +246,6 @@ class _Local(Storage):
             os.close(descriptor)
 
 
-def _unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
-
-
 class _Remote(Storage):
     """A directory of an fsspec file system; most know no directories and copy where others rename.
 
@@ -269,12 +266,14 @@ class _Remote(Storage):
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
-    def _walk(self) -> Iterator[Entry]:
+    def files(self) -> list[Entry]:
         self._system.invalidate_cache()
+        entries = []
         for path, found in self._system.find(self._root, detail=True).items():
             name = path[len(self._root) :].lstrip("/")
-            if name and found.get("type", "file") == "file":
-                yield Entry(name, int(found.get("size") or 0), _modified(found))
+            if name and found.get("type", "file") == "file" and not is_hidden(name):
+                entries.append(Entry(name, int(found.get("size") or 0), _modified(found)))
+        return entries
 
     def is_file(self) -> bool:
         return bool(self._system.isfile(self._root))

@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.spark.options import check_names, count
+from arrowipc.spark.options import check_names, count, flag
 from arrowipc.spark.read import ArrowIpcReader
 from arrowipc.spark.storage import Entry, open_storage
 
@@ -50,8 +50,6 @@ DEFAULT_TRACKED_FILES = 20_000
 # 72 bits: among a million names, two share a digest with a chance of one in ten thousand million.
 DIGEST_BYTES = 9
 DIGEST_LENGTH = DIGEST_BYTES // 3 * 4
-
-STREAM_OPTIONS = {"maxfilespertrigger", "maxbytespertrigger", "maxtrackedfiles"}
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, schema: "StructType", options: Mapping[str, str]) -> None:
-        check_names(options, STREAM_OPTIONS)
+        check_names(options, "readStream")
         path = options.get("path")
         if not path:
             raise UsageError(
@@ -148,9 +146,7 @@ class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise UsageError(f"{path}: expected a directory in which files appear, found a file")
         self._schema = schema
         self._options = {
-            name: value
-            for name, value in options.items()
-            if name not in STREAM_OPTIONS and name not in ("path", "pathglobfilter")
+            name: value for name, value in options.items() if name not in ("path", "pathglobfilter")
         }
         self._reader = ArrowIpcReader(schema, self._options)
         self._pattern = options.get("pathglobfilter")
@@ -224,11 +220,11 @@ class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         still = {entry.name for entry in after.unread(unread)}
         names = [entry.name for entry in unread if entry.name not in still]
         missing = set(after.digests) - set(before.digests) - {digest(name) for name in names}
-        if missing:
+        if missing and not flag(self._options, "ignoreMissingFiles"):
             raise UsageError(
                 f"{self._storage.root}: {len(missing)} of the files of this micro-batch are gone; files must "
-                "stay until the batch that reads them is committed. Put them back under their names, or "
-                "begin anew with another checkpoint"
+                "stay until the batch that reads them is committed. Put them back under their names, "
+                "begin anew with another checkpoint, or pass over them with ignoreMissingFiles=true"
             )
         if not names:
             return []

@@ -4,8 +4,10 @@ What is visible at any moment, also after a crash of the driver in the middle of
 
 * Before the commit: the destination as it was. Tasks write into ``_temporary/<job>/``, which readers skip.
 * During the commit ``_SUCCESS`` is gone. First the new files appear, one by one; an overwrite then removes
-  the old ones, one by one. So there never is less than one complete set of rows, and a reader who looks just
-  then may see some rows of both. Who wants to see whole jobs only waits for ``_SUCCESS``, which comes last.
+  the old ones, one by one. So no old row is missing before all new ones are there, and a reader who looks
+  just then sees a part of an append, or old and new rows of an overwrite. So does everybody if the driver
+  dies then, until somebody mends it: an overwrite that runs again does; of an append, the files that have the
+  job's id in their names are to be removed. Who wants to see whole jobs only waits for ``_SUCCESS``.
 * A commit that fails before the first old file is removed takes its files back. Afterwards it leaves the new
   ones, all of which are there, and says which old ones are left.
 """
@@ -49,8 +51,9 @@ class ArrowIpcWriter(DataSourceArrowWriter):
         Spark's; see :class:`arrowipc.spark.ArrowIpcDataSource`.
     overwrite : bool
         Whether the Arrow files that lie in the directory, at any depth, are replaced: after it a read of the
-        directory gives exactly the data frame. What is not an Arrow file by its name is never removed; if
-        there is such a file, which a read would stumble over, the write is refused.
+        directory gives exactly the data frame. Of links only the link is removed, also of one to a directory:
+        what it leads to stays. What is not an Arrow file by its name is never removed; if there is such a
+        file, which a read would stumble over, the write is refused, as it is for a link that leads nowhere.
     """
 
     def __init__(self, schema: "StructType", options: Mapping[str, str], overwrite: bool) -> None:
@@ -88,7 +91,7 @@ class ArrowIpcWriter(DataSourceArrowWriter):
         storage = self._storage
         parts = _parts_of(messages)
         # Listing a large directory takes long, and an append has no need of it.
-        old = [entry.name for entry in storage.files()] if self._overwrite or not parts else []
+        old = storage.replaceable() if self._overwrite or not parts else []
         if not parts and (self._overwrite or not old):
             # Who reads it back gets no rows, and the schema.
             parts = [self._parts.write_empty(self._directory, self._job)]

@@ -19,19 +19,6 @@ __all__ = ["WriteOptions", "file_schema"]
 DEFAULT_BATCH_ROWS = 65_536
 DEFAULT_BATCH_BYTES = 32 << 20
 
-WRITE_OPTIONS = {
-    "path",
-    "format",
-    "compression",
-    "compressionlevel",
-    "batchrows",
-    "batchbytes",
-    "maxrecordsperfile",
-    "dictionarycolumns",
-    "statistics",
-    "checkpointlocation",
-}
-
 
 @dataclass(frozen=True)
 class WriteOptions:
@@ -53,9 +40,9 @@ class WriteOptions:
     statistics: bool | tuple[str, ...]
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "WriteOptions":
-        """Check Spark's options, which come as texts under lower-case names."""
-        check_names(options, WRITE_OPTIONS)
+    def of(cls, options: Mapping[str, str], kind: str = "write") -> "WriteOptions":
+        """Check Spark's options, which come as texts under lower-case names; `kind`: or ``writeStream``."""
+        check_names(options, kind)
         format_ = choice(options, "format", ("file", "stream"))
         compression: Any = choice(options, "compression", ("none", "lz4", "zstd"))
         statistics = _statistics(options)

@@ -381,7 +381,7 @@ def test_options_that_are_none() -> None:
     for name, words in (
         ("modes", "did you mean 'mode'"),
         ("recovery", "did you mean 'recover'"),
-        ("columnNameOfCorruptRecords", "did you mean 'columnnameofcorruptrecord'"),
+        ("columnNameOfCorruptRecords", "did you mean 'columnNameOfCorruptRecord'"),
         ("storag.anon", "did you mean 'storage.anon'"),
     ):
         with pytest.raises(UsageError, match=words):

@@ -130,3 +130,17 @@ def test_round_numbers(value: float, ceiling: float) -> None:
 
 def test_sizes_for_people() -> None:
     assert [size_text(size) for size in (12, 1234, 32_900_000, 5e9)] == ["12 B", "1.23 kB", "32.9 MB", "5 GB"]
+
+
+def test_text_from_data_neither_turns_the_page_around_nor_hides(tmp_path: Path) -> None:
+    name = "<b>\u202eevil\x9b\u200b\u2028"
+    result = flights()
+    result.title = name
+    result.columns = [(name, "string", 0)]
+    result.steps = [Step(name, 1.0, 10, 1000)]
+    result.groups = [group(name, 1, 10.0, 100)]
+    result.comparison = Comparison([name, "files"], [1, 1], 1, [({name: name}, (1, 0))])
+    page = write_report(result, tmp_path / "report.html") or (tmp_path / "report.html").read_text()
+    assert not {c for c in str(page) if not c.isprintable()} - {"\n"}
+    assert "\\u202eevil" in str(page)
+    assert "<b>" not in str(page)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import COLUMNS, everything, expected, file, stream
+from pyspark.sql import types as st
 
 from arrowipc.errors import UsageError
 from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
 from arrowipc.spark.files import find_files
+from arrowipc.spark.options import OPTIONS
 from arrowipc.spark.read import Slice, cut, pack
 
 if TYPE_CHECKING:
@@ -300,6 +302,87 @@ def test_options_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
     for options in ({"format": "feather"}, {"validate": "yes"}, {"columns": "[1]"}, {"columns": "a,,b"}):
         with pytest.raises(UsageError, match=next(iter(options))):
             ArrowIpcDataSource({"path": str(tmp_path), **options}).schema()
+
+
+IDS = st.StructType([st.StructField("id", st.LongType()), st.StructField("tag", st.StringType())])
+# What Spark asks a data source for.
+ASKED = {
+    "read": lambda source: source.reader(IDS),
+    "schema": lambda source: source.schema(),
+    "readStream": lambda source: source.streamReader(IDS),
+    "write": lambda source: source.writer(IDS, False),
+    "writeStream": lambda source: source.streamWriter(IDS, False),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("modifiedAfter", "'modifiedAfter': choose files by"),
+        ("modifiedBefore", "'modifiedBefore': choose files by"),
+        ("mergeSchema", "'mergeSchema': the schema is that of the first file"),
+        ("basePath", "'basePath': directories such as year=2024"),
+        ("ignoreCorruptFiles", "'ignoreCorruptFiles': mode=DROPMALFORMED"),
+        ("recursiveFileLookup", "'recursiveFileLookup': directories are always"),
+        ("xyzzy", "no option 'xyzzy' for"),
+        ("pathe", "did you mean 'path'?"),
+        ("storge.anon", "did you mean 'storage.anon'?"),
+        ("storage.", "no option 'storage.'"),
+    ],
+)
+def test_options_that_nobody_knows_are_refused(tmp_path: Path, asked: str, name: str, words: str) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
+    with pytest.raises(UsageError) as caught:
+        ASKED[asked](ArrowIpcDataSource({"path": str(tmp_path), name.lower(): "true"}))
+    assert words.lower() in str(caught.value).lower()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["x.arrow"]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
+    known = {name for kind in ("read", "readStream") for name in OPTIONS[kind]}
+    known = known if asked == "schema" else set(OPTIONS[asked])
+    values = {"format": "file", "compression": "zstd", "compressionLevel": "3", "mode": "failfast"}
+    values |= {"validate": "full", "nanoseconds": "truncate", "unsupported": "error", "columns": "id"}
+    values |= dict.fromkeys(("recover", "pushFilters", "ignoreMissingFiles", "statistics"), "true")
+    values |= {"dictionaryColumns": "tag", "pathGlobFilter": "*", "paths": json.dumps([str(tmp_path)])}
+    for name in sorted({name for names in OPTIONS.values() for name in names} - {"path"}):
+        options = {"path": str(tmp_path), "storage.anon": "true", name.lower(): values.get(name, "1")}
+        if name == "compressionLevel" and name in known:
+            options["compression"] = "zstd"
+        if name in known:
+            ASKED[asked](ArrowIpcDataSource(options))
+        else:
+            with pytest.raises(UsageError, match=f"option {name}: it belongs to"):
+                ASKED[asked](ArrowIpcDataSource(options))
+
+
+def test_spark_hands_over_unknown_options_and_its_own_are_accepted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.arrow").write_bytes(file(numbers(0, 5)))
+    message = failure(lambda: read(spark, tmp_path / "in", modifiedAfter="2024-01-01T00:00:00"))
+    assert "no option 'modifiedAfter'" in message
+    writer = spark.range(3).write.format("arrowipc").mode("append").option("mergeSchema", "true")
+    assert "no option 'mergeSchema'" in failure(lambda: writer.save(str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+    stream = spark.readStream.format("arrowipc").schema("id long")
+    assert "basePath" in failure(
+        lambda: _run(stream.option("basePath", "/").load(str(tmp_path / "in")), tmp_path)
+    )
+    stream = spark.readStream.format("arrowipc").schema("id long")
+    _run(stream.option("maxFilesPerTrigger", "1").load(str(tmp_path / "in")), tmp_path)
+    assert ids(read(spark, tmp_path / "streamed")) == list(range(5))
+
+
+def _run(frame: DataFrame, folder: Path) -> None:
+    """Write a stream with all the options that Spark itself hands to a sink."""
+    writer = frame.writeStream.format("arrowipc").queryName("a_name").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "streamed"))
+    query.awaitTermination()
 
 
 def test_broken_files_are_named(spark: SparkSession, tmp_path: Path) -> None:

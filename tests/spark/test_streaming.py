@@ -157,6 +157,7 @@ def test_a_batch_that_runs_again_has_the_same_files(tmp_path: Path) -> None:
     (tmp_path / "a.arrow").unlink()
     with pytest.raises(UsageError, match="1 of the files of this micro-batch are gone"):
         reader.partitions(start, end)
+    assert rows(source(tmp_path, ignoreMissingFiles="true"), start, end) == [2]
 
 
 def test_a_directory_that_is_away_is_an_error(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_directory_that_is_away_is_an_error(tmp_path: Path) -> None:
         source(tmp_path / "file.arrow")
     with pytest.raises(UsageError, match="needs a directory"):
         ArrowIpcStreamReader(IDS, {})
-    with pytest.raises(UsageError, match="did you mean 'maxfilespertrigger'"):
+    with pytest.raises(UsageError, match="did you mean 'maxFilesPerTrigger'"):
         source(tmp_path, maxFilePerTrigger=1)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -261,7 +262,7 @@ def test_one_dictionary_for_all_batches(spark: SparkSession, tmp_path: Path) -> 
         ({"dictionarycolumns": "[1]"}, "option dictionaryColumns: expected names"),
         ({"statistics": "word"}, "option statistics: there is no column 'word'"),
         ({"statistics": "true", "format": "stream"}, "only files have a footer"),
-        ({"maxrecordperfile": "1"}, "did you mean 'maxrecordsperfile'"),
+        ({"maxrecordperfile": "1"}, "did you mean 'maxRecordsPerFile'"),
     ],
 )
 def test_wrong_options_are_refused_on_the_driver(tmp_path: Path, options: dict[str, str], words: str) -> None:
@@ -456,6 +457,40 @@ def test_a_commit_that_dies_is_taken_back_by_abort(tmp_path: Path) -> None:
     writer.abort(messages)
     assert tree(tmp_path) == before
     assert found(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_a_driver_that_is_killed_in_the_commit_leaves_can_be_told_and_mended(
+    tmp_path: Path, overwrite: bool
+) -> None:
+    first, messages = job(tmp_path, [1], [2])
+    first.commit(messages)
+    writer, messages = job(tmp_path, [3], [4], [5], overwrite=overwrite)
+    child = os.fork()
+    if child == 0:
+        rename = writer._storage.rename
+
+        def renamed(old: str, new: str) -> None:
+            rename(old, new)
+            if new == messages[1].parts[0].name:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        writer._storage.rename = renamed
+        writer.commit(messages)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    # docs/guides/spark-files.md: rows of both, no _SUCCESS, and the job's id.
+    assert found(tmp_path) == [1, 2, 3, 4]
+    assert not (tmp_path / "_SUCCESS").exists()
+    (left,) = os.listdir(tmp_path / "_temporary")
+    if overwrite:
+        again, messages = job(tmp_path, [3], [4], [5], overwrite=True)
+        again.commit(messages)
+        assert found(tmp_path) == [3, 4, 5]
+    else:
+        for path in tmp_path.glob(f"part-*-{left}.arrow"):
+            path.unlink()
+        assert found(tmp_path) == [1, 2]
 
 
 def as_anybody(path: Path, action: Callable[[], None]) -> None:
