@@ -1,7 +1,7 @@
 """Files behind HTTP: no more of an answer is read than was asked for, and all answers are of one version.
 
-The connections, their TLS and their pool are those of fsspec's HTTP file system (aiohttp). What an answer says
-of itself is compared with the question before its body is read.
+The connections, their TLS and their pool are those of fsspec's HTTP file system (aiohttp). What an answer
+says of itself is compared with the question before its body is read.
 """
 
 from __future__ import annotations
@@ -307,8 +307,8 @@ def _check_status(answer: Any, wanted: tuple[int, ...], where: str = "") -> None
     encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding != "identity" and answer.method != "HEAD":
         raise Refused(
-            f"the server sends the file as {encoding[:20]!r} (Content-Encoding), where its bytes are asked for; "
-            "put 'simplecache::' before the URL to download it first"
+            f"the server sends the file as {encoding[:20]!r} (Content-Encoding), where its bytes are asked "
+            "for; put 'simplecache::' before the URL to download it first"
         )
 
 
@@ -318,8 +318,8 @@ def _check_session(session: Any) -> None:
         name.lower() for name in getattr(session, "headers", None) or ()
     } - HARMLESS:
         raise Refused(
-            "the server redirects to another host, to which the headers or auth in client_kwargs would go too; "
-            "give them as storage options of their own: they stay with the first host"
+            "the server redirects to another host, to which the headers or auth in client_kwargs would go "
+            "too; give them as storage options of their own: they stay with the first host"
         )
 
 
@@ -347,8 +347,8 @@ def _checked_range(answer: Any, start: int, end: int) -> int | None:
     if (first, last) != (start, end) or length not in (None, end - start):
         count = last - first if length is None else length
         raise Refused(
-            f"asked for bytes {start:,} to {end:,} and got {count:,} of {end - start:,} from {first:,} on; was the "
-            "file replaced meanwhile?"
+            f"asked for bytes {start:,} to {end:,} and got {count:,} of {end - start:,} from {first:,} on; "
+            "was the file replaced meanwhile?"
         )
     return None if found[3] == "*" else int(found[3])
 
@@ -366,7 +366,6 @@ async def _body(answer: Any, start: int, end: int, exact: bool, deadline: _Deadl
         left -= len(chunk)
     more = exact and not left and not content.at_eof() and await deadline.wait(content.read(1))
     if left or more:
-        raise Refused(
-            f"asked for bytes {start:,} to {end:,} and got {'more' if more else f'{len(data):,} of {end - start:,}'}"
-        )
+        found = "more" if more else f"{len(data):,} of {end - start:,}"
+        raise Refused(f"asked for bytes {start:,} to {end:,} and got {found}")
     return data

@@ -102,8 +102,8 @@ class RemoteSource:
     tail : int, default 64 KiB
         Bytes that are fetched from the end at once: more than most footers have.
     timeout : float, default 30
-        Seconds without a byte (to be exact: with less than 4 KiB) after which a stalled HTTP server is given up
-        with a TimeoutError. A `timeout` among the storage options takes its place, as aiohttp understands
+        Seconds without a byte (to be exact: with less than 4 KiB) after which a stalled HTTP server is given
+        up with a TimeoutError. A `timeout` among the storage options takes its place, as aiohttp understands
         it. Other file systems have deadlines of their own, which are storage options.
     version : mapping, optional
         The `version` of another source for the same file: this one reads no other.
@@ -143,7 +143,8 @@ class RemoteSource:
         timeout: float | None = None,
         version: Mapping[str, str] | None = None,
     ) -> None:
-        if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < float("inf")):
+        given: Any = timeout
+        if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
         self.url = url
         self.gap = gap
@@ -153,7 +154,8 @@ class RemoteSource:
         self._asked = False
         self._version = dict(version) if version else None
         self._http = self._over_http(timeout)
-        self._ends: list[tuple[int, bytes | bytearray]] = []  # (offset, bytes) of what was fetched from both ends
+        #: (offset, bytes) of what was fetched from both ends
+        self._ends: list[tuple[int, bytes | bytearray]] = []
 
     @property
     def local_path(self) -> str | None:
@@ -184,8 +186,8 @@ class RemoteSource:
                     info = self._system.info(self._path)
                     self._pin(info)
                     self._size = info.get("size")
-                    if self._size is None:
-                        with self._system.open(self._path, "rb") as file:  # a download knows more than its server
+                    if self._size is None:  # a download knows more than its server
+                        with self._system.open(self._path, "rb") as file:
                             self._size = file.seek(0, io.SEEK_END)
             except Exception as error:
                 raise io_error(self.url, error) from error
