@@ -330,7 +330,8 @@ class _Sequential(io.RawIOBase):
     def __init__(self, file: Any, source: RemoteSource) -> None:
         self._inner, self._source = file, source
         self._unsure = 0  # bytes since the version was looked at
-        self._left = None if source._http is not None else source._size
+        size = source.version.get("size")
+        self._left = None if size is None else int(size)
 
     def readable(self) -> bool:
         return True

@@ -509,6 +509,30 @@ def test_a_remote_batch_costs_what_its_columns_need(web: Web) -> None:
     assert web.sent() < len(data) / 4
 
 
+@pytest.mark.parametrize("kind", ["http", "memory"])
+def test_tasks_refuse_another_version_than_the_one_planned(web: Web, kind: str) -> None:
+    import fsspec
+
+    def put(data: bytes) -> str:
+        web.files["x.arrow"] = data
+        fsspec.filesystem("memory").pipe("/planned/x.arrow", data)
+        return web.url("x.arrow") if kind == "http" else "memory://planned/x.arrow"
+
+    before, after = (
+        file(*[pa.record_batch({"id": pa.array(range(start, start + ROWS), pa.int64())})] * 4)
+        for start in (0, 100)
+    )
+    assert len(before) == len(after)
+    source = source_of(put(before), batchesPerPartition="2")
+    reader = source.reader(source.schema())
+    first, second = reader.partitions()
+    assert sum(batch.num_rows for batch in reader.read(first)) == 2 * ROWS
+    put(after)
+    for part in (first, second):
+        with pytest.raises(OSError, match="replaced"):
+            list(reader.read(part))
+
+
 # In Spark itself.
 
 
