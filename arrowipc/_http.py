@@ -314,9 +314,10 @@ def _check_status(answer: Any, wanted: tuple[int, ...], where: str = "") -> None
 
 def _check_session(session: Any) -> None:
     """Refuse to show another host what is meant for the first one and belongs to every request."""
-    if getattr(session, "auth", None) is not None or {
-        name.lower() for name in getattr(session, "headers", None) or ()
-    } - HARMLESS:
+    if (
+        getattr(session, "auth", None) is not None
+        or {name.lower() for name in getattr(session, "headers", None) or ()} - HARMLESS
+    ):
         raise Refused(
             "the server redirects to another host, to which the headers or auth in client_kwargs would go "
             "too; give them as storage options of their own: they stay with the first host"

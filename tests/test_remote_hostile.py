@@ -59,7 +59,9 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
     assert len(names) >= 40
     with Liar(files, [LIES[name][0] for name in names]) as liar:
         urls = {f"http://127.0.0.1:{liar.port}/{number}/x": name for number, name in enumerate(names)}
-        command = [sys.executable, "-m", "helpers.liar", str(tmp_path), str(rounds(2, 30)), *urls]
+        # who tells the truth may be slow on a machine that has much to do
+        jobs = [f"{30 if LIES[name][1] == 'right' else rounds(2, 30)}@{url}" for url, name in urls.items()]
+        command = [sys.executable, "-m", "helpers.liar", str(tmp_path), *jobs]
         child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=1800)
     assert child.returncode == 0, child.stderr[-3000:]
     *lines, last = map(json.loads, child.stdout.splitlines())
@@ -69,7 +71,9 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
         wanted = LIES[name][1] if line["way"] in ("file", "pieces") else "either"
         allowed = ("right", "refused") if wanted == "either" else (wanted,)
         if line["outcome"] not in allowed or line["seconds"] > SECONDS:
-            wrong.append(f"{name}, {line['way']}: {line['outcome']} in {line['seconds']:.1f} s {line['words']}")
+            wrong.append(
+                f"{name}, {line['way']}: {line['outcome']} in {line['seconds']:.1f} s {line['words']}"
+            )
     slowest = max(lines, key=lambda line: line["seconds"])
     print(
         f"\n{len(lines)} readings of {len(names)} servers: {last['mib']:.0f} MiB together, at most "
@@ -114,7 +118,7 @@ def test_a_server_that_stalls_is_given_up_in_time_and_in_words(files: Any) -> No
         url = f"http://127.0.0.1:{liar.port}/0/x.arrow"
         for opener in (ipc.open_file, ipc.open, ipc.open_stream, ipc.recover):
             start = time.monotonic()
-            with pytest.raises(TimeoutError, match="the server stalls: 0 bytes came in 0.3 s") as caught:
+            with pytest.raises(TimeoutError, match=r"the server stalls: 0 bytes came in 0\.3 s") as caught:
                 opener(RemoteSource(url, timeout=0.3))
             assert url in str(caught.value)
             assert time.monotonic() - start < 30
@@ -126,12 +130,14 @@ def test_a_server_that_stalls_is_given_up_in_time_and_in_words(files: Any) -> No
             RemoteSource(url, timeout=wrong)  # type: ignore[arg-type]
 
 
-def test_who_reads_slowly_is_not_given_up(web: Web, files: Any) -> None:
-    web.files["x.arrows"] = files["arrows"][0]
-    with ipc.open_stream(RemoteSource(web.url("x.arrows"), timeout=0.5)) as reader:
-        batch = next(iter(reader))
-        time.sleep(0.8)
-        assert batch.num_rows + sum(rest.num_rows for rest in reader) == 12_000
+@pytest.mark.slow
+def test_who_reads_slowly_is_not_given_up(web: Web) -> None:
+    web.files["x.arrows"] = written(ipc.new_stream, 0, batches=12, rows=32_000)
+    with ipc.open_stream(RemoteSource(web.url("x.arrows"), timeout=4)) as reader:
+        batches = iter(reader)
+        next(batches)
+        time.sleep(4.5)
+        assert len(list(batches)) == 11
 
 
 @pytest.mark.parametrize("versions", [True, False])
@@ -198,7 +204,10 @@ def test_what_is_secret_stays_with_the_first_host(files: Any) -> None:
     names = {"authorization", "x-key", "cookie"}
     with lying(files, honest) as other:
         place = f"http://127.0.0.1:{other.port}/0/x.arrow"
-        lies = [lambda ask: [head(307, {"Location": place})], lambda ask: [head(302, {"Location": "/2/x.arrow"})]]
+        lies = [
+            lambda ask: [head(307, {"Location": place})],
+            lambda ask: [head(302, {"Location": "/2/x.arrow"})],
+        ]
         with lying(files, *lies, honest) as liar:
             url = f"http://127.0.0.1:{liar.port}"
             assert ipc.open_file(RemoteSource(f"{url}/0/x.arrow", options)).num_record_batches == 6
@@ -219,7 +228,13 @@ def test_what_is_secret_stays_with_the_first_host(files: Any) -> None:
 def test_the_command_line_says_it_too(web: Web, files: Any) -> None:
     with lying(files, LIES["replaced"][0], LIES["a gzip bomb"][0]) as liar:
         for number, words in ((0, "replaced"), (1, "Content-Encoding")):
-            command = [sys.executable, "-m", "arrowipc", "check", f"http://127.0.0.1:{liar.port}/{number}/x.arrow"]
+            command = [
+                sys.executable,
+                "-m",
+                "arrowipc",
+                "check",
+                f"http://127.0.0.1:{liar.port}/{number}/x.arrow",
+            ]
             child = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert child.returncode != 0
             assert words in child.stdout + child.stderr

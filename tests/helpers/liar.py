@@ -1,6 +1,6 @@
 """An HTTP server that lies, in every way that we know a name for; and a child process that believes it.
 
-``python -m helpers.liar DIRECTORY TIMEOUT URL...`` reads each URL in several ways and prints a JSON line
+``python -m helpers.liar DIRECTORY TIMEOUT@URL...`` reads each URL in several ways and prints a JSON line
 about each; the last line has the memory that it took. DIRECTORY holds the files that may be read from there.
 """
 
@@ -265,7 +265,9 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
         "right",
     ),
     "a redirect to another file": (
-        lambda a: honest(a, later=True) if "?" in a.path else (elsewhere(hop)(a) if a.number > 2 else honest(a)),
+        lambda a: (
+            honest(a, later=True) if "?" in a.path else (elsewhere(hop)(a) if a.number > 2 else honest(a))
+        ),
         "refused",
     ),
     # replaced files
@@ -288,7 +290,11 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
         lambda a: silent_replacement(
             a,
             **KNOWN,
-            **({"Content_Range": "bytes {}-{}/{}".format(*_last(a), 10**6)} if a.number >= 3 and a.range else {}),
+            **(
+                {"Content_Range": "bytes {}-{}/{}".format(*_last(a), 10**6)}
+                if a.number >= 3 and a.range
+                else {}
+            ),
         ),
         "refused",
     ),
@@ -320,7 +326,10 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     "a header without end": (lambda a: [b"HTTP/1.1 200 Words\r\nX: ", *endless()], "refused"),
     "a status line without end": (lambda a: [b"HTTP/1.1 200 ", *endless()], "refused"),
     "go on, go on": (lambda a: repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 100, 10**5), "refused"),
-    "another protocol": (lambda a: [head(101, {"Upgrade": "x", "Connection": "Upgrade"}), *FOREVER], "refused"),
+    "another protocol": (
+        lambda a: [head(101, {"Upgrade": "x", "Connection": "Upgrade"}), *FOREVER],
+        "refused",
+    ),
     "noise": (lambda a: [bytes(range(256)) * 100], "refused"),
     "the bare file": (lambda a: [a.first], "refused"),
     "a closed door": (lambda a: [], "refused"),
@@ -489,7 +498,7 @@ def believe(job: tuple[str, str, float, dict[str, list[Any]]]) -> dict[str, Any]
     return {"url": job[0], "way": way, "outcome": outcome, "words": words, "seconds": seconds}
 
 
-def main(directory: str, seconds: str, *urls: str) -> None:
+def main(directory: str, *given: str) -> None:
     import arrowipc as ipc
     from helpers import memory
 
@@ -497,11 +506,11 @@ def main(directory: str, seconds: str, *urls: str) -> None:
         ending: [rows(ipc.open(path.read_bytes())) for path in sorted(Path(directory).glob(f"*.{ending}"))]
         for ending in ("arrow", "arrows")
     }
-    timeout = float(seconds)
-    believe((urls[0], "file", timeout, known))  # libraries are loaded now
+    urls = [(url, float(timeout)) for timeout, _, url in (text.partition("@") for text in given)]
+    believe((urls[0][0], "file", urls[0][1], known))  # libraries are loaded now
     memory.forget_peak()
     before = memory.resident()
-    jobs = [(url, way, timeout, known) for url in urls for way in ways(url, timeout)]
+    jobs = [(url, way, timeout, known) for url, timeout in urls for way in ways(url, timeout)]
     with ThreadPoolExecutor(16) as pool:
         for line in pool.map(believe, jobs):
             print(json.dumps(line), flush=True)
