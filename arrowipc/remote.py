@@ -314,7 +314,9 @@ class RemoteSource:
             self._system.invalidate_cache(self._path)
             info = self._system.info(self._path)
         except Exception as error:
-            raise io_error(self.url, error) from error
+            if self._version is not None:
+                raise io_error(self.url, error) from error
+            info = {}  # reading it will tell, or need not know
         self._pin(info)
         words = replaced(self._version or {}, version_of(info))
         if words is not None:

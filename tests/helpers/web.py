@@ -43,7 +43,7 @@ class Web:
         self.versions = True
         self.log: list[Request] = []
         self.fault = ""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"web": self}))
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"web": self}))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
     def url(self, path: str) -> str:
@@ -63,6 +63,10 @@ class Web:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # a connection that finds no place there is tried again a second later
 
 
 class _Handler(BaseHTTPRequestHandler):
