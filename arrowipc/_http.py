@@ -23,8 +23,10 @@ __all__ = ["HttpFile", "HttpStream", "Refused"]
 
 #: Bytes that one read takes from a connection.
 CHUNK = 1 << 18
-#: An exchange that brings fewer bytes than this within the deadline has stalled.
+#: An exchange that brings fewer bytes of a range than this within the deadline has stalled ...
 STEP = 1 << 12
+#: ... or fewer of a stream, which may be written while it is read.
+LIVE_STEP = 1 << 8
 REDIRECTS = 10
 #: Headers that may follow a redirect to another host.
 HARMLESS = {"user-agent", "accept", "accept-language"}
@@ -49,10 +51,11 @@ class Missing(FileNotFoundError, Refused):
 
 
 class _Deadline:
-    """Bounds how long an exchange waits for `STEP` more bytes; None: it may wait forever."""
+    """Bounds how long an exchange waits for `step` more bytes; None: it may wait forever."""
 
-    def __init__(self, timeout: float | None) -> None:
+    def __init__(self, timeout: float | None, step: int = STEP) -> None:
         self._timeout = self._left = timeout
+        self._step = step
         self._count = 0
 
     async def wait(self, what: Awaitable[Result]) -> Result:
@@ -77,7 +80,7 @@ class _Deadline:
     def arrived(self, count: int) -> None:
         """Begin anew when enough has come."""
         self._count += count
-        if self._count >= STEP:
+        if self._count >= self._step:
             self._left, self._count = self._timeout, 0
 
 
@@ -187,7 +190,7 @@ class HttpFile:
             answer.release()
 
     async def _open(self, size: int | None) -> tuple[Any, _Deadline]:
-        deadline = _Deadline(self._timeout)
+        deadline = _Deadline(self._timeout, LIVE_STEP)
         answer = await self._ask("GET", {}, deadline)
         try:
             _check_status(answer, (200,))

@@ -102,9 +102,10 @@ class RemoteSource:
     tail : int, default 64 KiB
         Bytes that are fetched from the end at once: more than most footers have.
     timeout : float, default 30
-        Seconds without a byte (to be exact: with less than 4 KiB) after which a stalled HTTP server is given
-        up with a TimeoutError. A `timeout` among the storage options takes its place, as aiohttp understands
-        it. Other file systems have deadlines of their own, which are storage options.
+        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after
+        which a stalled HTTP server is given up with a TimeoutError. A `timeout` among the storage options
+        takes its place, as aiohttp understands it. Other file systems have deadlines of their own, which are
+        storage options.
     version : mapping, optional
         The `version` of another source for the same file: this one reads no other.
 

@@ -140,6 +140,23 @@ def test_who_reads_slowly_is_not_given_up(web: Web) -> None:
         assert len(list(batches)) == 11
 
 
+@pytest.mark.slow
+def test_a_stream_that_is_written_while_it_is_read(files: Any) -> None:
+    data = written(ipc.new_stream, 0, batches=5, rows=20)
+
+    def live(ask: Ask) -> Answer:
+        yield from honest(ask, [], Content_Length=None)
+        for start in range(0, len(data), 1000):
+            yield data[start : start + 1000]
+            yield 1.0
+
+    assert len(data) > 4000
+    with lying({"arrows": (data, data)}, live) as liar:
+        source = RemoteSource(f"http://127.0.0.1:{liar.port}/0/x.arrows", timeout=3)
+        with ipc.open_stream(source) as reader:
+            assert sum(batch.num_rows for batch in reader) == 100
+
+
 @pytest.mark.parametrize("versions", [True, False])
 def test_a_file_that_is_replaced_while_it_is_read(web: Web, files: Any, versions: bool) -> None:
     before, after = files["arrow"]

@@ -129,7 +129,7 @@ def shifted(ask: Ask) -> Answer:
 def drip(data: bytes) -> Answer:
     for at in range(len(data)):
         yield data[at : at + 1]
-        yield 0.2
+        yield 0.5
 
 
 def conditional(ask: Ask) -> Answer:
