@@ -141,7 +141,7 @@ def test_who_reads_slowly_is_not_given_up(web: Web) -> None:
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_written_while_it_is_read(files: Any) -> None:
+def test_a_stream_that_is_written_while_it_is_read() -> None:
     data = written(ipc.new_stream, 0, batches=5, rows=20)
 
     def live(ask: Ask) -> Answer:
