@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from weakref import WeakKeyDictionary
 
 from arrowipc._replaced import replaced, version_of
@@ -58,13 +59,13 @@ class _Deadline:
         self._step = step
         self._count = 0
 
-    async def wait(self, what: Awaitable[Result]) -> Result:
+    async def wait(self, what: Awaitable[Result], asked: float | None = None) -> Result:
+        """Wait for a step; `asked` (as time.monotonic() says it) is when somebody began to wait for it."""
         if self._left is None:
             return await what
-        clock = asyncio.get_running_loop().time
-        start = clock()
+        start = time.monotonic() if asked is None else asked
         try:
-            async with asyncio.timeout(self._left) as limit:
+            async with asyncio.timeout(self._left - (time.monotonic() - start)) as limit:
                 result = await what
         except TimeoutError as error:
             if not limit.expired():
@@ -74,7 +75,7 @@ class _Deadline:
                 "RemoteSource(url, timeout=) waits longer"
             )
             raise TimeoutError(words) from error
-        self._left -= clock() - start
+        self._left -= time.monotonic() - start
         return result
 
     def arrived(self, count: int) -> None:
@@ -204,11 +205,11 @@ class HttpFile:
     async def _ask(self, method: str, headers: dict[str, str], deadline: _Deadline) -> Any:
         """Send a request and wait for the head of its answer."""
         headers = {"Accept-Encoding": "identity", **headers}
-        etag, time = self.version.get("etag", ""), self.version.get("time", "")
+        etag, modified = self.version.get("etag", ""), self.version.get("time", "")
         if _STRONG.fullmatch(etag):
             headers["If-Match"] = etag
-        elif time.endswith(" GMT") and time.isascii():
-            headers["If-Unmodified-Since"] = time
+        elif modified.endswith(" GMT") and modified.isascii():
+            headers["If-Unmodified-Since"] = modified
         answer = await deadline.wait(self._follow(method, headers))
         deadline.arrived(STEP)
         return answer
@@ -280,10 +281,10 @@ class HttpStream:
     def read(self, count: int) -> bytes:
         from fsspec.asyn import sync
 
-        return sync(self._loop, self._read, count)  # type: ignore[no-any-return]
+        return sync(self._loop, self._read, count, time.monotonic())  # type: ignore[no-any-return]
 
-    async def _read(self, count: int) -> bytes:
-        data: bytes = await self._deadline.wait(self._answer.content.read(count))
+    async def _read(self, count: int, asked: float) -> bytes:
+        data: bytes = await self._deadline.wait(self._answer.content.read(count), asked)
         self._deadline.arrived(len(data))
         if self._left is not None:
             self._left -= len(data)
