@@ -694,8 +694,8 @@ def open_stream(
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
         A path is mapped into memory; a URL is opened with fsspec, `arrowipc.remote.RemoteSource` adds options
-        such as credentials to it. A file object (or socket file) is read message by message and never past
-        the end of the stream.
+        such as credentials and a `timeout` (30 s without a byte) to it. A file object (or socket file) is
+        read message by message and never past the end of the stream.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
@@ -723,7 +723,8 @@ def open_stream(
     UnsupportedError
         The bytes are valid and not implemented here.
     OSError
-        The source cannot be read.
+        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
+        its server stalls.
     """
     return RecordBatchStreamReader(
         source, columns, validate, limits, use_threads, ensure_native_endian, memory_map

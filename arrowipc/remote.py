@@ -9,6 +9,7 @@ from collections import deque
 from itertools import islice
 
 from arrowipc._core import aligned_buffer
+from arrowipc._replaced import replaced, version_of
 from arrowipc.errors import ArrowIpcError, UsageError
 
 TYPE_CHECKING = False
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from arrowipc._core import Memory
     from arrowipc._file import FileDecoder
+    from arrowipc._http import HttpFile
 
     Range = tuple[int, int]
 
@@ -35,6 +37,8 @@ WINDOW = 8 << 20
 HEADS = 64
 #: Batches looked at for one window.
 BATCHES = 1024
+#: Seconds in which a server has to send something.
+TIMEOUT = 30.0
 #: Reads of a stream; each crosses over to the thread in which fsspec works.
 STREAM_BUFFER = 1 << 20
 
@@ -65,13 +69,20 @@ def io_error(url: str, error: BaseException, where: str = "") -> BaseException:
     if isinstance(error, (ArrowIpcError, MemoryError)):
         return error
     cause = error.__cause__ if isinstance(error, OSError) and error.__cause__ is not None else error
-    words = f"{where}{type(cause).__name__}: {cause}"
+    if type(cause).__module__ == "arrowipc._http":
+        words = f"{where}{cause}"
+    elif isinstance(cause, TimeoutError):  # most have no words
+        words = f"{where}no answer in time{f': {cause}' if str(cause) else ''}"
+    else:
+        words = f"{where}{type(cause).__name__}: {cause}"
     # Over HTTP fsspec takes every failure for a missing file; the cause tells what it was.
     http = type(cause).__module__.partition(".")[0] == "aiohttp"
     if isinstance(error, FileNotFoundError) and (not http or getattr(cause, "status", 0) in (404, 410)):
         return FileNotFoundError(errno.ENOENT, f"not found ({words})", url)
     if isinstance(error, PermissionError):
         return PermissionError(errno.EACCES, f"not allowed ({words})", url)
+    if isinstance(cause, TimeoutError):
+        return TimeoutError(f"{url}: {words}")
     return OSError(f"{url}: {words}")
 
 
@@ -90,11 +101,28 @@ class RemoteSource:
         Ranges closer than this are fetched as one: about what arrives in the time that a request costs.
     tail : int, default 64 KiB
         Bytes that are fetched from the end at once: more than most footers have.
+    timeout : float, default 30
+        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after
+        which a stalled HTTP server is given up with a TimeoutError. A `timeout` among the storage options
+        takes its place, as aiohttp understands it. Other file systems have deadlines of their own, which are
+        storage options.
+    version : mapping, optional
+        The `version` of another source for the same file: this one reads no other.
+
+    Notes
+    -----
+    All that one source reads is of one version of the file; another one is an OSError, so make a new source
+    then. Over HTTP, answers are compared by ETag, Last-Modified and length, and the server is asked to do so
+    too (``If-Match``). Of other file systems, their ``info`` is compared after every round of requests, and
+    after every 8 MiB of a stream. Where neither tells versions apart, only another length is noticed.
+
+    Over HTTP, no more of an answer is read than was asked for, nothing is decompressed, and what a
+    redirect leads to on another host does not see the headers, cookies and auth of the storage options.
 
     Raises
     ------
     UsageError
-        There is no file system for this URL.
+        There is no file system for this URL; or `timeout` is not a positive number.
 
     Examples
     --------
@@ -103,7 +131,7 @@ class RemoteSource:
     >>> ipc.open_file(source, columns=["price"]).read_all()            # doctest: +SKIP
     """
 
-    __slots__ = ("_asked", "_ends", "_path", "_size", "_system", "gap", "tail", "url")
+    __slots__ = ("_asked", "_ends", "_http", "_path", "_size", "_system", "_version", "gap", "tail", "url")
 
     def __init__(
         self,
@@ -113,14 +141,22 @@ class RemoteSource:
         size: int | None = None,
         gap: int = GAP,
         tail: int = TAIL,
+        timeout: float | None = None,
+        version: Mapping[str, str] | None = None,
     ) -> None:
+        given: Any = timeout
+        if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
+            raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
         self.url = url
         self.gap = gap
         self.tail = tail
         self._system, self._path = find_system(url, storage_options)
         self._size = size
         self._asked = False
-        self._ends: list[tuple[int, bytes]] = []  # (offset, bytes) of what was fetched from both ends
+        self._version = dict(version) if version else None
+        self._http = self._over_http(timeout)
+        #: (offset, bytes) of what was fetched from both ends
+        self._ends: list[tuple[int, bytes | bytearray]] = []
 
     @property
     def local_path(self) -> str | None:
@@ -145,14 +181,24 @@ class RemoteSource:
         """int: bytes of the file; None where the server does not say how many."""
         if self._size is None and not self._asked:
             try:
-                self._size = self._system.info(self._path).get("size")
-                if self._size is None and not self._is_http():
-                    with self._system.open(self._path, "rb") as file:  # a download knows more than its server
-                        self._size = file.seek(0, io.SEEK_END)
+                if self._http is not None:
+                    self._size = self._http.size()
+                else:
+                    info = self._system.info(self._path)
+                    self._pin(info)
+                    self._size = info.get("size")
+                    if self._size is None:  # a download knows more than its server
+                        with self._system.open(self._path, "rb") as file:
+                            self._size = file.seek(0, io.SEEK_END)
             except Exception as error:
                 raise io_error(self.url, error) from error
             self._asked = True
         return self._size
+
+    @property
+    def version(self) -> dict[str, str]:
+        """dict: what tells this version of the file from others, as far as it was asked for; may be empty."""
+        return dict((self._version or {}) if self._http is None else self._http.version)
 
     def head(self) -> bytes:
         """Return the first 8 bytes, or fewer where the file is shorter."""
@@ -162,7 +208,7 @@ class RemoteSource:
                 return file.read(8)
         first = min(size, 8)
         if self._held(0, first) is None:
-            self._ends.append((0, self._end(0, size if size <= self.tail else first)))
+            self._ends.append((0, self._request([(0, size if size <= self.tail else first)])[0]))
         return bytes(self._held(0, first) or b"")
 
     def read(self, start: int, length: int) -> bytes:
@@ -172,7 +218,7 @@ class RemoteSource:
             self.head()
         elif start + length > size - self.tail and self._held(start, start + length) is None:
             first = max(min(start, size - self.tail), 0)
-            self._ends.append((first, self._end(first, size)))
+            self._ends.append((first, self._request([(first, size)])[0]))
         return bytes(self.fetch([(start, start + length)])[0])
 
     def fetch(self, ranges: Sequence[Range]) -> list[memoryview]:
@@ -197,13 +243,15 @@ class RemoteSource:
 
     def open(self) -> io.BufferedReader:
         """Open the file for reading from its beginning to its end, with one request where that can be."""
-        # 0: an answer that is read as it arrives, also from servers that know no ranges.
-        options = {"block_size": 0} if self._is_http() else {}
         try:
-            file = self._system.open(self._path, "rb", **options)
+            if self._http is not None:
+                file: Any = self._http.open(self._size)
+            else:
+                file = self._system.open(self._path, "rb")
+                self._pin(getattr(file, "details", None) or self._system.info(self._path))
         except Exception as error:
             raise io_error(self.url, error) from error
-        return io.BufferedReader(_Sequential(file, self.url), STREAM_BUFFER)
+        return io.BufferedReader(_Sequential(file, self), STREAM_BUFFER)
 
     def _held(self, start: int, end: int) -> memoryview | None:
         if start == end:
@@ -213,62 +261,80 @@ class RemoteSource:
                 return memoryview(data)[start - offset : end - offset]
         return None
 
-    def _end(self, start: int, end: int) -> bytes:
-        """Fetch a range without trusting the server that it knows ranges."""
-        if start == end or not self._is_http() or (start == 0 and end == self._size):
-            return self._request([(start, end)])[0]
-        try:
-            # This object looks at the status before it takes in the body, which may be the whole file.
-            with self._system.open(self._path, "rb", size=self._size, cache_type="none") as file:
-                file.seek(start)
-                data: bytes = file.read(end - start)
-        except ValueError:
-            raise self._no_ranges() from None
-        except Exception as error:
-            raise io_error(self.url, error) from error
-        return self._checked(data, start, end)
-
-    def _request(self, ranges: Sequence[Range]) -> list[bytes]:
+    def _request(self, ranges: Sequence[Range]) -> Sequence[bytes | bytearray]:
         if not ranges:
             return []
-        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         try:
+            if self._http is not None:
+                return self._http.fetch(ranges, self.size)
+            if self._version is None:
+                self._confirm()
+            starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
             answers = self._system.cat_ranges([self._path] * len(ranges), starts, ends, on_error="return")
         except Exception as error:
             raise io_error(self.url, error) from error
-        return [self._checked(*answer) for answer in zip(answers, starts, ends, strict=True)]
+        found = [self._checked(*answer) for answer in zip(answers, starts, ends, strict=True)]
+        self._confirm()
+        return found
 
     def _checked(self, answer: Any, start: int, end: int) -> bytes:
         if isinstance(answer, BaseException):
             raise io_error(self.url, answer, f"bytes {start:,} to {end:,}: ") from answer
         if len(answer) != end - start:
-            if len(answer) == self._size:
-                raise self._no_ranges()
             raise OSError(
                 f"{self.url}: asked for bytes {start:,} to {end:,} and got {len(answer):,} of "
                 f"{end - start:,}; was the file replaced meanwhile?"
             )
         return bytes(answer)
 
-    def _is_http(self) -> bool:
+    def _over_http(self, timeout: float | None) -> HttpFile | None:
+        """What reads it, where it is behind HTTP."""
         protocol = self._system.protocol
-        return "http" in ((protocol,) if isinstance(protocol, str) else protocol)
+        if "http" not in ((protocol,) if isinstance(protocol, str) else protocol):
+            return None
+        from arrowipc._http import HttpFile
 
-    def _no_ranges(self) -> OSError:
-        return OSError(
-            f"{self.url}: the server sends only whole files (no range requests), and an Arrow IPC file is "
-            "read in parts; put 'simplecache::' before the URL to download it first"
-        )
+        if timeout is None and not {"timeout"} & {*self._system.kwargs, *self._system.client_kwargs}:
+            timeout = TIMEOUT
+        return HttpFile(self._system, self._path, timeout, self._version or {})
+
+    def _pin(self, info: Mapping[str, Any]) -> None:
+        """Let what a file system says of the file first tell which version it is."""
+        from fsspec.implementations.cached import WholeFileCacheFileSystem
+
+        if self._version is None:
+            # A file that was downloaded whole stays as it is.
+            whole = isinstance(self._system, WholeFileCacheFileSystem)
+            self._version = {} if whole else version_of(info)
+
+    def _confirm(self) -> None:
+        """Ask the file system whether the file is still the one that was opened."""
+        if self._version == {}:
+            return
+        try:
+            self._system.invalidate_cache(self._path)
+            info = self._system.info(self._path)
+        except Exception as error:
+            if self._version is not None:
+                raise io_error(self.url, error) from error
+            info = {}  # reading it will tell, or need not know
+        self._pin(info)
+        words = replaced(self._version or {}, version_of(info))
+        if words is not None:
+            raise OSError(f"{self.url}: the file was replaced while it was read: {words}; open it again")
 
     def __repr__(self) -> str:
         return f"RemoteSource({self.url!r})"
 
 
 class _Sequential(io.RawIOBase):
-    """A file of fsspec that is read in order; what goes wrong is an OSError that names the URL."""
+    """A remote file that is read in order; what goes wrong is an OSError that names the URL."""
 
-    def __init__(self, file: Any, url: str) -> None:
-        self._inner, self._url = file, url
+    def __init__(self, file: Any, source: RemoteSource) -> None:
+        self._inner, self._source = file, source
+        self._unsure = 0  # bytes since the version was looked at
+        size = source.version.get("size")
+        self._left = None if size is None else int(size)
 
     def readable(self) -> bool:
         return True
@@ -277,9 +343,20 @@ class _Sequential(io.RawIOBase):
         try:
             data = self._inner.read(len(buffer))
         except Exception as error:
-            raise io_error(self._url, error) from error
+            raise io_error(self._source.url, error) from error
+        if self._source._http is None:
+            self._look(len(data))
         buffer[: len(data)] = data
         return len(data)
+
+    def _look(self, count: int) -> None:
+        """See whether the file is still the same: at its end, and after every window of it."""
+        self._unsure += count
+        if self._left is not None:
+            self._left -= count
+        if self._unsure and (not count or self._left == 0 or self._unsure > WINDOW):
+            self._source._confirm()
+            self._unsure = 0
 
     def close(self) -> None:
         if not self.closed:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from arrowipc.errors import UsageError
-from arrowipc.remote import find_system, io_error
+from arrowipc.remote import RemoteSource, find_system, io_error
 
 __all__ = [
     "FoundFile",
@@ -380,7 +380,7 @@ def _system_of(url: str, storage: Mapping[str, Any]) -> tuple[Any, str]:
 def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -> list[FoundFile]:
     system, path = _system_of(url, storage)
     try:
-        entries = list(_entries(system, url, path, name_filter))
+        entries = list(_entries(system, url, path, name_filter, storage))
     except Exception as error:
         failure = io_error(url, error)
         if isinstance(failure, FileNotFoundError):
@@ -389,7 +389,9 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
     return [FoundFile(_url_of(url, info["name"]), info.get("size"), _modified(info)) for info in entries]
 
 
-def _entries(system: Any, url: str, path: str, name_filter: str | None) -> Iterator[dict[str, Any]]:
+def _entries(
+    system: Any, url: str, path: str, name_filter: str | None, storage: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     """What the file system says of each file."""
     if url.endswith("/"):  # over HTTP nothing else tells a directory from a file
         yield from _below(system, url if path.startswith("http") else path, name_filter)
@@ -398,7 +400,10 @@ def _entries(system: Any, url: str, path: str, name_filter: str | None) -> Itera
     patterns = any(mark in path for mark in "*?[{")
     with suppress(*((FileNotFoundError,) if patterns else ())):
         if "*" not in path:
-            info = system.info(path)
+            if path.startswith("http"):  # where fsspec takes every failure for a missing file
+                info = {"name": path, "type": "file", "size": RemoteSource(url, storage).known_size}
+            else:
+                info = system.info(path)
     if info is None:
         for pattern in _braces(path):
             fixed = len(_fixed(pattern))

@@ -107,9 +107,11 @@ class ReadOptions:
         """Whether damage is passed over or told in a row, instead of ending the query."""
         return self.recover or self.mode != "failfast"
 
-    def source(self, path: str, size: int | None = None) -> str | RemoteSource:
+    def source(
+        self, path: str, size: int | None = None, version: Mapping[str, str] | None = None
+    ) -> str | RemoteSource:
         """What a reader takes for a path; several readers may share it, which saves requests."""
-        return RemoteSource(path, self.storage, size=size) if is_url(path) else path
+        return RemoteSource(path, self.storage, size=size, version=version) if is_url(path) else path
 
     def open(self, source: str | RemoteSource, columns: Iterable[int | str] | None = None) -> Any:
         """Open a file of either format; a reader of arrowipc."""

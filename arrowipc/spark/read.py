@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -41,8 +41,8 @@ PLANNING_THREADS = 16
 class Slice:
     """Record batches ``first`` to ``stop`` (exclusive) of one file; ``stop`` None means all of a stream.
 
-    ``size`` is that of a remote file, ``torn`` says that the file has no footer to read it by, and ``lost``
-    why nothing of it can be read.
+    ``size`` and ``version`` are those of a remote file, which all tasks read as it was planned. ``torn`` says
+    that the file has no footer to read it by, and ``lost`` why nothing of it can be read.
     """
 
     path: str
@@ -51,6 +51,7 @@ class Slice:
     size: int | None = None
     torn: bool = False
     lost: str | None = None
+    version: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,9 @@ class ArrowIpcReader(DataSourceReader):
                 return [(Slice(path, lost=str(error)), 0)]
             self._pass_over(error)
             return []
-        return list(cut(path, blocks, target, self._options.batches_per_partition, size))
+        version = () if isinstance(source, str) else tuple(source.version.items())
+        pieces = cut(path, blocks, target, self._options.batches_per_partition, size)
+        return [(replace(piece, version=version), weight) for piece, weight in pieces]
 
     # -- on the executors --
 
@@ -184,7 +187,7 @@ class ArrowIpcReader(DataSourceReader):
         from arrowipc.spark.types import TypeOptions
 
         options = self._options
-        source = options.source(piece.path, piece.size)
+        source = options.source(piece.path, piece.size, dict(piece.version))
         torn = piece.torn or (piece.stop is None and options.recover)
         opener = options.open_damaged if torn else options.open
         reader = opener(source, options.columns)

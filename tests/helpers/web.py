@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,14 +33,17 @@ class Web:
         a Content-Length), ``"broken"`` (status 500).
     token : str
         What the header Authorization must hold.
+    versions : bool
+        Whether answers have an ETag, and ``If-Match`` is heeded.
     """
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self.token = ""
+        self.versions = True
         self.log: list[Request] = []
         self.fault = ""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"web": self}))
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"web": self}))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
     def url(self, path: str) -> str:
@@ -59,6 +63,10 @@ class Web:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # a connection that finds no place there is tried again a second later
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -87,12 +95,15 @@ class _Handler(BaseHTTPRequestHandler):
             return self._end(301, b"", body, None, moved=f"/{path}/")
         if data is None:
             return self._end(404, b"", body, None)
+        etag = f'"{hashlib.sha1(data).hexdigest()}"' if web.versions else ""
+        if etag and self.headers.get("If-Match", etag) != etag:
+            return self._end(412, b"", body, None)
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
         if asked is None or web.fault in ("no ranges", "says no ranges", "no length"):
-            return self._end(200, data, body, None)
+            return self._end(200, data, body, None, etag=etag)
         start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
         part = data[start : end - 3] if web.fault == "short" and start else data[start:end]
-        return self._end(206, part, body, (start, end), total=len(data))
+        return self._end(206, part, body, (start, end), total=len(data), etag=etag)
 
     def _listing(self, path: str) -> bytes:
         below = {name[len(path) :].split("/")[0] for name in self.web.files if name.startswith(path)}
@@ -108,8 +119,11 @@ class _Handler(BaseHTTPRequestHandler):
         kind: str = "application/octet-stream",
         total: int = 0,
         moved: str = "",
+        etag: str = "",
     ) -> None:
         self.send_response(status)
+        if etag:
+            self.send_header("ETag", etag)
         if moved:
             self.send_header("Location", moved)
         if self.web.fault == "no length" and data:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
+from helpers.liar import FOREVER, Liar
 from helpers.web import Web
 from pyspark.sql import types as st
 
@@ -507,6 +508,38 @@ def test_a_remote_batch_costs_what_its_columns_need(web: Web) -> None:
     assert "HEAD" not in {request.method for request in web.log}  # the size came with the listing
     assert web.sent() < 3 * 8 * rows + (1 + len(more)) * (1 << 17)
     assert web.sent() < len(data) / 4
+
+
+def test_a_server_that_stalls_is_no_missing_file() -> None:
+    with Liar({}, [lambda ask: FOREVER]) as liar:
+        url = f"http://127.0.0.1:{liar.port}/0/x.arrow"
+        liar.files["arrow"] = (b"", b"")
+        with pytest.raises(TimeoutError, match="no answer in time"):
+            find_files({"path": url, "storage.timeout": "0.5"})
+
+
+@pytest.mark.parametrize("kind", ["http", "memory"])
+def test_tasks_refuse_another_version_than_the_one_planned(web: Web, kind: str) -> None:
+    import fsspec
+
+    def put(data: bytes) -> str:
+        web.files["x.arrow"] = data
+        fsspec.filesystem("memory").pipe("/planned/x.arrow", data)
+        return web.url("x.arrow") if kind == "http" else "memory://planned/x.arrow"
+
+    before, after = (
+        file(*[pa.record_batch({"id": pa.array(range(start, start + ROWS), pa.int64())})] * 4)
+        for start in (0, 100)
+    )
+    assert len(before) == len(after)
+    source = source_of(put(before), batchesPerPartition="2")
+    reader = source.reader(source.schema())
+    first, second = reader.partitions()
+    assert sum(batch.num_rows for batch in reader.read(first)) == 2 * ROWS
+    put(after)
+    for part in (first, second):
+        with pytest.raises(OSError, match="replaced"):
+            list(reader.read(part))
 
 
 # In Spark itself.

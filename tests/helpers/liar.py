@@ -1,0 +1,521 @@
+"""An HTTP server that lies, in every way that we know a name for; and a child process that believes it.
+
+``python -m helpers.liar DIRECTORY TIMEOUT@URL...`` reads each URL in several ways and prints a JSON line
+about each; the last line has the memory that it took. DIRECTORY holds the files that may be read from there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import socket
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import repeat
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+MIB = 1 << 20
+ZEROS = bytes(MIB)
+#: Bytes that an endless answer has, should nobody stop it.
+ENDLESS = 4 << 30
+DATE = "Mon, 06 Jul 2026 10:00:00 GMT"
+LATER = "Tue, 07 Jul 2026 10:00:00 GMT"
+
+
+class Ask(NamedTuple):
+    """One request: the how-many-eth to its path, and the two versions of what it asks for."""
+
+    number: int
+    method: str
+    path: str
+    headers: dict[str, str]
+    first: bytes
+    second: bytes
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range", ""))
+        return None if found is None else (int(found[1]), min(int(found[2]) + 1, len(self.first)))
+
+
+#: Pieces of an answer; a number is a pause in seconds.
+Answer = Iterable[bytes | float]
+
+
+def head(status: int, headers: dict[str, Any]) -> bytes:
+    lines = [f"HTTP/1.1 {status} Words", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers.items() if value is not None]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def honest(ask: Ask, body: Any = None, status: int = 0, later: bool = False, **changes: Any) -> Answer:
+    """What a good server answers, but for changes to its headers and body; `later`: of the other version."""
+    data = ask.second if later else ask.first
+    start, end = ask.range or (0, len(data))
+    headers = {
+        "Content-Length": end - start,
+        "ETag": '"two"' if later else '"one"',
+        "Last-Modified": LATER if later else DATE,
+    }
+    if ask.range:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
+    headers |= {name.replace("_", "-"): value for name, value in changes.items()}
+    yield head(status or (206 if ask.range else 200), headers)
+    if ask.method != "HEAD":
+        yield from [data[start:end]] if body is None else body
+
+
+def endless() -> Answer:
+    return repeat(ZEROS, ENDLESS // MIB)
+
+
+def chunked(pieces: Answer) -> Answer:
+    for piece in pieces:
+        assert isinstance(piece, bytes)
+        yield b"%x\r\n%s\r\n" % (len(piece), piece)
+    yield b"0\r\n\r\n"
+
+
+def part(ask: Ask) -> bytes:
+    return ask.first[slice(*(ask.range or (0, None)))]
+
+
+def on_get(lie: Callable[[Ask], Answer]) -> Callable[[Ask], Answer]:
+    """Lie only when the file is asked for, not its length."""
+    return lambda ask: lie(ask) if ask.method == "GET" else honest(ask)
+
+
+def bomb(coding: str) -> Callable[[Ask], Answer]:
+    return on_get(lambda ask: honest(ask, blown(coding), Content_Encoding=coding, Content_Length=None))
+
+
+def blown(coding: str) -> Answer:
+    """Some 4 GB of zeros as a few MB."""
+    squeeze = zlib.compressobj(9, wbits=31 if coding == "gzip" else 15)
+    for _ in range(ENDLESS // MIB):
+        yield squeeze.compress(ZEROS)
+    yield squeeze.flush()
+
+
+def elsewhere(place: Callable[[Ask], str], body: Answer = ()) -> Callable[[Ask], Answer]:
+    return lambda ask: [head(302, {"Location": place(ask)}), *([] if ask.method == "HEAD" else body)]
+
+
+def hop(ask: Ask) -> str:
+    return ask.path.partition("?")[0] + f"?{ask.number}"
+
+
+def multipart(ask: Ask) -> Answer:
+    body = b"--x\r\nContent-Range: bytes 0-7/8\r\n\r\n" + part(ask) + b"\r\n--x--\r\n"
+    kind = "multipart/byteranges; boundary=x"
+    return honest(ask, [body], Content_Type=kind, Content_Length=len(body), Content_Range=None)
+
+
+def shifted(ask: Ask) -> Answer:
+    if ask.range is None:
+        return honest(ask)
+    start, end = ask.range
+    start, end = (start - 8, end - 8) if start >= 8 else (start + 8, end + 8)
+    return honest(ask, [ask.first[start:end]], Content_Range=f"bytes {start}-{end - 1}/{len(ask.first)}")
+
+
+def drip(data: bytes) -> Answer:
+    for at in range(len(data)):
+        yield data[at : at + 1]
+        yield 0.5
+
+
+def conditional(ask: Ask) -> Answer:
+    """A good server whose file is replaced behind the third request."""
+    if ask.number < 3:
+        return honest(ask)
+    old = ask.headers.get("if-match", '"two"') != '"two"'
+    return [head(412, {"Content-Length": 0})] if old else honest(ask, later=True)
+
+
+def silent_replacement(ask: Ask, **changes: Any) -> Answer:
+    return honest(ask, later=ask.number >= 3, **changes)
+
+
+FOREVER: list[float] = [600.0]
+KNOWN = {"ETag": None, "Last_Modified": None}
+
+#: Name -> the lie, and what a reader of a file must do about it: "right" values, "refused", or "either".
+LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
+    "none": (honest, "right"),
+    # lengths
+    "a range of 2^40 bytes": (on_get(lambda a: honest(a, endless(), Content_Length=1 << 40)), "refused"),
+    "a range of 2^40 bytes as 200": (
+        on_get(lambda a: honest(a, endless(), 200, Content_Length=1 << 40, Content_Range=None)),
+        "refused",
+    ),
+    "a file of 2^40 bytes in HEAD": (
+        lambda a: honest(a, **({"Content_Length": 1 << 40} if a.method == "HEAD" else {})),
+        "refused",
+    ),
+    "a file of 2^63 bytes in HEAD": (
+        lambda a: honest(a, **({"Content_Length": 1 << 63} if a.method == "HEAD" else {})),
+        "refused",
+    ),
+    "a file of 10^30 bytes": (lambda a: honest(a, Content_Length=10**30), "refused"),
+    "a length below zero": (lambda a: honest(a, Content_Length=-8), "refused"),
+    "a length in words": (lambda a: honest(a, Content_Length="many"), "refused"),
+    "two lengths": (on_get(lambda a: honest(a, Content_Length="8\r\nContent-Length: 9")), "refused"),
+    "a length of zero in HEAD": (
+        lambda a: honest(a, **({"Content_Length": 0} if a.method == "HEAD" else {})),
+        "refused",
+    ),
+    "a shorter length": (on_get(lambda a: honest(a, Content_Length=len(part(a)) - 3)), "refused"),
+    "a longer length": (
+        on_get(lambda a: honest(a, [part(a), b"more"], Content_Length=len(part(a)) + 4)),
+        "refused",
+    ),
+    "a body cut": (on_get(lambda a: honest(a, [part(a)[: len(part(a)) // 2]])), "refused"),
+    "no length and no end": (on_get(lambda a: honest(a, endless(), Content_Length=None)), "refused"),
+    "a length nowhere": (lambda a: honest(a, Content_Length=None), "either"),
+    # chunks
+    "honest chunks": (
+        on_get(lambda a: honest(a, chunked([part(a)]), Content_Length=None, Transfer_Encoding="chunked")),
+        "right",
+    ),
+    "endless chunks": (
+        on_get(lambda a: honest(a, chunked(endless()), Content_Length=None, Transfer_Encoding="chunked")),
+        "refused",
+    ),
+    "a chunk too much": (
+        on_get(
+            lambda a: honest(a, chunked([part(a), b"x"]), Content_Length=None, Transfer_Encoding="chunked")
+        ),
+        "refused",
+    ),
+    "a chunk of 2^60 bytes": (
+        on_get(
+            lambda a: honest(
+                a, [b"1" + b"0" * 15 + b"\r\n", *endless()], Content_Length=None, Transfer_Encoding="chunked"
+            )
+        ),
+        "refused",
+    ),
+    "a chunk of words": (
+        on_get(lambda a: honest(a, [b"many\r\n"], Content_Length=None, Transfer_Encoding="chunked")),
+        "refused",
+    ),
+    # ranges
+    "another range": (shifted, "refused"),
+    "a range that does not say which": (on_get(lambda a: honest(a, Content_Range=None)), "refused"),
+    "a range in words": (on_get(lambda a: honest(a, Content_Range="bytes some")), "refused"),
+    "a range of another file": (
+        on_get(lambda a: honest(a, Content_Range="bytes {}-{}/9".format(*(a.range or (0, 0))))),
+        "refused",
+    ),
+    "the whole file as a range": (
+        on_get(
+            lambda a: honest(
+                a,
+                [a.first],
+                206 if a.range else 200,
+                Content_Length=len(a.first),
+                Content_Range=f"bytes 0-{len(a.first) - 1}/{len(a.first)}",
+            )
+        ),
+        "refused",
+    ),
+    "the whole file, no ranges": (
+        on_get(lambda a: honest(a, [a.first], 200, Content_Length=len(a.first), Content_Range=None)),
+        "refused",
+    ),
+    "parts": (on_get(multipart), "refused"),
+    "no such range": (on_get(lambda a: honest(a, [], 416, Content_Length=0)), "refused"),
+    "nothing": (on_get(lambda a: [head(204, {})]), "refused"),
+    # encodings
+    "a gzip bomb": (bomb("gzip"), "refused"),
+    "a deflate bomb": (bomb("deflate"), "refused"),
+    "gzip": (
+        on_get(
+            lambda a: honest(
+                a,
+                [gzip.compress(part(a))],
+                Content_Encoding="gzip",
+                Content_Length=len(gzip.compress(part(a))),
+            )
+        ),
+        "refused",
+    ),
+    "bytes that are called gzip": (on_get(lambda a: honest(a, Content_Encoding="gzip")), "refused"),
+    "an encoding nobody knows": (on_get(lambda a: honest(a, Content_Encoding="x, y")), "refused"),
+    # redirects
+    "a redirect to itself": (elsewhere(lambda a: a.path), "refused"),
+    "redirects without end": (elsewhere(hop), "refused"),
+    "one redirect": (lambda a: honest(a) if "?" in a.path else elsewhere(hop)(a), "right"),
+    "a redirect to a file": (elsewhere(lambda a: "file:///etc/passwd"), "refused"),
+    "a redirect to data": (elsewhere(lambda a: "data:,ARROW1"), "refused"),
+    "a redirect to ftp": (elsewhere(lambda a: "ftp://127.0.0.1/x"), "refused"),
+    "a redirect to nowhere": (elsewhere(lambda a: "http://["), "refused"),
+    "a redirect without a host": (elsewhere(lambda a: "http:///x"), "refused"),
+    "a redirect without a place": (lambda a: [head(302, {"Content-Length": 0})], "refused"),
+    "a redirect that talks on": (
+        lambda a: honest(a) if "?" in a.path else elsewhere(hop, repeat(ZEROS, 512))(a),
+        "right",
+    ),
+    "a redirect to another file": (
+        lambda a: (
+            honest(a, later=True) if "?" in a.path else (elsewhere(hop)(a) if a.number > 2 else honest(a))
+        ),
+        "refused",
+    ),
+    # replaced files
+    "replaced, and says so": (conditional, "refused"),
+    "replaced": (silent_replacement, "refused"),
+    "replaced, known by time": (lambda a: silent_replacement(a, ETag=None), "refused"),
+    "replaced, known by a weak ETag": (
+        lambda a: silent_replacement(a, ETag='W/"2"' if a.number >= 3 else 'W/"1"', Last_Modified=None),
+        "refused",
+    ),
+    "replaced, and silent about versions": (
+        lambda a: silent_replacement(a, **(KNOWN if a.number >= 3 else {})),
+        "refused",
+    ),
+    "replaced, and found by GET only": (
+        lambda a: honest(a, **KNOWN) if a.method == "HEAD" else silent_replacement(a),
+        "refused",
+    ),
+    "replaced, and longer": (
+        lambda a: silent_replacement(
+            a,
+            **KNOWN,
+            **(
+                {"Content_Range": "bytes {}-{}/{}".format(*_last(a), 10**6)}
+                if a.number >= 3 and a.range
+                else {}
+            ),
+        ),
+        "refused",
+    ),
+    "two files in turn": (lambda a: honest(a, later=a.number % 2 == 0), "refused"),
+    # stalls
+    "silence": (lambda a: FOREVER, "refused"),
+    "silence in the head": (lambda a: [b"HTTP/1.1 200 Wo", *FOREVER], "refused"),
+    "silence before the body": (on_get(lambda a: honest(a, FOREVER)), "refused"),
+    "silence in the body": (on_get(lambda a: honest(a, [part(a)[:3], *FOREVER])), "refused"),
+    "silence behind the last chunk": (
+        on_get(
+            lambda a: honest(
+                a,
+                [b"%x\r\n%s\r\n" % (len(part(a)), part(a)), *FOREVER],
+                Content_Length=None,
+                Transfer_Encoding="chunked",
+            )
+        ),
+        "refused",
+    ),
+    "a body in drops": (on_get(lambda a: honest(a, drip(part(a)))), "refused"),
+    "a head in drops": (lambda a: drip(head(200, {"X-Y": "z" * 4000})), "refused"),
+    "redirects in drops": (lambda a: [1.0, *elsewhere(hop)(a)], "refused"),
+    # what is no HTTP
+    "headers without end": (
+        lambda a: [b"HTTP/1.1 200 Words\r\n", *(b"X-%d: y\r\n" % number for number in range(10**5))],
+        "refused",
+    ),
+    "a header without end": (lambda a: [b"HTTP/1.1 200 Words\r\nX: ", *endless()], "refused"),
+    "a status line without end": (lambda a: [b"HTTP/1.1 200 ", *endless()], "refused"),
+    "go on, go on": (lambda a: repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 100, 10**5), "refused"),
+    "another protocol": (
+        lambda a: [head(101, {"Upgrade": "x", "Connection": "Upgrade"}), *FOREVER],
+        "refused",
+    ),
+    "noise": (lambda a: [bytes(range(256)) * 100], "refused"),
+    "the bare file": (lambda a: [a.first], "refused"),
+    "a closed door": (lambda a: [], "refused"),
+    "an error without end": (lambda a: [head(500, {}), *endless()], "refused"),
+    "a HEAD with a body": (
+        lambda a: [*honest(a), *([ZEROS] if a.method == "HEAD" else [])],
+        "either",
+    ),
+    "an ETag that is none": (lambda a: honest(a, ETag="\x80\xff no quotes"), "right"),
+}
+
+
+def _last(ask: Ask) -> tuple[int, int]:
+    start, end = ask.range or (0, 1)
+    return start, end - 1
+
+
+class Liar:
+    """A server on a free port of this machine: ``/NUMBER/...`` is answered with the lie of that number.
+
+    Attributes
+    ----------
+    files : dict
+        Ending of a path -> its two versions.
+    seen : list of (str, dict)
+        Path and headers of every request.
+    """
+
+    def __init__(self, files: dict[str, tuple[bytes, bytes]], lies: list[Callable[[Ask], Answer]]) -> None:
+        self.files = files
+        self.seen: list[tuple[str, dict[str, str]]] = []
+        self._lies = lies
+        self._counts: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = self._socket.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept)]
+
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                thread = threading.Thread(target=self._talk, args=(connection,))
+                self._threads.append(thread)
+                thread.start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.settimeout(1)
+            text = b""
+            while b"\r\n\r\n" not in text:
+                more = connection.recv(1 << 16)
+                if not more:
+                    return
+                text += more
+            first, *lines = text.decode("latin-1").split("\r\n")
+            method, path, _ = first.split(" ")
+            headers = dict(line.lower().split(": ", 1) for line in lines if line)
+            for piece in self._answer(method, path, headers):
+                if self._done.is_set():
+                    return
+                if isinstance(piece, float):
+                    if self._waited(connection, piece):
+                        return
+                else:
+                    self._send(connection, piece)
+
+    def _answer(self, method: str, path: str, headers: dict[str, str]) -> Answer:
+        with self._lock:
+            name = path.partition("?")[0]
+            self._counts[name] = number = self._counts.get(name, 0) + 1
+            self.seen.append((path, headers))
+        place = path.split("/")[1]
+        if not place.isdecimal():
+            return [head(404, {"Content-Length": 0})]
+        first, second = self.files[name.rpartition(".")[2]]
+        return self._lies[int(place)](Ask(number, method, path, headers, first, second))
+
+    def _waited(self, connection: socket.socket, seconds: float) -> bool:
+        """Wait; whether the client has left meanwhile."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._done.is_set():
+            connection.settimeout(min(left, 0.2))
+            with suppress(TimeoutError):
+                return not connection.recv(1 << 16)
+        return self._done.is_set()
+
+    def _send(self, connection: socket.socket, piece: bytes) -> None:
+        view = memoryview(piece)
+        connection.settimeout(0.5)
+        while view and not self._done.is_set():
+            with suppress(TimeoutError):
+                view = view[connection.send(view) :]
+
+
+# -- the child -----------------------------------------------------------------------------------------------
+
+
+def rows(batches: Iterable[Any]) -> list[Any]:
+    return [batch.to_pydict() for batch in batches]
+
+
+def ways(url: str, timeout: float) -> dict[str, tuple[str, Callable[[], Any]]]:
+    """Ways to read a URL: the ending of the path, and what gives the batches."""
+    import arrowipc as ipc
+
+    def source(ending: str, **options: Any) -> Any:
+        return ipc.RemoteSource(f"{url}.{ending}", timeout=timeout, **options)
+
+    def batches(opener: Callable[..., Any], ending: str, **options: Any) -> Any:
+        with opener(source(ending), **options) as reader:
+            return rows(reader)
+
+    def in_pieces() -> Any:
+        with ipc.open_file(source("arrow", gap=0, tail=10), columns=["b", "d"]) as reader:
+            return [reader.get_batch(number).to_pydict() for number in range(len(reader))]
+
+    return {
+        "file": ("arrow", lambda: batches(ipc.open_file, "arrow")),
+        "pieces": ("arrow", in_pieces),
+        "stream": ("arrows", lambda: batches(ipc.open_stream, "arrows")),
+        "either": ("arrows", lambda: batches(ipc.open, "arrows")),
+        "recover": ("arrow", lambda: batches(ipc.recover, "arrow")),
+    }
+
+
+def believe(job: tuple[str, str, float, dict[str, list[Any]]]) -> dict[str, Any]:
+    """Read a URL in one way, and say what came of it."""
+    from arrowipc import ArrowIpcError
+
+    url, way, timeout, known = job
+    url += f"-{way}"  # each counts its own requests
+    ending, call = ways(url, timeout)[way]
+    start = time.monotonic()
+    try:
+        found = call()
+        names = {name for batch in found for name in batch}
+        wanted = [
+            [{name: batch[name] for name in batch if name in names} for batch in version]
+            for version in known[ending]
+        ]
+        if way == "recover":  # what it kept, in front of the damage
+            outcome = "right" if any(found == version[: len(found)] for version in wanted) else "wrong"
+        else:
+            outcome = "right" if found in wanted else "wrong"
+        words = ""
+    except (ArrowIpcError, OSError) as error:
+        outcome, words = "refused", f"{type(error).__name__}: {error}"
+        if not str(error).removeprefix(f"{url}.{ending}: ").strip():
+            outcome = "wordless"
+    except BaseException as error:
+        outcome, words = "broken", f"{type(error).__name__}: {error}"
+    seconds = time.monotonic() - start
+    return {"url": job[0], "way": way, "outcome": outcome, "words": words, "seconds": seconds}
+
+
+def main(directory: str, *given: str) -> None:
+    import arrowipc as ipc
+    from helpers import memory
+
+    known = {
+        ending: [rows(ipc.open(path.read_bytes())) for path in sorted(Path(directory).glob(f"*.{ending}"))]
+        for ending in ("arrow", "arrows")
+    }
+    urls = [(url, float(timeout)) for timeout, _, url in (text.partition("@") for text in given)]
+    believe((urls[0][0], "file", urls[0][1], known))  # libraries are loaded now
+    memory.forget_peak()
+    before = memory.resident()
+    jobs = [(url, way, timeout, known) for url, timeout in urls for way in ways(url, timeout)]
+    with ThreadPoolExecutor(16) as pool:
+        for line in pool.map(believe, jobs):
+            print(json.dumps(line), flush=True)
+    print(json.dumps({"mib": (memory.peak() - before) / MIB}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
