@@ -798,7 +798,7 @@ cdef class ValueTable:
                         break
                 out[i] = stable_hash(word.data, word.size)
         if found < 0:
-            raise_value_fault(&fault, values.plan)
+            raise_value_fault(&fault, values.plan, self.budget)
         return hashes
 
     cdef tuple mark(self):
