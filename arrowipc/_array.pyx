@@ -201,6 +201,10 @@ cdef class RecordBatch(Columns):
         nan_equal : bool, default False
             Whether NaN equals NaN.
 
+        Returns
+        -------
+        bool
+
         Raises
         ------
         FormatError

@@ -24,7 +24,7 @@ from arrowipc._core cimport (
 from arrowipc._element cimport index_at
 from arrowipc._fault cimport FAULT_CHILD_LENGTH, FAULT_INDEX, FAULT_OFFSET, Fault, fail
 from arrowipc._grow cimport grew_by_deltas, same_memory
-from arrowipc._prefix cimport continues, plainly_continues
+from arrowipc._unify cimport continues, plainly_continues
 from arrowipc._schema cimport python_plan, same_shape
 from arrowipc._unify cimport SPELLED_LEAST, ValueTable, new_budget, unified_table
 from arrowipc._validate cimport index_range

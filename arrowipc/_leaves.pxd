@@ -1,7 +1,19 @@
 # Columns being built: their buffers, and the loops that put Python values of leaf types into them.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from arrowipc._core cimport Columns, ColumnsData, Extent, Node, Plan, PlanData
+from arrowipc._core cimport Columns, ColumnsData, Extent, FieldPlan, Node, Plan, PlanData
+
+cdef enum Outcome:
+    MISFIT = 0              # the type cannot hold the value
+    STORED = 1
+    IS_NULL = 2             # the value stands for null (NaT)
+
+cdef int store_value(const FieldPlan* f, bint zoned, object value, uint8_t* out,
+                     const char** reason) except -1
+cdef int whole(object value, int64_t* out) except -1
+cdef str describe_kind(const FieldPlan* f)
+cdef bint is_numpy(object value, str name) except -1
+
 
 cdef enum:
     MAX_NESTED = 128        # types nest 64 levels; nothing pushes more than one of `above` per level

@@ -23,7 +23,7 @@ from arrowipc._routes cimport (
     HOW_DECODED, HOW_ENCODED, HOW_RENUMBERED, Route, find_route, plain_schema, raise_route_fault,
 )
 from arrowipc._schema cimport plan_schema, python_plan, same_shape
-from arrowipc._prefix cimport plainly_continues
+from arrowipc._unify cimport plainly_continues
 from arrowipc._unify cimport Budget, ValueTable, new_budget, unified_table
 from arrowipc._values cimport dictionary_of
 

@@ -1,7 +1,7 @@
 """Bodies that are told of instead of sent; see ``_pairs.pyx``."""
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Callable, Iterable
+from typing import Any, final
 
 from arrowipc._core import ReadableBuffer
 from arrowipc._message import Message
@@ -29,3 +29,9 @@ class Pairs:
     def message(
         self, metadata: ReadableBuffer, memory: ReadableBuffer, address: int, limits: Limits | None = None
     ) -> Message: ...
+
+@final
+class Lease:
+    def __new__(cls, memory: ReadableBuffer, returned: Callable[[Any], object], token: Any) -> Lease: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+def read_process(pid: int, places: Iterable[tuple[int, int, int]], target: ReadableBuffer) -> None: ...

@@ -1,7 +1,6 @@
 # The kernel that turns a column of payloads into one batch, and what one call of it holds.
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
 cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._array cimport Array, RecordBatch
 from arrowipc._cells cimport Cell, Cells
@@ -14,6 +13,12 @@ from arrowipc._message cimport Cut, Message
 from arrowipc._recode cimport Recoder
 from arrowipc._routes cimport Route
 from arrowipc._stream cimport StreamDecoder
+
+# An array of int64 without nulls over memory of our own.
+cdef Array int64_array(Memory memory, int64_t count)
+# The batch with one more column of that name; cell start + i has counts[i] of its rows.
+cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, int64_t start, int64_t n)
+
 
 cdef enum Way:
     # Why the kernel stops.

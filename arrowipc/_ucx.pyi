@@ -1,10 +1,20 @@
 """The calls of UCX that a connection needs; see ``_ucx.pyx``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from arrowipc._core import ReadableBuffer
-from arrowipc._libucp import Context
+
+FUNCTIONS: tuple[str, ...]
+
+def load(path: bytes, only_loaded: bool = False) -> bool: ...
+def version() -> tuple[int, int, int] | None: ...
+
+class Context:
+    def __init__(self, settings: Mapping[str, str], remote_memory: bool) -> None: ...
+    @property
+    def remote_memory(self) -> bool: ...
+    def check(self) -> None: ...
 
 class Region:
     def __init__(self, context: Context, size: int) -> None: ...

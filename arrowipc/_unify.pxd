@@ -1,7 +1,6 @@
 # Tables of distinct values: what many dictionaries become when they are unified.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-
 cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from arrowipc._concat cimport Growing
 from arrowipc._core cimport Columns, ColumnsData, Plan
@@ -105,3 +104,10 @@ cdef void fell(Tree* tree) noexcept
 # Appends element `at` of field f. -1: `fault`, in words by `raise_value_fault`.
 cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil
 cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1
+
+
+# Whether `longer` begins with the values of `shorter`; their types are equal. Where dictionaries refer to
+# dictionaries, False may also mean that it takes too long to tell.
+cdef bint continues(Columns longer, Columns shorter) except -1
+# ... as far as that shows without a look at single values: False means nothing.
+cdef bint plainly_continues(Columns longer, Columns shorter)

@@ -86,4 +86,4 @@ def test_every_fault_code_has_words():
 def test_every_file_opens_with_what_it_owns_and_stays_small(path):
     text = path.read_text()
     assert text.startswith(('"""', "#", "r'''", 'r"""')), "no opening sentence"
-    assert text.count("\n") <= 900
+    assert text.count("\n") <= (900 if path.suffix == ".py" else 1500)

@@ -18,8 +18,7 @@ import pytest
 from helpers import peers
 
 from arrowipc import dissociated
-from arrowipc._lease import Lease
-from arrowipc._pairs import write_pairs
+from arrowipc._pairs import Lease, write_pairs
 from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Deadline, OfferedMemory, PeerMemory, wait

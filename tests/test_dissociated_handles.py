@@ -37,8 +37,7 @@ from helpers.lending import (
 
 import arrowipc as ipc
 from arrowipc import dissociated
-from arrowipc._pairs import write_pairs
-from arrowipc._remote_read import read_process
+from arrowipc._pairs import read_process, write_pairs
 from arrowipc.dissociated.arena import SEALS, Arena
 from arrowipc.dissociated.served import ReadyMessages, messages_of
 from arrowipc.dissociated.transports import shared

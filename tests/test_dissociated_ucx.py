@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 TCP, SHARED = "tcp", "tcp,posix,sysv,cma"
-DECLARATIONS = Path(__file__).resolve().parents[1] / "arrowipc" / "_libucp.pxd"
+DECLARATIONS = Path(__file__).resolve().parents[1] / "arrowipc" / "_ucx.pxd"
 
 #: Every library, over a network and over shared memory, in both error modes; half of them are enough usually.
 WAYS = [
@@ -161,7 +161,7 @@ def test_our_declarations_are_those_of_the_headers(folder: str | None, tmp_path:
 
 
 def test_functions_are_looked_up_in_the_order_of_their_struct() -> None:
-    from arrowipc._libucp import FUNCTIONS
+    from arrowipc._ucx import FUNCTIONS
 
     declared = DECLARATIONS.read_text().partition("cdef struct Ucp:")[2].partition("\ncdef ")[0]
     assert tuple(re.findall(r"\(\*(\w+)\)\(", declared)) == FUNCTIONS

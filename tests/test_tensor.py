@@ -26,7 +26,7 @@ from hypothesis.extra import numpy as hnp
 
 import arrowipc as ipc
 from arrowipc import types as T
-from arrowipc._dlpack import live_dlpack
+from arrowipc._tensor import live_dlpack
 
 THEIR_DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 OUR_DTYPES = (*THEIR_DTYPES, "M8[s]", "M8[us]", "m8[ns]", "m8[ms]", "V3", "V16", "S5")

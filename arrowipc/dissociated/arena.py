@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from arrowipc._arguments import check_integer
-from arrowipc._lease import Lease
 from arrowipc._message import message_of
-from arrowipc._pairs import Pairs, write_pairs, write_places
+from arrowipc._pairs import Lease, Pairs, write_pairs, write_places
 from arrowipc.dissociated.connection import Connection, OfferedMemory
 from arrowipc.dissociated.room import ALIGNMENT, Block, Lent, rounded
 from arrowipc.errors import UnsupportedError, UsageError

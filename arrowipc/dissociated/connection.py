@@ -236,7 +236,7 @@ class PeerMemory(ABC):
         `reads` (see `StreamDecoder.stretches_read`) says which of it has to be copied, where it is copied.
 
         `returned` is called once with the addresses of the pairs when the memory is needed no longer, in any
-        thread (see `arrowipc._lease.Lease`), or before this returns if the bytes were copied.
+        thread (see `arrowipc._pairs.Lease`), or before this returns if the bytes were copied.
 
         Raises
         ------

@@ -22,8 +22,7 @@ import pytest
 import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc._message import Message
-from arrowipc._pairs import Pairs
-from arrowipc._remote_read import read_process
+from arrowipc._pairs import Pairs, read_process
 from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.arena import SEALS
 from arrowipc.dissociated.client import Client, ClientStream

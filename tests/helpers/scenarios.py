@@ -18,9 +18,8 @@ import pyarrow as pa
 import arrowipc as ipc
 from arrowipc import _trim
 from arrowipc._concat import Growing
-from arrowipc._lease import Lease
 from arrowipc._message import message_of
-from arrowipc._pairs import Pairs, write_pairs
+from arrowipc._pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
 from arrowipc.statistics import batch_statistics
 from helpers import arrays, arrow_columns, drive, forge, rewrite

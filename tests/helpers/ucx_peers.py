@@ -485,11 +485,11 @@ def _taken(worker: Any, waiting: Any) -> bytes:
 
 def _foreign_context() -> Any:
     """As the reference example makes it: all features, UCX's own settings."""
-    from arrowipc import _libucp
+    from arrowipc import _ucx
     from arrowipc.dissociated.transports.ucx_library import load_library
 
     load_library()
-    return _libucp.Context({}, True)
+    return _ucx.Context({}, True)
 
 
 def reference_client(uris: list[str], ident: str) -> None:

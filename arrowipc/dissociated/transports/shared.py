@@ -18,10 +18,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._arguments import check_integer, described
-from arrowipc._lease import Lease
 from arrowipc._message import Framer
-from arrowipc._pairs import Pairs, write_places
-from arrowipc._remote_read import read_process
+from arrowipc._pairs import Lease, Pairs, read_process, write_places
 from arrowipc.dissociated.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
 from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory
 from arrowipc.dissociated.room import Place, copied

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc import _libucp, _ucx
+from arrowipc import _ucx
 from arrowipc._arguments import check_choice
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener, PeerMemory
 from arrowipc.dissociated.protocol import SEQUENCE_MASK, BodyType
@@ -525,7 +525,7 @@ def connect_ucx(
 
 
 def _connect(
-    shared: _libucp.Context,
+    shared: _ucx.Context,
     address: bytes,
     peer_errors: bool,
     name: str,

@@ -22,10 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc import _libucp, _ucx
+from arrowipc import _ucx
 from arrowipc._arguments import check_integer
-from arrowipc._lease import Lease
-from arrowipc._pairs import Pairs, write_pairs
+from arrowipc._pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.connection import Connection, Deadline, OfferedMemory, PeerMemory
 from arrowipc.dissociated.room import ALIGNMENT, Block, Lent, Place, copied, in_a_row, rounded
 from arrowipc.errors import FormatError, TruncatedError
@@ -86,7 +85,7 @@ class Description(NamedTuple):
 class _Segment(Lent):
     """A registered region; it is unregistered when the last reference to it goes."""
 
-    def __init__(self, context: _libucp.Context, size: int) -> None:
+    def __init__(self, context: _ucx.Context, size: int) -> None:
         region = _ucx.Region(context, size)
         self.key = region.key
         self.address = region.address
@@ -106,7 +105,7 @@ class UcxArena(OfferedMemory):
 
     Parameters
     ----------
-    context : arrowipc._libucp.Context
+    context : arrowipc._ucx.Context
         With `remote_memory`.
     capacity : int
         Bytes of all segments together.
@@ -119,7 +118,7 @@ class UcxArena(OfferedMemory):
 
     def __init__(
         self,
-        context: _libucp.Context,
+        context: _ucx.Context,
         capacity: int,
         segment_bytes: int = 64 << 20,
         least_bytes: int = 16 << 10,

@@ -1,1 +1,0 @@
-"""Columns of nested types from lists of Python values; nothing here for Python."""

@@ -1,1 +1,0 @@
-"""Whether one column begins with the values of another; for compiled modules."""

@@ -1,1 +1,0 @@
-"""One Python value as the stored bytes of its type; nothing here for Python."""
