@@ -24,9 +24,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "unix": (),
     "shm": ("capacity", "segment_bytes", "least_bytes"),
     "file": ("path", "mapping"),
-    "cma": ("capacity",),
+    "cma": ("capacity", "least_bytes"),
     "memory": ("weather",),
-    "ucx": ("error_mode", "memory"),
+    "ucx": ("error_mode", "memory", "segment_bytes", "least_bytes"),
 }
 
 

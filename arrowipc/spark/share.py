@@ -5,9 +5,11 @@ once (`SparkContext.addFile`); the first worker there starts a broker, which put
 memory; every worker maps that memory and gets a `Table` that points into it.
 """
 
+import atexit
 import contextlib
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -71,11 +73,14 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
     if session is None:
         raise UsageError("there is no active Spark session: give one with spark=")
     token = secrets.token_hex(8)
-    path = Path(tempfile.mkdtemp(prefix="arrowipc-share-")) / f"{token}.arrow"
+    folder = tempfile.mkdtemp(prefix="arrowipc-share-")
+    # Not sooner: every executor that starts asks for all files that were added, and its tasks fail without them.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, f"{token}.arrow")
     with arrowipc.new_file(path, alignment=64, durable=False) as writer:
         writer.write(data.toArrow() if isinstance(data, DataFrame) else data)
     session.sparkContext.addFile(str(path))
-    return Shared(token, new_tag(), new_tag(), str(path))
+    return Shared(token, new_tag(), new_tag())
 
 
 def _read(uri: DissociatedUri) -> Table:
@@ -92,11 +97,10 @@ def _read(uri: DissociatedUri) -> Table:
 class Shared:
     """Data that lies in the memory of each host; made by `share`, small to pickle."""
 
-    def __init__(self, token: str, want_data: int, free_data: int, path: str) -> None:
+    def __init__(self, token: str, want_data: int, free_data: int) -> None:
         self._token = token
         self._want_data = want_data
         self._free_data = free_data
-        self._path = path
 
     @property
     def value(self) -> Table:
@@ -163,11 +167,9 @@ class Shared:
         return broker
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shared, (self._token, self._want_data, self._free_data, self._path)
+        return Shared, (self._token, self._want_data, self._free_data)
 
     def destroy(self) -> None:
-        """Remove the driver's copy of the data; workers keep what they have."""
+        """Let go of this process's table; the file that new executors ask for stays until the driver ends."""
         with _lock:
             _attached.pop(self._token, None)
-        Path(self._path).unlink(missing_ok=True)
-        Path(self._path).parent.rmdir()

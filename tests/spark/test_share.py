@@ -95,6 +95,12 @@ def test_values_arrive_in_workers_and_on_the_driver(spark: SparkSession) -> None
     assert shared.value.to_pydict() == {"id": [1, 2], "name": ["a", "b"]}, "the broker has its own"
 
 
+def test_jobs_go_on_after_data_that_none_of_them_used_was_destroyed(spark: SparkSession) -> None:
+    """Spark asks for the file when the next task starts."""
+    share(pa.table({"x": [1]}), spark=spark).destroy()
+    assert spark.range(0, 4, 1, 2).mapInArrow(lambda batches: batches, "id bigint").count() == 4
+
+
 def test_nobody_else_learns_the_tags_of_a_broker(spark: SparkSession) -> None:
     shared = share(pa.table({"x": [1, 2, 3]}), spark=spark)
     assert shared.value.to_pydict() == {"x": [1, 2, 3]}
@@ -117,7 +123,7 @@ def _contents(path: Path) -> bytes:
 
 def _someones(token: str) -> Shared:
     """Shared data whose broker is said to be there already."""
-    return Shared(token, new_tag(), new_tag(), "/nowhere")
+    return Shared(token, new_tag(), new_tag())
 
 
 @contextlib.contextmanager

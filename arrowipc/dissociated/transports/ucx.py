@@ -446,7 +446,8 @@ def listen_ucx(
     *,
     error_mode: str = "peer",
     memory: int = 0,
-    **options: int,
+    segment_bytes: int = 64 << 20,
+    least_bytes: int = 16 << 10,
 ) -> Endpoint:
     """Begin to listen.
 
@@ -462,9 +463,9 @@ def listen_ucx(
     memory : int
         Bytes of memory that clients read by themselves: bodies are put there as long as there is room. UCX
         lets every client read and write all memory of a process that offers some: for trusted clients.
-    **options : int
-        Of that memory: `segment_bytes`, which is let go of as a whole after a client was killed, and
-        `least_bytes`, below which bodies are sent; see `ucx_memory.UcxArena`.
+    segment_bytes, least_bytes : int
+        Of that memory: how much is let go of at once after a client was killed, and below which size bodies
+        are sent; see `ucx_memory.UcxArena`.
 
     Raises
     ------
@@ -480,7 +481,7 @@ def listen_ucx(
     if memory > 0:
         from arrowipc.dissociated.transports.ucx_memory import UcxArena
 
-        offered = UcxArena(listener.context, memory, **options)
+        offered = UcxArena(listener.context, memory, segment_bytes, least_bytes)
     return Endpoint(listener, "ucx", host, listener.port, "", offered)
 
 
