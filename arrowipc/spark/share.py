@@ -74,7 +74,7 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
         raise UsageError("there is no active Spark session: give one with spark=")
     token = secrets.token_hex(8)
     folder = tempfile.mkdtemp(prefix="arrowipc-share-")
-    # Not sooner: every executor that starts asks for all files that were added, and its tasks fail without them.
+    # Not sooner: each executor that starts asks for all files that were added, and its tasks fail without.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, f"{token}.arrow")
     with arrowipc.new_file(path, alignment=64, durable=False) as writer:
