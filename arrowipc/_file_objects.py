@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 from arrowipc._arguments import described
@@ -27,11 +28,14 @@ def read_some(file: Any, buffer: memoryview) -> int:
     size = len(buffer)
     readinto = getattr(file, "readinto", None)
     if readinto is not None:
-        count = readinto(buffer)
-        if type(count) is int and 0 <= count <= size:
-            return count
         call = f"readinto() of {size:,} bytes returned"
-    else:
+        try:
+            count = readinto(buffer)
+            if type(count) is int and 0 <= count <= size:
+                return count
+        except (NotImplementedError, io.UnsupportedOperation):
+            readinto = None  # io.RawIOBase has one, which does nothing
+    if readinto is None:
         data = file.read(size)
         count = None if data is None else _take(file, data, buffer)
         call = f"read({size}) returned"

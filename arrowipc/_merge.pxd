@@ -45,18 +45,34 @@ cdef inline int64_t may_make(Made made, int64_t size) noexcept nogil:
 
 
 @cython.final
+cdef class Numbered:
+    """A dictionary that came in payloads, and per value of it the ordinal in the table."""
+    cdef Columns values
+    cdef int64_t* places
+    cdef int64_t room
+
+
+@cython.final
 cdef class Merged:
     """One dictionary of the output."""
     cdef Plan plan              # of its values
     cdef ValueTable table
     cdef tuple below            # Merged, per plan.dictionaries
-    cdef Columns last           # the dictionary that came last ...
-    cdef int64_t* places        # ... and per value of it the ordinal in the table
-    cdef int64_t room
+    cdef list recent            # Numbered: what came last; several fields of a payload may feed one dictionary
     cdef tuple before           # the state that `rollback` goes back to
 
-    cdef int add(self, Columns values) except -1
+    cdef Numbered add(self, Columns values)
+    cdef Numbered find(self, Columns values)
     cdef Columns lower(self, Columns values)
+
+
+@cython.final
+cdef class Plain:
+    """Values that refer to dictionaries, and the same without: the last ones of a plan."""
+    cdef Plan plan
+    cdef Route route
+    cdef Columns values
+    cdef Columns found
 
 
 @cython.final
@@ -64,7 +80,7 @@ cdef class Merger:
     """All dictionaries of the output."""
     cdef tuple top              # Merged, per dictionary of the output's plan
     cdef list order             # all of them
-    cdef dict plain             # id of a plan of values -> (that plan, Route to plain values)
+    cdef dict plain             # id of a plan of values -> Plain
 
     cdef int64_t left           # bytes that may still be made of the payload at hand
     cdef Budget budget          # ... and of all, where dictionaries refer to dictionaries

@@ -37,6 +37,7 @@ class IndicesFull(UsageError):
 
 cdef enum:
     PLACE = 32      # bytes that the place of a value takes, in all tables of places
+    MOST_RECENT = 8 # dictionaries of payloads whose places are kept, for each of the output
 
 
 cdef int renumbered(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f, const int64_t* places,
@@ -159,34 +160,54 @@ cdef Made new_made(object limits):
     return made
 
 
-cdef class Merged:
+cdef class Numbered:
     def __dealloc__(self):
         free(self.places)
 
-    cdef int add(self, Columns values) except -1:
-        """Number the values of a dictionary: `places`, until the next one comes."""
+
+cdef class Merged:
+    cdef Numbered find(self, Columns values):
+        """The dictionary of which `values` are all, or the first ones and more; None: it did not come lately."""
+        cdef Numbered one
+        for one in self.recent:
+            if one.values is values:
+                return one
+        for one in self.recent:
+            if values.d.length >= one.values.d.length and same_shape(one.values.plan, values.plan) and (
+                    plainly_continues(values, one.values) if self.below
+                    else extends(values, one.values)
+                    or one.values.d.length == values.d.length and begins_with(values, one.values)):
+                return one
+        return None
+
+    cdef Numbered add(self, Columns values):
+        """Number the values of a dictionary."""
+        cdef Numbered one = self.find(values)
         cdef int64_t count = values.d.length, known = 0
         cdef void* moved
-        if self.last is not None and (values is self.last or (
-                not self.below and self.last.d.length == count and same_shape(self.last.plan, values.plan)
-                and begins_with(values, self.last))):
-            return 0
-        if self.last is not None and count >= self.last.d.length and (
-                plainly_continues(values, self.last) if self.below else extends(values, self.last)):
-            known = self.last.d.length      # a delta: the values before it have their places
-        self.last = None
+        if one is not None:
+            known = one.values.d.length     # a delta: the values before it have their places
+            if known == count:
+                one.values = values
+                return one
+            # Until all of its values have places it is not to be found.
+            self.recent.remove(one)
+        else:
+            one = Numbered.__new__(Numbered)
         # Values may take no bytes at all; their places do.
         if piece_bytes(&values.d) < count:
             self.table.budget.spend(PLACE * (count - known))
-        if count > self.room:
-            moved = realloc(self.places, 2 * count * sizeof(int64_t))
+        if count > one.room:
+            moved = realloc(one.places, 2 * count * sizeof(int64_t))
             if moved == NULL:
                 raise MemoryError()
-            self.places = <int64_t*> moved
-            self.room = 2 * count
-        self.table.add(self.lower(values) if self.below else values, known, count - known, self.places + known)
-        self.last = values
-        return 0
+            one.places = <int64_t*> moved
+            one.room = 2 * count
+        self.table.add(self.lower(values) if self.below else values, known, count - known, one.places + known)
+        one.values = values
+        self.recent.insert(0, one)
+        del self.recent[MOST_RECENT:]
+        return one
 
     cdef Columns lower(self, Columns values):
         """The values with the indices in them following the tables below."""
@@ -222,12 +243,15 @@ cdef int follow(Merged merged, Columns columns, int32_t f, Columns values, bytea
     """Write the indices of field f as those of the merged dictionary; `values`: its own, None: not arrived."""
     cdef int64_t limit = largest(target.width, (target.flags & FIELD_SIGNED) != 0)
     cdef uint8_t* out = memory
+    cdef const int64_t* places = NULL
     cdef Fault fault
+    cdef Numbered one
     cdef int found
     if values is not None:
-        merged.add(values)
+        one = merged.add(values)
+        places = one.places
     with nogil:
-        found = renumbered(out, target.width, limit, &columns.d, f, merged.places,
+        found = renumbered(out, target.width, limit, &columns.d, f, places,
                            values.d.length if values is not None else 0, &fault)
     if found < 0 and fault.code == FAULT_FULL:
         raise indices_full(columns, f, limit)
@@ -388,15 +412,21 @@ cdef class Merger:
         cdef Growing growing
         cdef Route route
         cdef LimitsData limits
+        cdef Plain known
         cdef Fault fault
         if not values.plan.dictionaries:
             return values
         known = self.plain.get(id(values.plan))
         if known is None:
+            known = Plain.__new__(Plain)
+            known.plan = values.plan
             limits_data(None, &limits)
-            out = python_plan(plain_schema(plan_schema(values.plan)), &limits)
-            known = self.plain[id(values.plan)] = (values.plan, find_route(values.plan, out, False))
-        route = known[1]
+            known.route = find_route(values.plan, python_plan(plain_schema(plan_schema(values.plan)), &limits), False)
+            self.plain[id(values.plan)] = known
+        elif known.values is not None and known.values.d.length == values.d.length and plainly_continues(
+                values, known.values):
+            return known.found
+        route = known.route
         self.inside += 1
         try:
             kept = self.fill(route, values)
@@ -406,7 +436,9 @@ cdef class Merger:
         growing = Growing(route.out)
         if growing.append_data(&route.piece.d, NULL, NULL, &fault) < 0:
             raise_append_fault(&fault, route.out)
-        return growing.snapshot()
+        known.found = growing.snapshot()
+        known.values = values
+        return known.found
 
     cdef int mark(self) except -1:
         cdef Merged one
@@ -417,9 +449,12 @@ cdef class Merger:
     cdef int rollback(self) except -1:
         cdef Merged one
         for one in self.order:
-            if one.before is not None and one.table.count != one.before[0]:
-                one.table.rollback(one.before)
-                one.last = None
+            if one.before is None:
+                continue
+            if one.table.count != one.before[0]:
+                one.recent.clear()
+            # Also without values of its own: it may hold a longer dictionary for what is inside its values.
+            one.table.rollback(one.before)
         return 0
 
     cdef int64_t nbytes(self):
@@ -439,6 +474,7 @@ cdef Merged enter(DictionaryPlan dictionary, dict known, list order, Budget budg
     if one is None:
         one = known[dictionary.id] = Merged.__new__(Merged)
         one.plan = dictionary.values
+        one.recent = []
         one.below = tuple([enter(inner, known, order, budget) for inner in dictionary.values.dictionaries])
         one.table = unified_table(dictionary.values, tuple([(<Merged> inner).table for inner in one.below]), budget,
                                   False)

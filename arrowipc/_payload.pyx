@@ -594,6 +594,7 @@ cdef class PayloadDecoder:
         """Append the rows of a batch of the payload at hand, which has `size` bytes."""
         cdef Fault fault
         cdef int64_t left
+        PyErr_CheckSignals()    # a cell may hold any number of batches
         self.made.inflated(piece_bytes(&columns.d) - size, size)
         if route.n_guarded and route.check_nulls(&columns.d, &fault) < 0:
             raise_fault(&fault, columns.plan)

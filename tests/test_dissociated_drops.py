@@ -431,3 +431,102 @@ def test_dropped_writers_leave_nothing(exists, tmp_path):
         write_some(path)
     assert [each.name for each in tmp_path.iterdir()] == ["x.arrow"] * exists
     assert not exists or path.read_bytes() == b"old"
+
+
+# -- forked children -----------------------------------------------------------------------------------------
+
+#: A child that lets go of what its parent still uses, as workers of data loaders do.
+FORKED = """
+import asyncio, gc, os, sys, time
+import arrowipc as ipc
+from arrowipc import dissociated
+
+batch = ipc.RecordBatch.from_pydict({"x": list(range(50_000))})
+transport, kind = sys.argv[1:3]
+path = os.path.join(sys.argv[3], "socket") if transport == "unix" else None
+
+
+def in_a_child(let_go):
+    child = os.fork()
+    if child == 0:
+        let_go()
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def reading():
+    with dissociated.Server({"x": ipc.Table(batch.schema, [batch] * 100)}, transport, path) as server:
+        held = [dissociated.connect(server.uri, "x")]
+        in_a_child(held.clear)
+        assert held[0].read_all().num_rows == 5_000_000
+        held.pop().close()
+
+
+def serving():
+    held = [dissociated.Server({"x": batch}, transport, path)]
+    uri = held[0].uri
+    in_a_child(held.clear)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.15, "it polls"
+    with dissociated.connect(uri, "x") as reader:
+        assert reader.read_all().num_rows == 50_000
+    held.pop().close()
+
+
+async def waiting():
+    held = [dissociated.AsyncServer({"x": batch}, transport, path)]
+    in_a_child(held.clear)
+    async with held[0] as server:
+        async with await dissociated.connect_async(server.uri, "x") as reader:
+            assert sum([len(each) async for each in reader]) == 50_000
+
+
+asyncio.run(waiting()) if kind == "waiting" else {"reading": reading, "serving": serving}[kind]()
+print("whole")
+"""
+
+
+@pytest.mark.parametrize("kind", ["reading", "serving", "waiting"])
+@pytest.mark.parametrize("transport", ["tcp", "unix", "shm"])
+def test_what_a_forked_child_lets_go_of_stays_with_its_parent(transport, kind, tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, transport, kind, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.stdout == "whole\n", done.stderr
+
+
+# -- a server goes on ----------------------------------------------------------------------------------------
+
+
+def test_a_server_goes_on_after_a_client_that_it_had_no_thread_for(monkeypatch):
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "arrowipc-session":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    with dissociated.Server({"t": batches}, "tcp") as server:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises((ArrowIpcError, OSError)):
+            dissociated.connect(server.uri, "t", timeout=SECONDS)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
+            assert reader.read_all().num_rows == BATCHES * ROWS
+    assert [each.exc_type for each in raised] == [RuntimeError]
+
+
+def test_a_server_that_nobody_refers_to_ends_without_the_collector():
+    gc.disable()
+    try:
+        server = dissociated.Server({"t": batches}, "tcp")
+        uri, gone = server.uri, weakref.ref(server)
+        del server
+        until(lambda: gone() is None, "the server is gone")
+        with pytest.raises((ArrowIpcError, OSError)):
+            dissociated.connect(uri, "t", timeout=SECONDS)
+    finally:
+        gc.enable()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from helpers import memory, nests
 from helpers.children import environment
@@ -32,6 +35,7 @@ from helpers.nests import Shape
 from helpers.rounds import rounds
 
 import arrowipc as ipc
+from arrowipc import types
 
 MIB = 1 << 20
 SEED = 20261123
@@ -328,3 +332,119 @@ def test_dictionaries_that_are_equal_in_other_words_are_written_once():
     assert [row for each in ipc.open_file(bytes(sink)) for row in each.to_pylist()] == [
         row for each in batches for row in each.to_pylist()
     ]
+
+
+# -- what was found by review --------------------------------------------------------------------------------
+
+
+def words_in_structs(words: list[str], rows: list[int]) -> pa.RecordBatch:
+    """A column of dictionary<struct<dictionary<utf8>>>: each value has the word of its number in `rows`."""
+    inner = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), pa.array(words))
+    outer = pa.StructArray.from_arrays([inner], ["a"])
+    indices = pa.array(range(len(rows)), pa.int32())
+    return pa.record_batch([pa.DictionaryArray.from_arrays(indices, outer)], ["o"])
+
+
+def written(batches: list[pa.RecordBatch], new: Any = pa.ipc.new_stream, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with new(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for each in batches:
+            writer.write_batch(each)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("long", [1, 100])
+def test_a_refused_cell_that_brought_inner_values_only_leaves_nothing(long):
+    """The outer dictionary went on to refer to the inner one as it was with the values of the refused cell."""
+    first = words_in_structs(["aa", "bb"], [0, 1])
+    refused = words_in_structs(["aa", "bb", "x" * 33, "secret"], [1, 0])
+    last = words_in_structs(["aa", "bb", "c" * long], [0, 1, 2])
+    torn = written([refused])[:-8] + b"\xff\xff\xff\xff\x10\x00\x00\x00garbage!garbage!"
+    found = ipc.decode_payloads([written([first]), torn, written([last])], on_error="skip")
+    handed = pa.record_batch(found.batch)
+    handed.validate(full=True)
+    assert [row["o"]["a"] for row in handed.to_pylist()] == ["aa", "bb", "aa", "bb", "c" * long]
+    inner = handed.column("o").dictionary.field(0).dictionary
+    assert "secret" not in "".join(inner.to_pylist())
+
+
+def in_tens(count: int) -> list[pa.RecordBatch]:
+    """Batches of ten rows that share a nested dictionary of 20,000 values."""
+    whole = words_in_structs([f"{i:050d}" for i in range(20_000)], list(range(20_000)))
+    values = whole.column("o").dictionary
+    return [
+        pa.record_batch(
+            [pa.DictionaryArray.from_arrays(pa.array(range(i, i + 10), pa.int32()), values)],
+            schema=whole.schema,
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("dictionaries", ["unify", "decode"])
+def test_a_nested_dictionary_is_paid_for_once_however_many_batches_use_it(dictionaries):
+    batches = in_tens(200)
+    found = ipc.decode_payloads([written(batches)], dictionaries=dictionaries)
+    assert found.batch.to_pylist() == [row for each in batches for row in each.to_pylist()]
+
+
+def test_a_nested_dictionary_is_not_paid_for_again_when_another_one_grows():
+    nested = in_tens(1)[0].column("o")
+    words: list[str] = []
+    batches = []
+    for i in range(3000):
+        words.append(f"w{i}")
+        flat = pa.DictionaryArray.from_arrays(pa.array([i] * 10, pa.int32()), pa.array(words))
+        batches.append(pa.record_batch([nested, flat], ["o", "f"]))
+    cell = written(batches, emit_dictionary_deltas=True)
+    found = ipc.decode_payloads([cell])
+    assert found.batch.num_rows == 30_000
+    assert found.batch[-10:].to_pylist() == batches[-1].to_pylist()
+
+
+def two_into_one(batches: int) -> tuple[bytes, ipc.Schema]:
+    """A file of two dictionaries of 50,000 words, and a schema in which they are one."""
+    indices = pa.array([1, 2], pa.int32())
+    columns = [
+        pa.DictionaryArray.from_arrays(indices, pa.array([f"{name}{i}" for i in range(50_000)]))
+        for name in "ab"
+    ]
+    whole = pa.record_batch(columns, ["a", "b"])
+    kind = types.dictionary(types.int32(), types.utf8()).__replace__(id=0)
+    into = ipc.Schema([types.field("a", kind), types.field("b", kind)])
+    return written([whole] * batches, pa.ipc.new_file), into
+
+
+def test_dictionaries_that_become_one_are_numbered_once_each():
+    """They took turns: 400 batches of 230 bytes took 1.6 s."""
+
+    def seconds(count: int) -> float:
+        cell, into = two_into_one(count)
+        start = time.process_time()
+        found = ipc.decode_payloads([cell], schema=into)
+        took = time.process_time() - start
+        assert found.batch[-1:].to_pylist() == [{"a": "a2", "b": "b2"}]
+        return took
+
+    few = min(seconds(20) for _ in range(3))
+    assert min(seconds(1000) for _ in range(2)) < 8 * few + 0.2
+
+
+def test_a_signal_ends_a_cell_of_many_batches():
+    class Enough(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Enough
+
+    cell = written(in_tens(1)[:1] * 20_000)
+    before = signal.signal(signal.SIGPROF, stop)
+    gc.disable()  # what is raised in a callback of the collector is lost
+    try:
+        signal.setitimer(signal.ITIMER_PROF, 0.005)
+        with pytest.raises(Enough):
+            ipc.decode_payloads([cell] * 20, dictionaries="decode")
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        gc.enable()
+        signal.signal(signal.SIGPROF, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -169,7 +170,8 @@ class Survey:
         if found.dictionary_id is None:
             nodes = nodes_of(located.message, self._renamed.fields)
             starts = [i for i, node in enumerate(nodes) if node.depth == 0]
-            for column, start, stop in zip(self.columns, starts, [*starts[1:], len(nodes)], strict=True):
+            bounds = pairwise([*starts, len(nodes)])
+            for column, (start, stop) in zip(self.columns, bounds, strict=True):
                 column.weigh(nodes[start:stop], found.codec, False)
         elif found.dictionary_id in self._dictionaries:
             path, kind = self._dictionaries[found.dictionary_id]

@@ -326,13 +326,15 @@ class Alarm:
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
+        self._process = os.getpid()
         self.is_ringing = False
 
     def ring(self) -> None:
-        """Wake everybody, now and whenever somebody waits again."""
+        """Wake everybody, now and whenever somebody waits again; a forked child wakes nobody."""
         if not self.is_ringing:
             self.is_ringing = True
-            os.write(self._writer, b"\0")  # closing it would not do: a forked child may have it too
+            if self._process == os.getpid():
+                os.write(self._writer, b"\0")  # closing it would not do: a forked child may have it too
 
     def fileno(self) -> int:
         """Return what to wait on."""

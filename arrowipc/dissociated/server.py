@@ -107,7 +107,12 @@ class Server(Service):
         thread = threading.Thread(target=self._run, args=(session,), name="arrowipc-session", daemon=True)
         with self._lock:
             self._sessions[session] = thread
-            thread.start()
+            try:
+                thread.start()
+            except BaseException:  # there may be no more threads
+                del self._sessions[session]
+                connection.close()
+                raise
 
     def _run(self, session: Session) -> None:
         try:
@@ -189,10 +194,14 @@ def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) ->
         server = reference()
         if server is None:
             break
-        if failure is not None:
-            server._on_error(failure)
-        elif connection is not None:
-            server.serve(connection)
+        try:
+            if failure is not None:
+                server._on_error(failure)
+            elif connection is not None:
+                server.serve(connection)
+        except Exception as error:  # what goes wrong with one client must not keep the others out
+            about = (type(error), error, error.__traceback__, threading.current_thread())
+            threading.excepthook(threading.ExceptHookArgs(about))
         del server
         if failure is not None and not isinstance(failure, PermissionError):  # that one is over at once
             pause.poll(1000 * BREATH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._arguments import check_integer, described
@@ -77,7 +78,7 @@ class Service:
         )
         self._idle_timeout = seconds("idle_timeout", idle_timeout)
         self.errors: list[BaseException] = []
-        self._on_error = on_error or self._keep_error
+        self._on_error = on_error or partial(_keep, self.errors)
         self._endpoint = schemes.listen(transport, address, limits, **(transport_options or {}))
         both = new_tag() if want_data is None else want_data
         self._tags = {"both": both, "meta": new_tag(), "data": new_tag()}
@@ -171,9 +172,11 @@ class Service:
         if not isinstance(error, ConnectionError):
             self._on_error(error)
 
-    def _keep_error(self, error: BaseException) -> None:
-        self.errors.append(error)
-        del self.errors[:-KEPT]
+
+def _keep(errors: list[BaseException], error: BaseException) -> None:
+    """Keep the last errors. No method of the server: it would keep a server alive that nobody refers to."""
+    errors.append(error)
+    del errors[:-KEPT]
 
 
 def close_endpoint(endpoint: schemes.Endpoint) -> None:

@@ -146,6 +146,11 @@ def check_names(options: Mapping[str, str], *kinds: str) -> None:
     UsageError
         Says what to do instead, where the option belongs, or which one has a similar name.
     """
+    if {"provider", "owner"} <= {name.lower() for name in options}:
+        raise UsageError(
+            "Spark hands no Python data source the options of a catalog table: use CREATE TEMPORARY VIEW ... "
+            "USING arrowipc OPTIONS (path ...), or load(path)"
+        )
     known = {name.lower(): name for kind in kinds for name in OPTIONS[kind]}
     for name in options:
         first, _, rest = name.lower().partition(".")

@@ -410,7 +410,7 @@ class MappedMemory(PeerMemory):
             info = os.fstat(handle)
             if not stat.S_ISREG(info.st_mode) or info.st_size == 0:
                 raise FormatError(f"{self._path}: expected a file with something in it")
-            if self._named and info.st_uid != os.getuid():
+            if self._named and info.st_uid != os.geteuid():
                 raise PermissionError(f"{self._path} is memory of user {info.st_uid}, not of ours")
             self._map = mmap.mmap(handle, info.st_size, prot=mmap.PROT_READ)
         finally:
@@ -493,7 +493,7 @@ class ReadMemory(PeerMemory):
             user = started = -1
         if started != self._started:
             raise ProcessLookupError(f"process {self._pid}, whose memory holds the bodies, is gone")
-        if user != os.getuid():
+        if user != os.geteuid():
             raise PermissionError(f"process {self._pid} is of user {user}, not of ours")
 
     def message(

@@ -77,6 +77,7 @@ class SocketConnection(Connection):
         super().__init__(name)
         sock.setblocking(False)
         self._socket = sock
+        self._process = os.getpid()
         self._limits = limits or Limits()
         #: Bytes of a message, by its kind.
         self._most = (self._limits.metadata_bytes + 64, (1 << 62) - 1 if longest is None else longest, 0)
@@ -374,9 +375,11 @@ class SocketConnection(Connection):
                 for handle in frame.handles:
                     os.close(handle)
             self._inbox.clear()
-            # Closing alone would not wake a thread that waits on the descriptor.
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+            # Closing alone would not wake a thread that waits on the descriptor. A forked child must not end
+            # what its parent still uses.
+            if self._process == os.getpid():
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
 
 
@@ -414,6 +417,7 @@ class SocketListener(Listener):
         self._limits = limits
         self._same_user = same_user
         self._remove = remove
+        self._process = os.getpid()
 
     def accept(self) -> SocketConnection | None:
         """See `Listener.accept`."""
@@ -450,7 +454,7 @@ class SocketListener(Listener):
     def close(self) -> None:
         """See `Listener.close`."""
         self._socket.close()
-        if self._remove is not None:
+        if self._remove is not None and self._process == os.getpid():  # no forked child's business
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._remove)
             self._remove = None
