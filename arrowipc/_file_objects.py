@@ -33,7 +33,7 @@ def read_some(file: Any, buffer: memoryview) -> int:
         call = f"readinto() of {size:,} bytes returned"
     else:
         data = file.read(size)
-        count = None if data is None else _take(file, data, buffer)
+        count = None if data is None else take(file, data, buffer)
         call = f"read({size}) returned"
     if count is None:
         raise BlockingIOError(
@@ -46,7 +46,7 @@ def read_some(file: Any, buffer: memoryview) -> int:
     return number
 
 
-def _take(file: Any, data: Any, buffer: memoryview) -> int:
+def take(file: Any, data: Any, buffer: memoryview) -> int:
     """Put what `read` returned into `buffer`."""
     if isinstance(data, str):
         raise FileObjectError(TEXT)
