@@ -37,7 +37,7 @@ def read_some(file: Any, buffer: memoryview) -> int:
             readinto = None  # io.RawIOBase has one, which does nothing
     if readinto is None:
         data = file.read(size)
-        count = None if data is None else _take(file, data, buffer)
+        count = None if data is None else take(file, data, buffer)
         call = f"read({size}) returned"
     if count is None:
         raise BlockingIOError(
@@ -50,7 +50,7 @@ def read_some(file: Any, buffer: memoryview) -> int:
     return number
 
 
-def _take(file: Any, data: Any, buffer: memoryview) -> int:
+def take(file: Any, data: Any, buffer: memoryview) -> int:
     """Put what `read` returned into `buffer`."""
     if isinstance(data, str):
         raise FileObjectError(TEXT)

@@ -52,11 +52,12 @@ class Missing(FileNotFoundError, Refused):
 
 
 class _Deadline:
-    """Bounds how long an exchange waits for `step` more bytes; None: it may wait forever."""
+    """Bounds how long exchanges wait for `step` more bytes; None: they may wait forever."""
 
     def __init__(self, timeout: float | None, step: int = STEP) -> None:
         self._timeout = self._left = timeout
-        self._step = step
+        self.step = step
+        self.begun = False  # a step has come
         self._count = 0
 
     async def wait(self, what: Awaitable[Result], asked: float | None = None) -> Result:
@@ -66,23 +67,33 @@ class _Deadline:
         start = time.monotonic() if asked is None else asked
         try:
             async with asyncio.timeout(self._left - (time.monotonic() - start)) as limit:
-                result = await what
+                try:
+                    return await what
+                finally:
+                    self._left -= time.monotonic() - start
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            words = (
-                f"the server stalls: {self._count:,} bytes came in {self._timeout:g} s; "
-                "RemoteSource(url, timeout=) waits longer"
-            )
-            raise TimeoutError(words) from error
-        self._left -= time.monotonic() - start
-        return result
+            raise self._stalled() from error
 
     def arrived(self, count: int) -> None:
-        """Begin anew when enough has come."""
+        """Begin anew when enough has come; `wait` has no say where all that it waited for was there already.
+
+        In a busy event loop that may be so each time, as long as the server sends a byte now and then.
+        """
         self._count += count
-        if self._count >= self._step:
-            self._left, self._count = self._timeout, 0
+        if self._count >= self.step:
+            self._left, self._count, self.begun = self._timeout, 0, True
+        elif self._left is not None and self._left <= 0:
+            raise self._stalled()
+
+    def _stalled(self) -> TimeoutError:
+        words = (
+            f"the server stalls: {self._count:,} bytes came in {self._timeout:g} s; "
+            "RemoteSource(url, timeout=) waits longer"
+        )
+        self._left, self._count = self._timeout, 0  # of who tries again
+        return TimeoutError(words)
 
 
 class HttpFile:
@@ -93,7 +104,7 @@ class HttpFile:
     system : fsspec's HTTPFileSystem
     url : str
     timeout : float, optional
-        Seconds that an answer may stall.
+        Seconds that an answer may stall, or all that come before the first step of bytes.
     version : mapping
         What an earlier answer said of the version; may be empty.
 
@@ -108,6 +119,7 @@ class HttpFile:
         self._url = url
         self._timeout = timeout
         self.version = dict(version)
+        self._opening = _Deadline(timeout)  # of what comes before the first step of bytes
 
     def size(self) -> int | None:
         """Ask how long the file is; None where the server does not say."""
@@ -125,12 +137,23 @@ class HttpFile:
     def _run(self, what: Any, *arguments: Any) -> Any:
         from fsspec.asyn import sync
 
-        return sync(self._system.loop, what, *arguments)
+        try:
+            return sync(self._system.loop, what, *arguments)
+        except BaseException:
+            self._opening = _Deadline(self._timeout)  # of who tries again
+            raise
+
+    def _deadline(self, step: int = STEP) -> _Deadline:
+        """That of one exchange; those before the first step of bytes, which are few, have one together."""
+        if self._opening.begun:
+            return _Deadline(self._timeout, step)
+        self._opening.step = step
+        return self._opening
 
     # -- in the thread in which fsspec works --
 
     async def _size(self) -> int | None:
-        deadline = _Deadline(self._timeout)
+        deadline = self._deadline()
         for method in ("HEAD", "GET"):  # some servers know no HEAD; the body of a GET is not read
             try:
                 answer = await self._ask(method, {}, deadline)
@@ -161,21 +184,22 @@ class HttpFile:
 
         async def one(start: int, end: int) -> bytearray:
             async with _turns[session]:
-                return await self._range(start, end, size)
+                return await self._range(start, end, size, _Deadline(self._timeout))
 
         if len(ranges) == 1:
-            return [await one(*ranges[0])]
+            async with _turns[session]:
+                return [await self._range(*ranges[0], size, self._deadline())]
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(one(*piece)) for piece in ranges]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
+        self._opening.begun = True  # each had a deadline of its own
         return [task.result() for task in tasks]
 
-    async def _range(self, start: int, end: int, size: int) -> bytearray:
+    async def _range(self, start: int, end: int, size: int, deadline: _Deadline) -> bytearray:
         if start == end:
             return bytearray()
-        deadline = _Deadline(self._timeout)
         answer = await self._ask("GET", {"Range": f"bytes={start}-{end - 1}"}, deadline)
         try:
             _check_status(answer, (200, 206), f"bytes {start:,} to {end:,}: ")
@@ -191,7 +215,7 @@ class HttpFile:
             answer.release()
 
     async def _open(self, size: int | None) -> tuple[Any, _Deadline]:
-        deadline = _Deadline(self._timeout, LIVE_STEP)
+        deadline = self._deadline(LIVE_STEP)
         answer = await self._ask("GET", {}, deadline)
         try:
             _check_status(answer, (200,))
@@ -210,9 +234,7 @@ class HttpFile:
             headers["If-Match"] = etag
         elif modified.endswith(" GMT") and modified.isascii():
             headers["If-Unmodified-Since"] = modified
-        answer = await deadline.wait(self._follow(method, headers))
-        deadline.arrived(STEP)
-        return answer
+        return await deadline.wait(self._follow(method, headers))
 
     async def _follow(self, method: str, ours: dict[str, str]) -> Any:
         """Send a request, and again to where its answers point; what is secret stays with the first host."""
@@ -285,7 +307,7 @@ class HttpStream:
 
     async def _read(self, count: int, asked: float) -> bytes:
         data: bytes = await self._deadline.wait(self._answer.content.read(count), asked)
-        self._deadline.arrived(len(data))
+        self._deadline.arrived(len(data) or LIVE_STEP)  # its end is progress too
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0 or (self._left and not data):

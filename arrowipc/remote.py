@@ -9,6 +9,7 @@ from collections import deque
 from itertools import islice
 
 from arrowipc._core import aligned_buffer
+from arrowipc._file_objects import FileObjectError, take
 from arrowipc._replaced import replaced, version_of
 from arrowipc.errors import ArrowIpcError, UsageError
 
@@ -103,9 +104,10 @@ class RemoteSource:
         Bytes that are fetched from the end at once: more than most footers have.
     timeout : float, default 30
         Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after
-        which a stalled HTTP server is given up with a TimeoutError. A `timeout` among the storage options
-        takes its place, as aiohttp understands it. Other file systems have deadlines of their own, which are
-        storage options.
+        which a stalled HTTP server is given up with a TimeoutError; until that much has come for the first
+        time, of all requests together that opening takes. A `timeout` among the storage options takes its
+        place, as aiohttp understands it. Other file systems have deadlines of their own, which are storage
+        options.
     version : mapping, optional
         The `version` of another source for the same file: this one reads no other.
 
@@ -341,13 +343,14 @@ class _Sequential(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            data = self._inner.read(len(buffer))
+            count = take(self._inner, self._inner.read(len(buffer)), memoryview(buffer))
+        except FileObjectError as error:
+            raise OSError(f"{self._source.url}: {error}") from error
         except Exception as error:
             raise io_error(self._source.url, error) from error
         if self._source._http is None:
-            self._look(len(data))
-        buffer[: len(data)] = data
-        return len(data)
+            self._look(count)
+        return count
 
     def _look(self, count: int) -> None:
         """See whether the file is still the same: at its end, and after every window of it."""
