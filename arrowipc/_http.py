@@ -29,6 +29,8 @@ STEP = 1 << 12
 #: ... or fewer of a stream, which may be written while it is read.
 LIVE_STEP = 1 << 8
 REDIRECTS = 10
+#: What a server may have done to the bytes of a file (Content-Encoding).
+CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"))
 #: Headers that may follow a redirect to another host.
 HARMLESS = {"user-agent", "accept", "accept-language"}
 
@@ -153,13 +155,15 @@ class HttpFile:
     # -- in the thread in which fsspec works --
 
     async def _size(self) -> int | None:
+        import aiohttp
+
         deadline = self._deadline()
         for method in ("HEAD", "GET"):  # some servers know no HEAD; the body of a GET is not read
             try:
                 answer = await self._ask(method, {}, deadline)
             except TimeoutError:
                 raise
-            except OSError:
+            except (OSError, aiohttp.ClientError):
                 if method == "GET":
                     raise
                 continue
@@ -167,8 +171,7 @@ class HttpFile:
                 if method == "HEAD" and answer.status != 200:
                     continue
                 _check_status(answer, (200,))
-                encoded = answer.headers.get("Content-Encoding", "identity").lower() != "identity"
-                length = None if encoded else _length(answer)
+                length = None if _codings(answer) else _length(answer)
                 if length is not None or method == "GET":
                     self._compare(answer, length)
                     return length
@@ -243,7 +246,8 @@ class HttpFile:
         from yarl import URL
 
         session = await self._system.set_session()
-        options = {"timeout": aiohttp.ClientTimeout(total=None), **self._system.kwargs}
+        unbounded = aiohttp.ClientTimeout(total=None)  # the deadline is ours
+        options = {"timeout": unbounded, **self._system.kwargs, "auto_decompress": False}
         if "timeout" in self._system.client_kwargs:
             options.pop("timeout")
         redirects = options.pop("max_redirects", REDIRECTS) if options.pop("allow_redirects", True) else 0
@@ -252,7 +256,7 @@ class HttpFile:
         url = self._system.encode_url(self._url)
         for _ in range(redirects + 1):
             answer = await session.request(
-                method, url, headers=headers, allow_redirects=False, auto_decompress=False, **options
+                method, url, headers=headers, allow_redirects=False, **options
             )
             place = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or place is None:
@@ -260,7 +264,7 @@ class HttpFile:
             answer.release()
             try:
                 target = url.join(URL(place))
-                elsewhere = target.origin() != url.origin()
+                elsewhere = target.origin() not in (url.origin(), _secured(url).origin())
             except ValueError:
                 raise Refused(f"the server redirects to {place[:80]!r}, which is no HTTP URL") from None
             if target.scheme not in ("http", "https"):
@@ -288,7 +292,10 @@ class HttpFile:
         if words is None and known and not known & version.keys():
             words = "the server says no more which version it sends"
         if words is not None:
-            raise Refused(f"the file was replaced while it was read: {words[:200]}; open it again")
+            raise Refused(
+                f"the file was replaced while it was read: {words[:200]}; open it again (if the servers of one "
+                "file disagree, put 'simplecache::' before the URL)"
+            )
         if not self.version:
             self.version = version
 
@@ -330,12 +337,22 @@ def _check_status(answer: Any, wanted: tuple[int, ...], where: str = "") -> None
         if status in (412, 416):
             words += "; was the file replaced meanwhile?"
         raise Refused(words)
-    encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding != "identity" and answer.method != "HEAD":
+    if answer.method != "HEAD" and (codings := ", ".join(_codings(answer))):
         raise Refused(
-            f"the server sends the file as {encoding[:20]!r} (Content-Encoding), where its bytes are asked "
-            "for; put 'simplecache::' before the URL to download it first"
+            f"the server sends the file as {codings!r} (Content-Encoding), where its bytes are asked for; "
+            "put 'simplecache::' before the URL to download it first"
         )
+
+
+def _codings(answer: Any) -> list[str]:
+    """Name what was done to the bytes; objects of stores are also said to be "utf-8" or "aws-chunked"."""
+    said = answer.headers.get("Content-Encoding", "").lower().split(",")
+    return sorted(CODINGS & {each.strip() for each in said})
+
+
+def _secured(url: Any) -> Any:
+    """Return the URL over HTTPS, as servers upgrade it: the same host at the default port."""
+    return url.with_scheme("https") if url.scheme == "http" and url.is_default_port() else url
 
 
 def _check_session(session: Any) -> None:

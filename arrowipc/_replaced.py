@@ -51,13 +51,13 @@ def replaced(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
 
     Versions, strong ETags and hashes of the content decide alone. Times and weak ETags all have to agree.
     """
-    decided = False
     for key in ("size", "version", "etag", "hash", "time", "made"):
-        if key not in known or key not in found or (decided and key in ("time", "made")):
+        if key not in known or key not in found:
             continue
-        before, after = (value[key].removeprefix("W/") for value in (known, found))
+        # A listing may spell an ETag without the quotes that the file itself has.
+        before, after = (value[key].removeprefix("W/").strip('"') for value in (known, found))
         if before != after:
             return f"{key} {before[:80]!r} became {after[:80]!r}"
-        weak = known[key].startswith("W/") or found[key].startswith("W/")
-        decided = decided or (key in ("version", "etag", "hash") and not weak)
+        if key in ("version", "etag", "hash") and not known[key].startswith("W/") and not found[key].startswith("W/"):
+            return None
     return None

@@ -19,6 +19,7 @@ from helpers.web import Web
 
 import arrowipc as ipc
 from arrowipc import RemoteSource
+from arrowipc._replaced import replaced
 from arrowipc.types import field, int64
 
 fsspec = pytest.importorskip("fsspec")
@@ -243,6 +244,29 @@ def test_a_file_that_is_replaced_while_it_is_read(web: Web, files: Any, versions
         ipc.open_file(RemoteSource(web.url("x.arrow"), version=source.version))
     with ipc.open_file(web.url("x.arrow")) as reader:
         assert reader.get_batch(1).to_pydict()["a"][0] == 7_001
+
+
+@pytest.mark.parametrize("coding", ["", "utf-8", "aws-chunked", "identity", "utf-8, identity"])
+@pytest.mark.parametrize("kind", ["arrow", "arrows"])
+def test_encodings_that_change_no_bytes_are_none(web: Web, files: Any, kind: str, coding: str) -> None:
+    """Objects in stores are said to be such."""
+    web.files[f"x.{kind}"], web.coding = files[kind][0], coding
+    with ipc.open(web.url(f"x.{kind}")) as reader:
+        assert reader.read_all() == ipc.open(files[kind][0]).read_all()
+
+
+def test_a_server_that_hangs_up_on_head_is_asked_by_get(web: Web, files: Any) -> None:
+    web.files["x.arrow"], web.fault = files["arrow"][0], "drops HEAD"
+    with ipc.open(web.url("x.arrow")) as reader:
+        assert reader.read_all() == ipc.open(files["arrow"][0]).read_all()
+
+
+def test_what_decides_alone_whether_a_file_is_the_same() -> None:
+    assert replaced({"etag": '"0x8D"', "time": "1"}, {"etag": "0x8D", "time": "2"}) is None, "as in listings"
+    assert replaced({"version": "1", "etag": "a"}, {"version": "1", "etag": "b"}) is None, "of its metadata"
+    assert replaced({"version": "1", "size": "3"}, {"version": "1", "size": "4"}) is not None
+    assert replaced({"etag": "W/a", "time": "1"}, {"etag": "W/a", "time": "2"}) is not None
+    assert replaced({"etag": "a"}, {"etag": "b"}) is not None
 
 
 def test_every_request_names_the_version_that_was_seen(files: Any) -> None:

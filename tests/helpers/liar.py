@@ -249,7 +249,7 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
         "refused",
     ),
     "bytes that are called gzip": (on_get(lambda a: honest(a, Content_Encoding="gzip")), "refused"),
-    "an encoding nobody knows": (on_get(lambda a: honest(a, Content_Encoding="x, y")), "refused"),
+    "an encoding nobody knows": (on_get(lambda a: honest(a, Content_Encoding="x, y")), "right"),
     # redirects
     "a redirect to itself": (elsewhere(lambda a: a.path), "refused"),
     "redirects without end": (elsewhere(hop), "refused"),

@@ -30,7 +30,9 @@ class Web:
     fault : str
         ``""``, or how it misbehaves: ``"no ranges"``, ``"says no ranges"``, ``"cut"`` (an answer ends before
         its Content-Length), ``"short"`` (a range is answered with less), ``"no length"`` (neither ranges nor
-        a Content-Length), ``"broken"`` (status 500).
+        a Content-Length), ``"drops HEAD"`` (it hangs up), ``"broken"`` (status 500).
+    coding : str or None
+        The Content-Encoding that answers claim; nothing is done to their bytes.
     token : str
         What the header Authorization must hold.
     versions : bool
@@ -43,6 +45,7 @@ class Web:
         self.versions = True
         self.log: list[Request] = []
         self.fault = ""
+        self.coding: str | None = None
         self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"web": self}))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
@@ -84,6 +87,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: bool) -> None:
         web, path = self.web, self.path.lstrip("/")
+        if web.fault == "drops HEAD" and not body:
+            self.close_connection = True
+            return None
         if web.fault == "broken":
             return self._end(500, b"", body, None)
         if self.headers.get("Authorization", "") != web.token:
@@ -131,6 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Content-Length", str(len(data)))
         self.send_header("Content-Type", kind)
+        if self.web.coding is not None:
+            self.send_header("Content-Encoding", self.web.coding)
         if self.web.fault == "says no ranges":
             self.send_header("Accept-Ranges", "none")
         if part is not None:
