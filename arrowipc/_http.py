@@ -293,8 +293,8 @@ class HttpFile:
             words = "the server says no more which version it sends"
         if words is not None:
             raise Refused(
-                f"the file was replaced while it was read: {words[:200]}; open it again (if the servers of one "
-                "file disagree, put 'simplecache::' before the URL)"
+                f"the file was replaced while it was read: {words[:200]}; open it again (or put "
+                "'simplecache::' before the URL, if the servers of one file disagree)"
             )
         if not self.version:
             self.version = version

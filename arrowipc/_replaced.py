@@ -58,6 +58,7 @@ def replaced(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
         before, after = (value[key].removeprefix("W/").strip('"') for value in (known, found))
         if before != after:
             return f"{key} {before[:80]!r} became {after[:80]!r}"
-        if key in ("version", "etag", "hash") and not known[key].startswith("W/") and not found[key].startswith("W/"):
+        weak = known[key].startswith("W/") or found[key].startswith("W/")
+        if key in ("version", "etag", "hash") and not weak:
             return None
     return None
