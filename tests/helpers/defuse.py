@@ -33,7 +33,7 @@ MILLIONS = 10**7
 LIMITS = {
     "honest frames": {"decompressed_slack": 96 << 20},
     "honest batches": {"decompressed_slack": 32 << 20},
-    "payloads of which one expands": {"decompressed_slack": 8 << 20, "decompressed_ratio": 100},
+    "payloads of which one expands": {"decompressed_slack": 8 << 20, "decompressed_ratio": 30},
     "payloads of long words": {"decompressed_slack": 32 << 20},
 }
 
