@@ -271,7 +271,7 @@ def hold(uri: Any, name: str) -> None:
     with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
         first = reader.read_next_batch()
         say(reader._stream._memory.is_mapped)
-        reader._stream._broken = True  # as an error does: the server hears no more of what is held
+        reader._stream._returns.is_unsure = True  # as an error does: the server hears no more of what is held
     for _ in commands():
         say(equal([first], SOURCES[name]()[:1]))
 
