@@ -470,9 +470,13 @@ def copied(data: bytes, chance: random.Random) -> None:
     make = ipc.new_file if chance.random() < 0.5 else ipc.new_stream
     source = source_of(data, chance, seekable=True)
     codec = chance.choice((None, None, "lz4", "zstd"))
+    dictionaries = {
+        "dictionary_deltas": chance.choice((None, None, True, False)),
+        "unify_dictionaries": chance.random() < 0.3,
+    }
     with (
         ipc.open(source, validate=level, limits=FEW) as reader,
-        make(sink, reader.schema, compression=codec) as writer,
+        make(sink, reader.schema, compression=codec, **dictionaries) as writer,
     ):
         ipc.copy(reader, writer)
     if level == "full":
