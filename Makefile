@@ -42,7 +42,7 @@ TEST_EXTRAS := test,dev,spark,compression,remote,cli
 
 SOURCES := setup.py pyproject.toml README.md LICENSE pyspark_arrowipc.py \
 	$(shell find arrowipc -name '*.py' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name py.typed)
-STUBBED := $(patsubst arrowipc/%.pyi,arrowipc.%,$(wildcard arrowipc/*.pyi))
+STUBBED := $(subst /,.,$(patsubst %.pyi,%,$(shell find arrowipc -name '*.pyi')))
 COMPILED_SOURCES := setup.py pyproject.toml $(shell find arrowipc -name '*.pyx' -o -name '*.pxd')
 
 # The checkout's arrowipc/ has no compiled modules and must not hide the installed package: Python then never puts
@@ -145,7 +145,7 @@ charts: ## write the README's speed table, the charts and benchmarks/RESULTS.md 
 	@$(PY) -m benchmarks --publish $(MEASURED)
 
 .PHONY: layout
-layout: $(BASE) ## write arrowipc/_layout.pxd and _enums.py again from format/*.fbs
+layout: $(BASE) ## write arrowipc/inline/fbs_layout.pxd and _enums.py again from format/*.fbs
 	@$(PY) tools/gen_layout.py
 
 .PHONY: clean

@@ -17,100 +17,41 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-#: Every compiled module, in the order of the import direction (CONTRIBUTING.md).
-MODULES = (
-    "_core",
-    "_message",
-    "_tables",
-    "_serialize",
-    "_schema",
-    "_values",
-    "_compare",
-    "_array",
-    "_blocks",
-    "_body",
-    "_validate",
-    "_grow",
-    "_concat",
-    "_trim",
-    "_compress",
-    "_decode",
-    "_stream",
-    "_file",
-    "_capsule",
-    "_foreign_schema",
-    "_import",
-    "_columnwise",
-    "_leaves",
-    "_build",
-    "_unify",
-    "_dictionaries",
-    "_encode",
-    "_sink",
-    "_statistics",
-    "_emit",
-    "_alike",
-    "_cells",
-    "_pick",
-    "_routes",
-    "_inflate",
-    "_merge",
-    "_recode",
-    "_payload",
-    "_runs",
-    "_subset",
-    "_pack",
-    "_framed",
-    "_strided",
-    "_tensor",
-    "_assemble",
-    "_sparse",
-    "_sparse_dense",
-    "_sparse_message",
-    "_pairs",
-    "_ucx",
-    "_device",
-)
+PACKAGE = Path("arrowipc")
 
-#: Modules without a loop that anybody waits for: small instead of fast, which halves some of them.
-COLD = frozenset(
-    {
-        "_assemble",
-        "_build",
-        "_cells",
-        "_columnwise",
-        "_device",
-        "_file",
-        "_framed",
-        "_merge",
-        "_pairs",
-        "_routes",
-        "_serialize",
-        "_sparse_message",
-        "_tensor",
-        "_ucx",
-    }
-)
+#: Every compiled module by its dotted name; a `.pyx` file is one.
+MODULES = sorted(".".join(path.with_suffix("").parts) for path in PACKAGE.rglob("*.pyx"))
 
-#: Modules of many short steps: unrolling their loops makes them a fifth larger, and nothing faster.
-GLUE = frozenset(
-    {
-        "_array",
-        "_capsule",
-        "_compress",
-        "_decode",
-        "_dictionaries",
-        "_emit",
-        "_foreign_schema",
-        "_import",
-        "_leaves",
-        "_runs",
-        "_schema",
-        "_sink",
-        "_stream",
-        "_unify",
-    }
-)
+#: How the modules of a package are optimized, if not with -O3: -O2 for many short steps, which unrolled loops
+#: make a fifth larger and no faster; -Os where nobody waits for a loop, which halves some of them.
+PACKAGES = {
+    "arrowipc.cdata": "-O2",
+    "arrowipc.dissociated": "-Os",
+    "arrowipc.values": "-O2",
+    "arrowipc.write": "-O2",
+}
+
+#: Modules that are built otherwise than the others of their package.
+EXCEPTIONS = {
+    "arrowipc.cdata.import_table": "-Os",
+    "arrowipc.columns.array": "-O2",
+    "arrowipc.columns.from_buffers": "-Os",
+    "arrowipc.columns.group_runs": "-O2",
+    "arrowipc.columns.memo_table": "-O2",
+    "arrowipc.metadata.schema_reader": "-O2",
+    "arrowipc.metadata.schema_tables": "-Os",
+    "arrowipc.payloads.cells": "-Os",
+    "arrowipc.payloads.dictionary_merge": "-Os",
+    "arrowipc.payloads.schema_mapping": "-Os",
+    "arrowipc.read.batch_decoder": "-O2",
+    "arrowipc.read.file_decoder": "-Os",
+    "arrowipc.read.stream_decoder": "-O2",
+    "arrowipc.tensors.dense": "-Os",
+    "arrowipc.tensors.message": "-Os",
+    "arrowipc.tensors.sparse_message": "-Os",
+    "arrowipc.values.from_python": "-Os",
+    "arrowipc.write.batch_encoder": "-O3",
+}
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.
 DIRECTIVES = {
@@ -121,7 +62,7 @@ DIRECTIVES = {
     "initializedcheck": False,
     "embedsignature": True,
     "auto_pickle": False,  # no second way to fill our C structs
-    "autotestdict": False,  # tests/test_examples.py reads the docstrings themselves
+    "autotestdict": False,  # tests/project/test_docstrings.py reads the docstrings themselves
 }
 
 #: Compilers started side by side: the machines that build us have two cores.
@@ -179,17 +120,18 @@ def optimization(name: str) -> list[str]:
     """Return what a module overrides of the flags of all, in a build that is measured."""
     if VARIANT != "release" or os.name != "posix":
         return []
-    return ["-Os"] if name in COLD else ["-O2"] if name in GLUE else []
+    package = ".".join(name.split(".")[:2])
+    return [EXCEPTIONS.get(name) or PACKAGES.get(package, "-O3")]
 
 
 def extensions() -> list[Extension]:
-    """Return one extension per name in `MODULES`; a missing source is an error of the build, not skipped."""
+    """Return one extension per name in `MODULES`."""
     compile_args, link_args = compiler_flags()
     macros = [("CYTHON_TRACE_NOGIL", "1"), ("ARROWIPC_TRACE", "1")] if TRACE else []
     return [
         Extension(
-            f"arrowipc.{name}",
-            [f"arrowipc/{name}.pyx"],
+            name,
+            [name.replace(".", "/") + ".pyx"],
             define_macros=macros,
             extra_compile_args=[*compile_args, *optimization(name)],
             extra_link_args=link_args,
@@ -207,7 +149,7 @@ class BuildExtensions(build_ext):
         from Cython.Build import cythonize
 
         c_dir = BUILD_BASE / "c"
-        generated = [c_dir / "arrowipc" / f"{name}.c" for name in MODULES]
+        generated = [c_dir / (name.replace(".", "/") + ".c") for name in MODULES]
         # Cython looks at the sources only; the directives are part of what it would have to look at.
         changed = Path(__file__).stat().st_mtime
         stale = any(path.stat().st_mtime < changed for path in generated if path.exists())
@@ -230,10 +172,10 @@ class BuildPython(build_py):
 
     def run(self) -> None:
         """Empty the library directory except for the compiled modules that are still listed, then copy."""
-        kept = {f"{name}." for name in MODULES}
         for path in Path(self.build_lib).rglob("*"):
-            listed = path.suffix == ".so" and any(path.name.startswith(stem) for stem in kept)
-            if path.is_file() and not listed:
+            inside = path.relative_to(self.build_lib)
+            module = ".".join((*inside.parent.parts, path.name.partition(".")[0]))
+            if path.is_file() and not (path.suffix == ".so" and module in MODULES):
                 path.unlink()
         super().run()
 

@@ -8,7 +8,7 @@ batches, until `release_unused` (public as `arrowipc.release_unused`) frees them
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.stdlib cimport free
 
-from arrowipc._bytes cimport round_up
+from arrowipc.inline.loads cimport round_up
 
 cdef extern from * nogil:
     """

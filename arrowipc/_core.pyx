@@ -10,13 +10,14 @@ from libc.stdlib cimport free, malloc, calloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._blocks cimport give_block, take_block
-from arrowipc._bytes cimport bitmap_bytes, count_bits, inside, load_i64, mul_overflows
-from arrowipc._fault cimport *
-from arrowipc._flatbuf cimport (
+from arrowipc.inline.fault cimport *
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport (
     Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector,
     fb_vector_table,
 )
-from arrowipc._layout cimport *
+from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i64, mul_overflows
+from arrowipc.inline.plan cimport *
 
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 
@@ -267,7 +268,8 @@ def fault_words():
 cdef str field_name(Plan plan, int32_t field):
     cdef Table table
     cdef Vector name
-    if fb_table_at(plan.metadata, plan.metadata_size, plan.d.fields[field].table, &table) < 0 or fb_string(&table, Field_name, &name) <= 0:
+    if (fb_table_at(plan.metadata, plan.metadata_size, plan.d.fields[field].table, &table) < 0
+            or fb_string(&table, Field_name, &name) <= 0):
         return ""
     return PyBytes_FromStringAndSize(<const char*> name.data, name.count).decode("utf-8", "replace")
 
@@ -426,7 +428,7 @@ cdef class DictionaryPlan:
 
 
 cdef class Plan:
-    """A schema flattened in pre-order and made ready for the walk; `_schema` builds and projects it."""
+    """A schema flattened in pre-order and made ready for the walk; `metadata.schema_reader` builds and projects it."""
 
     def __dealloc__(self):
         free(self.d.fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from arrowipc._array import RecordBatch
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.schema import Schema
 
 __all__ = ["BatchRead", "DictionaryRead", "EndOfStream", "SchemaRead"]

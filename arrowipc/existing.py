@@ -8,14 +8,14 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.destination import named
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.reader import MessageReader, RecordBatchFileReader
+from arrowipc.write.atomic_file import named
 
 if TYPE_CHECKING:
     from typing import Literal, Self
 
-    from arrowipc._array import RecordBatch
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.schema import Schema
 
 __all__ = ["ExistingFile"]

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import io
-import os
 from _thread import RLock
 
-from arrowipc._arguments import described
 from arrowipc._core import Source, aligned_buffer
-from arrowipc._decode import decode_messages, schema_of
-from arrowipc._file import TAIL_SIZE, FileDecoder, footer_range
-from arrowipc._file_objects import (
-    TEXT,
-    FileObjectError,
-    end_of,
-    position_of,
-    read_at,
-    read_some,
-    read_up_to,
-    seek_to,
-)
-from arrowipc._message import Framer, Message
-from arrowipc._stream import StreamDecoder
 from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError, UsageError
-from arrowipc.remote import RemoteBlocks, RemoteSource
+from arrowipc.read.batch_decoder import decode_messages, schema_of
+from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc.read.file_objects import (
+    end_of,
+    read_at,
+)
+from arrowipc.read.framing import Framer, Message
+from arrowipc.read.remote import RemoteBlocks, RemoteSource
+from arrowipc.read.sources import first_bytes, locate_source, open_source, pump
+from arrowipc.read.stream_decoder import StreamDecoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, NoReturn, Self, TypeAlias
 
-    from arrowipc._array import RecordBatch
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.schema import Schema
     from arrowipc.stats import ReadStats
@@ -52,94 +44,6 @@ __all__ = [
     "read_record_batch",
     "read_schema",
 ]
-
-
-# -- sources -------------------------------------------------------------------------------------------------
-
-
-def _located(source: Any) -> Any:
-    """Say where a URL leads: to a path of this machine, or to a RemoteSource."""
-    if isinstance(source, str) and "://" in source:
-        source = RemoteSource(source)
-    if isinstance(source, RemoteSource):
-        return source.local_path or source
-    return source
-
-
-def _resolve(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
-    """Turn what the caller gave into (buffer, None) or (None, file object), and say if we opened the file."""
-    source = _located(source)
-    if isinstance(source, RemoteSource):
-        return None, source.open(), True
-    if isinstance(source, (str, os.PathLike)):
-        file = _opened(source)
-        if not memory_map:
-            return None, file, True
-        with file:
-            return _mapped(file), None, False
-    try:
-        return memoryview(source), None, False
-    except TypeError:
-        return None, _checked(source), False
-
-
-_builtin_open = open
-
-
-def _opened(path: str | os.PathLike[str]) -> Any:
-    """Open a path for reading; what the system's own words leave out is said in addition."""
-    try:
-        return _builtin_open(path, "rb", buffering=0)
-    except IsADirectoryError as error:
-        words = "Is a directory: open its files one by one"
-        raise IsADirectoryError(error.errno, words, error.filename) from None
-    except ValueError as error:  # a zero byte
-        raise UsageError(f"a str is taken for a path, data has to be bytes: {error}") from None
-
-
-def _checked(file: Any) -> Any:
-    """Refuse what is no binary file object that can be read from."""
-    if not hasattr(file, "readinto") and not hasattr(file, "read"):
-        raise UsageError(
-            "expected a path, a URL, a bytes-like object or a binary file object, found "
-            f"{type(file).__name__}"
-        )
-    if isinstance(file, io.TextIOBase):
-        raise UsageError(TEXT)
-    if getattr(file, "closed", False) is True:
-        raise UsageError(f"the file object is closed, open it again: {described(file)}")
-    if isinstance(file, io.IOBase) and not file.readable():
-        raise UsageError(f"the file object is not open for reading: {described(file)}")
-    return file
-
-
-def _mapped(file: Any) -> Any:
-    import mmap
-    import stat
-
-    info = os.fstat(file.fileno())
-    if not stat.S_ISREG(info.st_mode):
-        # Pipes and devices cannot be mapped.
-        return file.readall()
-    # An empty file cannot be mapped either.
-    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
-
-
-def _pump(framer: Framer, file: Any) -> None:
-    """Bring a framer some of the bytes it needs next; never reads past the message at hand."""
-    try:
-        framer.pump(read_some, file)
-    except FileObjectError as error:
-        framer.interrupt(error)
-        raise
-    except (BlockingIOError, ArrowIpcError):
-        raise
-    except BaseException as error:
-        # An error of the system call took nothing from the source. A handler of a signal may raise when bytes
-        # were taken and not yet counted; to go on without them would give wrong values.
-        if not isinstance(error, OSError) or error.errno is None:
-            framer.interrupt(error)
-        raise
 
 
 # -- streams -------------------------------------------------------------------------------------------------
@@ -202,7 +106,7 @@ class BatchReader:
 
         `requested_schema` is ignored, as the interface allows: the batches come in `schema`.
         """
-        from arrowipc._capsule import export_stream
+        from arrowipc.cdata.export import export_stream
 
         return export_stream(self.schema, iter(self), requested_schema)
 
@@ -231,12 +135,12 @@ class RecordBatchStreamReader(BatchReader):
         if type(source) is bytes:  # of small payloads there are many: no call for them
             buffer, self._file, self._owned = source, None, False
         else:
-            buffer, self._file, self._owned = _resolve(source, memory_map)
+            buffer, self._file, self._owned = open_source(source, memory_map)
         if self._file is None:
             decoder.feed(buffer, True)
         try:
             while not decoder.read_schema():
-                _pump(decoder, self._file)
+                pump(decoder, self._file)
         except BaseException:
             self.close()
             raise
@@ -280,7 +184,7 @@ class RecordBatchStreamReader(BatchReader):
         if self._decoder.at_end:
             return False
         self._check_open()
-        _pump(self._decoder, self._file)
+        pump(self._decoder, self._file)
         return True
 
     def read_next_batch(self) -> RecordBatch:
@@ -350,15 +254,15 @@ class RecordBatchFileReader(BatchReader):
     ) -> None:
         self._closed = self._loaded = self._reading = False
         try:
-            self._lock = RLock()  # of what is done with `_file`, `_blocks` and the dictionaries
+            self._lock = RLock()  # of what is done with `read.file_decoder`, `_blocks` and the dictionaries
         except RuntimeError as error:  # "can't allocate lock"
             raise MemoryError(str(error)) from None
         self._blocks = self._remote = self._source = self._failure = None
-        source = _located(source)
+        source = locate_source(source)
         if isinstance(source, RemoteSource):
             self._remote, self._file, self._owned = source, None, False
         else:
-            buffer, self._file, self._owned = _resolve(source, memory_map)
+            buffer, self._file, self._owned = open_source(source, memory_map)
             self._source = Source(buffer) if self._file is None else None
         try:
             size = self._size()
@@ -599,7 +503,7 @@ class RecordBatchFileReader(BatchReader):
         return f"<RecordBatchFileReader: {state}>\n{self.schema}"
 
     def _repr_html_(self) -> str:
-        from arrowipc.display import file_html
+        from arrowipc.values.repr import file_html
 
         blocks = []
         for dictionary in (True, False):
@@ -628,7 +532,7 @@ class MessageReader:
 
     def __init__(self, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> None:
         self._framer = Framer(limits)
-        buffer, self._file, self._owned = _resolve(source, memory_map)
+        buffer, self._file, self._owned = open_source(source, memory_map)
         if self._file is None:
             self._framer.feed(buffer, True)
 
@@ -651,7 +555,7 @@ class MessageReader:
                 return message
             if self._framer.at_end:
                 raise StopIteration
-            _pump(self._framer, self._file)
+            pump(self._framer, self._file)
 
     __next__ = read_next_message
 
@@ -693,8 +597,8 @@ def open_stream(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
-        A path is mapped into memory; a URL is opened with fsspec, `arrowipc.remote.RemoteSource` adds options
-        such as credentials and a `timeout` (30 s without a byte) to it. A file object (or socket file) is
+        A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
+        credentials and a `timeout` (30 s without a byte) to it. A file object (or socket file) is
         read message by message and never past the end of the stream.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
@@ -770,29 +674,9 @@ def open(
 
     Parameters are those of `open_stream`. A source that cannot seek is taken for a stream.
     """
-    source = _located(source)
-    opener = RecordBatchFileReader if _first_bytes(source) == b"ARROW1" else RecordBatchStreamReader
+    source = locate_source(source)
+    opener = RecordBatchFileReader if first_bytes(source) == b"ARROW1" else RecordBatchStreamReader
     return opener(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
-
-
-def _first_bytes(source: Any) -> bytes:
-    if isinstance(source, RemoteSource):
-        return source.head()[:6]
-    if isinstance(source, (str, os.PathLike)):
-        if os.path.isfile(source):
-            with _builtin_open(source, "rb", buffering=0) as file:
-                return file.read(6)
-        return b""  # a pipe must not be opened twice; what does not exist says so when it is opened
-    try:
-        return bytes(memoryview(source)[:6])
-    except TypeError:
-        file = _checked(source)
-    if not hasattr(file, "seekable") or not file.seekable():
-        return b""
-    start = position_of(file)
-    first = read_up_to(file, 6)
-    seek_to(file, start)
-    return first
 
 
 def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:

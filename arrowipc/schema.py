@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from arrowipc._arguments import Immutable, check_choice, check_integer, described, fill, metadata_pairs
-from arrowipc._datatypes import Field
+from arrowipc.arguments import Immutable, check_choice, check_integer, described, fill, metadata_pairs
+from arrowipc.datatypes import Field
 from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, Literal
 
-    from arrowipc._arguments import MetadataLike
-    from arrowipc._datatypes import DataType
+    from arrowipc.arguments import MetadataLike
+    from arrowipc.datatypes import DataType
 
 __all__ = ["Field", "Schema"]
 
@@ -172,7 +172,7 @@ class Schema(Immutable):
         """
         message = self._message
         if message is None:
-            from arrowipc.serialize import encapsulate, schema_metadata
+            from arrowipc._upcalls import encapsulate, schema_metadata
 
             message = encapsulate(schema_metadata(self))
             fill(self, "_message", message)
@@ -180,7 +180,7 @@ class Schema(Immutable):
 
     def __arrow_c_schema__(self) -> object:
         """Export as an ``arrow_schema`` PyCapsule: a struct with one child per field."""
-        from arrowipc._capsule import export_schema
+        from arrowipc._upcalls import export_schema
 
         return export_schema(self)
 
@@ -205,12 +205,12 @@ class Schema(Immutable):
         return hash((self.fields, self.endianness))
 
     def __repr__(self) -> str:
-        from arrowipc.display import schema_text
+        from arrowipc._upcalls import schema_text
 
         return schema_text(self)
 
     def _repr_html_(self) -> str:
-        from arrowipc.display import schema_html
+        from arrowipc._upcalls import schema_html
 
         return schema_html(self)
 

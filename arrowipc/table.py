@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from arrowipc._array import Array, RecordBatch
+    from arrowipc.columns.array import Array, RecordBatch
     from arrowipc.schema import Schema
 
 __all__ = ["Table"]
@@ -90,7 +90,7 @@ class Table:
         validate : {"none", "full", "strict"}
             What is proven about the values; see :meth:`arrowipc.RecordBatch.from_arrow`, also for the errors.
         """
-        from arrowipc._import import batch_from, stream_from
+        from arrowipc.cdata.import_array import batch_from, stream_from
 
         if hasattr(data, "__arrow_c_stream__"):
             stream = stream_from(data, validate)
@@ -101,7 +101,7 @@ class Table:
     @classmethod
     def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema | None = None) -> Table:
         """Make a table of one batch of Python values; see :meth:`arrowipc.RecordBatch.from_pydict`."""
-        from arrowipc._build import build_batch
+        from arrowipc.values.from_python import build_batch
 
         batch = build_batch(mapping, schema)
         return cls(batch.schema, [batch])
@@ -155,7 +155,7 @@ class Table:
         UsageError
             If there is no batch.
         """
-        from arrowipc._concat import concat_batches
+        from arrowipc.columns.concat import concat_batches
 
         if not self.batches:
             raise UsageError("combine: the table has no batches")
@@ -163,13 +163,13 @@ class Table:
 
     def to_pydict(self, *, max_values: int | None = None) -> dict[str, list[Any]]:
         """Return the columns as lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
-        from arrowipc._array import batches_to_pydict
+        from arrowipc.columns.array import batches_to_pydict
 
         return batches_to_pydict(self.batches, self.schema, max_values)
 
     def to_pylist(self, *, max_values: int | None = None) -> list[Any]:
         """Return the rows; see :meth:`arrowipc.RecordBatch.to_pylist`."""
-        from arrowipc._array import batches_to_pylist
+        from arrowipc.columns.array import batches_to_pylist
 
         return batches_to_pylist(self.batches, self.schema, max_values)
 
@@ -208,17 +208,17 @@ class Table:
         return self.equals(other)
 
     def __repr__(self) -> str:
-        from arrowipc.display import table_text
+        from arrowipc.values.repr import table_text
 
         return table_text(self)
 
     def _repr_html_(self) -> str:
-        from arrowipc.display import table_html
+        from arrowipc.values.repr import table_html
 
         return table_html(self)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        from arrowipc._numpy import rows_as_array
+        from arrowipc.values.to_numpy import rows_as_array
 
         return rows_as_array(self.batches, len(self.schema), dtype, copy)
 
@@ -228,7 +228,7 @@ class Table:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""
-        from arrowipc._capsule import export_stream
+        from arrowipc.cdata.export import export_stream
 
         return export_stream(self.schema, iter(self.batches), requested_schema)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._array import RecordBatch
+from arrowipc.columns.array import RecordBatch
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.writer import RecordBatchFileWriter, RecordBatchStreamWriter
 
 if TYPE_CHECKING:
-    from arrowipc._message import Message
+    from arrowipc.read.framing import Message
 
 __all__ = ["copy"]
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arrowipc._arguments import described
-from arrowipc._datatypes import (
+from arrowipc.arguments import described
+from arrowipc.datatypes import (
     Binary,
     BinaryView,
     Bool,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Literal, TypeAlias
 
-    from arrowipc._arguments import MetadataLike
-    from arrowipc._datatypes import TimeUnit
+    from arrowipc.arguments import MetadataLike
+    from arrowipc.datatypes import TimeUnit
     from arrowipc.schema import Schema
 
     TypeLike: TypeAlias = "DataType | str"

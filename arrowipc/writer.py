@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from arrowipc._arguments import check_integer, described, metadata_pairs
-from arrowipc._array import Array, RecordBatch
-from arrowipc._emit import BatchWriter, Packing, batch_size, check_schema
-from arrowipc._sink import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
-from arrowipc.destination import NewFile, open_path, open_url
+from arrowipc.arguments import check_integer, metadata_pairs
+from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.schema import Schema
-from arrowipc.table import Table
+from arrowipc.write.atomic_file import NewFile
+from arrowipc.write.batch_writer import BatchWriter, Packing, batch_size, check_schema
+from arrowipc.write.batches import as_schema, batches_of
+from arrowipc.write.sinks import DescriptorSink, FixedSink, Sink
+from arrowipc.write.targets import is_map, open_sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, Self, TypeAlias
 
-    from arrowipc._arguments import MetadataLike
-    from arrowipc.statistics import Annotator
+    from arrowipc.arguments import MetadataLike
+    from arrowipc.columns.statistics import Annotator
     from arrowipc.stats import WriteStats
 
     Codec: TypeAlias = Literal["lz4", "zstd"] | None
@@ -38,131 +37,6 @@ __all__ = [
     "new_file",
     "new_stream",
 ]
-
-
-# -- sinks ---------------------------------------------------------------------------------------------------
-
-
-def _open_sink(target: Any, durable: bool) -> tuple[Sink, Any]:
-    """Make a sink of what the caller gave; also what has to be told how it ended (None: nothing)."""
-    # Memory first: the tests for all else take as long as a small batch.
-    if isinstance(target, bytearray):
-        return BytearraySink(target), None
-    if isinstance(target, memoryview):
-        return _memory_sink(target), None
-    if isinstance(target, str) and "://" in target:
-        remote = open_url(target, durable)
-        if isinstance(remote, NewFile):
-            return DescriptorSink(remote.descriptor, target), remote
-        return ObjectSink(remote.write), remote
-    if isinstance(target, (str, os.PathLike)):
-        opened = open_path(target, durable)
-        return DescriptorSink(opened.descriptor, os.fsdecode(target)), opened
-    if not _is_map(target) and (hasattr(target, "write") or hasattr(target, "sendall")):
-        return _object_sink(target), None
-    return _memory_sink(target), None
-
-
-def _object_sink(target: Any) -> Sink:
-    if not hasattr(target, "write"):
-        return ObjectSink(target.sendall)
-    if isinstance(target, io.TextIOBase):
-        raise UsageError("the file object takes text: open it in binary mode, open(path, 'wb')")
-    if getattr(target, "closed", False) is True:
-        raise UsageError(f"the file object is closed: {described(target)}")
-    if isinstance(target, io.IOBase) and not target.writable():
-        raise UsageError(f"the file object is not open for writing: {described(target)}")
-    if type(target) is io.FileIO:
-        name = target.name if isinstance(target.name, (str, bytes)) else None
-        return DescriptorSink(target.fileno(), name, 0, target.fileno)
-    return ObjectSink(target.write, isinstance(target, io.RawIOBase))
-
-
-def _memory_sink(target: Any) -> Sink:
-    try:
-        return FixedSink(target, target.tell() if _is_map(target) else 0)
-    except TypeError:
-        if memory := getattr(target, "buf", None):
-            raise UsageError(
-                f"expected memory that can be written to, found {described(target)}: give its `buf`, "
-                f"{described(memory)}"
-            ) from None
-        raise UsageError(
-            "expected a path, a binary file object, a socket, a bytearray or a writable buffer, found "
-            f"{described(target)}"
-        ) from None
-    except (BufferError, ValueError) as error:
-        # Read-only, in several stretches, or closed: exporters say which, each in words and errors of its
-        # own.
-        raise UsageError(f"cannot write to the memory of this {type(target).__name__}: {error}") from None
-
-
-def _is_map(target: Any) -> bool:
-    module = sys.modules.get("mmap")  # nobody has a map without it
-    return module is not None and isinstance(target, module.mmap)
-
-
-# -- sources -------------------------------------------------------------------------------------------------
-
-
-def _schema_of(schema: Any) -> Schema:
-    if isinstance(schema, Schema):
-        return schema
-    if hasattr(schema, "__arrow_c_schema__"):
-        from arrowipc._import import schema_from
-
-        return schema_from(schema)
-    if isinstance(schema, (list, tuple)):
-        return Schema(schema)
-    raise UsageError(
-        f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}"
-    )
-
-
-def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:
-    """Find the schema (None: only the batches know) and the batches in whatever people hand to a writer."""
-    if isinstance(data, RecordBatch):
-        return data.schema, (data,)
-    if isinstance(data, Table):
-        return data.schema, data.batches
-    if isinstance(data, Mapping):
-        from arrowipc._build import build_batch
-
-        batch = build_batch(data, schema)
-        return batch.schema, (batch,)
-    if isinstance(data, Array) and not hasattr(data.type, "fields"):
-        raise UsageError(
-            f"an array of {data.type} is one column, not a batch: write {{name: array}}, or an array of "
-            "structs"
-        )
-    if hasattr(data, "__arrow_c_array__"):
-        from arrowipc._import import batch_from
-
-        batch = batch_from(data)
-        return batch.schema, (batch,)
-    if hasattr(data, "__arrow_c_stream__"):
-        # Our own readers have it too; their batches need no detour.
-        if hasattr(data, "read_next_batch") and isinstance(getattr(data, "schema", None), Schema):
-            return data.schema, data
-        from arrowipc._columnwise import batches_from
-
-        stream = batches_from(data)
-        return stream.schema, stream
-    if isinstance(data, (list, tuple, Iterator)):
-        return None, _chained(data, schema)
-    if isinstance(data, (str, bytes, os.PathLike)):
-        raise UsageError(
-            f"write: expected data, found {described(data)}: read it first, for example with arrowipc.open()"
-        )
-    raise UsageError(
-        "write: expected a RecordBatch, a Table, a dict of columns, or an object with __arrow_c_array__ or "
-        f"__arrow_c_stream__, found {described(data)}"
-    )
-
-
-def _chained(items: Iterable[Any], schema: Schema | None) -> Iterator[RecordBatch]:
-    for item in items:
-        yield from batches_of(item, schema)[1]
 
 
 # -- writers -------------------------------------------------------------------------------------------------
@@ -186,7 +60,7 @@ class _Writer(BatchWriter):
         self._closed = False
         self._metadata = metadata
         self._target = target
-        known = None if schema is None else _schema_of(schema)
+        known = None if schema is None else as_schema(schema)
         sink, self._destination = self._open(target, durable)
         try:
             super().__init__(sink, packing, is_file, *rules)
@@ -196,7 +70,7 @@ class _Writer(BatchWriter):
             raise
 
     def _open(self, target: Any, durable: bool) -> tuple[Sink, Any]:
-        return _open_sink(target, durable)
+        return open_sink(target, durable)
 
     def _start(self, schema: Schema | None) -> None:
         if schema is not None:
@@ -312,7 +186,7 @@ class _Writer(BatchWriter):
         target = self._release()
         if self._destination is not None:
             self._destination.commit()
-        elif hasattr(target, "flush") and not _is_map(target):
+        elif hasattr(target, "flush") and not is_map(target):
             target.flush()
 
     def _abort(self, reason: object) -> None:
@@ -328,7 +202,7 @@ class _Writer(BatchWriter):
         sink, target, self._target = self.sink, self._target, None
         if isinstance(sink, FixedSink):
             sink.release()
-            if _is_map(target):
+            if is_map(target):
                 target.seek(sink.position, os.SEEK_CUR)
         return target
 
@@ -356,7 +230,7 @@ def _limit(name: str, value: int | None) -> int:
 def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
     if columns is False:
         return None
-    from arrowipc.statistics import Annotator
+    from arrowipc.columns.statistics import Annotator
 
     return Annotator(columns)
 
@@ -409,7 +283,7 @@ class RecordBatchFileWriter(_Writer):
                         "others: with dictionary_deltas=True they can grow"
                     )
                 if schema is not None:
-                    check_schema(existing.schema, _schema_of(schema))
+                    check_schema(existing.schema, as_schema(schema))
                 schema = existing.schema
             super().__init__(
                 target, schema, Packing(**options), rules, durable, True, metadata_pairs(metadata)
@@ -420,7 +294,7 @@ class RecordBatchFileWriter(_Writer):
 
     def _open(self, target: Any, durable: bool) -> tuple[Sink, Any]:
         if self._existing is None:
-            return _open_sink(target, durable)
+            return open_sink(target, durable)
         opened = NewFile(target, durable)
         try:
             self._existing.copy_to(opened.descriptor)

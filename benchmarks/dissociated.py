@@ -35,11 +35,11 @@ import pyarrow.flight as fl
 
 import arrowipc
 from arrowipc import dissociated
-from arrowipc._message import message_of
-from arrowipc._pairs import Pairs
 from arrowipc.dissociated import schemes
 from arrowipc.dissociated.connection import Deadline, wait
+from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.protocol import Incoming
+from arrowipc.read.framing import message_of
 from benchmarks.bodies import REQUEST
 from benchmarks.harness import Case, Run, Scale
 from benchmarks.writes import warm

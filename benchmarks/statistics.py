@@ -56,7 +56,7 @@ def columns(rows: int) -> dict[str, pa.Array]:
 def case(name: str, column: pa.Array) -> Case:
     """Return the case of one column; plain integers are read at the speed of memory, where noise decides."""
     ours = arrowipc.RecordBatch.from_arrow(pa.record_batch([column], ["x"]))
-    # The bounds themselves are not of the same kind for every type; tests/test_statistics.py compares them.
+    # The bounds themselves are not of the same kind for every type; tests/columns/test_statistics.py compares them.
     runs: dict[str, Run] = {
         "pyarrow": lambda: (pc.min_max(column) is not None, column.null_count),
         "arrowipc": lambda: nulls_of(arrowipc.compute_statistics(ours)["x"]),

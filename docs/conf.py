@@ -55,7 +55,7 @@ copybutton_prompt_is_regexp = True
 
 def stub_signature(module: str, name: str) -> str | None:
     """Signature of a class or method as its stub states it: compiled constructors do not tell theirs."""
-    path = ROOT / "arrowipc" / f"{module.removeprefix('arrowipc.')}.pyi"
+    path = ROOT / f"{module.replace('.', '/')}.pyi"
     if not path.is_file():
         return None
     body: list[ast.stmt] = ast.parse(path.read_text()).body
@@ -77,7 +77,7 @@ def sign(app, what, name, obj, options, signature, return_annotation):
     if what not in ("class", "method", "function") or (signature and "*args" not in signature):
         return None
     home = getattr(obj, "__module__", None) or ""
-    if what == "method" or not home.startswith("arrowipc._"):
+    if what == "method" or not home.startswith("arrowipc."):
         return None
     found = stub_signature(home, obj.__qualname__)
     return (found, return_annotation) if found else None

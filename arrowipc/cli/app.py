@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.sources import Failure, looks_arrow
 from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
 from arrowipc.errors import ArrowIpcError, UnsupportedError
@@ -55,13 +55,13 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
 
 def _again(data: Any) -> Any:
     """A source that can be read more than once: a pipe is copied to the disk."""
-    from arrowipc.recovery import whole
+    from arrowipc.inspection.recover import whole
 
     return data if isinstance(data, (str, memoryview)) else memoryview(whole(data, True))
 
 
 def _checked(data: Any) -> dict[str, Any]:
-    from arrowipc.interop import interoperability
+    from arrowipc.inspection.portability import interoperability
 
     strict = ipc.validate(data, level="strict")
     full = strict if strict.ok else ipc.validate(data, level="full")

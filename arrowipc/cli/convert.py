@@ -178,7 +178,7 @@ def _named(path: str, batches: Batches) -> Batches:
 
 def _stored(reader: Any, options: dict[str, Any]) -> Batches:
     """The batches of a source, with the messages that they came in; notes the first one's codec."""
-    from arrowipc.anatomy import outline_of
+    from arrowipc.inspection.message_layout import outline_of
 
     if not isinstance(reader, (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)):
         for batch in reader:
@@ -206,7 +206,7 @@ def _chained(
 
 def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> Batches:
     """The batches of a source as they shall be written; those that change have no message any more."""
-    from arrowipc.encoding import dictionary_decode, dictionary_encode, rebatch
+    from arrowipc.values.dictionary_encode import dictionary_decode, dictionary_encode, rebatch
 
     encode, rows, plain = columns_of(options["dictionary"]), options["batch_rows"], options["no_dictionary"]
     if encode and plain:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.sources import opened
 from arrowipc.cli.terminal import (
     Progress,
@@ -23,7 +23,7 @@ from arrowipc.cli.terminal import (
     width,
 )
 from arrowipc.errors import UsageError
-from arrowipc.preview import shorten, value_text
+from arrowipc.values.preview import shorten, value_text
 
 
 @click.command()

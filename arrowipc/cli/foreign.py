@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import arrowipc as ipc
-from arrowipc._arguments import repeated
+from arrowipc.arguments import repeated
 from arrowipc.cli.sources import about, require, source, target
 from arrowipc.cli.terminal import as_json, json_text
 from arrowipc.errors import FormatError, UnsupportedError
-from arrowipc.preview import type_text
+from arrowipc.values.preview import type_text
 
 __all__ = ["FORMATS", "foreign_reader", "foreign_writer", "format_of"]
 
@@ -96,7 +96,7 @@ def _handle(path: str, kind: str, stack: ExitStack) -> Any:
     pa = require("pyarrow", f"reading {kind}")
     data = source("-")
     if kind == "parquet":
-        from arrowipc.recovery import whole
+        from arrowipc.inspection.recover import whole
 
         return pa.BufferReader(memoryview(whole(data, True)))
     return stack.enter_context(pa.PythonFile(io.BufferedReader(data), "r"))

@@ -51,7 +51,7 @@ def _convert(source: str, output: str, to_file: bool) -> None:
 
 
 def _to_arrow(document: str, arrow: str) -> None:
-    from arrowipc.integration import read_json
+    from arrowipc.inspection.integration_json import read_json
 
     with about(document):
         schema, batches = read_json(document)
@@ -60,7 +60,7 @@ def _to_arrow(document: str, arrow: str) -> None:
 
 
 def _to_json(arrow: str, document: str) -> None:
-    from arrowipc.integration import write_json
+    from arrowipc.inspection.integration_json import write_json
 
     with opened(arrow) as reader:
         found = write_json(reader.schema, reader)
@@ -69,7 +69,7 @@ def _to_json(arrow: str, document: str) -> None:
 
 
 def _validate(document: str, arrow: str) -> None:
-    from arrowipc.integration import differences, read_json
+    from arrowipc.inspection.integration_json import differences, read_json
 
     with about(document):
         expected = read_json(document)

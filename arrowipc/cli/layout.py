@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import arrowipc as ipc
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, source, target
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_note, size_text
 from arrowipc.errors import UsageError
-from arrowipc.preview import shorten, type_text
+from arrowipc.values.preview import shorten, type_text
 
 if TYPE_CHECKING:
-    from arrowipc.anatomy import Located, Node
+    from arrowipc.inspection.message_layout import Located, Node
 
 #: Messages that are drawn with all their parts: the first ones and the last ones.
 FIRST, LAST = 12, 3
@@ -74,11 +74,11 @@ def anatomy_of(file: str) -> Anatomy:
     file : str
         A path, a URL or - for standard input.
     """
-    from arrowipc.anatomy import dictionary_fields, locate_messages
-    from arrowipc.reader import _first_bytes
+    from arrowipc.inspection.message_layout import dictionary_fields, locate_messages
+    from arrowipc.read.sources import first_bytes
 
     data = source(file)
-    is_file = _first_bytes(data) == b"ARROW1"
+    is_file = first_bytes(data) == b"ARROW1"
     outer = list(_frame_of(data)) if is_file else []
     size = outer[-1].offset + outer[-1].length if outer else 0
     first: list[Piece] = []
@@ -128,8 +128,8 @@ def _size_of(data: Any) -> int | None:
 
 def _frame_of(data: Any) -> Iterator[Piece]:
     """What a file has around its messages."""
-    from arrowipc._file import TAIL_SIZE, footer_range
-    from arrowipc.recovery import whole
+    from arrowipc.inspection.recover import whole
+    from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
 
     view = memoryview(whole(data, True)).cast("B")
     size = len(view)
@@ -146,7 +146,7 @@ def _frame_of(data: Any) -> Iterator[Piece]:
 
 def _plain(number: int, located: Located) -> tuple[Piece, int]:
     """A message without its parts, and its rows."""
-    from arrowipc.anatomy import outline_of
+    from arrowipc.inspection.message_layout import outline_of
 
     found = outline_of(located.message)
     words = [f"message {number:,}: {located.message.kind}"]
@@ -163,7 +163,7 @@ def _plain(number: int, located: Located) -> tuple[Piece, int]:
 
 def _piece(number: int, located: Located, schema: Any, known: dict[int, Any]) -> Piece:
     """A message with its parts, neighbours joined where there are too many."""
-    from arrowipc.anatomy import nodes_of, outline_of
+    from arrowipc.inspection.message_layout import nodes_of, outline_of
 
     piece, _ = _plain(number, located)
     start = located.offset

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import arrowipc as ipc
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, opened, source
 from arrowipc.cli.terminal import (
     FILE,
@@ -24,10 +24,10 @@ from arrowipc.cli.terminal import (
     say_line,
     width,
 )
-from arrowipc.preview import NULL, shorten, type_text, value_text
+from arrowipc.values.preview import NULL, shorten, type_text, value_text
 
 if TYPE_CHECKING:
-    from arrowipc.anatomy import Located
+    from arrowipc.inspection.message_layout import Located
     from arrowipc.types import DataType, Field
 
 #: Widest cell of a table.
@@ -257,7 +257,7 @@ def messages(file: str, as_json: bool) -> None:
     JSON: one line per message: {"index", "offset", "kind", "version", "metadata_length", "body_length",
     "rows", "codec", "dictionary_id", "is_delta", "nodes", "buffers", "custom_metadata"}.
     """
-    from arrowipc.anatomy import locate_messages
+    from arrowipc.inspection.message_layout import locate_messages
 
     with about(file):
         if not as_json:
@@ -276,7 +276,7 @@ def messages(file: str, as_json: bool) -> None:
 
 
 def _message_json(number: int, located: Located) -> dict[str, Any]:
-    from arrowipc.anatomy import outline_of
+    from arrowipc.inspection.message_layout import outline_of
 
     message = located.message
     found = outline_of(message)

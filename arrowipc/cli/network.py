@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.convert import ARROW
 from arrowipc.cli.foreign import format_of
 from arrowipc.cli.sources import about, opened, sink

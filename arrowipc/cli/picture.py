@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.terminal import size_text
-from arrowipc.preview import shorten
+from arrowipc.values.preview import shorten
 
 if TYPE_CHECKING:
     from arrowipc.cli.layout import Anatomy, Part, Piece

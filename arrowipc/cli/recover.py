@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, sink, source
 from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line, say_note
 

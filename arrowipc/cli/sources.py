@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 import click
 
 import arrowipc as ipc
-from arrowipc._arguments import printable
-from arrowipc.destination import open_path
+from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError
+from arrowipc.write.atomic_file import open_path
 
 __all__ = ["Failure", "about", "looks_arrow", "opened", "require", "sink", "size_of", "source", "target"]
 
@@ -74,16 +74,16 @@ def source(path: str) -> Any:
     if file.isatty():
         raise click.UsageError("standard input is a terminal: give a file, or pipe data in")
     if file.seekable():
-        from arrowipc.reader import _mapped
+        from arrowipc.read.sources import map_file
 
-        return memoryview(_mapped(file))[file.tell() :]
+        return memoryview(map_file(file))[file.tell() :]
     head = b""
     while len(head) < len(MAGIC) and (more := file.read(len(MAGIC) - len(head))):
         head += more
     joined = _Rejoined(head, file)
     if head != MAGIC:
         return joined
-    from arrowipc.recovery import whole
+    from arrowipc.inspection.recover import whole
 
     return memoryview(whole(joined, True))
 

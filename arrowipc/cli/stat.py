@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import arrowipc as ipc
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, size_of, source
 from arrowipc.cli.terminal import (
     FILE,
@@ -26,10 +26,10 @@ from arrowipc.cli.terminal import (
     width,
 )
 from arrowipc.errors import ArrowIpcError
-from arrowipc.preview import shorten, type_text, value_text
+from arrowipc.values.preview import shorten, type_text, value_text
 
 if TYPE_CHECKING:
-    from arrowipc.anatomy import Node
+    from arrowipc.inspection.message_layout import Node
     from arrowipc.types import DataType, Field
 
 #: Columns of the table without --all.
@@ -124,7 +124,7 @@ class Column:
             step(min(size, len(column) - start) / len(column))
 
     def _count(self, column: Any) -> None:
-        from arrowipc._statistics import value_hashes
+        from arrowipc.columns.column_statistics import value_hashes
 
         if self.distinct is not None:
             try:
@@ -147,7 +147,7 @@ class Survey:
     """All columns of a source, and what lies beside them."""
 
     def __init__(self, schema: Any) -> None:
-        from arrowipc.anatomy import dictionary_fields
+        from arrowipc.inspection.message_layout import dictionary_fields
 
         # One for all columns of a type: to make one takes longer than to look at a few thousand values.
         alone = {field.type: ipc.Schema([ipc.Field("", field.type)]) for field in schema}
@@ -159,7 +159,7 @@ class Survey:
 
     def weigh(self, located: Any) -> None:
         """Take the sizes of a message."""
-        from arrowipc.anatomy import nodes_of, outline_of
+        from arrowipc.inspection.message_layout import nodes_of, outline_of
 
         self.messages += 1
         self.size += located.metadata_length + located.body_length
@@ -214,12 +214,12 @@ def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
 
     The last is the size of the batch as it is stored.
     """
-    from arrowipc._stream import StreamDecoder
-    from arrowipc.anatomy import locate_messages
     from arrowipc.events import BatchRead
-    from arrowipc.reader import _first_bytes
+    from arrowipc.inspection.message_layout import locate_messages
+    from arrowipc.read.sources import first_bytes
+    from arrowipc.read.stream_decoder import StreamDecoder
 
-    if _first_bytes(data) == b"ARROW1":
+    if first_bytes(data) == b"ARROW1":
         with ipc.open(data) as reader:
             yield reader.schema, None, None, 0
             for located in locate_messages(data):
@@ -317,7 +317,7 @@ def _distinct_text(column: Column) -> str:
 def _bound_value(bound: Any, kind: DataType) -> Any:
     """A bound as an array of one value of its column's type; None if there is none."""
     from arrowipc import types
-    from arrowipc._assemble import assemble
+    from arrowipc.columns.from_buffers import assemble
 
     if isinstance(kind, (types.Dictionary, types.RunEndEncoded)):
         return _bound_value(bound, kind.value_type)

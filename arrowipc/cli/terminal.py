@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 
 if TYPE_CHECKING:
     from types import TracebackType

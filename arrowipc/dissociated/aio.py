@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from arrowipc._array import RecordBatch
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.dissociated.session import Session
     from arrowipc.limits import Limits
     from arrowipc.reader import Columns, Validate

@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._arguments import described
-from arrowipc._message import message_kind, message_of
-from arrowipc._pairs import Pairs
-from arrowipc._stream import StreamDecoder
+from arrowipc.arguments import described
 from arrowipc.dissociated.connection import Connection, Deadline, wait
 from arrowipc.dissociated.link import Link
+from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.protocol import STRICT, Arrival, BodyType, Dialect, Incoming
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
+from arrowipc.read.framing import message_kind, message_of
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from arrowipc._array import RecordBatch
-    from arrowipc._message import Message
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.limits import Limits
+    from arrowipc.read.framing import Message
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
 

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from arrowipc._message import Message
-    from arrowipc._pairs import Pairs
+    from arrowipc.dissociated.memory.address_pairs import Pairs
     from arrowipc.limits import Limits
+    from arrowipc.read.framing import Message
 
 __all__ = [
     "Alarm",
     "Connection",
     "Deadline",
+    "Endpoint",
     "Frame",
     "Listener",
     "OfferedMemory",
@@ -236,7 +237,8 @@ class PeerMemory(ABC):
         `reads` (see `StreamDecoder.stretches_read`) says which of it has to be copied, where it is copied.
 
         `returned` is called once with the addresses of the pairs when the memory is needed no longer, in any
-        thread (see `arrowipc._pairs.Lease`), or before this returns if the bytes were copied.
+        thread (see `arrowipc.dissociated.memory.address_pairs.Lease`), or before this returns if the bytes
+        were copied.
 
         Raises
         ------
@@ -392,3 +394,15 @@ def wait(
 def shortest_moment(connections: Sequence[Connection]) -> float:
     """Return after how many seconds to look at the connections whatever their descriptors say."""
     return min((each.moment for each in connections), default=math.inf)
+
+
+class Endpoint(NamedTuple):
+    """What a server listens on, and what its URI says about that."""
+
+    listener: Listener
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    #: None: bodies are always sent.
+    memory: OfferedMemory | None

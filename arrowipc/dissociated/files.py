@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._arguments import check_choice
+from arrowipc.arguments import check_choice
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.transports.shared import FileMemory

@@ -11,9 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from arrowipc._arguments import described
-from arrowipc._import import stream_from
-from arrowipc._stream import StreamDecoder
+from arrowipc.arguments import described
+from arrowipc.cdata.import_array import stream_from
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.schemes import SCHEMES
 from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
@@ -21,12 +20,13 @@ from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
-from arrowipc.writer import batches_of
+from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
-    from arrowipc._array import RecordBatch
-    from arrowipc._message import Message
+    from arrowipc.columns.array import RecordBatch
+    from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
 
 __all__ = ["REUSE_CONNECTION", "FlightReader", "FlightServer", "from_flight", "locations"]
@@ -345,7 +345,7 @@ def from_flight(
         )
     schema = None
     if not endpoints and info.schema is not None:
-        from arrowipc._import import schema_from
+        from arrowipc.cdata.import_array import schema_from
 
         schema = schema_from(info.schema)
     every = {
@@ -504,7 +504,7 @@ class Opened:
         self.schema = found
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        from arrowipc._capsule import export_stream
+        from arrowipc.cdata.export import export_stream
 
         return export_stream(self.schema, self._closing(), requested_schema)
 

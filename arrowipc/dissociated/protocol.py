@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from arrowipc._arguments import Immutable, fill
-from arrowipc._message import message_kind
+from arrowipc.arguments import Immutable, fill
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
+from arrowipc.read.framing import message_kind
 
 __all__ = [
     "STRICT",
@@ -70,7 +70,7 @@ class BodyType(IntEnum):
 
     #: The packed body of the IPC format.
     PACKED = 0
-    #: Pairs of an address and a length: see `arrowipc._pairs`.
+    #: Pairs of an address and a length: see `arrowipc.dissociated.memory.address_pairs`.
     PAIRS = 1
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from arrowipc._arguments import check_choice
+from arrowipc.arguments import check_choice
+from arrowipc.dissociated.connection import Endpoint
 from arrowipc.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from arrowipc.dissociated.connection import Connection, Listener, OfferedMemory, PeerMemory
+    from arrowipc.dissociated.connection import Connection, PeerMemory
     from arrowipc.dissociated.uri import DissociatedUri
     from arrowipc.limits import Limits
 
-__all__ = ["SCHEMES", "Endpoint", "connect", "listen"]
+__all__ = ["SCHEMES", "connect", "listen"]
 
 #: The schemes that `connect` speaks.
 SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "arrowipc+memory", "ucx")
@@ -28,18 +29,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "memory": ("weather",),
     "ucx": ("error_mode", "memory", "segment_bytes", "least_bytes"),
 }
-
-
-class Endpoint(NamedTuple):
-    """What a server listens on, and what its URI says about that."""
-
-    listener: Listener
-    scheme: str
-    host: str
-    port: int | None
-    path: str
-    #: None: bodies are always sent.
-    memory: OfferedMemory | None
 
 
 def connect(

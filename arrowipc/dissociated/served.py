@@ -6,15 +6,15 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._emit import BatchWriter, Packing
-from arrowipc._sink import MessageSink
-from arrowipc.dissociated.room import ALIGNMENT
+from arrowipc.dissociated.memory.ranges import ALIGNMENT
 from arrowipc.errors import UsageError
-from arrowipc.writer import batches_of
+from arrowipc.write.batch_writer import BatchWriter, Packing
+from arrowipc.write.batches import batches_of
+from arrowipc.write.sinks import MessageSink
 
 if TYPE_CHECKING:
-    from arrowipc._message import Message
     from arrowipc.dissociated.connection import OfferedMemory
+    from arrowipc.read.framing import Message
 
 __all__ = ["Prepared", "ReadyMessages", "messages_of"]
 

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from arrowipc.dissociated.connection import Alarm, Connection, wait
+from arrowipc.dissociated.connection import Alarm, Connection, Endpoint, wait
 from arrowipc.dissociated.protocol import Reason
 from arrowipc.dissociated.service import BREATH, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from arrowipc.dissociated.schemes import Endpoint
     from arrowipc.dissociated.session import Session
 
 __all__ = ["Server"]

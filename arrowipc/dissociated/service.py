@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._arguments import check_integer, described
+from arrowipc.arguments import check_integer, described
 from arrowipc.dissociated import schemes
 from arrowipc.dissociated.protocol import Reason
 from arrowipc.dissociated.session import Roles, Session, Timeouts
@@ -15,7 +15,7 @@ from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import UsageError
 
 if TYPE_CHECKING:
-    from arrowipc.dissociated.connection import Connection, OfferedMemory
+    from arrowipc.dissociated.connection import Connection, Endpoint, OfferedMemory
     from arrowipc.limits import Limits
 
 __all__ = ["Service"]
@@ -179,7 +179,7 @@ def _keep(errors: list[BaseException], error: BaseException) -> None:
     del errors[:-KEPT]
 
 
-def close_endpoint(endpoint: schemes.Endpoint) -> None:
+def close_endpoint(endpoint: Endpoint) -> None:
     """Listen no more, and offer no more memory."""
     endpoint.listener.close()
     if endpoint.memory is not None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc._array import RecordBatch
+from arrowipc.columns.array import RecordBatch
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory
 from arrowipc.dissociated.protocol import (
     WITH_BODY,
@@ -28,7 +28,7 @@ from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
 from arrowipc.table import Table
 
 if TYPE_CHECKING:
-    from arrowipc._message import Message
+    from arrowipc.read.framing import Message
 
 __all__ = ["Roles", "Session", "Timeouts"]
 

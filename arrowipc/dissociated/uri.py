@@ -12,7 +12,7 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
-from arrowipc._arguments import Immutable, check_choice, described, fill
+from arrowipc.arguments import Immutable, check_choice, described, fill
 from arrowipc.dissociated.protocol import check_tags
 from arrowipc.errors import FormatError, UsageError
 

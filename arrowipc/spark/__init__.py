@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arrowipc.spark.convert import BatchConverter, to_spark_batch
-    from arrowipc.spark.encode import encode_payload_batches, encode_payloads, payload_schema
-    from arrowipc.spark.payloads import decode_payload_batches, decode_payloads
+    from arrowipc.spark.payloads.decode import decode_payload_batches, decode_payloads
+    from arrowipc.spark.payloads.encode import encode_payload_batches, encode_payloads, payload_schema
+    from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
     from arrowipc.spark.share import Shared, share
     from arrowipc.spark.source import ArrowIpcDataSource, register
     from arrowipc.spark.types import TypeOptions, to_spark_schema
@@ -38,17 +38,17 @@ __all__ = [
 
 _HOME = {
     "ArrowIpcDataSource": "source",
-    "BatchConverter": "convert",
+    "BatchConverter": "read.convert",
     "Shared": "share",
     "TypeOptions": "types",
-    "decode_payload_batches": "payloads",
-    "decode_payloads": "payloads",
-    "encode_payload_batches": "encode",
-    "encode_payloads": "encode",
-    "payload_schema": "encode",
+    "decode_payload_batches": "payloads.decode",
+    "decode_payloads": "payloads.decode",
+    "encode_payload_batches": "payloads.encode",
+    "encode_payloads": "payloads.encode",
+    "payload_schema": "payloads.encode",
     "register": "source",
     "share": "share",
-    "to_spark_batch": "convert",
+    "to_spark_batch": "read.convert",
     "to_spark_schema": "types",
 }
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.spark.files import find_files
+from arrowipc.spark.read.files import find_files
 
 if TYPE_CHECKING:
     from arrowipc.spark.pipeline import Source, Stopwatch

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
 
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 
 __all__ = ["STYLE", "Heatmap", "bars", "escape", "heatmap", "lines", "nice_ceiling"]
 

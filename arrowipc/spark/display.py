@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from arrowipc._arguments import printable
+from arrowipc.arguments import printable
 from arrowipc.spark import pipeline
 from arrowipc.spark.report import size_text
 

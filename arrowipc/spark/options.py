@@ -8,9 +8,9 @@ from typing import Any
 
 import arrowipc
 from arrowipc.errors import UsageError
-from arrowipc.recovery import recover
-from arrowipc.remote import RemoteSource
-from arrowipc.spark.files import is_url, storage_options
+from arrowipc.inspection.recover import recover
+from arrowipc.read.remote import RemoteSource
+from arrowipc.spark.read.files import is_url, storage_options
 
 __all__ = ["ReadOptions", "check_names", "choice", "count", "flag", "names"]
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from arrowipc.errors import UsageError
-from arrowipc.remote import RemoteSource
+from arrowipc.read.remote import RemoteSource
 from arrowipc.spark.compare import Comparison, compare_rows, quote
-from arrowipc.spark.files import find_files, is_url
 from arrowipc.spark.flights import Inputs, airline_names
-from arrowipc.spark.payloads import decode_payloads
+from arrowipc.spark.payloads.decode import decode_payloads
+from arrowipc.spark.read.files import find_files, is_url
 from arrowipc.spark.source import register
 
 if TYPE_CHECKING:

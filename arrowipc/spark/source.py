@@ -8,15 +8,15 @@ from pyspark.sql.datasource import DataSource
 
 from arrowipc.errors import UnsupportedError
 from arrowipc.spark.options import ReadOptions, check_names
-from arrowipc.spark.read import ArrowIpcReader, infer_schema
+from arrowipc.spark.read.partitions import ArrowIpcReader, infer_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from arrowipc.spark.sink import ArrowIpcStreamWriter
-    from arrowipc.spark.streaming import ArrowIpcStreamReader
-    from arrowipc.spark.write import ArrowIpcWriter
+    from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
+    from arrowipc.spark.streaming.source import ArrowIpcStreamReader
+    from arrowipc.spark.write.commit import ArrowIpcWriter
 
 __all__ = ["ArrowIpcDataSource", "register"]
 
@@ -138,27 +138,27 @@ class ArrowIpcDataSource(DataSource):
         """Build the reader of one query."""
         check_names(self.options, "read")
         if ReadOptions.of(self.options).push_filters:
-            from arrowipc.spark.filters import FilteringReader
+            from arrowipc.spark.read.pruning import FilteringReader
 
             return FilteringReader(schema, self.options)
         return ArrowIpcReader(schema, self.options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "ArrowIpcWriter":
         """Build the writer of one job."""
-        from arrowipc.spark.write import ArrowIpcWriter
+        from arrowipc.spark.write.commit import ArrowIpcWriter
 
         return ArrowIpcWriter(schema, self.options, overwrite)
 
     def streamReader(self, schema: "StructType") -> "ArrowIpcStreamReader":
         """Build the reader of one streaming query."""
         with needing_streams():
-            from arrowipc.spark.streaming import ArrowIpcStreamReader
+            from arrowipc.spark.streaming.source import ArrowIpcStreamReader
         return ArrowIpcStreamReader(schema, self.options)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "ArrowIpcStreamWriter":
         """Build the writer of a streaming query."""
         with needing_streams():
-            from arrowipc.spark.sink import ArrowIpcStreamWriter
+            from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
         return ArrowIpcStreamWriter(schema, self.options, overwrite)
 
 

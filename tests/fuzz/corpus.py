@@ -19,10 +19,10 @@ from helpers import sparse_forge as sf
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc._message import message_of
-from arrowipc._pairs import write_pairs
-from arrowipc.integration import write_json
-from arrowipc.tensor_columns import tensor_column
+from arrowipc.dissociated.memory.address_pairs import write_pairs
+from arrowipc.inspection.integration_json import write_json
+from arrowipc.read.framing import message_of
+from arrowipc.tensors.extension_columns import tensor_column
 
 #: What is larger takes longer than it finds.
 LARGEST = 6000

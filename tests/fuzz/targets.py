@@ -24,18 +24,18 @@ from helpers.cdata import CStream
 
 import arrowipc as ipc
 from arrowipc import Limits
-from arrowipc._decode import schema_of
-from arrowipc._import import array_from, batch_from, live_imports, schema_from, stream_from
-from arrowipc._message import message_of
-from arrowipc._stream import StreamDecoder
-from arrowipc.anatomy import locate_messages, nodes_of, outline_of
+from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import PeerMemory
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.sockets import SocketConnection
-from arrowipc.integration import differences, read_json, write_json
-from arrowipc.interop import interoperability
+from arrowipc.inspection.integration_json import differences, read_json, write_json
+from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
+from arrowipc.inspection.portability import interoperability
+from arrowipc.read.batch_decoder import schema_of
+from arrowipc.read.framing import message_of
+from arrowipc.read.stream_decoder import StreamDecoder
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
 

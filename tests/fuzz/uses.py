@@ -12,9 +12,9 @@ from helpers import drive
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.statistics import batch_statistics, compute_statistics
-from arrowipc.tensor import arrays_from_cells
-from arrowipc.tensor_columns import column_to_numpy, tensor_parameters
+from arrowipc.columns.statistics import batch_statistics, compute_statistics
+from arrowipc.tensors.dense_io import arrays_from_cells
+from arrowipc.tensors.extension_columns import column_to_numpy, tensor_parameters
 
 #: What a value may answer; a FormatError of something that was validated is a finding.
 REFUSED = (ipc.ArrowIpcError, MemoryError)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import arrowipc as ipc
-from arrowipc._trim import compact
+from arrowipc.columns.truncate import compact
 from helpers import drive, mutate, verdicts
 
 KINDS = ("stream", "file", "tensor")

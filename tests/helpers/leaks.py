@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 
-from arrowipc import _capsule, _core
-from arrowipc._import import live_imports
+from arrowipc import _core
+from arrowipc.cdata import export
+from arrowipc.cdata.import_array import live_imports
 
 
 def counts() -> dict[str, int]:
     """Arrays imported and exported, sources and memory that are not released yet."""
-    return {"imports": live_imports(), "exports": _capsule.live_exports(), **_core.live_objects()}
+    return {"imports": live_imports(), "exports": export.live_exports(), **_core.live_objects()}
 
 
 def more_than(before: dict[str, int]) -> dict[str, int]:

@@ -21,13 +21,11 @@ import pytest
 
 import arrowipc as ipc
 from arrowipc import dissociated
-from arrowipc._message import Message
-from arrowipc._pairs import Pairs, read_process
-from arrowipc._stream import StreamDecoder
-from arrowipc.dissociated.arena import SEALS
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection, Frame
 from arrowipc.dissociated.link import Link
+from arrowipc.dissociated.memory.address_pairs import Pairs, read_process
+from arrowipc.dissociated.memory.arena import SEALS
 from arrowipc.dissociated.protocol import (
     BodyType,
     body_tag,
@@ -40,6 +38,8 @@ from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.shared import open_peer_memory
 from arrowipc.dissociated.transports.sockets import SocketConnection
+from arrowipc.read.framing import Message
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.types import field, int64, utf8
 
 #: Seconds that anything may take here.

@@ -19,17 +19,17 @@ from typing import Any
 import pyarrow as pa
 
 import arrowipc as ipc
-from arrowipc._message import message_of
-from arrowipc._pairs import Pairs, write_pairs
 from arrowipc.dissociated.client import ClientStream
 from arrowipc.dissociated.connection import Frame
 from arrowipc.dissociated.device import DeviceBatch, DeviceDecoder, DeviceMemory, import_device
 from arrowipc.dissociated.link import Link
+from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import BodyType, Incoming, Outgoing, body_tag, metadata_prefix
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.events import BatchRead
+from arrowipc.read.framing import message_of
 from helpers import arrow_columns
 from helpers.cdata import CArray, CDeviceArray, peek
 

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc import dissociated as served
-from arrowipc._stream import StreamDecoder
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.dissociated.transports.sockets import SocketConnection
+from arrowipc.read.stream_decoder import StreamDecoder
 
 #: A tag (None: untagged) and the bytes of a message.
 Sent = tuple[int | None, bytes]

@@ -116,7 +116,7 @@ class StreamOf(Producer):
         return 0
 
     def open(self, **options: Any) -> Any:
-        from arrowipc._import import stream_from
+        from arrowipc.cdata.import_array import stream_from
 
         return stream_from(self, **options)
 

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 import arrowipc as ipc
-from arrowipc import _trim
-from arrowipc._concat import Growing
-from arrowipc._message import message_of
-from arrowipc._pairs import Lease, Pairs, write_pairs
+from arrowipc.columns import truncate
+from arrowipc.columns.concat import Growing
+from arrowipc.columns.statistics import batch_statistics
+from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
-from arrowipc.statistics import batch_statistics
+from arrowipc.read.framing import message_of
 from helpers import arrays, arrow_columns, drive, forge, rewrite
 
 Operation = Callable[[], Any]
@@ -513,7 +513,7 @@ def comparisons() -> Operation:
 @scenario
 def batches_joined() -> Operation:
     one, other = ours(), ours().slice(2, 5)
-    return lambda: (ipc.concat_batches([one, other, one]), _trim.compact(other))
+    return lambda: (ipc.concat_batches([one, other, one]), truncate.compact(other))
 
 
 @scenario

@@ -55,7 +55,7 @@ class Allocator:
             for line in maps:
                 extent, rights, *_, path = line.split(maxsplit=5) if line.count(" ") > 4 else ("", "", "")
                 start, _, end = extent.partition("-")
-                mine = "/arrowipc/_" in path and ".so" in path
+                mine = "/arrowipc/" in path and ".so" in path
                 if "x" in rights and (mine or (self.everything and any(p in path for p in INTERPRETER))):
                     self.library.starve_watch(int(start, 16), int(end, 16), mine)
                     ours += mine

@@ -485,24 +485,24 @@ def _taken(worker: Any, waiting: Any) -> bytes:
 
 def _foreign_context() -> Any:
     """As the reference example makes it: all features, UCX's own settings."""
-    from arrowipc import _ucx
+    from arrowipc.dissociated.transports import ucx_worker
     from arrowipc.dissociated.transports.ucx_library import load_library
 
     load_library()
-    return _ucx.Context({}, True)
+    return ucx_worker.Context({}, True)
 
 
 def reference_client(uris: list[str], ident: str) -> None:
     """Do what the reference example's client does; says what came: metadata, bodies, the end."""
-    from arrowipc import _ucx
-    from arrowipc._message import message_kind, message_of
+    from arrowipc.dissociated.transports import ucx_worker
     from arrowipc.dissociated.transports.ucx import packed_address
+    from arrowipc.read.framing import message_kind, message_of
 
     context = _foreign_context()
     workers = []
     for text in uris:
         uri = dissociated.DissociatedUri.parse(text)
-        worker = _ucx.Worker(context)
+        worker = ucx_worker.Worker(context)
         worker.connect(packed_address(uri.host, uri.port)[0], False)
         _finished(worker, worker.send(uri.want_data, [ident.encode()], synchronous=True))
         workers.append(worker)
@@ -539,16 +539,16 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "", other: boo
     With `pairs` (hex), each body says that instead, as type 1; with `other`, that they lie in a segment which
     is there no more, and another one at its addresses.
     """
-    from arrowipc import _ucx
-    from arrowipc._pairs import write_pairs
+    from arrowipc.dissociated.memory.address_pairs import write_pairs
     from arrowipc.dissociated.served import messages_of
+    from arrowipc.dissociated.transports import ucx_worker
     from arrowipc.dissociated.transports.ucx import packed_address, unpacked_port
     from arrowipc.dissociated.transports.ucx_memory import Description
 
     context = _foreign_context()
-    listener = _ucx.Listener(context, packed_address("127.0.0.1", 0)[0])
+    listener = ucx_worker.Listener(context, packed_address("127.0.0.1", 0)[0])
     port = unpacked_port(listener.address)
-    region = _ucx.Region(context, 1 << 16)
+    region = ucx_worker.Region(context, 1 << 16)
     key = region.key
     if other:
         told = Description(bytes(16), region.address, region.size, (region.address,), key).packed()
@@ -558,7 +558,7 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "", other: boo
     connections = {}
     while len(connections) < 2:
         request = _poll(listener.worker, listener.next_request)
-        worker = _ucx.Worker(context)
+        worker = ucx_worker.Worker(context)
         try:
             worker.accept(request, False)
         except OSError:

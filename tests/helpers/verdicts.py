@@ -17,7 +17,7 @@ from typing import Any
 import flatbuffers
 
 import arrowipc as ipc
-from arrowipc._message import message_kind
+from arrowipc.read.framing import message_kind
 from helpers import drive, forge, golden, mutate
 
 ROWS = 1000
@@ -212,10 +212,7 @@ def theirs(kind: str, data: bytes) -> list[Any]:
 
     open_ = pa.ipc.open_stream if kind == "stream" else pa.ipc.open_file
     with open_(pa.py_buffer(data)) as reader:
-        if kind == "stream":
-            batches = list(reader)
-        else:
-            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        batches = list(reader) if kind == "stream" else [reader.get_batch(i) for i in range(reader.num_record_batches)]
     for batch in batches:
         batch.validate(full=True)
     return batches

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import arrowipc as ipc
+from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
 from arrowipc.spark import register, to_spark_batch, to_spark_schema
-from arrowipc.spark.filters import Pruner
-from arrowipc.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
+from arrowipc.spark.read.pruning import Pruner
 
 filters = pytest.importorskip("pyspark.sql.datasource")
 if not hasattr(filters, "Filter"):

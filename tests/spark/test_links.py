@@ -15,10 +15,10 @@ from pyspark.sql import types as st
 
 from arrowipc.errors import UsageError
 from arrowipc.spark import register
-from arrowipc.spark.files import find_files
-from arrowipc.spark.storage import open_storage
-from arrowipc.spark.streaming import ArrowIpcStreamReader
-from arrowipc.spark.write import ArrowIpcWriter
+from arrowipc.spark.read.files import find_files
+from arrowipc.spark.streaming.source import ArrowIpcStreamReader
+from arrowipc.spark.write.commit import ArrowIpcWriter
+from arrowipc.spark.write.storage import open_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

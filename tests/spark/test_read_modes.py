@@ -20,8 +20,8 @@ import arrowipc
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.schema import Schema
 from arrowipc.spark import ArrowIpcDataSource, register
-from arrowipc.spark.files import find_files, storage_options
-from arrowipc.spark.read import ArrowIpcReader
+from arrowipc.spark.read.files import find_files, storage_options
+from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.types import arrow_schema_of
 
 if TYPE_CHECKING:

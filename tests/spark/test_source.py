@@ -14,9 +14,9 @@ from pyspark.sql import types as st
 
 from arrowipc.errors import UsageError
 from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
-from arrowipc.spark.files import find_files
 from arrowipc.spark.options import OPTIONS
-from arrowipc.spark.read import Slice, cut, pack
+from arrowipc.spark.read.files import find_files
+from arrowipc.spark.read.partitions import Slice, cut, pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,10 +20,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.spark import register
-from arrowipc.spark.parts import Written
-from arrowipc.spark.sink import ArrowIpcStreamWriter
-from arrowipc.spark.storage import Entry
-from arrowipc.spark.streaming import DIGEST_LENGTH, ArrowIpcStreamReader, Offset
+from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
+from arrowipc.spark.streaming.source import DIGEST_LENGTH, ArrowIpcStreamReader, Offset
+from arrowipc.spark.write.storage import Entry
+from arrowipc.spark.write.task import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from arrowipc import SparseCOOTensor, read_tensor, write_sparse_tensor
-from arrowipc.tensor import arrays_from_cells, cells_from_arrays
+from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,8 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.errors import LimitError, UnsupportedError, UsageError
-from arrowipc.spark import TypeOptions, convert, to_spark_batch, to_spark_schema
+from arrowipc.spark import TypeOptions, to_spark_batch, to_spark_schema
+from arrowipc.spark.read import convert
 from arrowipc.spark.types import arrow_schema_of, as_schema
 
 pytestmark = pytest.mark.spark

@@ -26,10 +26,10 @@ from pyspark.sql import types as st
 import arrowipc
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.spark import register
-from arrowipc.spark.parts import Written, fit, regroup
-from arrowipc.spark.storage import open_storage
-from arrowipc.spark.write import ArrowIpcWriter
-from arrowipc.spark.write_options import WriteOptions, file_schema
+from arrowipc.spark.write.commit import ArrowIpcWriter
+from arrowipc.spark.write.options import WriteOptions, file_schema
+from arrowipc.spark.write.storage import open_storage
+from arrowipc.spark.write.task import Written, fit, regroup
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,18 +17,18 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._arguments import check_integer, described
-from arrowipc._message import Framer
-from arrowipc._pairs import Lease, Pairs, read_process, write_places
-from arrowipc.dissociated.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
+from arrowipc.arguments import check_integer, described
 from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory
-from arrowipc.dissociated.room import Place, copied
+from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, read_process, write_places
+from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
+from arrowipc.dissociated.memory.ranges import Place, copied
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.read.framing import Framer
 
 if TYPE_CHECKING:
-    from arrowipc._message import Message
     from arrowipc.dissociated.connection import Reads
     from arrowipc.limits import Limits
+    from arrowipc.read.framing import Message
 
 __all__ = [
     "FileMemory",
@@ -57,7 +57,7 @@ def offer_memory(transport: str, **options: Any) -> OfferedMemory:
     ----------
     transport : {"shm", "file", "cma"}
     **options
-        Of `arrowipc.dissociated.arena.Arena`, `FileMemory` or `OwnMemory`.
+        Of `arrowipc.dissociated.memory.arena.Arena`, `FileMemory` or `OwnMemory`.
 
     Raises
     ------

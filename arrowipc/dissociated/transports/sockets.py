@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener
+from arrowipc.dissociated.memory.ranges import announced
 from arrowipc.dissociated.protocol import Reason
-from arrowipc.dissociated.room import announced
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
 

@@ -18,12 +18,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc import _ucx
-from arrowipc._arguments import check_choice
-from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener, PeerMemory
+from arrowipc.arguments import check_choice
+from arrowipc.dissociated.connection import Connection, Deadline, Endpoint, Frame, Listener, PeerMemory
+from arrowipc.dissociated.memory.ranges import announced
 from arrowipc.dissociated.protocol import SEQUENCE_MASK, BodyType
-from arrowipc.dissociated.room import announced
-from arrowipc.dissociated.schemes import Endpoint
+from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.dissociated.transports.ucx_library import context, load_library
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.limits import Limits
@@ -52,7 +51,7 @@ class UcxConnection(Connection):
 
     Parameters
     ----------
-    worker : arrowipc._ucx.Worker
+    worker : arrowipc.dissociated.transports.ucx_worker.Worker
         Connected; this owns it from now on.
     name : str
     limits : Limits, optional
@@ -71,7 +70,7 @@ class UcxConnection(Connection):
     moment = MOMENT
 
     def __init__(
-        self, worker: _ucx.Worker, name: str, limits: Limits | None = None, *, is_client: bool = False
+        self, worker: ucx_worker.Worker, name: str, limits: Limits | None = None, *, is_client: bool = False
     ) -> None:
         super().__init__(name)
         self.worker = worker
@@ -79,7 +78,7 @@ class UcxConnection(Connection):
         self._is_client = is_client
         self._fileno = worker.fileno()
         self._inbox: deque[Frame] = deque()
-        self._receives: set[_ucx.Operation] = set()
+        self._receives: set[ucx_worker.Operation] = set()
         self._receiving = 0
         self._expected: int | None = None
         self._lanes_are_shared: bool | None = None
@@ -178,7 +177,7 @@ class UcxConnection(Connection):
             self._receive(tagged)
         return found
 
-    def _probe(self) -> _ucx.Waiting | None:
+    def _probe(self) -> ucx_worker.Waiting | None:
         """Take a tagged message that arrived: the body that is expected, else the first one."""
         if self._expected is not None:
             found = self.worker.probe(self._expected, SEQUENCE_MASK)
@@ -186,7 +185,7 @@ class UcxConnection(Connection):
                 return found
         return self.worker.probe(0, 0)
 
-    def _receive(self, waiting: _ucx.Waiting) -> None:
+    def _receive(self, waiting: ucx_worker.Waiting) -> None:
         operation = self.worker.receive(waiting, self.room(waiting.length))
         if operation.is_done():
             self._deliver(operation)
@@ -198,7 +197,7 @@ class UcxConnection(Connection):
         """Return memory to receive into: as much as the peer says, and pages for what has come of it."""
         return announced(self.name, length, self._limits)
 
-    def _deliver(self, operation: _ucx.Operation) -> None:
+    def _deliver(self, operation: ucx_worker.Operation) -> None:
         if operation.status < 0:
             return  # it was lost with the peer
         if operation.tag == SEGMENTS and not self._is_client:
@@ -257,7 +256,7 @@ class UcxConnection(Connection):
             if not self._closed:
                 self.worker.signal()
 
-    def complete(self, operation: _ucx.Operation, deadline: Deadline, what: str) -> None:
+    def complete(self, operation: ucx_worker.Operation, deadline: Deadline, what: str) -> None:
         """Wait until an operation is over; whoever calls this holds the lock.
 
         Raises
@@ -389,7 +388,7 @@ class UcxListener(Listener):
         self._peer_errors = error_mode == "peer"
         self._limits = limits
         self.context = context(remote_memory, is_v6)
-        self._listener = _ucx.Listener(self.context, address)
+        self._listener = ucx_worker.Listener(self.context, address)
         self._worker = self._listener.worker
         self._fileno = self._worker.fileno()
         self._get_ready()
@@ -406,7 +405,7 @@ class UcxListener(Listener):
             request = self._listener.next_request()
             if request is None:
                 return None
-            worker = _ucx.Worker(self.context)
+            worker = ucx_worker.Worker(self.context)
             try:
                 worker.accept(request, self._peer_errors)
             except OSError as error:
@@ -526,14 +525,14 @@ def connect_ucx(
 
 
 def _connect(
-    shared: _ucx.Context,
+    shared: ucx_worker.Context,
     address: bytes,
     peer_errors: bool,
     name: str,
     limits: Limits | None,
     deadline: Deadline,
 ) -> UcxConnection:
-    worker = _ucx.Worker(shared)
+    worker = ucx_worker.Worker(shared)
     try:
         worker.connect(address, peer_errors)
         standing = worker.flush()

@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from arrowipc import _ucx
+from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.errors import UnsupportedError
 
 __all__ = ["LIBRARY", "context", "load_library"]
@@ -22,7 +22,7 @@ NO_SIGNALS = {"UCX_ERROR_SIGNALS": "", "UCX_DEBUG_SIGNO": "0"}
 SHARED = frozenset({"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"})
 
 _lock = threading.Lock()
-_contexts: dict[tuple[bool, bool], _ucx.Context] = {}
+_contexts: dict[tuple[bool, bool], ucx_worker.Context] = {}
 
 
 def load_library() -> tuple[int, int, int]:
@@ -37,7 +37,7 @@ def load_library() -> tuple[int, int, int]:
         There is none.
     """
     with _lock:
-        found = _ucx.version()
+        found = ucx_worker.version()
         if found is not None:
             return found
         added = [name for name in NO_SIGNALS if name not in os.environ]
@@ -48,7 +48,7 @@ def load_library() -> tuple[int, int, int]:
         finally:
             for name in added:
                 del os.environ[name]
-        found = _ucx.version()
+        found = ucx_worker.version()
         assert found is not None
         return found
 
@@ -56,14 +56,14 @@ def load_library() -> tuple[int, int, int]:
 def _load() -> None:
     path = os.environ.get(LIBRARY)
     if path:
-        if not _ucx.load(os.fsencode(path)):
+        if not ucx_worker.load(os.fsencode(path)):
             raise UnsupportedError(f"{LIBRARY} = {path!r} cannot be loaded as a library")
         return
-    if _ucx.load(SONAME, only_loaded=True) or _ucx.load(SONAME):
+    if ucx_worker.load(SONAME, only_loaded=True) or ucx_worker.load(SONAME):
         return
     package = importlib.util.find_spec("libucx")
     for directory in (package and package.submodule_search_locations) or ():
-        if _ucx.load(os.fsencode(Path(directory, "lib", SONAME.decode()))):
+        if ucx_worker.load(os.fsencode(Path(directory, "lib", SONAME.decode()))):
             return
     raise UnsupportedError(
         "UCX is needed for this, and there is no libucp.so.0: install your system's UCX (libucx0, ucx) or "
@@ -71,13 +71,13 @@ def _load() -> None:
     )
 
 
-def context(remote_memory: bool, is_v6: bool) -> _ucx.Context:
+def context(remote_memory: bool, is_v6: bool) -> ucx_worker.Context:
     """Return the context of this process.
 
     Parameters
     ----------
     remote_memory : bool
-        See `arrowipc._ucx.Context`.
+        See `arrowipc.dissociated.transports.ucx_worker.Context`.
     is_v6 : bool
         Connections are made over IPv6.
 
@@ -92,7 +92,7 @@ def context(remote_memory: bool, is_v6: bool) -> _ucx.Context:
             other.check()
         key = (remote_memory, is_v6)
         if key not in _contexts:
-            _contexts[key] = _ucx.Context(_settings(is_v6), remote_memory)
+            _contexts[key] = ucx_worker.Context(_settings(is_v6), remote_memory)
         return _contexts[key]
 
 

@@ -22,18 +22,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc import _ucx
-from arrowipc._arguments import check_integer
-from arrowipc._pairs import Lease, Pairs, write_pairs
+from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, Deadline, OfferedMemory, PeerMemory
-from arrowipc.dissociated.room import ALIGNMENT, Block, Lent, Place, copied, in_a_row, rounded
+from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
+from arrowipc.dissociated.memory.ranges import ALIGNMENT, Block, Lent, Place, copied, in_a_row, rounded
+from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.errors import FormatError, TruncatedError
 
 if TYPE_CHECKING:
-    from arrowipc._message import Message
     from arrowipc.dissociated.connection import Reads
     from arrowipc.dissociated.transports.ucx import UcxConnection
     from arrowipc.limits import Limits
+    from arrowipc.read.framing import Message
 
 __all__ = ["SEGMENTED", "Description", "UcxArena", "UcxPeerMemory"]
 
@@ -85,8 +85,8 @@ class Description(NamedTuple):
 class _Segment(Lent):
     """A registered region; it is unregistered when the last reference to it goes."""
 
-    def __init__(self, context: _ucx.Context, size: int) -> None:
-        region = _ucx.Region(context, size)
+    def __init__(self, context: ucx_worker.Context, size: int) -> None:
+        region = ucx_worker.Region(context, size)
         self.key = region.key
         self.address = region.address
         self.size = region.size
@@ -105,7 +105,7 @@ class UcxArena(OfferedMemory):
 
     Parameters
     ----------
-    context : arrowipc._ucx.Context
+    context : arrowipc.dissociated.transports.ucx_worker.Context
         With `remote_memory`.
     capacity : int
         Bytes of all segments together.
@@ -116,7 +116,9 @@ class UcxArena(OfferedMemory):
         fetch it.
     """
 
-    def __init__(self, context: _ucx.Context, capacity: int, segment_bytes: int, least_bytes: int) -> None:
+    def __init__(
+        self, context: ucx_worker.Context, capacity: int, segment_bytes: int, least_bytes: int
+    ) -> None:
         self._context = context
         self._capacity = check_integer("memory", capacity, 1, sys.maxsize)
         self._segment_bytes = min(check_integer("segment_bytes", segment_bytes, 1, sys.maxsize), capacity)
@@ -285,16 +287,16 @@ class _Way:
     def __init__(self, packed: bytes, description: Description | None = None) -> None:
         self.packed = packed
         self.description = description
-        self.key: _ucx.RemoteKey | None = None
+        self.key: ucx_worker.RemoteKey | None = None
         self.mapped: list[tuple[int, int]] = []
 
-    def open(self, connection: UcxConnection, address: int) -> _ucx.RemoteKey:
+    def open(self, connection: UcxConnection, address: int) -> ucx_worker.RemoteKey:
         """Open the key, and find what of this process's memory that maps."""
         keys = []
         with _opening:
             for _ in range(ATTEMPTS):
                 before = shared_mappings()
-                self.key = key = _ucx.RemoteKey(connection.worker, self.packed)
+                self.key = key = ucx_worker.RemoteKey(connection.worker, self.packed)
                 self.mapped = sorted(shared_mappings() - before)
                 if not LINUX or (place := key.place(address)) is None or self.extent(place):
                     break
@@ -382,7 +384,7 @@ class UcxPeerMemory(PeerMemory):
                 return way
         return self._first
 
-    def _mapping(self, way: _Way, key: _ucx.RemoteKey, place: int, pairs: Pairs) -> _ucx.Mapped:
+    def _mapping(self, way: _Way, key: ucx_worker.RemoteKey, place: int, pairs: Pairs) -> ucx_worker.Mapped:
         """Return what the pairs speak of, if the key has mapped it: UCX checks no address."""
         size = pairs.end - pairs.start
         if size > way.extent(place):
@@ -395,9 +397,9 @@ class UcxPeerMemory(PeerMemory):
             if way.extent(begin) < IDENTITY:
                 raise self._gone()
             self._check_identity(
-                way.description, bytes(memoryview(_ucx.Mapped(key, begin, begin + IDENTITY)))
+                way.description, bytes(memoryview(ucx_worker.Mapped(key, begin, begin + IDENTITY)))
             )
-        return _ucx.Mapped(key, place, place + size)
+        return ucx_worker.Mapped(key, place, place + size)
 
     def _check_identity(self, description: Description, found: Any) -> None:
         if found != description.identity:
@@ -408,7 +410,9 @@ class UcxPeerMemory(PeerMemory):
             f"{self._connection.name} let go of memory before what it told of there had been read"
         )
 
-    def _fetch(self, way: _Way, key: _ucx.RemoteKey, places: Sequence[Place], target: memoryview) -> None:
+    def _fetch(
+        self, way: _Way, key: ucx_worker.RemoteKey, places: Sequence[Place], target: memoryview
+    ) -> None:
         """Copy what is at the places."""
         self._get(key, [(address, target[at : at + length]) for address, length, at in in_a_row(places)])
         if way.description is not None and self._connection.is_local:
@@ -418,7 +422,7 @@ class UcxPeerMemory(PeerMemory):
             self._get(key, [(way.description.start, found)])
             self._check_identity(way.description, found)
 
-    def _get(self, key: _ucx.RemoteKey, wanted: list[tuple[int, Any]]) -> None:
+    def _get(self, key: ucx_worker.RemoteKey, wanted: list[tuple[int, Any]]) -> None:
         connection, deadline = self._connection, Deadline(self._timeout)
         operations = [connection.worker.get(key, address, memory) for address, memory in wanted]
         for operation in operations:

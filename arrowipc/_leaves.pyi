@@ -1,3 +1,0 @@
-"""The buffers of columns being built; see ``_leaves.pyx``."""
-
-def shown(value: object) -> str: ...

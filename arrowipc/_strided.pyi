@@ -1,3 +1,0 @@
-from arrowipc._framed import Piecewise
-
-class Gathered(Piecewise): ...

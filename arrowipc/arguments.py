@@ -1,0 +1,119 @@
+"""What every immutable value of ours shares: the frozen base class, and the checks of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, NoReturn, Self, TypeAlias
+
+    MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
+
+#: How immutable objects fill their own slots.
+fill = object.__setattr__
+
+
+class Immutable:
+    """Base of the values that describe data: slots named by ``__match_args__``, filled once.
+
+    Copying with changes follows the protocol of :func:`copy.replace`; pickling rebuilds through the
+    constructor, so that the checks run again.
+    """
+
+    __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: make another, do not set {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be deleted")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __replace__(self, /, **changes: Any) -> Self:
+        arguments = {name: getattr(self, name) for name in self.__match_args__}
+        return type(self)(**{**arguments, **changes})
+
+
+def described(value: object) -> str:
+    """Kind and look of something unexpected, short enough for a message."""
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Those that occur more than once, in the order in which they first do."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return [name for name, count in counts.items() if count > 1]
+
+
+def check_integer(what: str, value: int, low: int, high: int) -> int:
+    """Return an argument that must be an int, no bool, from `low` to `high`; else a `UsageError`."""
+    if type(value) is not int or not low <= value <= high:
+        raise UsageError(f"{what} must be an integer from {low} to {high}, found {described(value)}")
+    return value
+
+
+def check_choice(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """Return an argument that must be one of the allowed; else a `UsageError` that lists them."""
+    if value not in allowed:
+        raise UsageError(f"{what} must be {' or '.join(map(repr, allowed))}, found {described(value)}")
+    return value
+
+
+def check_text(what: str, value: str) -> str:
+    """Return an argument that must be a str that UTF-8 can encode; else a `UsageError`."""
+    if not isinstance(value, str):
+        raise UsageError(f"{what} must be a str, found {described(value)}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{what} must be text that UTF-8 can hold, found {value!r}") from None
+    return value
+
+
+def metadata_pairs(metadata: MetadataLike) -> tuple[tuple[bytes, bytes], ...]:
+    """Ordered (bytes, bytes) pairs from a mapping or pairs of str or bytes.
+
+    Raises
+    ------
+    UsageError
+        If a key or a value is neither str nor bytes-like.
+    """
+    if metadata is None:
+        return ()
+    items = metadata.items() if isinstance(metadata, Mapping) else metadata
+    pairs = []
+    for pair in items:
+        try:
+            key, value = pair
+        except (TypeError, ValueError):
+            raise UsageError(f"metadata must be (key, value) pairs, found {described(pair)}") from None
+        pairs.append((_metadata_bytes(key), _metadata_bytes(value)))
+    return tuple(pairs)
+
+
+def _metadata_bytes(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return check_text("metadata", value).encode()
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    raise UsageError(f"metadata keys and values must be str or bytes, found {described(value)}")
+
+
+def printable(text: str) -> str:
+    """`text` with control characters escaped, so that names from a file cannot drive a terminal."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])

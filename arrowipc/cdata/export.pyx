@@ -1,0 +1,867 @@
+"""Hand-over to other libraries: schemas, arrays, batches and streams as capsules of the Arrow C interfaces.
+
+What is exported lives in *blocks*: one allocation for all structs of a schema or a batch, with a count of the
+structs that somebody still holds. A consumer may move a child out and release it later, in any order and from
+any thread; the last release frees the block and lets go of the `Columns` behind it.
+
+``requested_schema`` is accepted and ignored, as the interface allows: a consumer gets the data as it is, and
+casts if it wants to.
+"""
+
+cimport cython
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
+from cpython.ref cimport Py_INCREF, PyObject
+from libc.errno cimport EINVAL, EIO, ENOMEM, ENOSYS
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport Columns, DictionaryPlan, Plan
+from arrowipc.columns.array cimport Array, BatchProducer, RecordBatch
+from arrowipc.inline.loads cimport prefetch, round_up
+from arrowipc.inline.plan cimport (
+    LAYOUT_DENSE, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64, ColumnsData, Extent,
+    FieldPlan, PlanData,
+)
+from arrowipc.metadata.schema_reader cimport plan_field, plan_schema
+
+from arrowipc.errors import UnsupportedError, UsageError
+
+cdef extern from "errno.h" nogil:
+    const int ECANCELED
+
+cdef extern from "Python.h" nogil:
+    bint Py_IsInitialized() noexcept
+
+cdef extern from "Python.h":
+    void Py_DECREF(PyObject* o) noexcept
+
+cdef extern from * nogil:
+    """
+    #if PY_VERSION_HEX >= 0x030D0000
+    #define arrowipc_finalizing Py_IsFinalizing
+    #else
+    #define arrowipc_finalizing _Py_IsFinalizing
+    #endif
+
+    /* What empty buffers point at: an array of length 0 has one offset, a zero that must be readable. */
+    static const uint8_t arrowipc_zeros[64] __attribute__((aligned(64))) = {0};
+
+    /* Largest block that is kept for the next export; AddressSanitizer has to see all of them freed. */
+    #if defined(__SANITIZE_ADDRESS__)
+    #define ARROWIPC_LARGEST_SPARE -1
+    #else
+    #define ARROWIPC_LARGEST_SPARE 65536
+    #endif
+    """
+    bint finalizing "arrowipc_finalizing"() noexcept
+    const uint8_t* zeros "arrowipc_zeros"
+    int64_t atomic_add "__atomic_add_fetch"(int64_t* counter, int64_t by, int order) noexcept
+    void* atomic_swap "__atomic_exchange_n"(void** slot, void* value, int order) noexcept
+    const int64_t LARGEST_SPARE "ARROWIPC_LARGEST_SPARE"
+    const int RELAXED "__ATOMIC_RELAXED"
+    const int ACQ_REL "__ATOMIC_ACQ_REL"
+
+cdef enum:
+    # Types nest 64 levels at most, so dictionaries inside dictionaries stay below this; it bounds recursion.
+    MAX_NESTED_DICTIONARIES = 64
+    # Arrays of one export. A schema of 16 MiB holds fewer; dictionaries that share ids could ask for 2^64.
+    MAX_STRUCTS = 1 << 22
+
+cdef int64_t live = 0
+
+
+def live_exports():
+    """Count the blocks, streams and capsule structs that are not freed yet: a seam for leak tests."""
+    return atomic_add(&live, 0, RELAXED)
+
+
+cdef void* new_block(size_t size) except NULL:
+    cdef void* block = malloc(size)
+    if block == NULL:
+        raise MemoryError(f"cannot allocate {size:,} bytes to export Arrow data")
+    atomic_add(&live, 1, RELAXED)
+    return block
+
+
+cdef void free_block(void* block) noexcept nogil:
+    free(block)
+    atomic_add(&live, -1, RELAXED)
+
+
+cdef struct Part:
+    # What private_data of an exported struct points at: where it stood in its block.
+    void* block
+    int32_t index
+    int32_t end             # one past the last struct below it
+
+
+# -- schemas -----------------------------------------------------------------------------------------------
+
+# The schema exported last and its nodes: hand-overs of batch after batch ask for the same one each time.
+cdef tuple last_described = (None, None)
+
+
+cdef list schema_nodes(object schema):
+    """What `cdata.format_strings.nodes_of` says about a Schema, Field or DataType."""
+    global last_described
+    cdef tuple last = last_described
+    if schema is None or last[0] is not schema:
+        # Not at the top: readers load this module for its batch producer, and most export no schema.
+        from arrowipc.cdata.format_strings import nodes_of
+
+        last_described = last = (schema, nodes_of(schema))
+    return last[1]
+
+
+cdef struct SchemaBlock:
+    # Followed by its parts, schemas, pointers to children, and strings.
+    int64_t refs            # exported ArrowSchemas that are not released
+    ArrowSchema* schemas    # the first is moved to the consumer at once
+
+
+cdef inline const char* put(char** end, bytes text, int64_t size) noexcept:
+    """Copy `size` bytes of `text` (one more than its length: with the NUL) to `end`, and move that on."""
+    cdef char* start = end[0]
+    memcpy(start, <const char*> text, size)
+    end[0] = start + size
+    return start
+
+
+cdef int fill_nodes(list nodes, ArrowSchema* out) except -1:
+    """Put nodes of a schema into a new block and hand its root to `out`."""
+    cdef int64_t n = len(nodes), size = sizeof(SchemaBlock)
+    cdef SchemaBlock* block
+    cdef ArrowSchema* schema
+    cdef ArrowSchema** pointers
+    cdef Part* parts
+    cdef char* text
+    cdef bytes form, name, metadata
+    cdef int32_t i, k, child
+    size += n * <int64_t> (sizeof(Part) + sizeof(ArrowSchema) + sizeof(void*))
+    for form, name, metadata, _, _, _, _ in nodes:
+        size += len(form) + len(name) + len(metadata) + 2 + 8
+    block = <SchemaBlock*> new_block(size)
+    parts = <Part*> (block + 1)
+    block.refs = n
+    block.schemas = <ArrowSchema*> (parts + n)
+    pointers = <ArrowSchema**> (block.schemas + n)
+    text = <char*> (pointers + n)
+    for i in range(n):
+        form, name, metadata, flags, n_children, encoded, end = <tuple> nodes[i]
+        parts[i].block = block
+        parts[i].index = i
+        parts[i].end = end
+        schema = &block.schemas[i]
+        schema.metadata = NULL
+        if metadata:
+            # At a multiple of 8, for consumers that load the words where they lie.
+            text = <char*> round_up(<int64_t> text, 8)
+            schema.metadata = put(&text, metadata, len(metadata))
+        schema.format = put(&text, form, len(form) + 1)
+        schema.name = put(&text, name, len(name) + 1)
+        schema.flags = flags
+        schema.n_children = n_children
+        schema.children = pointers
+        schema.release = release_schema
+        schema.private_data = &parts[i]
+        child = i + 1
+        for k in range(<int32_t> schema.n_children):
+            pointers[k] = &block.schemas[child]
+            child = nodes[child][6]
+        pointers += schema.n_children
+        schema.dictionary = &block.schemas[child] if encoded else NULL
+    out[0] = block.schemas[0]
+    return 0
+
+
+cdef void release_schema(ArrowSchema* schema) noexcept nogil:
+    """Let go of a schema and of everything below it that was not moved out."""
+    cdef Part* part = <Part*> schema.private_data
+    cdef SchemaBlock* block = <SchemaBlock*> part.block
+    cdef Part* parts = <Part*> (block + 1)
+    cdef int64_t released = 1
+    cdef int32_t i = part.index + 1
+    while i < part.end:
+        if block.schemas[i].release == release_schema:
+            block.schemas[i].release = NULL
+            released += 1
+            i += 1
+        else:
+            # Moved out, with all below it (or replaced by something that is not ours).
+            if block.schemas[i].release != NULL:
+                block.schemas[i].release(&block.schemas[i])
+            i = parts[i].end
+    schema.release = NULL
+    if atomic_add(&block.refs, -released, ACQ_REL) == 0:
+        free_block(block)
+
+
+cdef int fill_schema(object schema, ArrowSchema* out) except -1:
+    """Export a Schema (as a struct), a Field or a DataType (as a nameless nullable field)."""
+    return fill_nodes(schema_nodes(schema), out)
+
+
+# -- arrays ------------------------------------------------------------------------------------------------
+
+cdef struct Block:
+    # Followed by its parts, arrays, pointers to children and buffers, and variadic buffer sizes.
+    int64_t capacity        # bytes, with this header
+    int64_t refs            # exported ArrowArrays that are not released
+    PyObject* owner         # the Columns whose memory they point into
+    ArrowArray* arrays      # the first is moved to the consumer at once
+
+cdef struct Need:
+    # What a block has to hold.
+    int64_t arrays
+    int64_t pointers
+    int64_t sizes
+
+cdef struct Cursor:
+    # The unused rest of a block.
+    Block* block
+    Part* parts
+    int32_t next            # array
+    void** pointers
+    int64_t* sizes
+
+
+# The array block freed last. Blocks of ten columns are too large for the fast lists of malloc, and streams
+# need one after another: the spare saves 4 % of a hand-over to pyarrow.
+cdef void* spare = NULL
+
+
+cdef Block* new_array_block(int64_t size) except NULL:
+    cdef Block* block = <Block*> atomic_swap(&spare, NULL, ACQ_REL)
+    if block != NULL and block.capacity >= size:
+        atomic_add(&live, 1, RELAXED)
+        return block
+    free(block)
+    block = <Block*> new_block(size)
+    block.capacity = size
+    return block
+
+
+cdef void free_array_block(Block* block) noexcept nogil:
+    atomic_add(&live, -1, RELAXED)
+    free(atomic_swap(&spare, block, ACQ_REL) if block.capacity <= LARGEST_SPARE else block)
+
+
+cdef inline Columns dictionary_values(Columns columns, int32_t ordinal):
+    """The values of a dictionary; None when they have not arrived: legal while nothing refers to them."""
+    if columns is None or columns.dictionaries is None or ordinal >= len(columns.dictionaries):
+        return None
+    return columns.dictionaries[ordinal]
+
+
+cdef inline Plan dictionary_plan(Plan plan, Columns values, int32_t ordinal):
+    return values.plan if values is not None else (<DictionaryPlan> plan.dictionaries[ordinal]).values
+
+
+cdef int measure(Plan plan, Columns columns, int32_t first, int32_t end, int depth, Need* need) except -1:
+    """Add what the fields [first, end) and their dictionaries take; `columns` None: as empty arrays."""
+    cdef const FieldPlan* field
+    cdef Columns values
+    cdef Plan values_plan
+    cdef int32_t i, variadic
+    if depth > MAX_NESTED_DICTIONARIES or end - first > MAX_STRUCTS - need.arrays:
+        raise UnsupportedError(f"more than {MAX_STRUCTS:,} fields, or more than {MAX_NESTED_DICTIONARIES} "
+                               "dictionaries inside each other, are too much to export")
+    need.arrays += end - first
+    for i in range(first, end):
+        field = &plan.d.fields[i]
+        need.pointers += field.n_buffers + field.n_children
+        if field.view >= 0:
+            variadic = columns.d.views[field.view].count if columns is not None else 0
+            need.pointers += variadic + 1
+            need.sizes += variadic
+        if field.dictionary >= 0:
+            values = dictionary_values(columns, field.dictionary)
+            values_plan = dictionary_plan(plan, values, field.dictionary)
+            measure(values_plan, values, 0, values_plan.d.n_fields, depth + 1, need)
+    return 0
+
+
+cdef inline const uint8_t* there(const Extent* extent) noexcept nogil:
+    return extent.data if extent.size > 0 and extent.data != NULL else zeros
+
+
+cdef void fill_buffers(Cursor* cursor, const FieldPlan* field, const ColumnsData* d,
+                       ArrowArray* array) noexcept nogil:
+    """Buffers of one array; `d` NULL: of an empty one. A validity bitmap may be NULL, nothing else is."""
+    cdef const void** buffers = <const void**> cursor.pointers
+    cdef const Extent* extent
+    cdef int32_t i, n = field.n_buffers, variadic = 0
+    array.buffers = buffers
+    for i in range(n):
+        buffers[i] = there(&d.extents[field.first_buffer + i]) if d != NULL else zeros
+    # Consumers soon take the size of the data from the last offset: often memory that nobody touched yet.
+    if field.layout == LAYOUT_VAR32:
+        prefetch(<const uint8_t*> buffers[1] + 4 * (array.offset + array.length))
+    elif field.layout == LAYOUT_VAR64:
+        prefetch(<const uint8_t*> buffers[1] + 8 * (array.offset + array.length))
+    if field.layout == LAYOUT_NULL:
+        array.null_count = array.length
+    elif field.layout == LAYOUT_SPARSE or field.layout == LAYOUT_DENSE or field.layout == LAYOUT_RUN_END:
+        array.null_count = 0
+    elif array.null_count == 0 or buffers[0] == zeros:
+        array.null_count = 0
+        buffers[0] = NULL
+    if field.view >= 0:
+        # IPC counts the variadic buffers in the metadata; here their sizes are one more buffer at the end.
+        if d != NULL:
+            variadic = d.views[field.view].count
+        for i in range(variadic):
+            extent = &d.extents[d.views[field.view].first + i]
+            buffers[n + i] = there(extent)
+            cursor.sizes[i] = extent.size
+        buffers[n + variadic] = cursor.sizes if variadic else <const void*> zeros
+        cursor.sizes += variadic
+        n += variadic + 1
+    array.n_buffers = n
+    cursor.pointers += n
+
+
+cdef int fill_range(Cursor* cursor, Plan plan, Columns columns, int32_t first, int32_t end) except -1:
+    """Arrays of the fields [first, end), side by side in pre-order, each dictionary behind them."""
+    cdef const FieldPlan* field
+    cdef const ColumnsData* d = &columns.d if columns is not None else NULL
+    cdef ArrowArray* arrays = cursor.block.arrays + cursor.next
+    cdef ArrowArray* array
+    cdef Part* part
+    cdef Columns values
+    cdef Plan values_plan
+    cdef int32_t i, k, child, base = cursor.next - first
+    cursor.next += end - first
+    for i in range(first, end):
+        field = &plan.d.fields[i]
+        array = &arrays[i - first]
+        part = &cursor.parts[base + i]
+        part.block = cursor.block
+        part.index = base + i
+        part.end = base + field.end
+        array.length = d.nodes[i].length if d != NULL else 0
+        array.null_count = d.nodes[i].null_count if d != NULL else 0
+        # pyarrow asks for views up to the offset, and takes the buffers of an array of length 0 for empty.
+        array.offset = d.nodes[i].offset if array.length else 0
+        array.n_children = field.n_children
+        array.children = <ArrowArray**> cursor.pointers
+        array.dictionary = NULL
+        array.release = release_array
+        array.private_data = part
+        child = i + 1
+        for k in range(field.n_children):
+            array.children[k] = &arrays[child - first]
+            child = plan.d.fields[child].end
+        cursor.pointers += field.n_children
+        fill_buffers(cursor, field, d, array)
+        if field.dictionary >= 0:
+            values = dictionary_values(columns, field.dictionary)
+            values_plan = dictionary_plan(plan, values, field.dictionary)
+            array.dictionary = &cursor.block.arrays[cursor.next]
+            fill_range(cursor, values_plan, values, 0, values_plan.d.n_fields)
+    return 0
+
+
+cdef int open_block(Columns columns, const Need* need, Cursor* cursor) except -1:
+    """Allocate a block that owns a reference to `columns`, and point `cursor` at its parts."""
+    cdef Block* block
+    if columns.plan.d.stored_big and columns.plan.d.keep_stored:
+        raise UsageError("the data was kept in big-endian byte order (ensure_native_endian=False), and the "
+                         "Arrow C data interface has native byte order only: read it with "
+                         "ensure_native_endian=True")
+    block = new_array_block(sizeof(Block) + need.arrays * (sizeof(Part) + sizeof(ArrowArray))
+                            + need.pointers * sizeof(void*) + need.sizes * sizeof(int64_t))
+    block.refs = need.arrays
+    block.owner = <PyObject*> columns
+    Py_INCREF(columns)
+    cursor.block = block
+    cursor.parts = <Part*> (block + 1)
+    block.arrays = <ArrowArray*> (cursor.parts + need.arrays)
+    cursor.next = 0
+    cursor.pointers = <void**> (block.arrays + need.arrays)
+    cursor.sizes = <int64_t*> (cursor.pointers + need.pointers)
+    return 0
+
+
+cdef int fill_batch(Columns columns, ArrowArray* out) except -1:
+    """Export all columns as one struct array without nulls and offset."""
+    cdef const PlanData* plan = &columns.plan.d
+    cdef Need need
+    cdef Cursor cursor
+    cdef ArrowArray* root
+    cdef int32_t i
+    need.arrays = 1
+    need.pointers = 1 + plan.n_columns
+    need.sizes = 0
+    measure(columns.plan, columns, 0, plan.n_fields, 0, &need)
+    open_block(columns, &need, &cursor)
+    root = cursor.block.arrays
+    root.length = columns.d.length
+    root.null_count = 0
+    root.offset = 0
+    root.n_buffers = 1
+    root.n_children = plan.n_columns
+    root.buffers = <const void**> cursor.pointers
+    root.buffers[0] = NULL
+    root.children = <ArrowArray**> (cursor.pointers + 1)
+    for i in range(plan.n_columns):
+        root.children[i] = &cursor.block.arrays[1 + plan.columns[i]]
+    root.dictionary = NULL
+    root.release = release_array
+    root.private_data = cursor.parts
+    cursor.parts[0].block = cursor.block
+    cursor.parts[0].index = 0
+    cursor.parts[0].end = 1 + plan.n_fields
+    cursor.pointers += 1 + plan.n_columns
+    cursor.next = 1
+    fill_range(&cursor, columns.plan, columns, 0, plan.n_fields)
+    out[0] = root[0]
+    return 0
+
+
+cdef int fill_column(Columns columns, int32_t field, ArrowArray* out) except -1:
+    """Export one field, at any level, with the length and offset that its node states."""
+    cdef int32_t end = columns.plan.d.fields[field].end
+    cdef Need need
+    cdef Cursor cursor
+    need.arrays = need.pointers = need.sizes = 0
+    measure(columns.plan, columns, field, end, 0, &need)
+    open_block(columns, &need, &cursor)
+    fill_range(&cursor, columns.plan, columns, field, end)
+    out[0] = cursor.block.arrays[0]
+    return 0
+
+
+cdef int fill_array(Array array, ArrowArray* out) except -1:
+    """Export an Array, which may be a slice of its field."""
+    cdef const FieldPlan* field = &array.columns.plan.d.fields[array.index]
+    fill_column(array.columns, array.index, out)
+    out.length = array.length
+    out.offset = array.offset if array.length else 0
+    if field.layout == LAYOUT_NULL:
+        out.null_count = array.length
+    elif out.null_count != 0:
+        # The field has a bitmap; its null count is not the slice's.
+        out.null_count = array._null_count
+    return 0
+
+
+cdef int64_t give_up(ArrowArray* array) noexcept nogil:
+    """Mark an array of ours released, and all below it that was not moved out; how many those are."""
+    cdef Part* part = <Part*> array.private_data
+    cdef Block* block = <Block*> part.block
+    cdef Part* parts = <Part*> (block + 1)
+    cdef ArrowArray* below
+    cdef int64_t released = 1
+    cdef int32_t i = part.index + 1
+    array.release = NULL
+    if array.dictionary != NULL:
+        released += give_up_dictionary(array.dictionary)
+    while i < part.end:
+        below = &block.arrays[i]
+        if below.release == release_array:
+            below.release = NULL
+            released += 1
+            if below.dictionary != NULL:
+                released += give_up_dictionary(below.dictionary)
+            i += 1
+        else:
+            # Moved out, with all below it (or replaced by something that is not ours).
+            if below.release != NULL:
+                below.release(below)
+            i = parts[i].end
+    return released
+
+
+cdef int64_t give_up_dictionary(ArrowArray* dictionary) noexcept nogil:
+    if dictionary.release == release_array:
+        return give_up(dictionary)
+    if dictionary.release != NULL:
+        dictionary.release(dictionary)
+    return 0
+
+
+cdef void release_array(ArrowArray* array) noexcept nogil:
+    """Let go of an array: the last one of a block frees it and drops the reference to its owner."""
+    cdef Block* block = <Block*> (<Part*> array.private_data).block
+    cdef PyObject* owner
+    if atomic_add(&block.refs, -give_up(array), ACQ_REL) == 0:
+        owner = block.owner
+        free_array_block(block)
+        drop(owner)
+
+
+cdef void drop(PyObject* owner) noexcept nogil:
+    """Drop a reference from any thread, whatever Python is doing."""
+    if not Py_IsInitialized() or finalizing():
+        # Taking the GIL would hang or kill this thread, and the process is about to return the memory anyway.
+        return
+    drop_with_gil(owner)
+
+
+cdef void drop_with_gil(PyObject* owner) noexcept with gil:
+    cdef PyObject* kind
+    cdef PyObject* value
+    cdef PyObject* traceback
+    # Consumers release while they unwind from an error of their own, which must survive what the owner does.
+    PyErr_Fetch(&kind, &value, &traceback)
+    Py_DECREF(owner)
+    PyErr_Restore(kind, value, traceback)
+
+
+# -- streams -----------------------------------------------------------------------------------------------
+
+cdef object EXHAUSTED = object()
+
+
+@cython.final
+cdef class IteratorProducer(BatchProducer):
+    """Takes the batches of any Python iterator, each of which must have the schema of the stream."""
+    cdef object iterator
+    cdef object schema
+    cdef Plan accepted      # plan of the last batch whose schema was looked at
+
+    cdef Columns next(self):
+        cdef RecordBatch batch
+        found = next(self.iterator, EXHAUSTED)
+        if found is EXHAUSTED:
+            return None
+        if not isinstance(found, RecordBatch):
+            raise UsageError(f"expected an arrowipc.RecordBatch to export, found {type(found).__name__}")
+        batch = <RecordBatch> found
+        if batch.plan is not self.accepted:
+            # A consumer reads what the stream's schema says: another layout would send it to wild addresses.
+            schema = plan_schema(batch.plan)
+            if not self.schema.equals(schema):
+                raise UsageError("a batch has another schema than the stream that exports it: expected\n"
+                                 f"{self.schema}\nfound\n{schema}")
+            self.accepted = batch.plan
+        return batch
+
+
+# The first class that an error is an instance of decides the code that the consumer sees.
+cdef tuple ERROR_CODES = (
+    (NotImplementedError, ENOSYS),
+    (MemoryError, ENOMEM),
+    (ValueError, EINVAL),       # FormatError, also as TruncatedError
+    (OSError, EIO),             # unless it says which
+    (Exception, EINVAL),
+    (BaseException, ECANCELED),     # KeyboardInterrupt, SystemExit
+)
+
+
+cdef int error_code(object error) except -1:
+    number = getattr(error, "errno", None)
+    if isinstance(error, OSError) and isinstance(number, int) and 0 < number <= INT32_MAX:
+        return number
+    for kind, code in ERROR_CODES:
+        if isinstance(error, kind):
+            return code
+    return EINVAL
+
+
+@cython.final
+cdef class StreamState:
+    """What a stream needs until it is released."""
+    cdef list nodes                 # of the schema
+    cdef BatchProducer producer     # None after the end and after an error
+    cdef int failure                # code of the error, which later calls repeat
+    cdef char* message              # of the last error, NULL: none
+
+    def __dealloc__(self):
+        free(self.message)
+
+    cdef int pull(self, ArrowArray* out) except -1:
+        """Export the next batch; leave `out` released at the end."""
+        cdef Columns columns = None
+        cdef BatchProducer producer = self.producer     # held: a call inside its own may end the stream
+        if producer is not None:
+            columns = producer.next()
+            if columns is None:
+                self.producer = None
+            else:
+                fill_batch(columns, out)
+        return 0
+
+    cdef int fail(self, object error) except -1:
+        """Keep the message of `error`; return its code."""
+        cdef size_t size
+        cdef bytes text
+        try:
+            text = str(error).encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")
+        except Exception:
+            text = b""
+        text = type(error).__name__.encode() + (b": " + text if text else b"")
+        size = len(text) + 1
+        free(self.message)
+        self.message = <char*> malloc(size)
+        if self.message != NULL:
+            memcpy(self.message, <const char*> text, size)
+        return error_code(error)
+
+
+cdef struct StreamData:
+    PyObject* state         # a StreamState
+    char** message          # its message, where it can be read without the GIL
+
+
+cdef int fill_stream(object schema, object source, ArrowArrayStream* out) except -1:
+    """Export `source`, a BatchProducer or an iterable of RecordBatches, as a stream of `schema`."""
+    cdef StreamState state = StreamState.__new__(StreamState)
+    cdef IteratorProducer producer
+    cdef StreamData* data
+    state.nodes = schema_nodes(schema)
+    if isinstance(source, BatchProducer):
+        state.producer = source
+    else:
+        producer = IteratorProducer.__new__(IteratorProducer)
+        producer.iterator = iter(source)
+        producer.schema = schema
+        state.producer = producer
+    data = <StreamData*> new_block(sizeof(StreamData))
+    data.state = <PyObject*> state
+    data.message = &state.message
+    Py_INCREF(state)
+    out.get_schema = stream_get_schema
+    out.get_next = stream_get_next
+    out.get_last_error = stream_get_last_error
+    out.release = release_stream
+    out.private_data = data
+    return 0
+
+
+cdef int stream_get_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept nogil:
+    out.release = NULL
+    return stream_call(stream, out, NULL)
+
+
+cdef int stream_get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
+    out.release = NULL
+    return stream_call(stream, NULL, out)
+
+
+cdef int stream_call(ArrowArrayStream* stream, ArrowSchema* schema, ArrowArray* array) noexcept nogil:
+    if stream.private_data == NULL:
+        return EINVAL
+    if not Py_IsInitialized() or finalizing():
+        return ECANCELED
+    return stream_call_with_gil(<StreamData*> stream.private_data, schema, array)
+
+
+cdef int stream_call_with_gil(StreamData* data, ArrowSchema* schema, ArrowArray* array) noexcept with gil:
+    """Get the schema or the next batch; no exception leaves, and one that is pending stays so."""
+    cdef StreamState state = <StreamState> data.state   # held: what the producer calls may release the stream
+    cdef PyObject* kind
+    cdef PyObject* value
+    cdef PyObject* traceback
+    cdef int code = 0
+    PyErr_Fetch(&kind, &value, &traceback)
+    try:
+        if schema != NULL:
+            fill_nodes(state.nodes, schema)
+        elif state.failure:
+            # An iterator that raised looks ended when asked again: the rest would be lost without a word.
+            code = state.failure
+        else:
+            state.pull(array)
+    except BaseException as error:
+        try:
+            code = state.fail(error)
+        except BaseException:
+            code = ENOMEM
+        if array != NULL:
+            state.failure = code
+            state.producer = None
+    PyErr_Restore(kind, value, traceback)
+    return code
+
+
+cdef const char* stream_get_last_error(ArrowArrayStream* stream) noexcept nogil:
+    if stream.private_data == NULL:
+        return "the stream has been released"
+    return (<StreamData*> stream.private_data).message[0]
+
+
+cdef void release_stream(ArrowArrayStream* stream) noexcept nogil:
+    cdef StreamData* data = <StreamData*> stream.private_data
+    cdef PyObject* state
+    stream.release = NULL
+    stream.private_data = NULL
+    if data != NULL:
+        state = data.state
+        free_block(data)
+        drop(state)
+
+
+# -- capsules ----------------------------------------------------------------------------------------------
+
+cdef void destroy_schema_capsule(object capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
+    if schema.release != NULL:
+        schema.release(schema)
+    free_block(schema)
+
+
+cdef void destroy_array_capsule(object capsule) noexcept:
+    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, "arrow_array")
+    if array.release != NULL:
+        array.release(array)
+    free_block(array)
+
+
+cdef void destroy_device_array_capsule(object capsule) noexcept:
+    cdef ArrowDeviceArray* device = <ArrowDeviceArray*> PyCapsule_GetPointer(capsule, "arrow_device_array")
+    if device.array.release != NULL:
+        device.array.release(&device.array)
+    free_block(device)
+
+
+cdef void destroy_stream_capsule(object capsule) noexcept:
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream")
+    if stream.release != NULL:
+        stream.release(stream)
+    free_block(stream)
+
+
+cdef int check_requested(object requested_schema) except -1:
+    if requested_schema is not None and not PyCapsule_IsValid(requested_schema, "arrow_schema"):
+        raise UsageError("requested_schema: expected an 'arrow_schema' PyCapsule or None, "
+                         f"found {type(requested_schema).__name__}")
+    return 0
+
+
+cdef object described(object exported):
+    """The Schema or Field of what is exported."""
+    if isinstance(exported, Array):
+        return plan_field((<Array> exported).columns.plan, (<Array> exported).index)
+    if isinstance(exported, RecordBatch):
+        return plan_schema((<RecordBatch> exported).plan)
+    raise UsageError(f"expected an arrowipc.RecordBatch or Array to export, found {type(exported).__name__}")
+
+
+cdef int fill_any(object exported, ArrowArray* out) except -1:
+    if isinstance(exported, Array):
+        return fill_array(<Array> exported, out)
+    return fill_batch(<RecordBatch> exported, out)
+
+
+def export_schema(schema):
+    """Export a Schema (as a struct), a Field or a DataType (without a name): an ``arrow_schema`` capsule.
+
+    Raises `UnsupportedError` for a NUL character in a name or a timezone, `UsageError` for big-endian data.
+    """
+    cdef list nodes = schema_nodes(schema)
+    cdef ArrowSchema* out = <ArrowSchema*> new_block(sizeof(ArrowSchema))
+    out.release = NULL
+    try:
+        fill_nodes(nodes, out)
+        return PyCapsule_New(out, "arrow_schema", destroy_schema_capsule)
+    except BaseException:
+        if out.release != NULL:
+            out.release(out)
+        free_block(out)
+        raise
+
+
+cdef object array_capsule(object exported):
+    cdef ArrowArray* out = <ArrowArray*> new_block(sizeof(ArrowArray))
+    out.release = NULL
+    try:
+        fill_any(exported, out)
+        return PyCapsule_New(out, "arrow_array", destroy_array_capsule)
+    except BaseException:
+        if out.release != NULL:
+            out.release(out)
+        free_block(out)
+        raise
+
+
+def export_array(Array array not None, requested_schema=None):
+    """Export a column, a child or a slice of one: an ``arrow_schema`` and an ``arrow_array`` capsule.
+
+    The second keeps the memory alive until it is released. Errors: as for `export_schema`.
+    """
+    check_requested(requested_schema)
+    return export_schema(described(array)), array_capsule(array)
+
+
+def export_batch(RecordBatch batch not None, requested_schema=None):
+    """Export a RecordBatch as a struct without nulls: an ``arrow_schema`` and an ``arrow_array`` capsule.
+
+    The second keeps the memory alive until it is released. Errors: as for `export_schema`.
+    """
+    check_requested(requested_schema)
+    return export_schema(described(batch)), array_capsule(batch)
+
+
+def export_device_array(exported, requested_schema=None, **kwargs):
+    """Export a RecordBatch or an Array on the CPU: an ``arrow_schema`` and an ``arrow_device_array`` capsule.
+
+    Keywords are for later versions of the interface; any that is not None raises `UnsupportedError`.
+    """
+    check_keywords(kwargs)
+    check_requested(requested_schema)
+    return export_schema(described(exported)), device_capsule(exported, ARROW_DEVICE_CPU, -1, NULL)
+
+
+def check_keywords(keywords):
+    """Refuse keywords of ``__arrow_c_device_array__`` that nobody knows, unless they are None."""
+    for name, value in keywords.items():
+        if value is not None:
+            raise UnsupportedError(f"__arrow_c_device_array__: the keyword {name!r} is not supported")
+
+
+cdef object device_capsule(object exported, int32_t device_type, int64_t device_id, void* sync_event):
+    cdef ArrowDeviceArray* out = <ArrowDeviceArray*> new_block(sizeof(ArrowDeviceArray))
+    memset(out, 0, sizeof(ArrowDeviceArray))
+    out.device_id = device_id
+    out.device_type = device_type
+    out.sync_event = sync_event
+    try:
+        fill_any(exported, &out.array)
+        if device_type != ARROW_DEVICE_CPU:
+            forget_zeros(&out.array)
+        return PyCapsule_New(out, "arrow_device_array", destroy_device_array_capsule)
+    except BaseException:
+        if out.array.release != NULL:
+            out.array.release(&out.array)
+        free_block(out)
+        raise
+
+
+cdef void forget_zeros(ArrowArray* array) noexcept nogil:
+    """Make buffers without bytes NULL, all the way down: what stands for them is memory of the CPU."""
+    cdef int64_t i
+    for i in range(array.n_buffers):
+        if array.buffers[i] == zeros:
+            array.buffers[i] = NULL
+    for i in range(array.n_children):
+        forget_zeros(array.children[i])
+    if array.dictionary != NULL:
+        forget_zeros(array.dictionary)
+
+
+def export_stream(schema, source, requested_schema=None):
+    """Export a `BatchProducer` or an iterable of RecordBatches: an ``arrow_array_stream`` capsule.
+
+    `source` is asked for the next batch of `schema` whenever the consumer wants one. What it raises reaches
+    the consumer as an errno code and a message; the stream then stays failed. Errors: as for `export_schema`.
+    """
+    cdef ArrowArrayStream* out
+    from arrowipc.schema import Schema
+
+    if not isinstance(schema, Schema):
+        raise UsageError(f"expected the Schema of a stream to export, found {type(schema).__name__}")
+    check_requested(requested_schema)
+    out = <ArrowArrayStream*> new_block(sizeof(ArrowArrayStream))
+    out.release = NULL
+    try:
+        fill_stream(schema, source, out)
+        return PyCapsule_New(out, "arrow_array_stream", destroy_stream_capsule)
+    except BaseException:
+        if out.release != NULL:
+            out.release(out)
+        free_block(out)
+        raise

@@ -1,0 +1,378 @@
+"""What the Arrow C data interface says about a field: format string, flags and encoded metadata.
+
+The cold half of :mod:`arrowipc.cdata.export`, which puts these values into structs, and of
+:mod:`arrowipc.cdata.import_array`, which finds them there.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from arrowipc import datatypes as types
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.schema import Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, TypeAlias
+
+    Pairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
+    #: format, name, encoded metadata (empty: none), flags, number of children, whether it has a dictionary,
+    #: index of the next node that is not below this one.
+    Node: TypeAlias = tuple[bytes, bytes, bytes, int, int, bool, int]
+
+FLAG_DICTIONARY_ORDERED = 1
+FLAG_NULLABLE = 2
+FLAG_MAP_KEYS_SORTED = 4
+
+#: Structs of one export. A schema of 16 MiB holds fewer; types that share children could ask for 2**64.
+MAX_STRUCTS = 1 << 22
+
+INT32_MAX = 2**31 - 1
+
+_EXTENSION = (types.EXTENSION_NAME, types.EXTENSION_METADATA)
+
+_INTEGERS = {8: "c", 16: "s", 32: "i", 64: "l"}
+_FLOATS: dict[Any, str] = {"half": "e", "single": "f", "double": "g"}
+_INTERVALS: dict[Any, str] = {"year_month": "tiM", "day_time": "tiD", "month_day_nano": "tin"}
+
+
+def _integer(t: Any) -> str:
+    letter = _INTEGERS[t.bit_width]
+    return letter if t.signed else letter.upper()
+
+
+def _decimal(t: Any) -> str:
+    return f"d:{t.precision},{t.scale}" + ("" if t.bit_width == 128 else f",{t.bit_width}")
+
+
+# A table, so that it can be read beside the interface's own. Units are written by their first letter.
+_FORMATS: dict[type, Callable[[Any], str]] = {
+    types.Null: lambda t: "n",
+    types.Bool: lambda t: "b",
+    types.Int: _integer,
+    types.FloatingPoint: lambda t: _FLOATS[t.precision],
+    types.Decimal: _decimal,
+    types.Binary: lambda t: "z",
+    types.LargeBinary: lambda t: "Z",
+    types.BinaryView: lambda t: "vz",
+    types.Utf8: lambda t: "u",
+    types.LargeUtf8: lambda t: "U",
+    types.Utf8View: lambda t: "vu",
+    types.FixedSizeBinary: lambda t: f"w:{t.byte_width}",
+    types.Date: lambda t: "tdD" if t.unit == "day" else "tdm",
+    types.Time: lambda t: f"tt{t.unit[0]}",
+    types.Timestamp: lambda t: f"ts{t.unit[0]}:{t.timezone or ''}",
+    types.Duration: lambda t: f"tD{t.unit[0]}",
+    types.Interval: lambda t: _INTERVALS[t.unit],
+    types.List: lambda t: "+l",
+    types.LargeList: lambda t: "+L",
+    types.ListView: lambda t: "+vl",
+    types.LargeListView: lambda t: "+vL",
+    types.FixedSizeList: lambda t: f"+w:{t.list_size}",
+    types.Struct: lambda t: "+s",
+    types.Map: lambda t: "+m",
+    types.Union: lambda t: f"+u{t.mode[0]}:{','.join(map(str, t.type_codes))}",
+    types.RunEndEncoded: lambda t: "+r",
+    types.Dictionary: lambda t: _integer(t.index_type),
+}
+
+
+def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
+    """List what each ArrowSchema of an export holds, in pre-order, a dictionary after the children.
+
+    Raises
+    ------
+    UnsupportedError
+        If a name or a timezone contains a NUL character, or there are too many fields.
+    UsageError
+        If a schema describes data kept in big-endian byte order, or `described` is something else.
+    """
+    nodes: list[Node] = []
+    if isinstance(described, Schema):
+        if described.endianness != "little":
+            raise UsageError(
+                "the data was kept in big-endian byte order (ensure_native_endian=False), and the Arrow C "
+                "data interface has native byte order only: read it with ensure_native_endian=True"
+            )
+        metadata = encoded_metadata(described.metadata)
+        nodes.append((b"+s", b"", metadata, 0, len(described.fields), False, 0))
+        for field in described.fields:
+            _add_field(nodes, field, field.name)
+        nodes[0] = (*nodes[0][:6], len(nodes))
+    elif isinstance(described, types.Field):
+        _add_field(nodes, described, described.name)
+    elif isinstance(described, types.DataType):
+        _add_type(nodes, described, b"", b"", FLAG_NULLABLE, "")
+    else:
+        raise UsageError(f"expected a Schema, Field or DataType to export, found {type(described).__name__}")
+    return nodes
+
+
+def _add_field(nodes: list[Node], field: types.Field, path: str) -> None:
+    name = _c_string(field.name, "the name", path)
+    flags = FLAG_NULLABLE if field.nullable else 0
+    own: Pairs = field.metadata
+    below: Pairs = ()
+    if isinstance(field.type, types.Dictionary) and _needs_plain_storage(field.extension_name):
+        own = tuple([pair for pair in field.metadata if pair[0] not in _EXTENSION])
+        below = tuple([pair for pair in field.metadata if pair[0] in _EXTENSION])
+    _add_type(nodes, field.type, name, encoded_metadata(own), flags, path, encoded_metadata(below))
+
+
+def _needs_plain_storage(extension: str | None) -> bool:
+    """Whether an extension type cannot have a dictionary for its storage: of a dictionary it is the values'.
+
+    So are Arrow's canonical types defined, except the one of any storage.
+    """
+    return extension is not None and extension.startswith("arrow.") and extension != "arrow.opaque"
+
+
+def _add_type(
+    nodes: list[Node],
+    kind: types.DataType,
+    name: bytes,
+    metadata: bytes,
+    flags: int,
+    path: str,
+    below: bytes = b"",
+) -> None:
+    """Append the nodes of a type; `below` is the metadata of a dictionary's values."""
+    if len(nodes) >= MAX_STRUCTS:
+        raise UnsupportedError(f"a schema of more than {MAX_STRUCTS:,} fields is too large to export")
+    if isinstance(kind, types.Map) and kind.keys_sorted:
+        flags |= FLAG_MAP_KEYS_SORTED
+    if isinstance(kind, types.Dictionary) and kind.ordered:
+        flags |= FLAG_DICTIONARY_ORDERED
+    format = _c_string(_FORMATS[type(kind)](kind), "the type", path)
+    encoded = isinstance(kind, types.Dictionary)
+    at = len(nodes)
+    nodes.append((format, name, metadata, flags, len(kind.children), encoded, 0))
+    for child in kind.children:
+        _add_field(nodes, child, f"{path}.{child.name}")
+    if isinstance(kind, types.Dictionary):
+        _add_type(nodes, kind.value_type, b"", below, FLAG_NULLABLE, path)
+    nodes[at] = (format, name, metadata, flags, len(kind.children), encoded, len(nodes))
+
+
+def _c_string(text: str, what: str, path: str) -> bytes:
+    """Return UTF-8 that holds no NUL: C strings end there."""
+    if "\0" in text:
+        raise UnsupportedError(
+            f"column {path!r}: {what} {text!r} contains a NUL character, which IPC allows and the Arrow C "
+            "data interface cannot carry; leave the column out, or rename it before it is handed over"
+        )
+    return text.encode()
+
+
+def encoded_metadata(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Encode pairs as int32 counts and sizes in native byte order; order, duplicates and NULs stay."""
+    texts = [text for pair in pairs for text in pair]
+    if not texts:
+        return b""
+    parts = [(len(texts) // 2).to_bytes(4, sys.byteorder)]
+    for text in texts:
+        if len(text) > INT32_MAX:
+            raise UnsupportedError(
+                f"metadata of {len(text):,} bytes: the Arrow C data interface holds 2**31 - 1 per string"
+            )
+        parts += (len(text).to_bytes(4, sys.byteorder), text)
+    return b"".join(parts)
+
+
+# -- and back ------------------------------------------------------------------------------------------------
+
+_UNITS: dict[str, Any] = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+_INDICES = {
+    **{letter: types.Int(bits, True) for bits, letter in _INTEGERS.items()},
+    **{letter.upper(): types.Int(bits, False) for bits, letter in _INTEGERS.items()},
+}
+
+# Format strings of types without parameters and children.
+_PLAIN: dict[str, types.DataType] = {
+    **_INDICES,
+    **{letter: types.FloatingPoint(precision) for precision, letter in _FLOATS.items()},
+    **{letters: types.Interval(unit) for unit, letters in _INTERVALS.items()},
+    **{f"tt{letter}": types.Time(unit, types.TIME_BITS[unit]) for letter, unit in _UNITS.items()},
+    **{f"tD{letter}": types.Duration(unit) for letter, unit in _UNITS.items()},
+    "tdD": types.Date("day"),
+    "tdm": types.Date("ms"),
+    "n": types.Null(),
+    "b": types.Bool(),
+    "z": types.Binary(),
+    "Z": types.LargeBinary(),
+    "vz": types.BinaryView(),
+    "u": types.Utf8(),
+    "U": types.LargeUtf8(),
+    "vu": types.Utf8View(),
+}
+
+# Format string up to its parameters -> children that the type has (-1: any number), and the type.
+_PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.DataType]]] = {
+    "d": (0, lambda text, children, flags: _read_decimal(text)),
+    "w": (0, lambda text, children, flags: types.FixedSizeBinary(_number(text))),
+    **{
+        f"ts{letter}": (0, lambda text, children, flags, unit=unit: types.Timestamp(unit, text))  # type: ignore[misc]
+        for letter, unit in _UNITS.items()
+    },
+    "+w": (1, lambda text, children, flags: types.FixedSizeList(children[0], _number(text))),
+    "+us": (-1, lambda text, children, flags: types.Union("sparse", children, _numbers(text))),
+    "+ud": (-1, lambda text, children, flags: types.Union("dense", children, _numbers(text))),
+    "+l": (1, lambda text, children, flags: types.List(children[0])),
+    "+L": (1, lambda text, children, flags: types.LargeList(children[0])),
+    "+vl": (1, lambda text, children, flags: types.ListView(children[0])),
+    "+vL": (1, lambda text, children, flags: types.LargeListView(children[0])),
+    "+s": (-1, lambda text, children, flags: types.Struct(children)),
+    "+m": (1, lambda text, children, flags: _read_map(children[0], bool(flags & FLAG_MAP_KEYS_SORTED))),
+    "+r": (2, lambda text, children, flags: types.RunEndEncoded(children[0], children[1])),
+}
+# Those that have a colon, and something behind it.
+_WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{letter}" for letter in _UNITS)}
+
+
+def schema_of(nodes: list[Node]) -> Schema:
+    """Make the schema that the nodes of a struct describe; the opposite of :func:`nodes_of`.
+
+    Raises
+    ------
+    UsageError
+        If the root is not a struct.
+    UnsupportedError
+        If a format string is not known.
+    FormatError
+        If the parts of a node contradict each other.
+    """
+    format, _, metadata, _, n_children, encoded, _ = nodes[0]
+    if format != b"+s" or encoded:
+        raise UsageError(
+            f"expected a schema, or a batch with one: a struct (format string '+s'), found "
+            f"{'a dictionary of ' if encoded else ''}{_spelled(format)!r}, which describes a single column"
+        )
+    return Schema(_fields(nodes, 0, n_children, ""), decoded_metadata(metadata))
+
+
+def field_of(nodes: list[Node]) -> types.Field:
+    """Make the field that the nodes describe. Errors: as for :func:`schema_of`."""
+    return _read_field(nodes, 0, "")
+
+
+def _fields(nodes: list[Node], parent: int, count: int, path: str) -> list[types.Field]:
+    found = []
+    at = parent + 1
+    for _ in range(count):
+        found.append(_read_field(nodes, at, path))
+        at = nodes[at][6]
+    return found
+
+
+def _read_field(nodes: list[Node], at: int, parent: str) -> types.Field:
+    name_bytes, metadata, flags = nodes[at][1:4]
+    try:
+        name = name_bytes.decode()
+    except UnicodeDecodeError:
+        raise FormatError(
+            f"a column below {parent!r} has the name {name_bytes!r}, which is not UTF-8"
+        ) from None
+    path = f"{parent}.{name}" if parent else name
+    kind = _read_type(nodes, at, path)
+    pairs = decoded_metadata(metadata)
+    if nodes[at][5]:
+        pairs = _with_extension(pairs, decoded_metadata(nodes[at + 1][2]), path)
+    return types.Field(name, kind, bool(flags & FLAG_NULLABLE), pairs)
+
+
+def _with_extension(pairs: Pairs, below: Pairs, path: str) -> Pairs:
+    """Add the extension type of a dictionary's values: a Field of IPC has one place for it, as in pyarrow."""
+    mine, theirs = ({types.EXTENSION_METADATA: b""} | dict(each) for each in (pairs, below))
+    name = types.EXTENSION_NAME
+    if name not in theirs or all(mine.get(key) == theirs[key] for key in _EXTENSION):
+        return pairs
+    if name in mine:
+        raise UnsupportedError(
+            f"column {path!r} has the extension type {_spelled(mine[name])!r}, and the values of its "
+            f"dictionary {_spelled(theirs[name])!r}: an IPC field holds one; hand over the storage of one"
+        )
+    return (*pairs, *[pair for pair in below if pair[0] in _EXTENSION])
+
+
+def _read_type(nodes: list[Node], at: int, path: str) -> types.DataType:
+    format, _, _, flags, n_children, encoded, _ = nodes[at]
+    text = _spelled(format)
+    try:
+        if encoded:
+            return _read_dictionary(nodes, at, path)
+        if text in _PLAIN:
+            _check_count(n_children, 0)
+            return _PLAIN[text]
+        head, colon, rest = text.partition(":")
+        if head not in _PARAMETRIC or bool(colon) != (head in _WITH_COLON):
+            raise UnsupportedError(
+                f"column {path!r}: the format string {text!r} stands for no type that arrowipc knows"
+            )
+        expected, make = _PARAMETRIC[head]
+        _check_count(n_children, expected)
+        return make(rest, _fields(nodes, at, n_children, path), flags)
+    except (FormatError, UnsupportedError):
+        raise
+    except (UsageError, ValueError) as error:
+        # What the types refuse: here it was the producer who asked for it.
+        raise FormatError(f"column {path!r}, format string {text!r}: {error}") from None
+
+
+def _read_dictionary(nodes: list[Node], at: int, path: str) -> types.DataType:
+    format, _, _, flags, n_children, _, _ = nodes[at]
+    index = _INDICES.get(_spelled(format))
+    if index is None:
+        raise UsageError("the indices of a dictionary must be integers")
+    _check_count(n_children, 0)
+    values = _read_type(nodes, at + 1, path)
+    return types.Dictionary(index, values, bool(flags & FLAG_DICTIONARY_ORDERED))
+
+
+def _read_decimal(text: str) -> types.Decimal:
+    numbers = _numbers(text)
+    if len(numbers) not in (2, 3):
+        raise UsageError("expected precision, scale and, unless it is 128, the bit width")
+    return types.Decimal(*numbers)
+
+
+def _read_map(entries: types.Field, keys_sorted: bool) -> types.Map:
+    kind = entries.type
+    if isinstance(kind, types.Struct) and len(kind.fields) == 2:
+        # The format fixes these two flags, and not every producer sets them.
+        if kind.fields[0].nullable:
+            kind = types.Struct([kind.fields[0].__replace__(nullable=False), kind.fields[1]])
+        entries = entries.__replace__(type=kind, nullable=False)
+    return types.Map(entries, keys_sorted)
+
+
+def _numbers(text: str) -> list[int]:
+    return [_number(part) for part in text.split(",")] if text else []
+
+
+def _number(text: str) -> int:
+    # int() would take spaces, underscores and the digits of other scripts too.
+    if not text.removeprefix("-").isdecimal() or not text.isascii():
+        raise UsageError(f"expected an integer, found {text!r}")
+    return int(text)
+
+
+def _check_count(found: int, expected: int) -> None:
+    if found != expected >= 0:
+        raise UsageError(f"expected {expected} children, found {found}")
+
+
+def _spelled(format: bytes) -> str:
+    return format.decode("utf-8", "backslashreplace")
+
+
+def decoded_metadata(encoded: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Split what :func:`encoded_metadata` makes; whoever copied it has followed the sizes to its end."""
+    texts = []
+    at = 4
+    while at < len(encoded):
+        size = int.from_bytes(encoded[at : at + 4], sys.byteorder)
+        texts.append(encoded[at + 4 : at + 4 + size])
+        at += 4 + size
+    return tuple(zip(texts[::2], texts[1::2], strict=True))

@@ -1,0 +1,55 @@
+# From the structs of the Arrow C data and stream interfaces to our columns.
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+
+from arrowipc._core cimport Columns, Plan
+from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream, ArrowSchema
+from arrowipc.columns.array cimport Array, RecordBatch
+
+
+@cython.final
+cdef class ArrayOwner:
+    """A producer's array, ours since it was moved here."""
+    cdef ArrowArray array
+
+
+@cython.final
+cdef class BatchStream:
+    """The batches of an ArrowArrayStream, one at a time."""
+    cdef ArrowArrayStream stream        # release NULL: there is none, or it is at its end
+    cdef Plan plan
+    cdef bint whole                     # the arrays are batches, not single columns
+    cdef bint busy                      # a thread waits for the producer
+    cdef bint closed
+    cdef int level                      # Level of validation
+    cdef int code                       # errno of the producer's failure, which later calls repeat
+    cdef object message
+    cdef RecordBatch single             # the one batch of a stream that was made of a batch
+
+    cdef RecordBatch next(self)         # None at the end
+    cdef int ask(self, ArrowSchema* schema) except -1
+    cdef int open(self) except -1
+    cdef int fail(self, int code) except -1
+    cdef int finish(self) except -1
+
+
+cdef object import_schema(object source)            # arrowipc.Schema of anything with __arrow_c_schema__
+cdef RecordBatch import_batch(object source)        # of anything with __arrow_c_array__ (a struct array)
+cdef Array import_array(object source)
+cdef BatchStream import_stream(object source)       # of anything with __arrow_c_stream__
+
+# For modules that put batches together of what several producers give.
+cdef void count_live(int64_t change) noexcept       # for owners that are defined elsewhere
+cdef int level_of(object validate) except -1
+# What must be so for the structs of every array (`f`: its field), or of a struct that stands for a batch.
+cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic) except -1
+cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1
+cdef ArrowSchema* schema_in(object capsule) except NULL
+cdef BatchStream moved_stream(object source)        # without its plan; None: there is no stream
+
+# Fill columns from an array that `owner` keeps: its children (`whole`), or the one column that it is.
+cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level) except -1
+
+# The same from one array per column, each of `length` elements.
+cdef int load_columns(Columns out, Plan plan, const ArrowArray* arrays, int64_t length, object owner,
+                      int level) except -1

@@ -1,0 +1,874 @@
+"""Data of other libraries: arrays, batches and streams of the Arrow C interfaces as ours, not copied.
+
+A producer's array is moved into an `ArrayOwner`, which the columns made of it keep alive; when the last one
+is gone, the producer's release callback is called. The structs say how long each array is and not how large
+its buffers are, so extents are computed from lengths, offsets and last offsets; from then on a producer's
+columns are under the same rules as those that a reader found in a message.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
+from libc.errno cimport EINVAL, ENOMEM, ENOSYS
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memset, strerror
+
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, raise_fault
+from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowArrayStream, ArrowDeviceArray, ArrowSchema
+from arrowipc.cdata.import_schema cimport plan_of, stands_for_batch
+from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
+from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, load_i32, load_i64, mul_overflows
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
+    LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
+    LEVEL_FULL, LEVEL_NONE, LEVEL_STRICT, Extent, FieldPlan, Node, ViewRange,
+)
+from arrowipc.metadata.schema_reader cimport plan_schema
+from arrowipc.read.decompress cimport normalise
+from arrowipc.read.validate cimport validate as prove
+
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
+
+cdef dict LEVELS = {"none": LEVEL_NONE, "full": LEVEL_FULL, "strict": LEVEL_STRICT}
+
+cdef int64_t live = 0
+
+
+def live_imports():
+    """Count the owners of producers' arrays and streams that are not released yet: a seam for leak tests."""
+    return live
+
+
+cdef void count_live(int64_t change) noexcept:
+    global live
+    live += change
+
+
+cdef class ArrayOwner:
+    """A producer's array, ours since it was moved here."""
+
+    def __cinit__(self):
+        global live
+        live += 1
+
+    def __dealloc__(self):
+        # An error in flight survives this: deallocation puts it aside.
+        global live
+        live -= 1
+        if self.array.release != NULL:
+            self.array.release(&self.array)
+
+
+# -- arrays: what the structs say ----------------------------------------------------------------------------
+
+
+cdef int refuse(Plan plan, int32_t f, str what) except -1:
+    """Raise for an ArrowArray; `f` -1: the struct that stands for a batch."""
+    where = f"column {field_path(plan, f)!r}" if f >= 0 else "the struct of the batch"
+    raise FormatError(f"{where}: {what}")
+
+
+cdef int check_struct(Plan plan, int32_t f, const ArrowArray* array, int64_t n_children,
+                      bint encoded) except -1:
+    """What must be so for every type: numbers in range, pointers where the counts ask for them."""
+    cdef int64_t end
+    if array.release == NULL:
+        where = f"column {field_path(plan, f)!r}" if f >= 0 else "the batch"
+        raise UsageError(f"{where}: the ArrowArray has been released, or was moved elsewhere")
+    if (array.length < 0 or array.offset < 0 or add_overflows(array.offset, array.length, &end)
+            or end == INT64_MAX):
+        return refuse(plan, f, f"ArrowArray.length {array.length} and offset {array.offset} must not be "
+                               "negative, nor together reach 2**63 - 1")
+    if array.null_count < -1 or array.null_count > array.length:
+        return refuse(plan, f, f"ArrowArray.null_count is {array.null_count}: "
+                               f"expected -1 to {array.length}")
+    if array.n_children != n_children:
+        return refuse(plan, f, f"ArrowArray.n_children is {array.n_children}: expected {n_children}")
+    if n_children and array.children == NULL:
+        return refuse(plan, f, f"ArrowArray.children is NULL: expected {n_children}")
+    if array.n_buffers > 0 and array.buffers == NULL:
+        return refuse(plan, f, f"ArrowArray.buffers is NULL: expected {array.n_buffers}")
+    if (array.dictionary != NULL) != encoded:
+        return refuse(plan, f, f"ArrowArray.dictionary {'is NULL' if encoded else 'is given'}, "
+                               f"its schema has {'one' if encoded else 'none'}")
+    return 0
+
+
+cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic) except -1:
+    """Check the structs of a field and of all below it, and count their variadic buffers."""
+    cdef const FieldPlan* field = &plan.d.fields[f]
+    cdef int64_t i, found = array.n_buffers
+    cdef int32_t child = f + 1
+    check_struct(plan, f, array, field.n_children, field.flags & FIELD_ENCODED != 0)
+    if field.view >= 0:
+        # Behind the variadic buffers one more, of their sizes.
+        if found <= field.n_buffers or found > INT32_MAX:
+            return refuse(plan, f, f"ArrowArray.n_buffers is {found}: expected {field.n_buffers + 1} or more")
+        variadic[0] += found - field.n_buffers - 1
+        if variadic[0] > INT32_MAX - plan.d.n_buffers:
+            raise LimitError(f"more than {INT32_MAX:,} buffers are too many to import")
+    elif found != field.n_buffers and not (field.layout == LAYOUT_NULL and found == 1):
+        # Null arrays of old producers have a validity bitmap that nobody needs.
+        return refuse(plan, f, f"ArrowArray.n_buffers is {found}: expected {field.n_buffers}")
+    for i in range(field.n_children):
+        if array.children[i] == NULL:
+            return refuse(plan, f, f"ArrowArray.children[{i}] is NULL")
+        survey(plan, child, array.children[i], variadic)
+        child = plan.d.fields[child].end
+    return 0
+
+
+cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1:
+    """The same for a struct whose children are the columns: it has no nulls, and they are as long."""
+    cdef const ArrowArray* column
+    cdef int64_t valid
+    cdef int32_t i, f
+    check_struct(plan, -1, root, plan.d.n_columns, False)
+    if root.n_buffers != 1:
+        return refuse(plan, -1, f"ArrowArray.n_buffers is {root.n_buffers}: expected 1")
+    if root.null_count != 0 and root.length > 0:
+        if root.buffers[0] != NULL:
+            valid = count_bits(<const uint8_t*> root.buffers[0], root.offset, root.length)
+            if valid != root.length:
+                raise UsageError(f"{root.length - valid:,} of the {root.length:,} structs are null, and a "
+                                 "batch has no null rows: import it as an array")
+        elif root.null_count > 0:
+            return refuse(plan, -1, f"null_count is {root.null_count}, and there is no validity bitmap")
+    for i in range(plan.d.n_columns):
+        f = plan.d.columns[i]
+        column = root.children[i]
+        if column == NULL:
+            return refuse(plan, f, f"ArrowArray.children[{i}] of the batch is NULL")
+        survey(plan, f, column, variadic)
+        if column.length < root.offset + root.length:
+            return refuse(plan, f, f"has {column.length} rows, the batch needs {root.offset + root.length}")
+    return 0
+
+
+# -- arrays: what the buffers hold ---------------------------------------------------------------------------
+
+
+cdef struct Room:
+    # Where the next variadic extent goes.
+    int32_t next
+
+
+cdef int missing(Columns out, int32_t f, int32_t buffer, int64_t elements, int64_t size) except -1:
+    """Raise for a buffer that is NULL although bytes are needed."""
+    cdef Fault fault
+    fail(&fault, FAULT_BUFFER_SMALL, f, buffer, elements, 0, size)
+    return raise_fault(&fault, out.plan, f"ArrowArray.buffers[{buffer}] is NULL")
+
+
+cdef int bad_offset(Columns out, int32_t f, int64_t at, int64_t found, int64_t expected,
+                    const char* what) except -1:
+    cdef Fault fault
+    fail(&fault, FAULT_OFFSET, f, 1, at, found, expected, what)
+    return raise_fault(&fault, out.plan)
+
+
+cdef inline int take(Columns out, int32_t f, int32_t buffer, const void* data, int64_t elements,
+                     int64_t width) except -1:
+    """Point an extent at as many bytes as the elements take."""
+    cdef Extent* extent = &out.d.extents[out.d.plan.fields[f].first_buffer + buffer]
+    if mul_overflows(elements, width, &extent.size):
+        return refuse(out.plan, f, f"{elements:,} elements of {width:,} bytes are more than memory can hold")
+    extent.data = <const uint8_t*> data if extent.size else NULL
+    if extent.size and data == NULL:
+        return missing(out, f, buffer, elements, extent.size)
+    return 0
+
+
+cdef int take_validity(Columns out, int32_t f, const void* bits, int64_t null_count) except -1:
+    """The bitmap, unless there are no nulls: whatever reads columns relies on it that there is none then."""
+    cdef Node* node = &out.d.nodes[f]
+    cdef Extent* extent = &out.d.extents[out.d.plan.fields[f].first_buffer]
+    cdef int64_t reach = node.offset + node.length
+    node.null_count = null_count
+    extent.data = NULL
+    extent.size = 0
+    if null_count < 0:
+        if bits == NULL:
+            node.null_count = 0
+        else:
+            node.null_count = node.length - count_bits(<const uint8_t*> bits, node.offset, node.length)
+    if node.null_count:
+        extent.data = <const uint8_t*> bits
+        extent.size = bitmap_bytes(reach)
+        if bits == NULL:
+            return missing(out, f, 0, node.length, extent.size)
+    return 0
+
+
+cdef int take_offsets(Columns out, int32_t f, const ArrowArray* array) except -1:
+    """32- or 64-bit offsets of text, binary and lists, and the data of the first two."""
+    cdef const FieldPlan* field = &out.d.plan.fields[f]
+    cdef const Node* node = &out.d.nodes[f]
+    cdef const uint8_t* offsets = <const uint8_t*> array.buffers[1]
+    cdef int64_t reach = node.offset + node.length, first = 0, last = 0
+    cdef bint wide = field.layout == LAYOUT_VAR64 or field.layout == LAYOUT_LIST64
+    # Of an array without elements the one offset need not be there, and the others are nobody's.
+    take(out, f, 1, offsets, reach + 1 if node.length else 0, 8 if wide else 4)
+    if node.length:
+        first = load_i64(offsets + 8 * node.offset) if wide else load_i32(offsets + 4 * node.offset)
+        last = load_i64(offsets + 8 * reach) if wide else load_i32(offsets + 4 * reach)
+        if first < 0:
+            return bad_offset(out, f, node.offset, first, 0, "expected at least")
+        if last < first:
+            return bad_offset(out, f, reach, last, first, "expected at least")
+    if field.layout == LAYOUT_VAR32 or field.layout == LAYOUT_VAR64:
+        return take(out, f, 2, array.buffers[2], last, 1)
+    if last > array.children[0].length:
+        return bad_offset(out, f, reach, last, array.children[0].length, "the child ends at")
+    return 0
+
+
+cdef int take_variadic(Columns out, int32_t f, const ArrowArray* array, Room* room) except -1:
+    """The data of views: the last buffer says how large the ones before it are."""
+    cdef const FieldPlan* field = &out.d.plan.fields[f]
+    cdef ViewRange* view = &out.d.views[field.view]
+    cdef const uint8_t* sizes = <const uint8_t*> array.buffers[array.n_buffers - 1]
+    cdef Extent* extent
+    cdef int32_t i
+    view.first = room.next
+    view.count = <int32_t> (array.n_buffers - 1 - field.n_buffers)
+    room.next += view.count
+    if view.count and sizes == NULL:
+        return refuse(out.plan, f, f"ArrowArray.buffers[{array.n_buffers - 1}], the sizes of {view.count} "
+                                   "data buffers, is NULL")
+    for i in range(view.count):
+        extent = &out.d.extents[view.first + i]
+        extent.size = load_i64(sizes + 8 * i)
+        if extent.size < 0:
+            return refuse(out.plan, f, f"the size of data buffer {i} is {extent.size}: expected 0 or more")
+        extent.data = <const uint8_t*> array.buffers[field.n_buffers + i] if extent.size else NULL
+        if extent.size and extent.data == NULL:
+            return missing(out, f, field.n_buffers + i, array.length, extent.size)
+    return 0
+
+
+cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t null_count,
+                      Room* room) except -1:
+    """The buffers of one field, whose node is set."""
+    cdef const FieldPlan* field = &out.d.plan.fields[f]
+    cdef Node* node = &out.d.nodes[f]
+    cdef const void** buffers = array.buffers
+    cdef int64_t reach = node.offset + node.length
+    cdef int layout = field.layout
+    if layout == LAYOUT_NULL:
+        node.null_count = node.length
+        return 0
+    if layout == LAYOUT_RUN_END:
+        # `normalise` refuses nulls here; -1 only says that nobody counted them.
+        node.null_count = max(null_count, 0)
+        return 0
+    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+        node.null_count = 0
+        take(out, f, 0, buffers[0], reach, 1)
+        return take(out, f, 1, buffers[1], reach, 4) if layout == LAYOUT_DENSE else 0
+    take_validity(out, f, buffers[0], null_count)
+    if layout == LAYOUT_FIXED:
+        return take(out, f, 1, buffers[1], reach, field.width)
+    if layout == LAYOUT_BOOL:
+        return take(out, f, 1, buffers[1], bitmap_bytes(reach), 1)
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_LIST32 or layout == LAYOUT_LIST64:
+        return take_offsets(out, f, array)
+    if layout == LAYOUT_VIEW:
+        take(out, f, 1, buffers[1], reach, 16)
+        return take_variadic(out, f, array, room)
+    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
+        take(out, f, 1, buffers[1], reach, 4 if layout == LAYOUT_LIST_VIEW32 else 8)
+        return take(out, f, 2, buffers[2], reach, 4 if layout == LAYOUT_LIST_VIEW32 else 8)
+    return 0
+
+
+cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, int64_t length, Room* room,
+              list dictionaries, int level) except -1:
+    """Elements [start, start + length) of an array, which it has, as field `f`, and all that is below it."""
+    cdef const FieldPlan* field = &out.d.plan.fields[f]
+    cdef Node* node = &out.d.nodes[f]
+    cdef int64_t child_length
+    cdef int32_t i, child = f + 1
+    node.length = length
+    # Whatever a producer says of the offset of nothing, no byte of it may be needed.
+    node.offset = array.offset + start if length else 0
+    fill_buffers(out, f, array, -1 if array.null_count > 0 and length != array.length
+                 else array.null_count if length else 0, room)
+    for i in range(field.n_children):
+        child_length = array.children[i].length
+        if field.layout == LAYOUT_RUN_END and child_length > array.children[0].length:
+            # Values behind the last run: legal here, and not in a message.
+            child_length = array.children[0].length
+        fill(out, child, array.children[i], 0, child_length, room, dictionaries, level)
+        child = out.d.plan.fields[child].end
+    if field.dictionary >= 0:
+        dictionaries[field.dictionary] = load_values(out, field.dictionary, array.dictionary, level)
+    return 0
+
+
+cdef Columns load_values(Columns user, int32_t ordinal, const ArrowArray* array, int level):
+    """The values of a dictionary of `user`."""
+    cdef Columns values = Columns.__new__(Columns)
+    cdef DictionaryPlan dictionary = user.plan.dictionaries[ordinal]
+    load(values, dictionary.values, array, False, user.owner, level)
+    return values
+
+
+cdef list begin(Columns out, Plan plan, int64_t variadic, int64_t length, object owner, Room* room):
+    """Room for what a survey found; returns that for dictionaries, None when there are none."""
+    out.allocate(plan, variadic)
+    out.owner = owner
+    out.d.length = length
+    room.next = plan.d.n_buffers
+    return [None] * len(plan.dictionaries) if plan.dictionaries else None
+
+
+cdef int complete(Columns out, list dictionaries, int level) except -1:
+    """What is left to do once all fields are filled."""
+    out.dictionaries = tuple(dictionaries) if dictionaries is not None else ()
+    normalise(out, -1, NULL, False)
+    return prove(out, level)
+
+
+cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level) except -1:
+    cdef list dictionaries
+    cdef int64_t variadic = 0
+    cdef int32_t i
+    cdef Room room
+    if whole:
+        survey_batch(plan, array, &variadic)
+    else:
+        survey(plan, 0, array, &variadic)
+    dictionaries = begin(out, plan, variadic, array.length, owner, &room)
+    if whole:
+        for i in range(plan.d.n_columns):
+            fill(out, plan.d.columns[i], array.children[i], array.offset, array.length, &room, dictionaries,
+                 level)
+    else:
+        fill(out, 0, array, 0, array.length, &room, dictionaries, level)
+    return complete(out, dictionaries, level)
+
+
+cdef int load_columns(Columns out, Plan plan, const ArrowArray* arrays, int64_t length, object owner,
+                      int level) except -1:
+    cdef list dictionaries
+    cdef int64_t variadic = 0
+    cdef int32_t i
+    cdef Room room
+    for i in range(plan.d.n_columns):
+        survey(plan, plan.d.columns[i], &arrays[i], &variadic)
+    dictionaries = begin(out, plan, variadic, length, owner, &room)
+    for i in range(plan.d.n_columns):
+        fill(out, plan.d.columns[i], &arrays[i], 0, length, &room, dictionaries, level)
+    return complete(out, dictionaries, level)
+
+
+cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level):
+    cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
+    load(batch, plan, &owner.array, whole, owner, level)
+    return batch
+
+
+cdef Array new_array(Plan plan, ArrayOwner owner, int level):
+    cdef Columns columns = Columns.__new__(Columns)
+    load(columns, plan, &owner.array, False, owner, level)
+    return make_array(columns, 0, columns.d.nodes[0].offset, columns.d.nodes[0].length)
+
+
+cdef RecordBatch empty_batch(Plan plan):
+    """No rows of any columns."""
+    cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
+    batch.allocate(plan, 0)
+    memset(batch.d.nodes, 0, plan.d.n_fields * sizeof(Node))
+    memset(batch.d.extents, 0, plan.d.n_buffers * sizeof(Extent))
+    memset(batch.d.views, 0, plan.d.n_views * sizeof(ViewRange))
+    batch.dictionaries = (None,) * len(plan.dictionaries)
+    return batch
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+cdef object stream_error(int code, str message):
+    """The exception for a code that a producer's stream returned."""
+    if code == ENOMEM:
+        return MemoryError(message)
+    if code == EINVAL:
+        return FormatError(message)
+    if code == ENOSYS:
+        return UnsupportedError(message)
+    return OSError(code, message)
+
+
+cdef class BatchStream:
+    """The batches of another library's stream, one at a time, not copied.
+
+    :func:`stream_from` makes streams. They are iterators and context managers. A stream of arrays that are
+    not structs, such as the chunks of one column, gives batches of one column, which has the name that the
+    stream's schema gives it: often an empty one.
+
+    Notes
+    -----
+    What goes wrong in the producer reaches the caller with the producer's message: as `MemoryError` for the
+    errno code ENOMEM, :class:`FormatError` for EINVAL, :class:`UnsupportedError` for ENOSYS, else as
+    `OSError` with the code. The stream then stays failed. After a batch that is refused here the next one can
+    be taken. Two threads must not take from one stream at a time; the second gets a :class:`UsageError`.
+    """
+
+    def __init__(self):
+        raise UsageError("streams are made of something that has __arrow_c_stream__: use stream_from")
+
+    def __dealloc__(self):
+        global live
+        if self.stream.release != NULL:
+            live -= 1
+            self.stream.release(&self.stream)
+
+    @property
+    def schema(self):
+        """Schema of the batches, an :class:`arrowipc.Schema`."""
+        return plan_schema(self.plan)
+
+    cdef int ask(self, ArrowSchema* schema) except -1:
+        """Ask for the schema, which the caller releases (release NULL: there is nothing to release)."""
+        cdef int code
+        schema.release = NULL
+        if (self.stream.get_schema == NULL or self.stream.get_next == NULL
+                or self.stream.get_last_error == NULL):
+            raise FormatError("a callback of the ArrowArrayStream is NULL")
+        with nogil:
+            code = self.stream.get_schema(&self.stream, schema)
+        if code:
+            # What a failed call leaves there is nobody's.
+            schema.release = NULL
+            return self.fail(code)
+        return 0
+
+    cdef int open(self) except -1:
+        """Make the plan; `whole` False beforehand: of a single column, whatever its type is."""
+        cdef ArrowSchema schema
+        self.ask(&schema)
+        try:
+            self.whole = self.whole and stands_for_batch(&schema)
+            self.plan = plan_of(&schema, self.whole)
+        finally:
+            if schema.release != NULL:
+                schema.release(&schema)
+        return 0
+
+    cdef RecordBatch next(self):
+        cdef RecordBatch batch = self.single
+        cdef ArrayOwner owner
+        cdef int code
+        if self.closed:
+            raise UsageError("the stream is closed")
+        if batch is not None:
+            self.single = None
+            return batch
+        if self.code:
+            raise stream_error(self.code, self.message)
+        if self.busy:
+            raise UsageError("the stream is in use by another thread")
+        if self.stream.release == NULL:
+            return None
+        owner = ArrayOwner.__new__(ArrayOwner)
+        self.busy = True
+        try:
+            with nogil:
+                code = self.stream.get_next(&self.stream, &owner.array)
+            if code:
+                owner.array.release = NULL
+                self.fail(code)
+        finally:
+            self.busy = False
+        if owner.array.release == NULL:
+            self.finish()
+            return None
+        return new_batch(self.plan, owner, self.whole, self.level)
+
+    cdef int fail(self, int code) except -1:
+        """Raise what the producer says about its error, and let go of it."""
+        cdef const char* message = self.stream.get_last_error(&self.stream)
+        if message == NULL:
+            message = strerror(code)
+        self.code = code
+        self.message = f"the producer of the stream failed: {(<bytes> message).decode('utf-8', 'replace')}"
+        self.finish()
+        raise stream_error(code, self.message)
+
+    cdef int finish(self) except -1:
+        global live
+        cdef ArrowArrayStream stream = self.stream
+        if stream.release != NULL:
+            # Moved first: a producer in Python lets other threads run, and these may come here too.
+            self.stream.release = NULL
+            live -= 1
+            stream.release(&stream)
+        return 0
+
+    def close(self):
+        """Let go of the producer; batches that were taken stay valid."""
+        if self.busy:
+            raise UsageError("the stream is in use by another thread")
+        self.closed = True
+        self.single = None
+        self.finish()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef RecordBatch batch = self.next()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+
+    def __repr__(self):
+        return f"<BatchStream{': closed' if self.closed else ''}>\n{plan_schema(self.plan)}"
+
+
+# -- capsules ------------------------------------------------------------------------------------------------
+
+
+cdef object nothing_found(object source, str expected):
+    return UsageError(f"expected an object with {expected}; found {type(source).__name__}, which has none of "
+                      "these")
+
+
+cdef ArrowSchema* schema_in(object capsule) except NULL:
+    if not PyCapsule_IsValid(capsule, "arrow_schema"):
+        raise UsageError(f"expected an 'arrow_schema' PyCapsule, found {capsule!r}")
+    return <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
+
+
+cdef ArrayOwner moved_array(object capsule):
+    """Move the array out of a capsule: from now on its producer's memory is released with the owner."""
+    cdef ArrayOwner owner
+    cdef ArrowDeviceArray* device
+    cdef ArrowArray* array
+    if PyCapsule_IsValid(capsule, "arrow_array"):
+        array = <ArrowArray*> PyCapsule_GetPointer(capsule, "arrow_array")
+    elif PyCapsule_IsValid(capsule, "arrow_device_array"):
+        device = <ArrowDeviceArray*> PyCapsule_GetPointer(capsule, "arrow_device_array")
+        if device.device_type != ARROW_DEVICE_CPU or device.sync_event != NULL:
+            raise UsageError(f"the array is on a device of type {device.device_type}, or waits for an event "
+                             "there: copy it to the memory of the CPU (type 1) first")
+        array = &device.array
+    else:
+        raise UsageError(f"expected an 'arrow_array' PyCapsule, found {capsule!r}")
+    if array.release == NULL:
+        raise UsageError("the array has been released, or somebody has taken it out of its capsule already")
+    owner = ArrayOwner.__new__(ArrayOwner)
+    owner.array = array[0]
+    array.release = NULL
+    return owner
+
+
+cdef tuple pair_of(object source):
+    """The capsules of schema and array that `source` is or offers; None when it does neither."""
+    if type(source) is tuple:
+        pair = source
+    else:
+        method = getattr(source, "__arrow_c_array__", None)
+        if method is None:
+            method = getattr(source, "__arrow_c_device_array__", None)
+            if method is None:
+                return None
+        pair = method()
+    if type(pair) is not tuple or len(<tuple> pair) != 2:
+        raise UsageError(f"expected an 'arrow_schema' and an 'arrow_array' PyCapsule, found {pair!r}")
+    return <tuple> pair
+
+
+cdef BatchStream moved_stream(object source):
+    """The stream that `source` is or offers, which is not asked for its schema yet; None: it offers none."""
+    cdef BatchStream stream
+    cdef ArrowArrayStream* found
+    global live
+    if PyCapsule_IsValid(source, "arrow_array_stream"):
+        capsule = source
+    else:
+        method = getattr(source, "__arrow_c_stream__", None)
+        if method is None:
+            return None
+        capsule = method()
+        if not PyCapsule_IsValid(capsule, "arrow_array_stream"):
+            raise UsageError(f"expected an 'arrow_array_stream' PyCapsule, found {capsule!r}")
+    found = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream")
+    if found.release == NULL:
+        raise UsageError("the stream has been released, or somebody has taken it out of its capsule already")
+    stream = BatchStream.__new__(BatchStream)
+    stream.stream = found[0]
+    found.release = NULL
+    live += 1
+    return stream
+
+
+cdef BatchStream stream_of(object source, bint whole, int level):
+    """A stream of what `source` is or offers; None when it offers no stream."""
+    cdef BatchStream stream = moved_stream(source)
+    if stream is not None:
+        stream.whole = whole
+        stream.level = level
+        stream.open()
+    return stream
+
+
+cdef RecordBatch all_of(BatchStream stream):
+    """The batches of a stream as one."""
+    cdef list batches = []
+    cdef RecordBatch batch = stream.next()
+    while batch is not None:
+        batches.append(batch)
+        batch = stream.next()
+    if not batches:
+        return empty_batch(stream.plan)
+    if len(batches) == 1:
+        return batches[0]
+    from arrowipc.columns.concat import concat_batches
+
+    return concat_batches(batches)
+
+
+cdef object schema_at(object source):
+    from arrowipc.schema import Schema
+
+    if isinstance(source, Schema):
+        return source
+    capsule = source
+    if not PyCapsule_IsValid(source, "arrow_schema"):
+        method = getattr(source, "__arrow_c_schema__", None)
+        if method is None:
+            raise nothing_found(source, "__arrow_c_schema__, or an 'arrow_schema' PyCapsule")
+        capsule = method()
+    return plan_schema(plan_of(schema_in(capsule), True))
+
+
+cdef str PAIRS = ("__arrow_c_array__, __arrow_c_device_array__ or __arrow_c_stream__, or a pair of "
+                  "'arrow_schema' and 'arrow_array' PyCapsules")
+
+
+cdef inline bint is_native(Plan plan) noexcept:
+    # What is kept in big-endian takes the way of others' data, on which its export refuses it.
+    return not (plan.d.stored_big and plan.d.keep_stored)
+
+
+cdef RecordBatch batch_at(object source, int level):
+    cdef ArrayOwner owner
+    cdef BatchStream stream
+    cdef tuple pair
+    if type(source) is RecordBatch and is_native((<RecordBatch> source).plan):
+        prove(<RecordBatch> source, level)
+        return <RecordBatch> source
+    pair = pair_of(source)
+    if pair is not None:
+        owner = moved_array(pair[1])
+        return new_batch(plan_of(schema_in(pair[0]), True), owner, True, level)
+    stream = stream_of(source, True, level)
+    if stream is None:
+        raise nothing_found(source, PAIRS)
+    return all_of(stream)
+
+
+cdef Array array_at(object source, int level):
+    cdef ArrayOwner owner
+    cdef BatchStream stream
+    cdef RecordBatch batch
+    cdef tuple pair
+    if type(source) is Array and is_native((<Array> source).columns.plan):
+        prove((<Array> source).columns, level)
+        return <Array> source
+    pair = pair_of(source)
+    if pair is not None:
+        owner = moved_array(pair[1])
+        return new_array(plan_of(schema_in(pair[0]), False), owner, level)
+    stream = stream_of(source, False, level)
+    if stream is None:
+        raise nothing_found(source, PAIRS)
+    batch = all_of(stream)
+    return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
+
+
+cdef BatchStream stream_at(object source, int level):
+    cdef BatchStream stream
+    cdef ArrowSchema* schema
+    cdef ArrayOwner owner
+    cdef tuple pair
+    if type(source) is not RecordBatch:
+        stream = stream_of(source, True, level)
+        if stream is not None:
+            return stream
+    stream = BatchStream.__new__(BatchStream)
+    if type(source) is RecordBatch:
+        stream.single = batch_at(source, level)
+    else:
+        pair = pair_of(source)
+        if pair is None:
+            raise nothing_found(source, "__arrow_c_stream__, __arrow_c_array__ or __arrow_c_device_array__, "
+                                        "or an 'arrow_array_stream' PyCapsule")
+        owner = moved_array(pair[1])
+        schema = schema_in(pair[0])
+        stream.whole = stands_for_batch(schema)
+        stream.single = new_batch(plan_of(schema, stream.whole), owner, stream.whole, level)
+    stream.plan = stream.single.plan
+    return stream
+
+
+cdef object import_schema(object source):
+    return schema_at(source)
+
+
+cdef RecordBatch import_batch(object source):
+    return batch_at(source, LEVEL_NONE)
+
+
+cdef Array import_array(object source):
+    return array_at(source, LEVEL_NONE)
+
+
+cdef BatchStream import_stream(object source):
+    return stream_at(source, LEVEL_NONE)
+
+
+cdef int level_of(object validate) except -1:
+    level = LEVELS.get(validate)
+    if level is None:
+        raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
+    return level
+
+
+def schema_from(source):
+    """Return the schema of another library as an :class:`arrowipc.Schema`.
+
+    Parameters
+    ----------
+    source : object
+        Anything with ``__arrow_c_schema__`` that describes a struct, or an ``arrow_schema`` PyCapsule.
+
+    Returns
+    -------
+    Schema
+        Dictionaries are numbered. The flags that the format fixes for the entries of maps are set as it asks.
+
+    Raises
+    ------
+    UsageError
+        If `source` offers no schema, or that of a single column.
+    UnsupportedError
+        If a format string is not known, or a dictionary holds a dictionary.
+    FormatError
+        If the schema contradicts itself.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc.cdata import import_array
+    >>> import_array.schema_from(pa.schema([("x", pa.int32()), ("y", pa.list_(pa.string()))]))
+    x: int32
+    y: list<item: string>
+    """
+    return schema_at(source)
+
+
+def batch_from(source, validate="none"):
+    """Return a batch of another library as a :class:`RecordBatch` over the same memory.
+
+    Parameters
+    ----------
+    source : object
+        Anything with ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) that is a struct, or
+        the pair of PyCapsules that these return. Anything with ``__arrow_c_stream__``, such as a data frame:
+        all its batches, copied into one if there are several. A RecordBatch is returned as it is.
+    validate : {"none", "full", "strict"}
+        As for readers: whether the values are proven safe to follow, or within their domains too. What the
+        structs of the interface say is checked always.
+
+    Returns
+    -------
+    RecordBatch
+        It keeps the producer's memory, which is released with the last batch, slice, array or buffer of it.
+
+    Raises
+    ------
+    UsageError
+        If `source` offers nothing of this, is a single column, has null rows, or was consumed already.
+    UnsupportedError
+        If a type is not known.
+    FormatError
+        If schema and data contradict each other or themselves.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc.cdata import import_array
+    >>> import_array.batch_from(pa.record_batch({"x": [1, 2, None]})).to_pydict()
+    {'x': [1, 2, None]}
+    """
+    return batch_at(source, level_of(validate))
+
+
+def array_from(source, validate="none"):
+    """Return an array of another library as an :class:`Array` over the same memory.
+
+    Parameters
+    ----------
+    source : object
+        As for :func:`batch_from`, of any type; a struct becomes an array of structs. The arrays of a stream,
+        such as the chunks of a column, are copied into one if there are several.
+    validate : {"none", "full", "strict"}
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    UsageError, UnsupportedError, FormatError
+        As for :func:`batch_from`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc.cdata import import_array
+    >>> import_array.array_from(pa.array(["a", None])).to_pylist()
+    ['a', None]
+    """
+    return array_at(source, level_of(validate))
+
+
+def stream_from(source, validate="none"):
+    """Return the batches of another library as a :class:`BatchStream`, which takes them one at a time.
+
+    Parameters
+    ----------
+    source : object
+        Anything with ``__arrow_c_stream__``, or an ``arrow_array_stream`` PyCapsule. What :func:`batch_from`
+        takes otherwise is a stream of one batch.
+    validate : {"none", "full", "strict"}
+        Of every batch, when it is taken.
+
+    Returns
+    -------
+    BatchStream
+
+    Raises
+    ------
+    UsageError, UnsupportedError, FormatError
+        As for :func:`batch_from`.
+    MemoryError, OSError
+        If the producer fails, see :class:`BatchStream`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc.cdata import import_array
+    >>> with import_array.stream_from(pa.table({"x": [1, 2, 3]})) as stream:
+    ...     [len(batch) for batch in stream]
+    [3]
+    """
+    return stream_at(source, level_of(validate))

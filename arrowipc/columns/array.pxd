@@ -1,0 +1,35 @@
+# The compiled shapes of the objects that people hold: a batch, and one column or child of it.
+from libc.stdint cimport int32_t, int64_t
+
+cimport cython
+
+from arrowipc._core cimport Columns
+from arrowipc.inline.plan cimport ColumnsData
+
+
+@cython.final
+@cython.no_gc
+cdef class RecordBatch(Columns):
+    cdef readonly tuple custom_metadata     # (key, value) pairs of bytes from the message
+
+
+@cython.final
+cdef class Array:
+    cdef Columns columns
+    cdef int32_t index                  # FieldPlan in columns.plan
+    cdef readonly int64_t offset        # of element 0 in the field's buffers; every parent's slice is in it
+    cdef readonly int64_t length
+    cdef int64_t _null_count            # -1: not counted yet
+    cdef object _field                  # arrowipc.Field, made when asked for
+
+
+cdef class BatchProducer:
+    """Where a stream takes its batches from: compiled readers subclass this and override `next`."""
+    cdef Columns next(self)             # None at the end, and from then on; may raise anything
+
+
+cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length)
+cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
+
+# Make of top-level field `f` its elements [offset, offset + length), which exist; its null count is exact.
+cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept

@@ -1,0 +1,911 @@
+"""Record batches and arrays: what a reader hands out, as thin views of the columns that it read.
+
+A batch is its table of nodes and buffers; a column becomes an object when somebody asks for it. Element 0 of
+an array lies at the physical position `offset` of its buffers, so slices share all of them.
+"""
+
+cimport cython
+from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from arrowipc._core cimport Columns, Plan, window
+from arrowipc.columns.elements cimport (
+    AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, dictionary_of, pause_collector, quota, read_values,
+    resume_collector, rows_of, values,
+)
+from arrowipc.columns.equal cimport same_values
+from arrowipc.inline.element cimport validity
+from arrowipc.inline.loads cimport count_bits, get_bit
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
+    ColumnsData, Extent, FieldPlan, Node, ViewRange,
+)
+from arrowipc.metadata.schema_reader cimport plan_field, plan_schema
+
+from arrowipc.errors import UsageError
+
+__all__ = ["Array", "RecordBatch"]
+
+# Elements that iteration over an array turns into Python values at a time.
+cdef enum:
+    STEP = 1024
+
+# What a batch that nobody filled stands on: no fields, so nothing in it can be reached.
+cdef Plan NO_COLUMNS = Plan.__new__(Plan)
+NO_COLUMNS.allocate(0, 0, 0)
+NO_COLUMNS.dictionaries = []
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+@cython.no_gc
+cdef class RecordBatch(Columns):
+    """Rows of several columns, in the memory that they were read into.
+
+    Readers make batches; ``RecordBatch()`` is one without columns. A batch keeps the bytes it points at
+    alive, and nothing is copied until values are asked for.
+
+    Attributes
+    ----------
+    custom_metadata : tuple of (bytes, bytes) pairs
+        What the message carried beside the rows.
+
+    Notes
+    -----
+    ``len(batch)`` is the number of rows. ``batch["x"]`` and ``batch[0]`` are columns. ``==`` compares schemas
+    and values, see :meth:`equals`. Batches are not hashable.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> made = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "c"]})
+    >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
+    >>> batch.num_rows, batch.num_columns
+    (3, 2)
+    >>> batch["x"].to_pylist()
+    [1, 2, None]
+    >>> batch.slice(1).to_pylist()
+    [{'x': 2, 'y': 'b'}, {'x': None, 'y': 'c'}]
+    """
+
+    def __cinit__(self):
+        self.custom_metadata = ()
+        self.dictionaries = ()
+        self.plan = NO_COLUMNS
+        self.d.plan = &NO_COLUMNS.d
+
+    @property
+    def schema(self):
+        """Schema of the columns, an :class:`arrowipc.Schema`; batches of one reader share it."""
+        return plan_schema(self.plan)
+
+    @property
+    def num_rows(self):
+        """Number of rows."""
+        return self.d.length
+
+    @property
+    def num_columns(self):
+        """Number of columns."""
+        return self.d.plan.n_columns
+
+    @property
+    def nbytes(self):
+        """Bytes of all buffers, also those of dictionaries; a slice counts the buffers it was cut from."""
+        return count_bytes(self)
+
+    @property
+    def columns(self):
+        """All columns, as a list of :class:`Array`."""
+        return [column_at(self, i) for i in range(self.d.plan.n_columns)]
+
+    def column(self, i):
+        """Return one column.
+
+        Parameters
+        ----------
+        i : int or str
+            Index (negative counts from the end) or name.
+
+        Returns
+        -------
+        Array
+
+        Raises
+        ------
+        IndexError
+            If the index is out of range.
+        KeyError
+            If no column has that name.
+        UsageError
+            If several columns have that name.
+        """
+        cdef int64_t position
+        cdef int64_t count = self.d.plan.n_columns
+        if isinstance(i, str):
+            schema = plan_schema(self.plan)
+            position = schema.get_field_index(i)
+            if position < 0:
+                schema.field(i)     # says whether there is none or more than one
+        else:
+            position = i.__index__()
+            if position < 0:
+                position += count
+            if position < 0 or position >= count:
+                raise IndexError(f"column index {i} is out of range: the batch has {count} columns")
+        return column_at(self, position)
+
+    def __getitem__(self, i):
+        return self.column(i)
+
+    def __len__(self):
+        return self.d.length
+
+    def slice(self, offset=0, length=None):
+        """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
+
+        Parameters
+        ----------
+        offset : int, default 0
+        length : int, optional
+            Default: all rows from `offset` on.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            If `offset` or `length` is negative.
+        """
+        start, count = clip(offset, length, self.d.length)
+        return slice_batch(self, start, count)
+
+    def to_pydict(self, *, max_values=None):
+        """Return the columns as a dict of lists of Python values, see :meth:`Array.to_pylist`.
+
+        Parameters
+        ----------
+        max_values : int
+            The most Python objects to make: a few bytes can claim to be billions of nulls.
+
+        Raises
+        ------
+        UsageError
+            If two columns share a name.
+        LimitError
+            If there are more values than `max_values`.
+        FormatError
+            If values are broken; readers find that out earlier unless told ``validate="none"``.
+        """
+        return batches_to_pydict([self], plan_schema(self.plan), max_values)
+
+    def to_pylist(self, *, max_values=None):
+        """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
+
+        Parameters and errors are those of :meth:`to_pydict`.
+        """
+        return batches_to_pylist([self], plan_schema(self.plan), max_values)
+
+    def equals(self, other, check_metadata=False, nan_equal=False):
+        """Whether `other` has an equal schema and equal values.
+
+        Parameters
+        ----------
+        other : object
+        check_metadata : bool, default False
+            Compare all metadata of the schema too. That of the message never counts.
+        nan_equal : bool, default False
+            Whether NaN equals NaN.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        FormatError
+            If values are broken.
+        """
+        cdef RecordBatch batch
+        cdef int32_t i, f, g
+        if not isinstance(other, RecordBatch):
+            return False
+        batch = other
+        if self.d.length != batch.d.length or self.d.plan.n_columns != batch.d.plan.n_columns:
+            return False
+        if self.plan is not batch.plan and not self.schema.equals(batch.schema, check_metadata):
+            return False
+        check_native(self, "comparison")
+        check_native(batch, "comparison")
+        for i in range(self.d.plan.n_columns):
+            f = self.d.plan.columns[i]
+            g = batch.d.plan.columns[i]
+            if not same_values(self, f, self.d.nodes[f].offset, batch, g, batch.d.nodes[g].offset,
+                               self.d.length, nan_equal):
+                return False
+        return True
+
+    def __eq__(self, other):
+        if not isinstance(other, RecordBatch):
+            return NotImplemented
+        return self.equals(other)
+
+    @staticmethod
+    def from_arrow(data, *, validate="none"):
+        """Take over rows that another library holds, without copying them.
+
+        Parameters
+        ----------
+        data : object
+            With ``__arrow_c_array__`` (a struct array, such as a ``pyarrow.RecordBatch``).
+        validate : {"none", "full", "strict"}
+            What is proven about the values. Who hands over addresses is trusted with what they point at, so
+            nothing is by default.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            `data` offers no such interface, or no rows of several columns.
+        FormatError
+            What it offers breaks the rules of the Arrow C data interface.
+        UnsupportedError
+            A type that we do not know.
+        """
+        from arrowipc._upcalls import batch_from
+
+        return batch_from(data, validate)
+
+    @staticmethod
+    def from_pydict(mapping, schema=None):
+        """Make a batch of Python values.
+
+        Parameters
+        ----------
+        mapping : dict
+            Column name -> list of values, NumPy array or :class:`Array`, all of the same length.
+        schema : Schema, optional
+            None: the types are those that the values have (:mod:`arrowipc.values.inference`).
+
+        Returns
+        -------
+        RecordBatch
+            NumPy arrays of the right type are not copied.
+
+        Raises
+        ------
+        UsageError
+            Columns are missing or too many, lengths differ, or a value does not fit its column; the message names
+            column and row.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import field, int8, list_
+        >>> schema = ipc.Schema([field("x", list_(int8()))])
+        >>> ipc.RecordBatch.from_pydict({"x": [[1, 2], None]}, schema).to_pylist()
+        [{'x': [1, 2]}, {'x': None}]
+        """
+        from arrowipc._upcalls import build_batch
+
+        return build_batch(mapping, schema)
+
+    def to_message(self, **options):
+        """Encode the batch: metadata, and references to the buffers of the body, which are not copied.
+
+        Parameters
+        ----------
+        **options
+            `compression`, `compression_level`, `min_space_savings`, `alignment`, `metadata_version` and
+            `use_threads`, as for :func:`arrowipc.new_stream`.
+
+        Returns
+        -------
+        Message
+            Of kind "RecordBatch"; dictionaries travel in messages of their own.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import field, int64
+        >>> schema = ipc.Schema([field("x", int64())])
+        >>> message = ipc.RecordBatch.from_pydict({"x": [1, 2]}, schema).to_message()
+        >>> [len(buffer) for buffer in message.buffers], message.body_length
+        ([0, 16], 16)
+        """
+        from arrowipc._upcalls import batch_message
+
+        return batch_message(self, **options)
+
+    def serialize(self, **options):
+        """Return the encapsulated RecordBatch message as bytes; the options are those of `to_message`.
+
+        :func:`arrowipc.read_record_batch` reads it back, given the schema.
+        """
+        from arrowipc._upcalls import batch_message
+
+        return batch_message(self, **options).serialize(options.get("alignment", 8))
+
+    def __repr__(self):
+        from arrowipc._upcalls import batch_text
+
+        return batch_text(self)
+
+    def _repr_html_(self):
+        from arrowipc._upcalls import batch_html
+
+        return batch_html(self)
+
+    def __array__(self, dtype=None, copy=None):
+        from arrowipc._upcalls import rows_as_array
+
+        return rows_as_array([self], self.d.plan.n_columns, dtype, copy)
+
+    def __arrow_c_schema__(self):
+        """Export the schema as an ``arrow_schema`` PyCapsule."""
+        from arrowipc._upcalls import export_schema
+
+        return export_schema(plan_schema(self.plan))
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """Export as a struct array: an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
+        from arrowipc._upcalls import export_batch
+
+        return export_batch(self, requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        """Export as a struct array on the CPU: ``arrow_schema`` and ``arrow_device_array`` PyCapsules."""
+        from arrowipc._upcalls import export_device_array
+
+        return export_device_array(self, requested_schema, **kwargs)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """Export as a stream of this one batch: an ``arrow_array_stream`` PyCapsule."""
+        from arrowipc._upcalls import export_stream
+
+        return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
+
+
+cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
+    """Rows [offset, offset + length) of a batch, which exist: another table over the same buffers."""
+    cdef RecordBatch part = RecordBatch.__new__(RecordBatch)
+    cdef int32_t i
+    part.allocate(batch.plan, batch.d.n_extents - batch.d.plan.n_buffers)
+    part.d.length = length
+    part.owner = batch.owner
+    part.dictionaries = batch.dictionaries
+    part.custom_metadata = batch.custom_metadata
+    if batch.d.plan.n_fields == 0:
+        return part
+    memcpy(part.d.nodes, batch.d.nodes, batch.d.plan.n_fields * sizeof(Node))
+    memcpy(part.d.extents, batch.d.extents, batch.d.n_extents * sizeof(Extent))
+    memcpy(part.d.views, batch.d.views, batch.d.plan.n_views * sizeof(ViewRange))
+    for i in range(batch.d.plan.n_columns):
+        slice_column(&part.d, batch.d.plan.columns[i], offset, length)
+    return part
+
+
+cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept:
+    cdef Node* node = &d.nodes[f]
+    cdef Extent* bitmap
+    node.offset += offset
+    node.length = length
+    if node.null_count == 0:
+        return
+    if d.plan.fields[f].layout == LAYOUT_NULL:
+        node.null_count = length
+        return
+    bitmap = &d.extents[d.plan.fields[f].first_buffer]
+    node.null_count = length - count_bits(bitmap.data, node.offset, length)
+    if node.null_count == 0:
+        # Columns without nulls have no bitmap: everything that reads them relies on it.
+        bitmap.data = NULL
+        bitmap.size = 0
+
+
+cdef Array column_at(RecordBatch batch, int64_t i):
+    cdef int32_t f = batch.d.plan.columns[i]
+    return make_array(batch, f, batch.d.nodes[f].offset, batch.d.nodes[f].length)
+
+
+# What max_values may be: far beyond any memory, and far from overflowing when it is multiplied.
+cdef int64_t MOST_VALUES = 2**56
+
+
+cdef int64_t given(object max_values) except? -1:
+    """The quota that a caller asks for; None: what the bytes of the columns stand for."""
+    if max_values is not None and not 0 <= max_values <= MOST_VALUES:
+        raise UsageError(f"max_values must be 0 to 2**56, found {max_values}")
+    return AS_BACKED if max_values is None else max_values
+
+
+def batches_to_pydict(batches, schema, max_values):
+    """Columns of batches that have `schema`, as a dict of lists of Python values."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
+    cdef Quota q = quota(given(max_values))
+    cdef bint running = pause_collector()
+    try:
+        return dict(zip(names, column_values(batches, len(names), q)))
+    finally:
+        resume_collector(running)
+
+
+def batches_to_pylist(batches, schema, max_values):
+    """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
+    cdef Quota q = quota(given(max_values))
+    rows = sum([len(batch) for batch in batches])
+    for batch in batches:
+        q.take(batch, len(batch))
+        q.take_objects(batch, len(batch), DICT_SLOTS)
+    cdef list columns
+    cdef bint running = pause_collector()
+    try:
+        columns = column_values(batches, len(schema.names), q)
+        return rows_of(tuple(schema.names), columns, len(columns[0]) if columns else rows, NULL, 0)
+    finally:
+        resume_collector(running)
+
+
+cdef list column_values(object batches, int32_t n_columns, Quota q):
+    """One list of Python values per column, those of all batches together."""
+    cdef list out = [[] for _ in range(n_columns)], values
+    cdef RecordBatch batch
+    cdef int32_t i, f
+    for batch in batches:
+        if batch is None or batch.d.plan.n_columns != n_columns:
+            raise UsageError(f"expected batches of {n_columns} columns")
+        check_native(batch, "conversion to Python values")
+        for i in range(n_columns):
+            f = batch.d.plan.columns[i]
+            values = read_values(q, batch, f, batch.d.nodes[f].offset, batch.d.length)
+            if out[i]:
+                out[i] += values
+            else:
+                out[i] = values
+    return out
+
+
+cdef tuple clip(object offset, object length, int64_t available):
+    """(start, count) of the elements that a slice asks for and that exist."""
+    start = offset.__index__()
+    count = available if length is None else length.__index__()
+    if start < 0 or count < 0:
+        raise UsageError(f"slice: offset and length must not be negative, found {start} and {count}")
+    start = min(start, available)
+    return start, min(count, available - start)
+
+
+cdef class BatchProducer:
+    """Where a stream takes its batches from."""
+
+    cdef Columns next(self):
+        raise NotImplementedError(f"{type(self).__name__} does not produce batches")
+
+
+# -- arrays --------------------------------------------------------------------------------------------------
+
+
+cdef class Array:
+    """One column, or one child of a column: a type, a length, and buffers that are shared with the batch.
+
+    Batches make arrays. ``len(array)``, ``array[i]``, ``array[2:5]`` and iteration work as for a list, and
+    ``numpy.asarray(array)`` as :meth:`to_numpy` does where that can be done without loss.
+
+    Attributes
+    ----------
+    offset : int
+        Position of element 0 in the buffers, in elements (in bits for booleans and validity bitmaps).
+    length : int
+        Number of elements.
+
+    Notes
+    -----
+    ``==`` compares types and values, see :meth:`equals`. Arrays are not hashable.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> made = pa.record_batch({"x": [[1, 2], None, [3]]})
+    >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
+    >>> array = batch["x"]
+    >>> array.type, len(array), array.null_count
+    (DataType(list<item: int64>), 3, 1)
+    >>> array[0], array[-1]
+    ([1, 2], [3])
+    >>> array.children[0].to_numpy()
+    array([1, 2, 3])
+    """
+
+    def __cinit__(self, Columns columns not None):
+        if columns.d.plan == NULL or columns.d.plan.n_fields == 0:
+            raise UsageError("arrays are columns of batches: use batch.column(...)")
+        self.columns = columns
+
+    @staticmethod
+    def from_arrow(data, *, validate="none"):
+        """Take over an array that another library holds, without copying it.
+
+        Parameters and errors are those of :meth:`RecordBatch.from_arrow`.
+        """
+        from arrowipc._upcalls import array_from
+
+        return array_from(data, validate)
+
+    @staticmethod
+    def from_pylist(values, type=None):
+        """Make an array of Python values or of a NumPy array.
+
+        Parameters
+        ----------
+        values : sequence
+        type : DataType, optional
+            None: that of the values (:func:`arrowipc.values.inference.infer_type`).
+
+        Raises
+        ------
+        UsageError
+            A value does not fit the type; the message names its position.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import date32
+        >>> import datetime
+        >>> ipc.Array.from_pylist([datetime.date(2020, 2, 29), None], date32()).to_pylist()
+        [datetime.date(2020, 2, 29), None]
+        """
+        from arrowipc._upcalls import build_array
+
+        return build_array(values, type)
+
+    @property
+    def field(self):
+        """Name, type, nullability and metadata, an :class:`arrowipc.Field`."""
+        if self._field is None:
+            self._field = field_of(self.columns.plan, self.index)
+        return self._field
+
+    @property
+    def type(self):
+        """Type of the values, an :class:`arrowipc.DataType`."""
+        return self.field.type
+
+    @property
+    def null_count(self):
+        """Number of nulls in the validity bitmap; unions and run-end encodings have none of their own."""
+        return count_nulls(self)
+
+    @property
+    def children(self):
+        """Arrays of the children, as a list.
+
+        Those of structs, sparse unions and fixed-size lists are cut to this array's rows. Those of other
+        lists, dense unions and run-end encoded arrays are whole, and offsets or run ends point into them.
+        """
+        cdef const FieldPlan* f = &self.columns.d.plan.fields[self.index]
+        cdef list out = []
+        cdef int32_t child = self.index + 1
+        cdef int64_t offset, length
+        while child < f.end:
+            offset = self.columns.d.nodes[child].offset
+            length = self.columns.d.nodes[child].length
+            if f.layout == LAYOUT_STRUCT or f.layout == LAYOUT_SPARSE:
+                offset += self.offset
+                length = self.length
+            elif f.layout == LAYOUT_FIXED_LIST:
+                offset += self.offset * f.width
+                length = self.length * f.width
+            out.append(make_array(self.columns, child, offset, length))
+            child = self.columns.d.plan.fields[child].end
+        return out
+
+    @property
+    def dictionary(self):
+        """The values that the indices of a dictionary-encoded array refer to.
+
+        None for other types, and as long as no dictionary has arrived.
+        """
+        cdef Columns dictionary
+        cdef int32_t f
+        if not self.columns.d.plan.fields[self.index].flags & FIELD_ENCODED:
+            return None
+        dictionary = dictionary_of(self.columns, self.index)
+        if dictionary is None:
+            return None
+        f = dictionary.d.plan.columns[0]
+        return make_array(dictionary, f, dictionary.d.nodes[f].offset, dictionary.d.length)
+
+    def buffers(self):
+        """Return the buffers in the order of the format, as read-only memoryviews of bytes.
+
+        They are those of the whole column: element i of this array lies at `offset` + i. View types have
+        their variadic data buffers at the end; children and dictionaries have buffers of their own. The
+        memoryviews keep the memory alive.
+
+        Returns
+        -------
+        list of memoryview or None
+            None for the validity bitmap of an array without nulls.
+        """
+        cdef const FieldPlan* f = &self.columns.d.plan.fields[self.index]
+        cdef const Extent* extents = &self.columns.d.extents[f.first_buffer]
+        cdef const Extent* variadic
+        cdef list out = []
+        cdef int32_t i
+        for i in range(f.n_buffers):
+            if i == 0 and extents[0].data == NULL and f.layout != LAYOUT_SPARSE and f.layout != LAYOUT_DENSE:
+                out.append(None)
+            else:
+                out.append(window(extents[i].data, extents[i].size, self.columns))
+        if f.view >= 0:
+            variadic = &self.columns.d.extents[self.columns.d.views[f.view].first]
+            for i in range(self.columns.d.views[f.view].count):
+                out.append(window(variadic[i].data, variadic[i].size, self.columns))
+        return out
+
+    def slice(self, offset=0, length=None):
+        """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out.
+
+        Raises
+        ------
+        UsageError
+            If `offset` or `length` is negative.
+        """
+        start, count = clip(offset, length, self.length)
+        return make_array(self.columns, self.index, self.offset + <int64_t> start, count)
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, i):
+        cdef Py_ssize_t start, stop, step
+        cdef int64_t position
+        if isinstance(i, slice):
+            PySlice_Unpack(i, &start, &stop, &step)
+            if step != 1:
+                raise UsageError(f"arrays are sliced with step 1, found {step}")
+            PySlice_AdjustIndices(self.length, &start, &stop, step)
+            return make_array(self.columns, self.index, self.offset + start, max(stop - start, 0))
+        position = i.__index__()
+        if position < 0:
+            position += self.length
+        if position < 0 or position >= self.length:
+            raise IndexError(f"index {i} is out of range: the array has {self.length} elements")
+        return values(self.columns, self.index, self.offset + position, 1)[0]
+
+    def __iter__(self):
+        cdef int64_t i
+        for i in range(0, self.length, STEP):
+            yield from values(self.columns, self.index, self.offset + i, min(STEP, self.length - i))
+
+    def is_valid(self):
+        """Return whether each element is not null, as a list of bool.
+
+        As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
+        and in the values of runs do not count.
+
+        Raises
+        ------
+        LimitError
+            If there are more than 2**24, and more than 8 for each byte of the batch.
+        """
+        cdef const uint8_t* bits = validity(&self.columns.d, self.index)
+        cdef int64_t i
+        quota(AS_BACKED).take(self.columns, self.length)
+        if bits == NULL:
+            return [self.columns.d.plan.fields[self.index].layout != LAYOUT_NULL] * self.length
+        return [get_bit(bits, self.offset + i) != 0 for i in range(self.length)]
+
+    def to_pylist(self, *, max_values=None):
+        """Return the elements as Python values.
+
+        ======================================  ============================================================
+        type                                    value
+        ======================================  ============================================================
+        integers, floats, bool, text, binary    int, float, bool, str, bytes
+        decimals                                decimal.Decimal, exact
+        dates                                   datetime.date; datetime.datetime for a date64 inside a day
+        times in s, ms, us                      datetime.time
+        timestamps in s, ms, us                 datetime.datetime; aware when in a zone (UTC for unknown ones)
+        durations in s, ms, us                  datetime.timedelta
+        anything in ns or beyond these classes  int, as stored
+        intervals                               int months, DayTime, MonthDayNano (named tuples)
+        lists                                   list
+        maps                                    list of (key, value) tuples
+        structs                                 dict; list of (name, value) tuples where names repeat
+        unions                                  the value of the child
+        dictionary and run-end encodings        the decoded values; rows may share one object
+        ======================================  ============================================================
+
+        Python's cyclic collector rests until the values are there.
+
+        Parameters
+        ----------
+        max_values : int, optional
+            The most Python objects to make: small input can claim to be billions of nulls. It also bounds how
+            much text may be made of bytes that several rows share. By default 2**24 and 8 for each byte of
+            the columns, 2**27 at most. Lists and dicts are counted apart; a byte is enough for one.
+
+        Returns
+        -------
+        list
+            None stands for null.
+
+        Raises
+        ------
+        LimitError
+            If there are more values than `max_values`.
+        FormatError
+            If values are broken, naming column and row; readers find that out earlier unless told
+            ``validate="none"``.
+        UsageError
+            If the data is kept in big-endian.
+        """
+        return values(self.columns, self.index, self.offset, self.length, given(max_values))
+
+    def to_numpy(self, copy=False):
+        """Return the elements as a NumPy array.
+
+        Parameters
+        ----------
+        copy : bool, default False
+            False: a read-only view of the buffers, which stay alive with it. That works for numbers other
+            than booleans, for dates in ms, times, timestamps, durations, intervals, decimals and binary of
+            fixed size (both as raw bytes, dtype ``V``), and fixed-size lists of these, all without nulls.
+            True: always a new array. Nulls become NaN or NaT, integers with nulls float64; text, binary,
+            decimals and nested values become objects as in :meth:`to_pylist`, encoded values are decoded.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of shape (length,), or (length, size) for fixed-size lists. Timestamps and dates are datetime64
+            (in UTC when there is a timezone), durations timedelta64, times of day the stored integers,
+            intervals of days or nanoseconds structured.
+
+        Raises
+        ------
+        UsageError
+            If a view is asked for and a copy is needed, or the data is kept in big-endian.
+        FormatError, LimitError
+            As for :meth:`to_pylist`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> import arrowipc as ipc
+        >>> made = pa.record_batch({"x": [1.5, None]})
+        >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
+        >>> batch["x"].to_numpy(copy=True)
+        array([1.5, nan])
+        """
+        from arrowipc._upcalls import to_numpy
+
+        check_native(self.columns, "conversion to NumPy")
+        return to_numpy(self, copy)
+
+    def __array__(self, dtype=None, copy=None):
+        from arrowipc._upcalls import as_array
+
+        check_native(self.columns, "conversion to NumPy")
+        return as_array(self, dtype, copy)
+
+    def equals(self, other, nan_equal=False):
+        """Whether `other` has the same type, nulls in the same places and equal values elsewhere.
+
+        A dictionary-encoded array never equals a plain one; two are equal when their decoded values are.
+
+        Parameters
+        ----------
+        other : object
+        nan_equal : bool, default False
+            Whether NaN equals NaN.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        FormatError
+            If values are broken.
+        UsageError
+            If the data of one is kept in big-endian.
+        """
+        cdef Array array
+        if not isinstance(other, Array):
+            return False
+        array = other
+        if self.length != array.length:
+            return False
+        if self.columns.plan is not array.columns.plan or self.index != array.index:
+            if self.type != array.type:
+                return False
+        check_native(self.columns, "comparison")
+        check_native(array.columns, "comparison")
+        return same_values(self.columns, self.index, self.offset, array.columns, array.index, array.offset,
+                           self.length, nan_equal) != 0
+
+    def __eq__(self, other):
+        if not isinstance(other, Array):
+            return NotImplemented
+        return self.equals(other)
+
+    def __repr__(self):
+        from arrowipc._upcalls import array_text
+
+        return array_text(self)
+
+    def _repr_html_(self):
+        from arrowipc._upcalls import array_html
+
+        return array_html(self)
+
+    def __arrow_c_schema__(self):
+        """Export the field as an ``arrow_schema`` PyCapsule."""
+        from arrowipc._upcalls import export_schema
+
+        return export_schema(self.field)
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """Export as an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
+        from arrowipc._upcalls import export_array
+
+        return export_array(self, requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        """Export as an array on the CPU: an ``arrow_schema`` and an ``arrow_device_array`` PyCapsule."""
+        from arrowipc._upcalls import export_device_array
+
+        return export_device_array(self, requested_schema, **kwargs)
+
+
+cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length):
+    """Elements [offset, offset + length) of a field, `offset` physical; they are known to exist."""
+    cdef Array array = Array.__new__(Array, columns)
+    array.index = field
+    array.offset = offset
+    array.length = length
+    array._null_count = -1
+    return array
+
+
+cdef object field_of(Plan plan, int32_t field):
+    """The Field of a FieldPlan; for a column that of the schema, if that exists already."""
+    cdef int32_t low = 0, high = plan.d.n_columns, middle
+    if plan.schema is None:
+        return plan_field(plan, field)
+    while low < high:
+        middle = (low + high) // 2
+        if plan.d.columns[middle] < field:
+            low = middle + 1
+        else:
+            high = middle
+    if low < plan.d.n_columns and plan.d.columns[low] == field:
+        return plan.schema.fields[low]
+    return plan_field(plan, field)
+
+
+cdef int64_t count_nulls(Array array) noexcept:
+    cdef const Node* node = &array.columns.d.nodes[array.index]
+    cdef const uint8_t* bits
+    if array._null_count < 0:
+        bits = validity(&array.columns.d, array.index)
+        if bits == NULL:
+            is_null = array.columns.d.plan.fields[array.index].layout == LAYOUT_NULL
+            array._null_count = array.length if is_null else 0
+        elif node.null_count >= 0 and array.offset == node.offset and array.length == node.length:
+            array._null_count = node.null_count
+        else:
+            array._null_count = array.length - count_bits(bits, array.offset, array.length)
+    return array._null_count

@@ -1,0 +1,116 @@
+# The memory of growing columns: blocks that double, data buffers of views, and what keeps snapshots alive.
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+cimport cython
+
+from arrowipc._core cimport Columns, Plan
+from arrowipc.inline.bits cimport SLACK
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.loads cimport unlikely
+from arrowipc.inline.plan cimport Extent, Node, PlanData
+
+cdef struct Block:
+    # One buffer's memory, as the kernels see it.
+    uint8_t* data
+    int64_t capacity
+
+cdef struct Pool:
+    # The variadic data buffers of one view field.
+    int64_t bytes           # in all of them
+    int64_t open_bytes      # used in the buffer that still takes data
+    int64_t open_capacity
+    int32_t open            # its index, -1: none
+    int32_t count
+    int32_t cursor          # where to look for the next borrowed buffer
+
+cdef struct Buffers:
+    # Their extents; those before Pool.count are in use.
+    Extent* extents
+    int32_t room
+
+
+cdef class SnapshotOwner:
+    """What keeps the memory of snapshots alive."""
+    cdef object origin      # shared by all snapshots of one GrowingMemory: each is a prefix of the later ones
+    cdef tuple memories
+    cdef tuple kept
+
+
+@cython.final
+cdef class DeltaOrigin:
+    """The `origin` of a dictionary that grows because DictionaryBatches with isDelta say so."""
+
+
+cdef class GrowingMemory:
+    """Buffers of a plan that grow at the end, and snapshots of them."""
+    cdef Plan plan
+    cdef const PlanData* p          # plan.d
+    cdef tuple dictionaries         # as in Columns
+    cdef readonly int64_t length    # rows
+    cdef double ahead               # rows expected in all per row so far, 0: not known
+    cdef readonly int64_t moved     # bytes copied because blocks had to grow
+    cdef void* block                # one allocation for everything down to `buffers`
+    cdef Node* nodes                # the state that a failed append takes back: nodes, sizes, pools
+    cdef int64_t* sizes             # bytes in use, per buffer of the plan
+    cdef Pool* pools                # per view field
+    cdef void* saved                # the state as it was before the append
+    cdef int64_t state_bytes
+    cdef int64_t saved_length
+    cdef int32_t saved_kept
+    cdef int32_t n_kept             # len(kept)
+    cdef Block* blocks              # per buffer of the plan
+    cdef Buffers* buffers           # per view field
+    cdef list memories              # Memory or None, per buffer of the plan
+    cdef list kept                  # Memory of view data, and owners of borrowed view data
+    cdef object origin
+    cdef SnapshotOwner shared       # owner of the next snapshot, None: to be made
+
+    cdef void save(self) noexcept nogil
+    cdef void restore(self) noexcept nogil
+    cdef int64_t total_bytes(self) noexcept nogil
+    cdef int snapshot_into(self, Columns out) except -1
+
+
+cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil
+cdef int pool_grow(GrowingMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil
+cdef int pool_borrow(GrowingMemory g, int32_t view, const Extent* extent, PyObject* owner,
+                     Fault* fault) noexcept with gil
+cdef int32_t pool_find(GrowingMemory g, int32_t view, const Extent* extent) noexcept nogil
+# Lets `first`, whose values `g` has just copied, count as the first of its snapshots, which grow by deltas.
+cdef int begin_deltas(GrowingMemory g, Columns first) except -1
+cdef bint extends(Columns longer, Columns shorter)
+# Whether `longer` came to be from `shorter` by deltas; `alone`: whatever became of the dictionaries below them.
+cdef bint grew_by_deltas(Columns longer, Columns shorter, bint alone)
+# Whether both are the very same memory, whatever became of the dictionaries below them.
+cdef bint same_memory(Columns a, Columns b)
+cdef bint begins_with(Columns longer, Columns shorter)
+
+
+cdef inline int reserve(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept nogil:
+    if unlikely(extra > g.blocks[buffer].capacity - SLACK - g.sizes[buffer], 0):
+        return grow(g, buffer, extra, fault)
+    return 0
+
+
+cdef inline int copy_in(GrowingMemory g, int32_t buffer, const uint8_t* data, int64_t size,
+                        Fault* fault) noexcept nogil:
+    if size == 0:
+        return 0
+    if reserve(g, buffer, size, fault) < 0:
+        return -1
+    memcpy(g.blocks[buffer].data + g.sizes[buffer], data, size)
+    g.sizes[buffer] += size
+    return 0
+
+
+cdef inline uint8_t* pool_place(GrowingMemory g, int32_t view, int64_t size, Fault* fault) noexcept nogil:
+    """Room for `size` (> 0) bytes of view data, at pool.open_bytes - size; NULL when there is none."""
+    cdef Pool* pool = &g.pools[view]
+    if pool.open < 0 or size > pool.open_capacity - pool.open_bytes:
+        if pool_grow(g, view, size, fault) < 0:
+            return NULL
+    pool.open_bytes += size
+    pool.bytes += size
+    return <uint8_t*> g.buffers[view].extents[pool.open].data + (pool.open_bytes - size)

@@ -1,0 +1,22 @@
+"""Minimum, maximum and null count of columns; see ``columns/column_statistics.pyx``."""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from arrowipc._core import Columns
+from arrowipc.columns.array import RecordBatch
+
+_Bound: TypeAlias = bool | int | float | str | bytes | None
+_Found: TypeAlias = tuple[str, int | None, _Bound, _Bound, bool, bool, bool | None]
+
+LONGEST: int
+
+class Collector:
+    def __init__(self, columns: Iterable[str] | None = None) -> None: ...
+    @property
+    def columns(self) -> frozenset[str] | None: ...
+    def collect(self, columns: Columns, start: int, count: int) -> list[_Found]: ...
+
+def next_text(start: str) -> str | None: ...
+def next_bytes(start: bytes) -> bytes | None: ...
+def value_hashes(column: RecordBatch) -> tuple[bytes, bytes]: ...

@@ -1,0 +1,781 @@
+"""Minimum, maximum and null count of columns, in one pass over each; what buffers say is checked as it is read.
+
+A column is reduced to a `Bounds`. Nulls are counted as a reader sees them: a row is null too if its dictionary
+value, its run's value or a struct around it is null. Texts are compared by their first `CUT` bytes and no
+further, so views that share one long text cost no more than others.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.math cimport INFINITY
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
+from arrowipc.columns.memo_table cimport ValueTable
+from arrowipc.inline.bits cimport append_bits, ones
+from arrowipc.inline.element cimport find_run, index_at, next_run, validity, word_span
+from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
+from arrowipc.inline.fbs_layout cimport (
+    Precision_DOUBLE, Precision_HALF, Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
+    Type_Interval,
+)
+from arrowipc.inline.loads cimport (
+    bitmap_bytes, bswap64, count_bits, get_bit, load_i64, load_u16, loose_i16, loose_i32, loose_i64, loose_u16,
+    loose_u32, loose_u64, set_bit,
+)
+from arrowipc.inline.minmax cimport Number, Real, loose_f32, loose_f64, widen, widen_reals
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END,
+    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, FieldPlan,
+)
+
+from arrowipc.errors import FormatError, LimitError, UsageError
+
+cdef extern from "Python.h":
+    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+
+#: Bytes of a text or binary value that a bound keeps.
+LONGEST = 64
+
+cdef enum:
+    CUT = 64
+    STEP = 56               # bits of a bitmap that are looked at together: a word at any bit offset
+    MAX_NESTING = 256       # dictionaries within dictionaries
+    SPARSE = 4              # a dictionary of so many values per row is not worth a pass over all of them
+
+
+# -- which rows count ----------------------------------------------------------------------------------------
+
+
+cdef inline uint64_t take_bits(const uint8_t* bits, int64_t at, int64_t count) noexcept nogil:
+    """Up to STEP bits from bit `at`."""
+    cdef uint64_t word = 0
+    # Not a load of 8 bytes: those behind the bitmap may belong to somebody else.
+    memcpy(&word, bits + (at >> 3), ((at & 7) + count + 7) >> 3)
+    return (word >> (at & 7)) & ones(count)
+
+
+cdef inline int64_t first_valid(const uint8_t* bits, int64_t at, int64_t count) noexcept nogil:
+    cdef int64_t i = 0
+    if bits != NULL:
+        while i < count and not get_bit(bits, at + i):
+            i += 1
+    return i
+
+
+cdef Memory both(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, int64_t count):
+    """The bits that are set in two bitmaps; bit 0 of the result is the first."""
+    cdef int64_t k, size = bitmap_bytes(count)
+    # append_bits stores whole words.
+    cdef Memory out = Memory(size + 8)
+    cdef Memory other = Memory(size + 8)
+    append_bits(out.data, 0, a, i, count)
+    append_bits(other.data, 0, b, j, count)
+    for k in range(size):
+        out.data[k] &= other.data[k]
+    return out
+
+
+# -- loops over values of fixed width ------------------------------------------------------------------------
+
+
+cdef inline void merge_signed(Bounds* b, int64_t low, int64_t high) noexcept nogil:
+    if not b.found or low < b.low:
+        b.low = low
+    if not b.found or high > b.high:
+        b.high = high
+    b.found = True
+
+
+cdef inline void merge_unsigned(Bounds* b, uint64_t low, uint64_t high) noexcept nogil:
+    if not b.found or low < <uint64_t> b.low:
+        b.low = <int64_t> low
+    if not b.found or high > <uint64_t> b.high:
+        b.high = <int64_t> high
+    b.found = True
+
+
+cdef void numbers(const Number* values, int64_t count, const uint8_t* bits, int64_t at, Bounds* b) noexcept nogil:
+    cdef int64_t i = first_valid(bits, at, count), k, n
+    cdef uint64_t word
+    cdef Number low, high, value
+    if i == count:
+        return
+    low = high = values[i]
+    if bits == NULL:
+        widen(values, count, &low, &high)
+        i = count
+    while i < count:
+        n = min(count - i, <int64_t> STEP)
+        word = take_bits(bits, at + i, n)
+        if word == ones(n):
+            widen(values + i, n, &low, &high)
+        elif word:
+            for k in range(n):
+                # What lies under a null is replaced by a value that changes nothing.
+                value = values[i + k] if (word >> k) & 1 else low
+                low = value if value < low else low
+                high = value if value > high else high
+        i += n
+    if Number is uint8_t or Number is loose_u16 or Number is loose_u32 or Number is loose_u64:
+        merge_unsigned(b, low, high)
+    else:
+        merge_signed(b, low, high)
+
+
+cdef void reals(const Real* values, int64_t count, const uint8_t* bits, int64_t at, Bounds* b) noexcept nogil:
+    cdef int64_t i = 0, k, n
+    cdef uint64_t word
+    cdef Real low = INFINITY, high = -INFINITY, value
+    if bits == NULL:
+        b.nan |= widen_reals(values, count, &low, &high)
+        i = count
+    while i < count:
+        n = min(count - i, <int64_t> STEP)
+        word = take_bits(bits, at + i, n)
+        if word == ones(n):
+            b.nan |= widen_reals(values + i, n, &low, &high)
+        elif word:
+            for k in range(n):
+                if (word >> k) & 1:
+                    value = values[i + k]
+                    low = value if value < low else low
+                    high = value if value > high else high
+                    b.nan |= value != value
+        i += n
+    if low > high:
+        return      # nothing but NaN
+    if not b.found or low < b.least:
+        b.least = low
+    if not b.found or high > b.most:
+        b.most = high
+    b.found = True
+
+
+cdef void halves(const uint8_t* values, int64_t count, const uint8_t* bits, int64_t at, Bounds* b) noexcept nogil:
+    """16-bit floating-point numbers, as integers that sort as they do; both zeros are 0."""
+    cdef int64_t i, key
+    for i in range(count):
+        if bits != NULL and not get_bit(bits, at + i):
+            continue
+        key = load_u16(values + 2 * i)
+        if key & 0x7FFF > 0x7C00:
+            b.nan = True
+            continue
+        key = -(key & 0x7FFF) if key & 0x8000 else key
+        merge_signed(b, key, key)
+
+
+cdef void booleans(const uint8_t* values, int64_t values_at, int64_t count, const uint8_t* bits, int64_t at,
+                   Bounds* b) noexcept nogil:
+    cdef int64_t i = 0, n
+    cdef uint64_t word, mask
+    if bits == NULL:
+        i = count_bits(values, values_at, count)
+        merge_signed(b, i == count, i != 0)
+        return
+    while i < count and not (b.found and b.low == 0 and b.high == 1):
+        n = min(count - i, <int64_t> STEP)
+        mask = take_bits(bits, at + i, n)
+        word = take_bits(values, values_at + i, n)
+        if mask:
+            merge_signed(b, word & mask == mask, word & mask != 0)
+        i += n
+
+
+cdef inline bint less_wide(const uint8_t* a, const uint8_t* b, int32_t width) noexcept nogil:
+    """Whether one two's complement number of 16 or 32 bytes is below another."""
+    cdef int64_t high_a = load_i64(a + width - 8), high_b = load_i64(b + width - 8)
+    cdef uint64_t low_a, low_b
+    cdef int32_t i = width - 16
+    if high_a != high_b:
+        return high_a < high_b
+    while i >= 0:
+        low_a = <uint64_t> load_i64(a + i)
+        low_b = <uint64_t> load_i64(b + i)
+        if low_a != low_b:
+            return low_a < low_b
+        i -= 8
+    return False
+
+
+cdef void wides(const uint8_t* values, int32_t width, int64_t count, const uint8_t* bits, int64_t at,
+                Bounds* b) noexcept nogil:
+    cdef const uint8_t* p
+    cdef int64_t i
+    for i in range(count):
+        if bits != NULL and not get_bit(bits, at + i):
+            continue
+        p = values + i * width
+        if not b.found:
+            b.found = True
+            b.first = b.last = p
+        elif less_wide(p, b.first, width):
+            b.first = p
+        elif less_wide(b.last, p, width):
+            b.last = p
+
+
+# -- text and binary -----------------------------------------------------------------------------------------
+
+
+cdef inline uint64_t head_of(const uint8_t* p, int64_t size, const uint8_t* end) noexcept nogil:
+    """The first 8 bytes as a number that sorts as they do; missing ones are 0. Memory reaches to `end`."""
+    cdef uint64_t word = 0
+    if size <= 0:
+        return 0
+    if end - p >= 8:
+        word = bswap64(<uint64_t> load_i64(p))
+        return word if size >= 8 else word & ~(<uint64_t> -1 >> (8 * size))
+    memcpy(&word, p, size)
+    return bswap64(word)
+
+
+cdef inline bint less_word(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
+    """Whether one value sorts below another, as far as their first CUT bytes and their lengths up to there say."""
+    cdef int64_t shared = min(min(a_size, b_size), <int64_t> CUT)
+    cdef int order = memcmp(a, b, shared) if shared else 0
+    if order:
+        return order < 0
+    return min(a_size, <int64_t> CUT + 1) < min(b_size, <int64_t> CUT + 1)
+
+
+cdef inline void offer(Bounds* b, const uint8_t* p, int64_t size, const uint8_t* end) noexcept nogil:
+    cdef uint64_t head = head_of(p, size, end)
+    if not b.found or head < b.first_head or (head == b.first_head and less_word(p, size, b.first, b.first_size)):
+        b.first = p
+        b.first_size = size
+        b.first_head = head
+    if not b.found or head > b.last_head or (head == b.last_head and less_word(b.last, b.last_size, p, size)):
+        b.last = p
+        b.last_size = size
+        b.last_head = head
+    b.found = True
+
+
+cdef int words(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
+               Bounds* b, Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* p = NULL
+    cdef const uint8_t* end = NULL
+    cdef bint view = field.layout == LAYOUT_VIEW
+    cdef int64_t i, size = 0
+    if not view:
+        end = d.extents[field.first_buffer + 2].data + d.extents[field.first_buffer + 2].size
+    for i in range(count):
+        if bits != NULL and not get_bit(bits, at + i):
+            continue
+        if word_span(d, f, first + i, &p, &size, fault) < 0:
+            return -1
+        # The 12 bytes of an inline view are all there, as are those of a longer value.
+        offer(b, p, size, p + 12 if view else end if size else p)
+    return 0
+
+
+cdef void blobs(const uint8_t* values, int32_t width, int64_t count, const uint8_t* bits, int64_t at,
+                Bounds* b) noexcept nogil:
+    """Binary of fixed size."""
+    cdef const uint8_t* end = values + count * width
+    cdef int64_t i
+    if width == 0:
+        # A few bytes may claim to be billions of these.
+        i = first_valid(bits, at, count)
+        if i < count:
+            offer(b, <const uint8_t*> b"", 0, <const uint8_t*> b"")
+        return
+    for i in range(count):
+        if bits == NULL or get_bit(bits, at + i):
+            offer(b, values + i * width, width, end)
+
+
+# -- one column ----------------------------------------------------------------------------------------------
+
+
+cdef int kind_of(Plan plan, int32_t f) except -1:
+    """What the bounds of a field are, behind dictionaries and runs."""
+    cdef const FieldPlan* field = &plan.d.fields[f]
+    cdef DictionaryPlan dictionary
+    cdef int layout = field.layout
+    if field.flags & FIELD_ENCODED:
+        dictionary = plan.dictionaries[field.dictionary]
+        return kind_of(dictionary.values, dictionary.values.d.columns[0])
+    if layout == LAYOUT_RUN_END:
+        return kind_of(plan, plan.d.fields[f + 1].end)
+    if layout == LAYOUT_BOOL:
+        return KIND_BOOL
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+        return KIND_TEXT if field.flags & FIELD_UTF8 else KIND_BYTES
+    if layout != LAYOUT_FIXED or field.type == Type_Interval:
+        return KIND_NONE
+    if field.type == Type_FixedSizeBinary:
+        return KIND_BYTES
+    if field.type == Type_FloatingPoint:
+        return KIND_HALF if field.unit == Precision_HALF else KIND_FLOAT
+    if field.type == Type_Decimal and field.width > 8:
+        return KIND_WIDE
+    if field.type == Type_Int and not field.flags & FIELD_SIGNED:
+        return KIND_UNSIGNED
+    return KIND_SIGNED
+
+
+cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
+                     Bounds* b, Fault* fault) noexcept nogil:
+    """Widen the bounds by elements from physical position `first`; bit `at` of `bits` (NULL: all) is the first's."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* p = d.extents[field.first_buffer + 1].data
+    cdef int32_t width = field.width
+    if field.layout == LAYOUT_BOOL:
+        booleans(p, first, count, bits, at, b)
+        return 0
+    if field.layout != LAYOUT_FIXED:
+        return words(d, f, first, count, bits, at, b, fault)
+    p += first * width
+    if b.kind == KIND_BYTES:
+        blobs(p, width, count, bits, at, b)
+    elif b.kind == KIND_WIDE:
+        wides(p, width, count, bits, at, b)
+    elif b.kind == KIND_HALF:
+        halves(p, count, bits, at, b)
+    elif b.kind == KIND_FLOAT:
+        if field.unit == Precision_DOUBLE:
+            reals(<const loose_f64*> p, count, bits, at, b)
+        else:
+            reals(<const loose_f32*> p, count, bits, at, b)
+    elif b.kind == KIND_UNSIGNED:
+        if width == 8:
+            numbers(<const loose_u64*> p, count, bits, at, b)
+        elif width == 4:
+            numbers(<const loose_u32*> p, count, bits, at, b)
+        elif width == 2:
+            numbers(<const loose_u16*> p, count, bits, at, b)
+        else:
+            numbers(<const uint8_t*> p, count, bits, at, b)
+    elif width == 8:
+        numbers(<const loose_i64*> p, count, bits, at, b)
+    elif width == 4:
+        numbers(<const loose_i32*> p, count, bits, at, b)
+    elif width == 2:
+        numbers(<const loose_i16*> p, count, bits, at, b)
+    else:
+        numbers(<const int8_t*> p, count, bits, at, b)
+    return 0
+
+
+cdef inline void add_nulls(Bounds* b, int64_t count) noexcept nogil:
+    """Count nulls; a negative number says that they are not known."""
+    b.nulls = -1 if count < 0 or b.nulls < 0 else b.nulls + count
+
+
+cdef int gather(Columns columns, int32_t f, int64_t first, int64_t count, const uint8_t* mask, int64_t mask_at,
+                Bounds* b, int depth) except -1:
+    """Widen the bounds by elements of a field from physical position `first`, and count its nulls.
+
+    Bit `mask_at` of `mask` (NULL: all) says whether the first one counts as more than a null.
+    """
+    cdef const FieldPlan* field = &columns.d.plan.fields[f]
+    cdef const uint8_t* bits = validity(&columns.d, f)
+    cdef int64_t at = first, nulls = 0
+    cdef Memory merged
+    cdef Fault fault
+    cdef int found
+    if field.layout == LAYOUT_NULL:
+        add_nulls(b, count)
+        return 0
+    if field.layout == LAYOUT_RUN_END:
+        if mask == NULL:
+            return gather_runs(columns, f, first, count, b, depth)
+        add_nulls(b, -1)
+        b.unknown = True
+        return 0
+    if bits == NULL:
+        bits = mask
+        at = mask_at
+    elif mask != NULL:
+        merged = both(bits, first, mask, mask_at, count)
+        bits = merged.data
+        at = 0
+    if bits != NULL:
+        nulls = count - count_bits(bits, at, count)
+    if nulls == 0:
+        bits = NULL
+    if field.flags & FIELD_ENCODED and nulls < count:
+        return gather_encoded(columns, f, first, count, bits, at, nulls, b, depth)
+    add_nulls(b, nulls)
+    if b.kind != KIND_NONE and nulls < count:
+        with nogil:
+            found = gather_leaf(&columns.d, f, first, count, bits, at, b, &fault)
+        if found < 0:
+            raise_fault(&fault, columns.plan)
+    return 0
+
+
+cdef inline bint has_bitmap(const ColumnsData* d, int32_t f) noexcept nogil:
+    """Whether a bitmap alone says which elements of a field are null."""
+    return validity(d, f) != NULL and not d.plan.fields[f].flags & FIELD_ENCODED
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------
+
+
+cdef int mark_used(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
+                   int64_t size, uint8_t* used, Fault* fault) noexcept nogil:
+    """Set a bit per value that some index leads to; behind these bits is room for a byte per value."""
+    cdef uint8_t* marks = used + bitmap_bytes(size)
+    cdef int64_t i, index = 0
+    if size:  # memory for no value has no address
+        memset(used, 0, bitmap_bytes(size) + size)
+    for i in range(count):
+        if bits != NULL and not get_bit(bits, at + i):
+            continue
+        if index_at(d, f, first + i, size, &index, fault) < 0:
+            return -1
+        # A bit would wait for the one that was set in the same byte before.
+        marks[index] = 1
+    for i in range(size):
+        if marks[i]:
+            set_bit(used, i)
+    return 0
+
+
+cdef int64_t count_null_values(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits,
+                               int64_t at, const uint8_t* valid, int64_t valid_at, int64_t size) noexcept nogil:
+    """Rows whose index, which `mark_used` has checked, leads to a null."""
+    cdef int64_t i, index = 0, nulls = 0
+    cdef Fault fault
+    for i in range(count):
+        if bits == NULL or get_bit(bits, at + i):
+            index_at(d, f, first + i, size, &index, &fault)
+            nulls += not get_bit(valid, valid_at + index)
+    return nulls
+
+
+cdef int gather_encoded(Columns columns, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
+                        int64_t nulls, Bounds* b, int depth) except -1:
+    """The same for dictionary indices, of which some are not null: the values that they lead to."""
+    cdef Columns dictionary = dictionary_of(columns, f)
+    cdef int64_t i, index = 0, size, before, unused, origin
+    cdef int32_t value
+    cdef Memory used
+    cdef Fault fault
+    cdef int found
+    if dictionary is None:
+        fail(&fault, FAULT_NO_DICTIONARY, f, 1, first, dictionary_id(columns, f))
+        raise_fault(&fault, columns.plan)
+    if depth >= MAX_NESTING:
+        raise LimitError(f"dictionaries are nested deeper than {MAX_NESTING} levels")
+    value = dictionary.d.plan.columns[0]
+    origin = dictionary.d.nodes[value].offset
+    size = dictionary.d.length
+    if size // SPARSE > count:
+        add_nulls(b, nulls)
+        for i in range(count):
+            if bits != NULL and not get_bit(bits, at + i):
+                continue
+            if index_at(&columns.d, f, first + i, size, &index, &fault) < 0:
+                raise_fault(&fault, columns.plan)
+            gather(dictionary, value, origin + index, 1, NULL, 0, b, depth + 1)
+        return 0
+    used = Memory(bitmap_bytes(size) + size)
+    with nogil:
+        found = mark_used(&columns.d, f, first, count, bits, at, size, used.data, &fault)
+    if found < 0:
+        raise_fault(&fault, columns.plan)
+    before = b.nulls
+    b.nulls = 0
+    gather(dictionary, value, origin, size, used.data, 0, b, depth + 1)
+    unused = size - count_bits(used.data, 0, size)
+    if b.nulls == size:
+        nulls = count
+    elif b.nulls != unused and has_bitmap(&dictionary.d, value):
+        with nogil:
+            nulls += count_null_values(&columns.d, f, first, count, bits, at, validity(&dictionary.d, value), origin,
+                                       size)
+    elif b.nulls != unused:
+        nulls = -1
+    b.nulls = before
+    add_nulls(b, nulls)
+    return 0
+
+
+# -- runs ----------------------------------------------------------------------------------------------------
+
+
+cdef int64_t measure_runs(const ColumnsData* d, int32_t f, int64_t first, int64_t stop, const uint8_t* valid,
+                          int64_t valid_at, int64_t* rows, Fault* fault) noexcept nogil:
+    """How many runs the logical positions [first, stop) have; `rows`: how many of these lie in null runs."""
+    cdef int64_t start = find_run(d, f, first), run = start, position = first, end = 0
+    rows[0] = 0
+    while position < stop:
+        if next_run(d, f, run, position, &end, fault) < 0:
+            return -1
+        end = min(end, stop)
+        if valid != NULL and not get_bit(valid, valid_at + run):
+            rows[0] += end - position
+        position = end
+        run += 1
+    return run - start
+
+
+cdef int gather_runs(Columns columns, int32_t f, int64_t first, int64_t count, Bounds* b, int depth) except -1:
+    """The same for run-end encoded elements."""
+    cdef const ColumnsData* d = &columns.d
+    cdef int32_t value = d.plan.fields[f + 1].end
+    cdef const uint8_t* valid = validity(d, value) if has_bitmap(d, value) else NULL
+    cdef int64_t rows = 0, runs, before = b.nulls, origin = d.nodes[value].offset
+    cdef Fault fault
+    with nogil:
+        runs = measure_runs(d, f, first, first + count, valid, origin, &rows, &fault)
+    if runs < 0:
+        raise_fault(&fault, columns.plan)
+    b.nulls = 0
+    gather(columns, value, origin + find_run(d, f, first), runs, NULL, 0, b, depth)
+    if b.nulls == runs:
+        rows = count
+    elif b.nulls != 0 and valid == NULL:
+        rows = -1
+    b.nulls = before
+    add_nulls(b, rows)
+    return 0
+
+
+# -- bounds as Python values ---------------------------------------------------------------------------------
+
+
+cdef object half(int64_t key, bint upper):
+    cdef uint16_t bits = <uint16_t> (0x8000 | -key if key < 0 or (key == 0 and not upper) else key)
+    return PyFloat_Unpack2(<const char*> &bits, 1)
+
+
+cdef object number(const Bounds* b, bint upper):
+    """A bound that is kept whole."""
+    cdef int64_t value = b.high if upper else b.low
+    cdef double real = b.most if upper else b.least
+    if b.kind == KIND_BOOL:
+        return value != 0
+    if b.kind == KIND_SIGNED:
+        return value
+    if b.kind == KIND_UNSIGNED:
+        return <uint64_t> value
+    if b.kind == KIND_HALF:
+        return half(value, upper)
+    # Of two equal zeros either may have come first.
+    return (0.0 if upper else -0.0) if real == 0 else real
+
+
+cdef object wide(const uint8_t* p, int32_t width):
+    return int.from_bytes(PyBytes_FromStringAndSize(<const char*> p, width), "little", signed=True)
+
+
+cdef int32_t wide_width(Plan plan, int32_t f) except -1:
+    """Bytes of the decimals behind dictionaries and runs."""
+    cdef DictionaryPlan dictionary
+    if plan.d.fields[f].flags & FIELD_ENCODED:
+        dictionary = plan.dictionaries[plan.d.fields[f].dictionary]
+        return wide_width(dictionary.values, dictionary.values.d.columns[0])
+    if plan.d.fields[f].layout == LAYOUT_RUN_END:
+        return wide_width(plan, plan.d.fields[f + 1].end)
+    return plan.d.fields[f].width
+
+
+cdef object text(bytes data):
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise FormatError("text in it is not UTF-8") from None
+
+
+cdef tuple lower(const uint8_t* p, int64_t size, bint is_text):
+    """A value as a lower bound, and whether that is the value itself."""
+    cdef int64_t end = min(size, <int64_t> CUT)
+    if is_text:
+        while end < size and end and p[end] & 0xC0 == 0x80:
+            end -= 1
+    data = PyBytes_FromStringAndSize(<const char*> p, end)
+    return text(data) if is_text else data, end == size
+
+
+cdef tuple upper(const uint8_t* p, int64_t size, bint is_text):
+    """A value as an upper bound (None if none is short enough), and whether that is the value itself."""
+    if size <= CUT:
+        return lower(p, size, is_text)
+    start, _ = lower(p, size, is_text)
+    return (next_text(start) if is_text else next_bytes(start)), False
+
+
+def next_text(str start not None):
+    """The smallest text above all that begin with `start`, of at most LONGEST bytes; None if there is none."""
+    cdef Py_ssize_t end = len(start)
+    while end:
+        end -= 1
+        last = ord(start[end])
+        start = start[:end]
+        if last < 0x10FFFF:
+            # Surrogates are no characters.
+            longer = start + chr(0xE000 if last == 0xD7FF else last + 1)
+            if len(longer.encode()) <= CUT:
+                return longer
+    return None
+
+
+def next_bytes(bytes start not None):
+    """The same for bytes."""
+    cdef bytes kept = start.rstrip(b"\xff")
+    cdef Py_ssize_t end = len(kept) - 1
+    return kept[:end] + bytes([kept[end] + 1]) if kept else None
+
+
+cdef tuple described(Columns columns, int32_t f, object path, const Bounds* b):
+    """What `Collector.collect` says of one column."""
+    cdef bint is_text = b.kind == KIND_TEXT
+    cdef int32_t width
+    low = high = None
+    low_exact = high_exact = True
+    nulls = b.nulls if b.nulls >= 0 else None
+    if b.found and not b.unknown:
+        if b.kind == KIND_WIDE:
+            width = wide_width(columns.plan, f)
+            low = wide(b.first, width)
+            high = wide(b.last, width)
+        elif is_text or b.kind == KIND_BYTES:
+            try:
+                low, low_exact = lower(b.first, b.first_size, is_text)
+                high, high_exact = upper(b.last, b.last_size, is_text)
+            except FormatError as error:
+                raise FormatError(f"column {path!r}: {error}") from None
+        else:
+            low = number(b, False)
+            high = number(b, True)
+    nan = None if b.unknown or (b.kind != KIND_FLOAT and b.kind != KIND_HALF) else b.nan != 0
+    return path, nulls, low, high, low_exact, high_exact, nan
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+cdef class Collector:
+    """Collects the statistics of batches.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        Names of top-level columns; default all.
+    """
+
+    def __init__(self, columns=None):
+        self.columns = None if columns is None else frozenset(columns)
+
+    cdef int prepare(self, Plan plan) except -1:
+        """Find the paths of the fields that have statistics of their own: columns, and members of structs."""
+        cdef int32_t f, parent
+        cdef list paths = []
+        cdef dict seen = {}
+        for f in range(plan.d.n_fields):
+            parent = plan.d.fields[f].parent
+            path = None
+            # An encoded struct is one field: its members are those of the dictionary's own plan.
+            if parent < 0:
+                path = field_path(plan, f)
+                if self.columns is not None and path not in self.columns:
+                    path = None
+            elif paths[parent] is not None and plan.d.fields[parent].layout == LAYOUT_STRUCT:
+                path = field_path(plan, f)
+            paths.append(path)
+            seen[path] = seen.get(path, 0) + 1
+        # A path that means two columns is left out when it is reported; what lies below it still is found.
+        self.paths = [(path, path is not None and seen[path] == 1) for path in paths]
+        self.plan = plan
+        return 0
+
+    cdef int visit(self, Columns columns, int32_t f, int64_t at, int64_t count, const uint8_t* mask,
+                   int64_t mask_at, list out) except -1:
+        cdef const FieldPlan* field = &columns.d.plan.fields[f]
+        cdef const uint8_t* bits = NULL
+        cdef int64_t bits_at = at
+        cdef int32_t child = f + 1
+        cdef Memory merged
+        cdef Bounds b
+        path, unique = self.paths[f]
+        if path is None:
+            return 0
+        if unique:
+            memset(&b, 0, sizeof(Bounds))
+            b.kind = kind_of(columns.plan, f)
+            gather(columns, f, at, count, mask, mask_at, &b, 0)
+            out.append(described(columns, f, path, &b))
+        if field.layout != LAYOUT_STRUCT:
+            return 0
+        bits = validity(&columns.d, f)
+        if bits == NULL:
+            bits = mask
+            bits_at = mask_at
+        elif mask != NULL:
+            merged = both(bits, at, mask, mask_at, count)
+            bits = merged.data
+            bits_at = 0
+        if bits != NULL and count_bits(bits, bits_at, count) == count:
+            bits = NULL
+        while child < field.end:
+            self.visit(columns, child, columns.d.nodes[child].offset + at, count, bits, bits_at, out)
+            child = columns.d.plan.fields[child].end
+        return 0
+
+    def collect(self, Columns columns not None, int64_t start, int64_t count):
+        """Return what is known of rows [start, start + count).
+
+        Returns
+        -------
+        list of tuple
+            Dotted path, nulls (None: not known), minimum and maximum as they are stored (None: there is none, or
+            it is not known), whether each is exact, whether there is a NaN (None: it is no floating-point column).
+
+        Raises
+        ------
+        FormatError
+            The columns are broken.
+        """
+        cdef list out = []
+        cdef int32_t i, f
+        check_native(columns, "statistics")
+        if start < 0 or count < 0 or start > columns.d.length or count > columns.d.length - start:
+            raise UsageError(f"rows {start}..{start + count} are not in a batch of {columns.d.length}")
+        if columns.plan is not self.plan:
+            self.prepare(columns.plan)
+        for i in range(columns.d.plan.n_columns):
+            f = columns.d.plan.columns[i]
+            self.visit(columns, f, columns.d.nodes[f].offset + start, count, NULL, 0, out)
+        return out
+
+
+def value_hashes(RecordBatch column not None):
+    """Hash the distinct values of a batch with one column, twice.
+
+    Returns
+    -------
+    bytes
+        A native uint64 per value that is not null; equal values of one process share theirs, and nobody can
+        choose others that do.
+    bytes
+        The same by hashes that are equal in every process, for results that must be, too.
+
+    Raises
+    ------
+    LimitError
+        Lists share so many elements that to tell them apart would take too long.
+    """
+    cdef ValueTable table = ValueTable(column.plan)
+    cdef int64_t i, start = 0, null
+    table.add_batch(column)
+    null = table.null_at
+    if not table.flat:
+        for i in range(table.count):
+            if table.ends[i] == start + 1 and table.spelled.data[start] == 0:  # how null is spelled
+                null = i
+                break
+            start = table.ends[i]
+    hashes = PyBytes_FromStringAndSize(<const char*> table.hashes, 8 * table.count)
+    stable = table.stable_hashes()
+    if null < 0:
+        return hashes, stable
+    return hashes[:8 * null] + hashes[8 * null + 8:], stable[:8 * null] + stable[8 * null + 8:]

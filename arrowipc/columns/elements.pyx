@@ -1,0 +1,773 @@
+"""Columns as Python values, one list per column; contents are checked while they are read.
+
+Nothing here trusts the validation level that a batch was read with: a broken offset, index, view, type code,
+run end or text raises a FormatError that names the column and the row. What may grow beyond the input is
+counted before it is made.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.list cimport PyList_GET_ITEM, PyList_GetSlice, PyList_New, PyList_SET_ITEM
+from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsignedLongLong
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+cimport cython
+
+from arrowipc._core cimport Columns, DictionaryPlan, field_name, raise_fault
+from arrowipc.inline.element cimport (
+    find_run, index_at, load_signed, load_unsigned, member_at, next_run, span, validity, word_span,
+)
+from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY, FAULT_UTF8
+from arrowipc.inline.fbs_layout cimport (
+    DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, Precision_DOUBLE, Precision_SINGLE,
+    TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal,
+    Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
+)
+from arrowipc.inline.loads cimport get_bit, load_i32, load_i64, unlikely
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
+    LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData,
+    FieldPlan,
+)
+from arrowipc.metadata.schema_reader cimport plan_field
+
+from arrowipc.errors import LimitError, UsageError
+
+cdef extern from "Python.h":
+    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+    bint PyGC_Disable()
+    bint PyGC_Enable()
+
+# Not cpython.datetime: to cimport that is to import datetime together with this module, which takes 5 ms.
+cdef extern from *:
+    """
+    #include <datetime.h>
+
+    static int arrowipc_import_datetime(void) {
+        PyDateTime_IMPORT;
+        return PyDateTimeAPI == NULL ? -1 : 0;
+    }
+    """
+    int import_datetime "arrowipc_import_datetime"() except -1
+    object new_timedelta "PyDelta_FromDSU"(int days, int seconds, int microseconds)
+    object new_time "PyTime_FromTime"(int hour, int minute, int second, int microsecond)
+
+cdef enum:
+    # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
+    MAX_NESTING = 256
+    # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions
+    # may share bytes, and then this many more for each value that may be made.
+    BYTES_PER_VALUE = 8
+    # Without a word from the caller: 128 MiB of values, as much for lists and dicts around them, 64 MiB of
+    # shared text, and for each byte of the columns the values that it can stand for as a bitmap, and a dict for
+    # an int8. So honest columns pass, and few bytes make little.
+    FREE_VALUES = 1 << 24
+    FREE_BYTES = 1 << 26
+    VALUES_PER_BYTE = 8
+    SLOTS_PER_BYTE = 32
+    LIST_SLOTS = 9              # what a list takes
+    MOST_ZONE_NAME = 100
+
+
+# -- how much ------------------------------------------------------------------------------------------------
+
+
+@cython.auto_pickle(False)
+cdef class Quota:
+    """How many Python objects and bytes of text one call may still make, and how deep it is."""
+
+    cdef int check(self, Columns columns, int64_t count) except -1:
+        if count > self.left:
+            self.count_in(columns)
+            if count > self.left:
+                self.refuse(self.limit)
+        return 0
+
+    cdef int refuse(self, int64_t limit) except -1:
+        raise LimitError(f"this would make more than {limit:,} Python values; take a slice, or raise max_values")
+
+    cdef int take(self, Columns columns, int64_t count) except -1:
+        self.check(columns, count)
+        self.left -= count
+        return 0
+
+    cdef int take_objects(self, Columns columns, int64_t count, int64_t words) except -1:
+        cdef int64_t slots = count * words
+        if not self.backed:
+            return 0
+        if slots > self.slots_left:
+            self.count_in(columns)
+            if slots > self.slots_left:
+                self.refuse(self.slots_left // words)
+        self.slots_left -= slots
+        return 0
+
+    cdef int take_bytes(self, Columns columns, int64_t size) except -1:
+        if size > self.bytes_left:
+            self.count_in(columns)
+            if size > self.bytes_left:
+                raise LimitError(f"rows that share their text would make {size - self.bytes_left:,} bytes "
+                                 f"more than max_values = {self.limit:,} allows; take a slice, or raise it")
+        self.bytes_left -= size
+        return 0
+
+    cdef int count_in(self, Columns columns) except -1:
+        """Let the bytes of `columns` stand for values, once."""
+        cdef int64_t size, more
+        for known in self.counted:
+            if known is columns:
+                return 0
+        self.counted.append(columns)
+        size = count_bytes(columns)
+        self.bytes_left += size
+        if self.backed:
+            self.slots_left += size * SLOTS_PER_BYTE
+            more = min(size, MAX_VALUES) * VALUES_PER_BYTE
+            self.bytes_left += more
+            more = min(more, MAX_VALUES - self.limit)
+            self.limit += more
+            self.left += more
+        return 0
+
+    cdef int enter(self) except -1:
+        if self.depth >= MAX_NESTING:
+            raise LimitError(f"values are nested deeper than {MAX_NESTING} levels")
+        self.depth += 1
+        return 0
+
+
+cdef Quota quota(int64_t max_values):
+    cdef Quota q = Quota.__new__(Quota)
+    q.backed = max_values == AS_BACKED
+    q.limit = q.left = FREE_VALUES if q.backed else max_values
+    q.slots_left = FREE_VALUES
+    q.bytes_left = FREE_BYTES if q.backed else max_values * BYTES_PER_VALUE
+    q.counted = []
+    return q
+
+
+cdef int64_t count_bytes(Columns columns) except -1:
+    """Bytes of all buffers, those of dictionaries included."""
+    cdef int64_t i, total = 0
+    for i in range(columns.d.n_extents):
+        total += columns.d.extents[i].size
+    for dictionary in columns.dictionaries or ():
+        if dictionary is not None:
+            total += count_bytes(dictionary)
+    return total
+
+
+cdef int check_native(Columns columns, object action) except -1:
+    """Refuse columns that were asked to stay in big-endian."""
+    if columns.plan is None:
+        raise UsageError("this object was not made by arrowipc and holds nothing")
+    if columns.plan.d.stored_big and columns.plan.d.keep_stored:
+        raise UsageError(
+            f"{action} needs native byte order, and this data is kept in big-endian as stored; read it with "
+            "ensure_native_endian=True, or use buffers()")
+    return 0
+
+
+cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=AS_BACKED):
+    """Elements [at, at + count) of a field, `at` physical, as Python values."""
+    check_native(columns, "conversion to Python values")
+    cdef bint running = pause_collector()
+    try:
+        return read_values(quota(max_values), columns, field, at, count)
+    finally:
+        resume_collector(running)
+
+
+cdef bint pause_collector() noexcept:
+    """Let Python's cyclic collector rest while values are made, and say whether it was running.
+
+    Nothing that is made is part of a cycle, and the collector would walk a million new lists and dicts again
+    and again: two thirds of the time. It is a setting of the whole process, but no other thread runs meanwhile,
+    unless a class written in Python is called.
+    """
+    return PyGC_Disable()
+
+
+cdef void resume_collector(bint was_running) noexcept:
+    if was_running:
+        PyGC_Enable()
+
+
+cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+    """The same for callers that count several columns together."""
+    cdef const FieldPlan* f = &columns.d.plan.fields[field]
+    cdef list out
+    cdef int layout = f.layout
+    q.take(columns, count)
+    if count == 0:
+        return []
+    q.enter()
+    if layout == LAYOUT_NULL:
+        out = [None] * count
+    elif layout == LAYOUT_FIXED:
+        if f.flags & FIELD_ENCODED:
+            out = decoded(q, columns, field, at, count)
+        elif f.type == Type_Int:
+            out = integers(&columns.d, field, at, count)
+        elif f.type == Type_FloatingPoint:
+            out = floats(&columns.d, field, at, count)
+        else:
+            q.take_bytes(columns, count * f.width)
+            out = converted(columns, field, at, count)
+    elif layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+        out = words(q, columns, field, at, count)
+    elif layout == LAYOUT_BOOL:
+        out = booleans(&columns.d, field, at, count)
+    elif layout == LAYOUT_STRUCT:
+        out = structs(q, columns, field, at, count)
+    elif layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+        out = members(q, columns, field, at, count)
+    elif layout == LAYOUT_RUN_END:
+        out = runs(q, columns, field, at, count)
+    else:
+        out = lists(q, columns, field, at, count)
+    q.depth -= 1
+    return out
+
+
+cdef inline void put(list out, int64_t i, object value) noexcept:
+    """Fill slot i of a list from PyList_New, whose slots start empty."""
+    Py_INCREF(value)
+    PyList_SET_ITEM(out, i, value)
+
+
+cdef inline object signed_integer(int64_t value):
+    # CPython makes a long faster than a long long.
+    return PyLong_FromLong(<long> value) if sizeof(long) == 8 else PyLong_FromLongLong(value)
+
+
+# -- values of fixed width -----------------------------------------------------------------------------------
+
+
+cdef list integers(const ColumnsData* d, int32_t field, int64_t at, int64_t count):
+    cdef const FieldPlan* f = &d.plan.fields[field]
+    cdef const uint8_t* valid = validity(d, field)
+    cdef int32_t width = f.width
+    cdef const uint8_t* p = d.extents[f.first_buffer + 1].data + at * width
+    cdef bint signed = f.flags & FIELD_SIGNED != 0
+    cdef list out = PyList_New(count)
+    cdef int64_t i
+    for i in range(count):
+        if valid != NULL and not get_bit(valid, at + i):
+            put(out, i, None)
+        elif signed:
+            put(out, i, signed_integer(load_signed(p + i * width, width)))
+        elif width == 8:
+            put(out, i, PyLong_FromUnsignedLongLong(load_unsigned(p + i * width, 8)))
+        else:
+            put(out, i, signed_integer(load_unsigned(p + i * width, width)))
+    return out
+
+
+cdef list floats(const ColumnsData* d, int32_t field, int64_t at, int64_t count):
+    cdef const FieldPlan* f = &d.plan.fields[field]
+    cdef const uint8_t* valid = validity(d, field)
+    cdef const uint8_t* p = d.extents[f.first_buffer + 1].data + at * f.width
+    cdef list out = PyList_New(count)
+    cdef double value
+    cdef float single
+    cdef int64_t i
+    for i in range(count):
+        if valid != NULL and not get_bit(valid, at + i):
+            put(out, i, None)
+            continue
+        if f.unit == Precision_DOUBLE:
+            memcpy(&value, p + 8 * i, 8)
+        elif f.unit == Precision_SINGLE:
+            memcpy(&single, p + 4 * i, 4)
+            value = single
+        else:
+            value = PyFloat_Unpack2(<const char*> p + 2 * i, 1)
+        put(out, i, value)
+    return out
+
+
+cdef list booleans(const ColumnsData* d, int32_t field, int64_t at, int64_t count):
+    cdef const uint8_t* valid = validity(d, field)
+    cdef const uint8_t* bits = d.extents[d.plan.fields[field].first_buffer + 1].data
+    cdef list out = PyList_New(count)
+    cdef int64_t i
+    for i in range(count):
+        if valid != NULL and not get_bit(valid, at + i):
+            put(out, i, None)
+        else:
+            put(out, i, True if get_bit(bits, at + i) else False)
+    return out
+
+
+cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
+    """Decimals, dates, times, timestamps, durations, intervals and binary of fixed size."""
+    cdef const ColumnsData* d = &columns.d
+    cdef const FieldPlan* f = &d.plan.fields[field]
+    cdef const uint8_t* valid = validity(d, field)
+    cdef const uint8_t* p = d.extents[f.first_buffer + 1].data
+    cdef object zone = None
+    cdef list out = []
+    cdef int64_t i
+    cdef int kind = f.type
+    if kind == Type_Timestamp:
+        zone = time_zone(plan_field(columns.plan, field).type.timezone)
+    if kind != Type_FixedSizeBinary and kind != Type_Decimal and kind != Type_Interval:
+        ready_datetime()
+    for i in range(at, at + count):
+        if valid != NULL and not get_bit(valid, i):
+            out.append(None)
+        elif kind == Type_FixedSizeBinary:
+            out.append(PyBytes_FromStringAndSize(<const char*> p + i * f.width, f.width))
+        elif kind == Type_Decimal:
+            out.append(decimal(p + i * f.width, f))
+        elif kind == Type_Interval:
+            out.append(interval(p + i * f.width, f.unit))
+        elif kind == Type_Timestamp:
+            out.append(moment(load_i64(p + 8 * i), f.unit, zone))
+        elif kind == Type_Date:
+            out.append(date(load_signed(p + i * f.width, f.width), f.unit))
+        elif kind == Type_Time:
+            out.append(time_of_day(load_signed(p + i * f.width, f.width), f.unit))
+        else:
+            out.append(duration(load_i64(p + 8 * i), f.unit))
+    return out
+
+
+# -- decimals, dates and times -------------------------------------------------------------------------------
+
+cdef object decimal_type = None
+cdef object scaled = None           # Decimal.scaleb in a context that rounds nothing
+cdef object DayTime = None
+cdef object MonthDayNano = None
+
+cdef object EPOCH = None            # datetime(1970, 1, 1)
+cdef object EPOCH_UTC = None
+cdef object EPOCH_DATE = None
+cdef object UTC = None
+cdef object time_zones = {}         # name -> tzinfo
+
+# Seconds from the epoch to the first and past the last moment that datetime can express, in whole days too.
+cdef enum:
+    SECONDS_PER_DAY = 86400
+    FIRST_DAY = -719162             # 0001-01-01
+    LAST_DAY = 2932896              # 9999-12-31
+    LAST_TIMEDELTA_DAY = 999999999
+
+
+cdef object decimal(const uint8_t* p, const FieldPlan* f):
+    """An exact decimal: no context rounds it, whatever its digits and its scale."""
+    global decimal_type, scaled
+    if scaled is None:
+        from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+
+        # 256 bits have at most 78 digits, so nothing is ever rounded; signals raise nothing.
+        scaled = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[]).scaleb
+        decimal_type = Decimal
+    if f.width <= 8:
+        number = load_signed(p, f.width)
+    elif f.width == 16 and load_i64(p + 8) == load_i64(p) >> 63:
+        number = load_i64(p)
+    else:
+        number = int.from_bytes(PyBytes_FromStringAndSize(<const char*> p, f.width), "little", signed=True)
+    return scaled(decimal_type(number), -<int64_t> f.scale) if f.scale else decimal_type(number)
+
+
+cdef object interval(const uint8_t* p, int32_t unit):
+    global DayTime, MonthDayNano
+    if DayTime is None:
+        from arrowipc.datatypes import DayTime, MonthDayNano
+    if unit == IntervalUnit_YEAR_MONTH:
+        return load_i32(p)
+    if unit == IntervalUnit_DAY_TIME:
+        return DayTime(load_i32(p), load_i32(p + 4))
+    return MonthDayNano(load_i32(p), load_i32(p + 4), load_i64(p + 8))
+
+
+cdef int ready_datetime() except -1:
+    """Import datetime, whose C functions may be called from then on."""
+    global EPOCH, EPOCH_UTC, EPOCH_DATE, UTC
+    if UTC is None:
+        import_datetime()
+        import datetime
+
+        EPOCH = datetime.datetime(1970, 1, 1)
+        EPOCH_UTC = EPOCH.replace(tzinfo=datetime.timezone.utc)
+        EPOCH_DATE = datetime.date(1970, 1, 1)
+        UTC = datetime.timezone.utc
+    return 0
+
+
+cdef object time_zone(object name):
+    """The tzinfo of a timezone name; UTC when there is no such zone, None when there is no name."""
+    if name is None:
+        return None
+    ready_datetime()
+    if len(name) > MOST_ZONE_NAME:
+        return UTC      # no zone is called that, and what is remembered by its name should be short
+    zone = time_zones.get(name)
+    if zone is None:
+        if len(time_zones) >= 1000:
+            time_zones.clear()
+        zone = time_zones[name] = find_zone(name)
+    return zone
+
+
+cdef object find_zone(str name):
+    import re
+    from datetime import timedelta, timezone
+
+    if name.upper() in ("UTC", "Z", "ETC/UTC"):
+        return timezone.utc
+    offset = re.fullmatch(r"([+-])([01]\d|2[0-3]):?([0-5]\d)", name, re.ASCII)
+    if offset:
+        length = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        return timezone(-length if offset[1] == "-" else length)
+    # The name comes from the input: only what a zone can be called is looked up.
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", name):
+        try:
+            from zoneinfo import ZoneInfo
+
+            return ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            pass
+    return timezone.utc
+
+
+cdef inline int64_t per_second(int32_t unit) noexcept:
+    """Ticks of a TimeUnit in a second."""
+    return 1000000 if unit == TimeUnit_MICROSECOND else 1000 if unit == TimeUnit_MILLISECOND else 1
+
+
+cdef inline int64_t floor_div(int64_t a, int64_t b) noexcept:
+    cdef int64_t q = a // b         # C division: towards zero
+    return q - 1 if a - q * b < 0 else q
+
+
+cdef inline int64_t floor_mod(int64_t a, int64_t b) noexcept:
+    # Not a - floor_div(a, b) * b: that product leaves int64 for the smallest a.
+    cdef int64_t r = a % b
+    return r + b if r < 0 else r
+
+
+cdef object moment(int64_t ticks, int32_t unit, object zone):
+    """A datetime, aware when there is a zone; the stored number where datetime has no such moment."""
+    cdef int64_t ticks_per_second = per_second(unit), seconds, days, rest
+    if unit == TimeUnit_NANOSECOND:
+        return ticks
+    seconds = floor_div(ticks, ticks_per_second)
+    days = floor_div(seconds, SECONDS_PER_DAY)
+    if days < FIRST_DAY or days > LAST_DAY:
+        return ticks
+    rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
+    since = new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
+    if zone is None:
+        return EPOCH + since
+    if zone is UTC:
+        return EPOCH_UTC + since
+    try:
+        return (EPOCH_UTC + since).astimezone(zone)
+    except OverflowError:
+        # Within a day of the years 1 and 9999.
+        return ticks
+
+
+cdef object date(int64_t number, int32_t unit):
+    cdef int64_t days = number
+    if unit != DateUnit_DAY:
+        days = floor_div(number, 1000 * <int64_t> SECONDS_PER_DAY)
+        if floor_mod(number, 1000 * <int64_t> SECONDS_PER_DAY):
+            return moment(number, TimeUnit_MILLISECOND, None)
+    if days < FIRST_DAY or days > LAST_DAY:
+        return number
+    return EPOCH_DATE + new_timedelta(<int> days, 0, 0)
+
+
+cdef object time_of_day(int64_t ticks, int32_t unit):
+    cdef int64_t ticks_per_second = per_second(unit), minutes, seconds, rest
+    if unit == TimeUnit_NANOSECOND or ticks < 0 or ticks >= SECONDS_PER_DAY * ticks_per_second:
+        return ticks
+    seconds = ticks // ticks_per_second
+    rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
+    minutes = seconds // 60
+    return new_time(<int> (minutes // 60), <int> (minutes % 60), <int> (seconds % 60), <int> rest)
+
+
+cdef object duration(int64_t ticks, int32_t unit):
+    cdef int64_t ticks_per_second = per_second(unit), seconds, days, rest
+    if unit == TimeUnit_NANOSECOND:
+        return ticks
+    seconds = floor_div(ticks, ticks_per_second)
+    days = floor_div(seconds, SECONDS_PER_DAY)
+    if days < -LAST_TIMEDELTA_DAY or days > LAST_TIMEDELTA_DAY:
+        return ticks
+    rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
+    return new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
+
+
+# -- text, binary and lists ----------------------------------------------------------------------------------
+
+
+cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+    """Text and binary of the offset layouts and of views."""
+    cdef const ColumnsData* d = &columns.d
+    cdef const FieldPlan* f = &d.plan.fields[field]
+    cdef const uint8_t* valid = validity(d, field)
+    cdef const uint8_t* p = NULL
+    cdef bint text = f.flags & FIELD_UTF8 != 0, view = f.layout == LAYOUT_VIEW
+    cdef int64_t i = 0, size = 0, total = 0
+    cdef Fault fault
+    cdef list out
+    for i in range(count):
+        # A view under a null is never looked at; an offset there delimits its neighbours.
+        if view and valid != NULL and not get_bit(valid, at + i):
+            continue
+        if word_span(d, field, at + i, &p, &size, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        total += size
+        if total > q.bytes_left:
+            q.take_bytes(columns, total)
+            total = 0
+    q.take_bytes(columns, total)
+    out = PyList_New(count)
+    try:
+        for i in range(count):
+            if valid != NULL and not get_bit(valid, at + i):
+                put(out, i, None)
+                continue
+            word_span(d, field, at + i, &p, &size, &fault)
+            if text:
+                put(out, i, PyUnicode_DecodeUTF8(<const char*> p, size, NULL))
+            else:
+                put(out, i, PyBytes_FromStringAndSize(<const char*> p, size))
+    except UnicodeDecodeError:
+        fail(&fault, FAULT_UTF8, field, -1, at + i)
+        raise_fault(&fault, columns.plan)
+    return out
+
+
+cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+    """All list layouts: elements that lie together are read together, and no element that no list holds."""
+    cdef const ColumnsData* d = &columns.d
+    cdef const uint8_t* valid = validity(d, field)
+    cdef list out = []
+    cdef int64_t i, start = 0, size = 0, first = 0, end = 0, done = 0, total = 0
+    cdef Fault fault
+    q.take_objects(columns, count, LIST_SLOTS)
+    for i in range(count):
+        if valid != NULL and not get_bit(valid, at + i):
+            continue
+        if span(d, field, at + i, &start, &size, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        # All of them are counted before the first is made; sums of sizes may overflow.
+        if size > q.left - total:
+            q.check(columns, INT64_MAX if size > INT64_MAX - total else total + size)
+        total += size
+    for i in range(count):
+        if valid != NULL and not get_bit(valid, at + i):
+            continue
+        span(d, field, at + i, &start, &size, &fault)
+        if size == 0 or start == end:
+            end += size
+            continue
+        cut(q, columns, field, at + done, i - done, first, end - first, out)
+        done = i
+        first = start
+        end = start + size
+    cut(q, columns, field, at + done, count - done, first, end - first, out)
+    return out
+
+
+cdef int cut(Quota q, Columns columns, int32_t field, int64_t at, int64_t count, int64_t start, int64_t size,
+             list out) except -1:
+    """Append lists [at, at + count), which share out the child's elements [start, start + size) in order."""
+    cdef const ColumnsData* d = &columns.d
+    cdef const uint8_t* valid = validity(d, field)
+    cdef int32_t child = field + 1
+    cdef list flat
+    cdef int64_t i, begin = 0, length = 0, cursor = 0
+    cdef Fault fault
+    if count == 0:
+        return 0
+    if d.plan.fields[field].type == Type_Map:
+        flat = entries(q, columns, child, d.nodes[child].offset + start, size)
+    else:
+        flat = read_values(q, columns, child, d.nodes[child].offset + start, size)
+    for i in range(count):
+        if valid != NULL and not get_bit(valid, at + i):
+            out.append(None)
+            continue
+        if span(d, field, at + i, &begin, &length, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        out.append(PyList_GetSlice(flat, cursor, cursor + length))
+        cursor += length
+    return 0
+
+
+cdef list entries(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+    """The entries of maps: (key, value) tuples."""
+    cdef const ColumnsData* d = &columns.d
+    cdef int32_t key = field + 1, item = d.plan.fields[key].end
+    q.take(columns, count)
+    q.take_objects(columns, count, LIST_SLOTS)
+    return list(zip(read_values(q, columns, key, d.nodes[key].offset + at, count),
+                    read_values(q, columns, item, d.nodes[item].offset + at, count)))
+
+
+# -- structs, unions, dictionaries, runs ---------------------------------------------------------------------
+
+
+cdef tuple child_names(Columns columns, int32_t field):
+    """Names of the children of a field, in order."""
+    cdef list names = []
+    cdef int32_t child = field + 1
+    while child < columns.d.plan.fields[field].end:
+        names.append(field_name(columns.plan, child))
+        child = columns.d.plan.fields[child].end
+    return tuple(names)
+
+
+cdef list structs(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+    """Rows of the children's values."""
+    cdef const ColumnsData* d = &columns.d
+    cdef list parts = []
+    cdef int32_t child = field + 1
+    q.take_objects(columns, count, DICT_SLOTS)
+    while child < d.plan.fields[field].end:
+        parts.append(read_values(q, columns, child, d.nodes[child].offset + at, count))
+        child = d.plan.fields[child].end
+    return rows_of(child_names(columns, field), parts, count, validity(d, field), at)
+
+
+cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at):
+    """Dicts of the values of columns; lists of (name, value) pairs where names repeat, so that none is lost."""
+    cdef bint unique = len(set(names)) == len(names)
+    cdef list out = PyList_New(count), pairs
+    cdef dict row
+    cdef int64_t i
+    cdef Py_ssize_t k, n_columns = len(names)
+    for i in range(count):
+        if valid != NULL and not get_bit(valid, at + i):
+            put(out, i, None)
+        elif unique:
+            row = {}
+            for k in range(n_columns):
+                row[names[k]] = <object> PyList_GET_ITEM(<list> columns[k], i)
+            put(out, i, row)
+        else:
+            pairs = []
+            for k in range(n_columns):
+                pairs.append((names[k], <object> PyList_GET_ITEM(<list> columns[k], i)))
+            put(out, i, pairs)
+    return out
+
+
+cdef list members(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+    """Unions: stretches that lie together in one child are read together, and no value that no row has."""
+    cdef const ColumnsData* d = &columns.d
+    cdef list out = []
+    cdef int64_t i, element = 0, first = 0, length = 0
+    cdef int32_t child = 0, current = -1
+    cdef Fault fault
+    for i in range(count):
+        if member_at(d, field, at + i, &child, &element, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        if child == current and element == first + length:
+            length += 1
+            continue
+        if length:
+            out += read_values(q, columns, current, first, length)
+        current = child
+        first = element
+        length = 1
+    out += read_values(q, columns, current, first, length)
+    return out
+
+
+cdef list decoded(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+    """Dictionary-encoded values: each is made once, rows share it."""
+    cdef const ColumnsData* d = &columns.d
+    cdef const uint8_t* valid = validity(d, field)
+    cdef Columns dictionary = dictionary_of(columns, field)
+    cdef int64_t i, index = 0, low = -1, high = -1, size = 0, origin
+    cdef int32_t value_field
+    cdef Fault fault
+    cdef list out, flat
+    cdef dict seen
+    if dictionary is not None:
+        size = dictionary.d.length
+    for i in range(at, at + count):
+        if valid != NULL and not get_bit(valid, i):
+            continue
+        if dictionary is None:
+            fail(&fault, FAULT_NO_DICTIONARY, field, 1, i, dictionary_id(columns, field))
+            raise_fault(&fault, columns.plan)
+        if index_at(d, field, i, size, &index, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        if low < 0 or index < low:
+            low = index
+        if index > high:
+            high = index
+    if high < 0:
+        return [None] * count
+    value_field = dictionary.d.plan.columns[0]
+    origin = dictionary.d.nodes[value_field].offset
+    out = []
+    flat = None
+    seen = {}
+    if high - low < 4 * count:
+        flat = read_values(q, dictionary, value_field, origin + low, high - low + 1)
+    for i in range(at, at + count):
+        if valid != NULL and not get_bit(valid, i):
+            out.append(None)
+            continue
+        index_at(d, field, i, size, &index, &fault)
+        if flat is not None:
+            out.append(<object> PyList_GET_ITEM(flat, index - low))
+        else:
+            if index not in seen:
+                seen[index] = read_values(q, dictionary, value_field, origin + index, 1)[0]
+            out.append(seen[index])
+    return out
+
+
+cdef Columns dictionary_of(Columns columns, int32_t field):
+    """The values of a dictionary-encoded field, None when they have not arrived."""
+    cdef int32_t ordinal = columns.d.plan.fields[field].dictionary
+    if columns.dictionaries is None or ordinal < 0 or ordinal >= len(columns.dictionaries):
+        return None
+    return <Columns?> columns.dictionaries[ordinal] if columns.dictionaries[ordinal] is not None else None
+
+
+cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1:
+    cdef DictionaryPlan plan = columns.plan.dictionaries[columns.d.plan.fields[field].dictionary]
+    return plan.id
+
+
+cdef list runs(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+    """Run-end encoded values: each run's value is made once and repeated."""
+    cdef const ColumnsData* d = &columns.d
+    cdef int32_t child = d.plan.fields[field + 1].end
+    cdef int64_t first = find_run(d, field, at), past = first, stop = at + count
+    cdef int64_t position = at, end = 0, run, k = 0
+    cdef list out, flat
+    cdef Fault fault
+    while position < stop:
+        if next_run(d, field, past, position, &end, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        position = end
+        past += 1
+    flat = read_values(q, columns, child, d.nodes[child].offset + first, past - first)
+    out = PyList_New(count)
+    position = at
+    for run in range(first, past):
+        next_run(d, field, run, position, &end, &fault)
+        value = <object> PyList_GET_ITEM(flat, run - first)
+        while position < end and position < stop:
+            put(out, k, value)
+            k += 1
+            position += 1
+    return out

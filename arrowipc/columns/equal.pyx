@@ -1,0 +1,378 @@
+"""Equality of two columns of the same type, value by value; what lies under a null counts for nothing.
+
+Like `columns.elements`, nothing here trusts the contents: broken offsets, indices, views, codes and run ends raise.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcmp, memcpy
+
+cimport cython
+
+from arrowipc._core cimport Columns, raise_fault
+from arrowipc.columns.elements cimport count_bytes, dictionary_id, dictionary_of
+from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
+from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
+from arrowipc.inline.fbs_layout cimport Precision_DOUBLE, Precision_SINGLE, Type_FloatingPoint
+from arrowipc.inline.loads cimport get_bit
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
+    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, FieldPlan,
+)
+
+from arrowipc.errors import LimitError
+
+cdef extern from "Python.h":
+    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+
+cdef enum:
+    MAX_NESTING = 256
+
+# Elements of lists, and words of 8 bytes of what lies under them. Views, unions and dictionaries may share
+# what they point at: a million views of a million elements are few bytes and 2**40 comparisons. Beyond these,
+# each byte of either side may stand for eight.
+cdef int64_t FREE_ELEMENTS = 2**25
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class Comparison:
+    """What one comparison carries down the types: options, budget and depth."""
+
+    cdef bint nan_equal
+    cdef int64_t limit
+    cdef int64_t left
+    cdef int depth
+
+    cdef Columns one, other     # whose bytes are not counted yet: batches of 100,000 columns never need them
+
+    cdef int take(self, int64_t count) except -1:
+        cdef int64_t more
+        if count > self.left and self.one is not None:
+            more = 8 * (count_bytes(self.one) + count_bytes(self.other))
+            self.one = None
+            self.limit += more
+            self.left += more
+        if count > self.left:
+            raise LimitError(f"these are more than {self.limit:,} elements to compare; compare slices")
+        self.left -= count
+        return 0
+
+
+cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j, int64_t count,
+                     bint nan_equal) except -1:
+    """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of g of `b`; types are equal."""
+    cdef Comparison q = Comparison.__new__(Comparison)
+    q.nan_equal = nan_equal
+    q.limit = q.left = FREE_ELEMENTS
+    q.one = a
+    q.other = b
+    return same(q, a, f, i, b, g, j, count)
+
+
+cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+              int64_t count) except -1:
+    """Null slots agree, and every stretch between them."""
+    cdef const FieldPlan* field = &a.d.plan.fields[f]
+    cdef const uint8_t* valid = validity(&a.d, f)
+    cdef int equal
+    if count == 0 or field.layout == LAYOUT_NULL:
+        return True
+    if q.depth >= MAX_NESTING:
+        raise LimitError(f"values are nested deeper than {MAX_NESTING} levels")
+    q.depth += 1
+    if field.flags & FIELD_ENCODED:
+        equal = same_decoded(q, a, f, i, b, g, j, count)
+    elif not same_nulls(valid, i, validity(&b.d, g), j, count):
+        equal = False
+    elif valid == NULL:
+        # No bitmap at all, or one on the other side that says the same.
+        equal = same_valid(q, a, f, i, b, g, j, count)
+    else:
+        equal = same_between_nulls(q, a, f, i, b, g, j, count)
+    q.depth -= 1
+    return equal
+
+
+cdef int same_between_nulls(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                            int64_t count) except -1:
+    """Elements whose bitmaps say the same: only what is valid counts."""
+    cdef const FieldPlan* field = &a.d.plan.fields[f]
+    cdef const uint8_t* valid = validity(&a.d, f)
+    cdef int64_t k = 0, start
+    if field.layout == LAYOUT_FIXED and field.type != Type_FloatingPoint:
+        # Mostly what lies under the nulls is equal too, and then they need not be found.
+        if same_valid(q, a, f, i, b, g, j, count):
+            return True
+    while k < count:
+        start = next_bit(valid, i + k, i + count, True) - i
+        k = next_bit(valid, i + start, i + count, False) - i
+        if k > start and not same_valid(q, a, f, i + start, b, g, j + start, k - start):
+            return False
+    return True
+
+
+cdef int64_t next_bit(const uint8_t* bits, int64_t i, int64_t end, bint wanted) noexcept nogil:
+    """Position of the first bit of bits[i : end] that is `wanted`; `end` if there is none."""
+    cdef uint8_t dull = 0 if wanted else 0xFF
+    while i < end:
+        if i & 7 == 0 and end - i >= 8 and bits[i >> 3] == dull:
+            i += 8
+        elif get_bit(bits, i) == wanted:
+            return i
+        else:
+            i += 1
+    return end
+
+
+cdef bint same_bits(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, int64_t count) noexcept nogil:
+    cdef int64_t k = 0, whole
+    if i & 7 == j & 7:
+        while k < count and (i + k) & 7:
+            if get_bit(a, i + k) != get_bit(b, j + k):
+                return False
+            k += 1
+        whole = (count - k) >> 3
+        if whole and memcmp(a + ((i + k) >> 3), b + ((j + k) >> 3), whole) != 0:
+            return False
+        k += 8 * whole
+    while k < count:
+        if get_bit(a, i + k) != get_bit(b, j + k):
+            return False
+        k += 1
+    return True
+
+
+cdef bint same_nulls(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, int64_t count) noexcept nogil:
+    """Whether two bitmaps, or their absence, say the same."""
+    if a == NULL:
+        return b == NULL or next_bit(b, j, j + count, False) == j + count
+    if b == NULL:
+        return next_bit(a, i, i + count, False) == i + count
+    return same_bits(a, i, b, j, count)
+
+
+cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                    int64_t count) except -1:
+    """The same for elements that are all valid."""
+    cdef const FieldPlan* field = &a.d.plan.fields[f]
+    cdef const uint8_t* p
+    cdef const uint8_t* r
+    cdef int32_t child, other
+    cdef int layout = field.layout
+    if layout == LAYOUT_FIXED:
+        p = a.d.extents[field.first_buffer + 1].data + i * field.width
+        r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data + j * field.width
+        if field.type == Type_FloatingPoint:
+            q.take(count)
+            return same_floats(p, r, field.unit, count, q.nan_equal)
+        q.take(count * field.width >> 3)
+        return field.width == 0 or memcmp(p, r, count * field.width) == 0
+    if layout == LAYOUT_BOOL:
+        p = a.d.extents[field.first_buffer + 1].data
+        r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data
+        return same_bits(p, i, r, j, count)
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+        return same_words(q, a, f, i, b, g, j, count)
+    if layout == LAYOUT_STRUCT:
+        child = f + 1
+        other = g + 1
+        while child < field.end:
+            if not same(q, a, child, a.d.nodes[child].offset + i,
+                        b, other, b.d.nodes[other].offset + j, count):
+                return False
+            child = a.d.plan.fields[child].end
+            other = b.d.plan.fields[other].end
+        return True
+    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+        return same_members(q, a, f, i, b, g, j, count)
+    if layout == LAYOUT_RUN_END:
+        return same_runs(q, a, f, i, b, g, j, count)
+    return same_lists(q, a, f, i, b, g, j, count)
+
+
+cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t count,
+                     bint nan_equal) except -1:
+    """As numbers: -0.0 equals 0.0; NaN equals NaN when asked for."""
+    cdef double x, y
+    cdef float single
+    cdef int64_t k
+    for k in range(count):
+        if unit == Precision_DOUBLE:
+            memcpy(&x, p + 8 * k, 8)
+            memcpy(&y, r + 8 * k, 8)
+        elif unit == Precision_SINGLE:
+            memcpy(&single, p + 4 * k, 4)
+            x = single
+            memcpy(&single, r + 4 * k, 4)
+            y = single
+        else:
+            x = PyFloat_Unpack2(<const char*> p + 2 * k, 1)
+            y = PyFloat_Unpack2(<const char*> r + 2 * k, 1)
+        if x != y and not (nan_equal and x != x and y != y):
+            return False
+    return True
+
+
+cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                    int64_t count) except -1:
+    """Text and binary: all sizes, then all bytes at once, which lie together in the offset layouts."""
+    cdef const uint8_t* p = NULL
+    cdef const uint8_t* r = NULL
+    cdef const uint8_t* first = NULL
+    cdef const uint8_t* second = NULL
+    cdef int64_t size = 0, other = 0, together = 0, k
+    cdef Fault fault
+    for k in range(count):
+        if word_span(&a.d, f, i + k, &p, &size, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if word_span(&b.d, g, j + k, &r, &other, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        if size != other:
+            return False
+        if size == 0:
+            continue
+        if together and (p != first + together or r != second + together):
+            q.take(together >> 3)
+            if memcmp(first, second, together) != 0:
+                return False
+            together = 0
+        if together == 0:
+            first = p
+            second = r
+        together += size
+    q.take(together >> 3)
+    return together == 0 or memcmp(first, second, together) == 0
+
+
+cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                    int64_t count) except -1:
+    """Lists are as long as each other; stretches that lie together on both sides are compared together."""
+    cdef int64_t start = 0, other = 0, size = 0, length = 0, first = 0, second = 0, together = 0, k
+    cdef int32_t child = f + 1, twin = g + 1
+    cdef Fault fault
+    if a.d.plan.fields[f].layout == LAYOUT_FIXED_LIST:
+        # All of them lie together, and two billion lists of no elements are a few bytes.
+        size = a.d.plan.fields[f].width
+        return same(q, a, child, a.d.nodes[child].offset + i * size,
+                    b, twin, b.d.nodes[twin].offset + j * size, count * size)
+    for k in range(count):
+        if span(&a.d, f, i + k, &start, &size, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if span(&b.d, g, j + k, &other, &length, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        if size != length:
+            return False
+        q.take(size)
+        if size == 0:
+            continue
+        if together and (start != first + together or other != second + together):
+            if not same(q, a, child, a.d.nodes[child].offset + first,
+                        b, twin, b.d.nodes[twin].offset + second, together):
+                return False
+            together = 0
+        if together == 0:
+            first = start
+            second = other
+        together += size
+    return same(q, a, child, a.d.nodes[child].offset + first,
+                b, twin, b.d.nodes[twin].offset + second, together)
+
+
+cdef int same_members(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                      int64_t count) except -1:
+    """Unions: rows name the same child, and the children hold the same there."""
+    cdef int64_t start = 0, other = 0, first = 0, second = 0, together = 0, k
+    cdef int32_t child = 0, twin = 0, current = 0, current_twin = 0
+    cdef Fault fault
+    for k in range(count):
+        if member_at(&a.d, f, i + k, &child, &start, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if member_at(&b.d, g, j + k, &twin, &other, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        # Equal types number their fields alike, so the distance from the union names the child.
+        if child - f != twin - g:
+            return False
+        if together and (child != current or start != first + together or other != second + together):
+            if not same(q, a, current, first, b, current_twin, second, together):
+                return False
+            together = 0
+        if together == 0:
+            current = child
+            current_twin = twin
+            first = start
+            second = other
+        together += 1
+    return same(q, a, current, first, b, current_twin, second, together)
+
+
+cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                   int64_t count) except -1:
+    """Run-end encodings may cut the same values into other runs."""
+    cdef int32_t child = a.d.plan.fields[f + 1].end, twin = b.d.plan.fields[g + 1].end
+    cdef int64_t run = find_run(&a.d, f, i), other = find_run(&b.d, g, j), done = 0, end = 0, other_end = 0
+    cdef Fault fault
+    while done < count:
+        if next_run(&a.d, f, run, i + done, &end, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if next_run(&b.d, g, other, j + done, &other_end, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        q.take(1)
+        if not same(q, a, child, a.d.nodes[child].offset + run, b, twin, b.d.nodes[twin].offset + other, 1):
+            return False
+        end -= i
+        other_end -= j
+        done = min(end, other_end)
+        run += end == done
+        other += other_end == done
+    return True
+
+
+cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                      int64_t count) except -1:
+    """Dictionary-encoded values, each pair of indices compared once; the index may be null, or the word."""
+    cdef Columns words = dictionary_of(a, f), others = dictionary_of(b, g)
+    cdef int64_t index = 0, other = 0, k, first, second
+    cdef int32_t child = 0 if words is None else words.d.plan.columns[0]
+    cdef int32_t twin = 0 if others is None else others.d.plan.columns[0]
+    cdef bint identical = False
+    cdef dict seen = {}
+    if words is not None and others is not None and words.d.length == others.d.length <= count:
+        # Mostly the two dictionaries are the same; then equal indices need no second look.
+        identical = same(q, words, child, words.d.nodes[child].offset,
+                         others, twin, others.d.nodes[twin].offset, words.d.length)
+    for k in range(count):
+        index = word_at(a, f, i + k, words, child)
+        other = word_at(b, g, j + k, others, twin)
+        if index < 0 or other < 0:
+            if index != other:
+                return False
+            continue
+        if identical and index == other:
+            continue
+        pair = (index, other)
+        equal = seen.get(pair)
+        if equal is None:
+            first = words.d.nodes[child].offset + index
+            second = others.d.nodes[twin].offset + other
+            equal = seen[pair] = same(q, words, child, first, others, twin, second, 1)
+        if not equal:
+            return False
+    return True
+
+
+cdef int64_t word_at(Columns columns, int32_t f, int64_t at, Columns words, int32_t child) except -2:
+    """Index of the word of element `at`; -1 for null."""
+    cdef const uint8_t* valid = validity(&columns.d, f)
+    cdef int64_t index = 0
+    cdef Fault fault
+    if valid != NULL and not get_bit(valid, at):
+        return -1
+    if words is None:
+        fail(&fault, FAULT_NO_DICTIONARY, f, 1, at, dictionary_id(columns, f))
+        raise_fault(&fault, columns.plan)
+    if index_at(&columns.d, f, at, words.d.length, &index, &fault) < 0:
+        raise_fault(&fault, columns.plan)
+    if words.d.plan.fields[child].layout == LAYOUT_NULL:
+        return -1
+    valid = validity(&words.d, child)
+    return -1 if valid != NULL and not get_bit(valid, words.d.nodes[child].offset + index) else index

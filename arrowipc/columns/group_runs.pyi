@@ -1,0 +1,7 @@
+"""Runs of rows with equal keys, and some columns of a batch as a batch; see ``columns/group_runs.pyx``."""
+
+from collections.abc import Sequence
+
+from arrowipc.columns.array import RecordBatch
+
+def runs_of(batch: RecordBatch, columns: Sequence[int]) -> tuple[list[int], RecordBatch]: ...

@@ -1,0 +1,312 @@
+"""Runs of rows with equal keys: where they begin, and the keys of each.
+
+Null equals null, NaN equals NaN and 0.0 equals -0.0, as in Spark's groupBy. Numbers and texts are compared
+where they lie; dictionary indices too, and where these differ the values behind them decide. Everything else
+goes through `columns.equal`. Nothing here trusts the contents of buffers.
+"""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
+
+from arrowipc._core cimport Memory, Plan, raise_fault
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.concat cimport Growing, raise_append_fault
+from arrowipc.columns.equal cimport same_values
+from arrowipc.inline.element cimport validity, word_span
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
+from arrowipc.inline.loads cimport get_bit, loose_u16, loose_u32, loose_u64
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
+    ColumnsData, FieldPlan, Node, PlanData, ViewRange,
+)
+from arrowipc.metadata.schema_reader cimport project
+
+cdef list recent = []       # (plan, columns, their plan): projecting costs more than looking for runs
+
+cdef enum:
+    MOST_RECENT = 8
+
+
+# -- some columns --------------------------------------------------------------------------------------------
+
+
+cdef Plan plan_of(Plan whole, tuple columns):
+    """The plan of some columns; the same object for the same ones, so that its schema is made once."""
+    cdef Plan plan
+    for known, chosen, plan in recent:
+        if known is whole and chosen == columns:
+            return plan
+    plan = project(whole, columns)
+    recent.insert(0, (whole, columns, plan))
+    del recent[MOST_RECENT:]
+    return plan
+
+
+cdef RecordBatch select(RecordBatch batch, tuple columns):
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef Plan plan = plan_of(batch.plan, columns)
+    cdef const PlanData* p = &batch.plan.d
+    cdef const FieldPlan* field
+    cdef const FieldPlan* source
+    cdef const ViewRange* views
+    cdef int32_t f = 0, g, variadic = 0
+    cdef list dictionaries = [None] * len(plan.dictionaries)
+    for column in columns:
+        for g in range(p.columns[<int32_t> column], p.fields[p.columns[<int32_t> column]].end):
+            if p.fields[g].view >= 0:
+                variadic += batch.d.views[p.fields[g].view].count
+    out.allocate(plan, variadic)
+    variadic = plan.d.n_buffers
+    for column in columns:
+        for g in range(p.columns[<int32_t> column], p.fields[p.columns[<int32_t> column]].end):
+            source = &p.fields[g]
+            field = &plan.d.fields[f]
+            out.d.nodes[f] = batch.d.nodes[g]
+            if field.n_buffers:
+                memcpy(&out.d.extents[field.first_buffer], &batch.d.extents[source.first_buffer],
+                       field.n_buffers * sizeof(out.d.extents[0]))
+            if field.view >= 0:
+                views = &batch.d.views[source.view]
+                if views.count:
+                    memcpy(&out.d.extents[variadic], &batch.d.extents[views.first],
+                           views.count * sizeof(out.d.extents[0]))
+                out.d.views[field.view].first = variadic
+                out.d.views[field.view].count = views.count
+                variadic += views.count
+            if field.dictionary >= 0 and batch.dictionaries is not None:
+                dictionaries[field.dictionary] = batch.dictionaries[source.dictionary]
+            f += 1
+    out.d.length = batch.d.length
+    out.owner = batch.owner
+    out.dictionaries = tuple(dictionaries)
+    out.custom_metadata = batch.custom_metadata
+    return out
+
+
+# -- where runs begin ----------------------------------------------------------------------------------------
+
+
+ctypedef fused Number:
+    uint8_t
+    loose_u16
+    loose_u32
+    loose_u64
+
+
+cdef inline void mark_numbers(const Number* values, int64_t count, uint8_t* marks) noexcept nogil:
+    cdef int64_t i
+    for i in range(1, count):
+        marks[i] |= values[i] != values[i - 1]
+
+
+cdef void mark_nulls(const uint8_t* bits, int64_t start, int64_t count, uint8_t* marks) noexcept nogil:
+    """Put right what was found without looking at nulls: two of them are equal, one and a value are not."""
+    cdef int64_t i
+    cdef bint before = get_bit(bits, start), now
+    for i in range(1, count):
+        now = get_bit(bits, start + i)
+        if not (now and before):
+            marks[i] = now != before
+        before = now
+
+
+cdef inline uint64_t canonical(const uint8_t* p, int32_t width) noexcept nogil:
+    """A floating-point number's bits; one pattern for all NaNs, and one for both zeros."""
+    cdef uint64_t bits, sign, infinity
+    if width == 8:
+        bits = (<const loose_u64*> p)[0]
+        sign = <uint64_t> 1 << 63
+        infinity = <uint64_t> 0x7FF << 52
+    elif width == 4:
+        bits = (<const loose_u32*> p)[0]
+        sign = <uint64_t> 1 << 31
+        infinity = <uint64_t> 0xFF << 23
+    else:
+        bits = (<const loose_u16*> p)[0]
+        sign = <uint64_t> 1 << 15
+        infinity = <uint64_t> 0x1F << 10
+    if bits & ~sign == 0:
+        return 0
+    return infinity | 1 if bits & ~sign > infinity else bits
+
+
+cdef void mark_floats(const uint8_t* values, int32_t width, int64_t count, uint8_t* marks) noexcept nogil:
+    cdef int64_t i
+    for i in range(1, count):
+        marks[i] |= canonical(values + i * width, width) != canonical(values + (i - 1) * width, width)
+
+
+cdef void mark_fixed(const ColumnsData* d, int32_t f, int64_t start, int64_t count, uint8_t* marks) noexcept nogil:
+    """Values, or dictionary indices, of a fixed width; at least two."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef int32_t width = field.width
+    cdef const uint8_t* values = d.extents[field.first_buffer + 1].data + start * width
+    cdef int64_t i
+    if width == 0:
+        return
+    if field.type == Type_FloatingPoint:
+        mark_floats(values, width, count, marks)
+    elif width == 8:
+        mark_numbers(<const loose_u64*> values, count, marks)
+    elif width == 4:
+        mark_numbers(<const loose_u32*> values, count, marks)
+    elif width == 2:
+        mark_numbers(<const loose_u16*> values, count, marks)
+    elif width == 1:
+        mark_numbers(values, count, marks)
+    else:
+        for i in range(1, count):
+            marks[i] |= memcmp(values + i * width, values + (i - 1) * width, width) != 0
+
+
+cdef int mark_words(const ColumnsData* d, int32_t f, int64_t start, int64_t count, uint8_t* marks,
+                    Fault* fault) noexcept nogil:
+    """Texts; those under nulls are not looked at."""
+    cdef const uint8_t* bits = validity(d, f)
+    cdef const uint8_t* before = NULL
+    cdef const uint8_t* now = NULL
+    cdef int64_t i, size_before = -1, size = 0
+    for i in range(count):
+        if bits != NULL and not get_bit(bits, start + i):
+            size = -1
+        elif word_span(d, f, start + i, &now, &size, fault) < 0:
+            return -1
+        if i and (size != size_before or (size > 0 and memcmp(now, before, size) != 0)):
+            marks[i] = 1
+        before = now
+        size_before = size
+    return 0
+
+
+cdef int mark_others(RecordBatch keys, int32_t f, int64_t start, int64_t count, uint8_t* marks,
+                     const uint8_t* doubtful) except -1:
+    """What is compared value by value; `doubtful`: only these rows may differ (NULL: all)."""
+    cdef int64_t i
+    for i in range(1, count):
+        if not marks[i] and (doubtful == NULL or doubtful[i]):
+            marks[i] = not same_values(keys, f, start + i, keys, f, start + i - 1, 1, True)
+    return 0
+
+
+cdef int mark_column(RecordBatch keys, int32_t f, uint8_t* marks, uint8_t* scratch) except -1:
+    """Add to `marks` the rows at which the value of a column changes."""
+    cdef const FieldPlan* field = &keys.d.plan.fields[f]
+    cdef const uint8_t* bits = validity(&keys.d, f)
+    cdef int64_t start = keys.d.nodes[f].offset, count = keys.d.length, i
+    cdef int layout = field.layout
+    cdef Fault fault
+    if layout == LAYOUT_NULL:
+        return 0
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+        if mark_words(&keys.d, f, start, count, marks, &fault) < 0:
+            raise_fault(&fault, keys.plan)
+        return 0
+    if layout != LAYOUT_FIXED and layout != LAYOUT_BOOL:
+        return mark_others(keys, f, start, count, marks, NULL)
+    memset(scratch, 0, count)
+    if layout == LAYOUT_FIXED:
+        mark_fixed(&keys.d, f, start, count, scratch)
+    else:
+        for i in range(1, count):
+            scratch[i] = (get_bit(keys.d.extents[field.first_buffer + 1].data, start + i)
+                          != get_bit(keys.d.extents[field.first_buffer + 1].data, start + i - 1))
+    if bits != NULL:
+        mark_nulls(bits, start, count, scratch)
+    if field.flags & FIELD_ENCODED:
+        return mark_others(keys, f, start, count, marks, scratch)
+    for i in range(count):
+        marks[i] |= scratch[i]
+    return 0
+
+
+cdef Memory find_runs(RecordBatch keys):
+    cdef int64_t count = keys.d.length, runs = 0, i
+    cdef Memory out
+    cdef int64_t* starts
+    cdef uint8_t* marks = <uint8_t*> malloc(2 * count + 1)
+    if marks == NULL:
+        raise MemoryError()
+    try:
+        memset(marks, 0, count)
+        if count > 1:
+            for i in range(keys.d.plan.n_columns):
+                mark_column(keys, keys.d.plan.columns[i], marks, marks + count)
+        if count:
+            marks[0] = 1
+        for i in range(count):
+            runs += marks[i]
+        out = Memory(8 * (runs + 1))
+        starts = <int64_t*> out.data
+        runs = 0
+        for i in range(count):
+            starts[runs] = i
+            runs += marks[i]
+        starts[runs] = count
+        out.size = 8 * (runs + 1)
+        return out
+    finally:
+        free(marks)
+
+
+# -- their keys ----------------------------------------------------------------------------------------------
+
+
+cdef int append_first_rows(Growing g, ColumnsData* piece, const Node* whole, const int64_t* starts,
+                           int64_t count, PyObject* owner, Fault* fault) noexcept nogil:
+    """Row starts[i] for each i; rows that lie together are appended together."""
+    cdef const PlanData* p = piece.plan
+    cdef int64_t i = 0, first, n
+    cdef int32_t c, f
+    while i < count:
+        first = starts[i]
+        n = 1
+        while i + n < count and starts[i + n] == first + n:
+            n += 1
+        piece.length = n
+        for c in range(p.n_columns):
+            f = p.columns[c]
+            piece.nodes[f].offset = whole[f].offset + first
+            piece.nodes[f].length = n
+            piece.nodes[f].null_count = 0 if whole[f].null_count == 0 else -1
+        if g.append_data(piece, NULL, owner, fault) < 0:
+            return -1
+        i += n
+    return 0
+
+
+cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t count):
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef Growing growing = Growing(keys.plan)
+    cdef ColumnsData piece = keys.d
+    cdef PyObject* owner = <PyObject*> keys.owner if keys.owner is not None else NULL
+    cdef Fault fault
+    cdef int found
+    cdef Node* nodes = <Node*> malloc(keys.plan.d.n_fields * sizeof(Node) + 1)
+    if nodes == NULL:
+        raise MemoryError()
+    memcpy(nodes, keys.d.nodes, keys.plan.d.n_fields * sizeof(Node))
+    piece.nodes = nodes
+    try:
+        with nogil:
+            found = append_first_rows(growing, &piece, keys.d.nodes, starts, count, owner, &fault)
+    finally:
+        free(nodes)
+    if found < 0:
+        raise_append_fault(&fault, keys.plan)
+    growing.dictionaries = keys.dictionaries
+    growing.snapshot_into(out)
+    return out
+
+
+def runs_of(RecordBatch batch not None, columns):
+    """Where runs of equal values in some columns begin (and the number of rows), and those columns at the starts.
+
+    A seam for tests.
+    """
+    cdef RecordBatch keys = select(batch, tuple(columns))
+    cdef Memory starts = find_runs(keys)
+    cdef int64_t count = starts.size // 8 - 1
+    return memoryview(starts).cast("q").tolist(), first_rows(keys, <int64_t*> starts.data, count)

@@ -1,0 +1,114 @@
+# Tables of distinct values: what many dictionaries become when they are unified.
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from arrowipc._core cimport Columns, Plan
+from arrowipc.columns.concat cimport Growing
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.plan cimport ColumnsData
+
+cdef enum:
+    # Bytes that may be spelled, and appended, without any in the input, and for each that there is: list views,
+    # unions, runs and dictionaries share what they point at. Honest values need two dozen: a bit spells two bytes.
+    SPELLED_LEAST = 1 << 26
+    SPELLED_PER_BYTE = 32
+    # Beside the FaultCodes: values that share their elements spell too many bytes.
+    FAULT_TOO_MUCH = 101
+
+cdef struct Slot:
+    uint32_t tag            # the upper half of the value's hash
+    uint32_t place          # ordinal of the value + 1; 0: free
+
+cdef struct Tree:
+    # Columns and their dictionaries, for kernels.
+    const ColumnsData* d    # NULL: a dictionary that has not arrived
+    int64_t id              # of the dictionary
+    Tree* below             # per ordinal of Plan.dictionaries
+    int64_t n_below
+    bint numbered           # the values of a table: each once, so that its number says which it is ...
+    int64_t null_at         # ... and the number of null, -1: none
+
+cdef struct Spelling:
+    # Bytes that grow.
+    uint8_t* data
+    int64_t size
+    int64_t capacity
+    int64_t* left           # how many more may be written: a Budget's
+
+
+@cython.final
+cdef class Budget:
+    """Bytes that may be spelled and appended: one for all tables of a call or a writer, and all that they refuse."""
+    cdef int64_t slack
+    cdef int64_t left
+    cdef str where          # what else there is to say when it is spent
+
+    # For more input.
+    cdef void earn(self, int64_t size) noexcept nogil
+    cdef int spend(self, int64_t size) except -1
+    cdef str too_much(self)
+
+
+cdef Budget new_budget(int64_t slack, str where)
+
+
+@cython.final
+cdef class ValueTable:
+    """The distinct values of one column, numbered in the order in which they first came."""
+    cdef readonly int64_t count
+    cdef Plan plan                  # of one column
+    cdef Growing growing            # the values
+    cdef bint flat                  # compared where `growing` keeps them; else by their spelling
+    cdef int32_t float_width        # of floating-point values, 0: other types
+    cdef Slot* slots                # open addressing, at most half full
+    cdef uint64_t mask
+    cdef uint64_t* hashes           # per value
+    cdef int64_t room               # of hashes (and ends)
+    cdef int64_t null_at            # ordinal of null, -1: none so far
+    cdef Spelling spelled           # nested types: all values
+    cdef int64_t* ends              # ... where each stops
+    cdef int64_t spelled_null       # ... ordinal of null, -1: none so far
+    cdef Budget budget              # ... what may be spelled
+    cdef bint earns                 # ... and whether each `add` adds to that
+    cdef tuple below                # ValueTable, per plan.dictionaries: all that values may refer to; None: anything
+    cdef int64_t kept_count         # flat values: what `take_back` goes back to
+    cdef int64_t kept_null_at
+
+    # Ordinals of rows start .. start + count of `values` go to `mapping`. Appends nothing when it raises.
+    # Dictionaries below the column continue those of the values so far, as for `Growing.append`.
+    cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1
+    cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
+                        Fault* fault) except -2
+    # The same without Python, for a `flat` table. -1: `fault`, and some values may have been appended.
+    cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
+                      Fault* fault) noexcept nogil
+    # ... its state, and the way back to the one that was kept last.
+    cdef void keep(self) noexcept nogil
+    cdef void take_back(self) noexcept nogil
+    cdef int64_t null_number(self)
+    cdef Columns snapshot(self)
+    # A native uint64 per value (of null: any), the same in every process.
+    cdef bytes stable_hashes(self)
+    # The state, and the way back to it: snapshots taken in between are void then.
+    cdef tuple mark(self)
+    cdef int rollback(self, tuple mark) except -1
+
+
+# A table whose values have dictionaries that are the values of other tables, as they stand: numbers tell them apart.
+cdef ValueTable unified_table(Plan plan, tuple below, Budget budget, bint earns)
+
+
+# Nested values as bytes: `plant` fills an empty tree, `fell` frees it, also after an exception. `tables`: those whose
+# values the dictionaries are, None: dictionaries of any kind.
+cdef int plant(Columns columns, Tree* tree, tuple tables) except -1
+cdef void fell(Tree* tree) noexcept
+# Appends element `at` of field f. -1: `fault`, in words by `raise_value_fault`.
+cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil
+cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1
+
+
+# Whether `longer` begins with the values of `shorter`; their types are equal. Where dictionaries refer to
+# dictionaries, False may also mean that it takes too long to tell.
+cdef bint continues(Columns longer, Columns shorter) except -1
+# ... as far as that shows without a look at single values: False means nothing.
+cdef bint plainly_continues(Columns longer, Columns shorter)

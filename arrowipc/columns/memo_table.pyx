@@ -1,0 +1,964 @@
+"""Tables of distinct values: what many dictionaries become when they are unified.
+
+Flat values (numbers, booleans, text, binary) are compared as bytes, where the table keeps them. Nested ones
+are spelled out first, as bytes that two elements share exactly when their decoded values are equal, whatever
+their offsets, views, runs and dictionaries look like. Both ways NaN equals NaN, and -0.0 differs from 0.0: a
+dictionary that took one for the other would change data.
+
+Nothing here trusts contents: broken offsets, indices, views, codes and run ends raise.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.ref cimport PyObject
+from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.builder cimport GrowingMemory, begins_with, copy_in, extends, pool_place, reserve
+from arrowipc.columns.concat cimport FAULT_FULL, Growing, raise_append_fault
+from arrowipc.columns.elements cimport count_bytes
+from arrowipc.columns.equal cimport same_values
+from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
+from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
+from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
+from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
+from arrowipc.inline.hash cimport hash_with, load_u64, stable_hash
+from arrowipc.inline.loads cimport (
+    add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, loose_u64, mul_overflows,
+    prefetch,
+)
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
+    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, FieldPlan, Node,
+)
+from arrowipc.metadata.schema_reader cimport same_shape
+
+import os
+
+from arrowipc.errors import LimitError, UsageError
+
+cdef enum:
+    BLOCK = 64              # values that are hashed before the first of them is looked up
+    SMALLEST = 128          # slots
+    AHEAD = 16              # values between the fetch of a slot and its use
+
+# Others must not be able to choose values whose hashes collide. No result depends on these numbers.
+cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little") | 1
+cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
+
+# What stands for all NaNs, of any width.
+cdef const uint8_t* NAN_BYTES = <const uint8_t*> b"\xff\xff\xff\xff\xff\xff\xff\xff"
+cdef const uint8_t* BOOLS = <const uint8_t*> b"\x00\x01"
+cdef const uint8_t* EMPTY = <const uint8_t*> b""
+
+
+cdef struct Word:
+    const uint8_t* data     # NULL: null
+    int64_t size
+
+
+# -- hashing and comparing bytes -----------------------------------------------------------------------------
+
+
+cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t size) noexcept nogil:
+    return hash_with(SECRET, SEED, p, size)
+
+
+cdef inline bint same_bytes(const uint8_t* p, const uint8_t* q, int64_t size) noexcept nogil:
+    """Most values are a few words long: a call of memcmp costs more than they do."""
+    if size > 32:
+        return memcmp(p, q, size) == 0
+    while size > 8:
+        if load_u64(p) != load_u64(q):
+            return False
+        p += 8
+        q += 8
+        size -= 8
+    if size == 8:
+        return load_u64(p) == load_u64(q)
+    if size >= 4:
+        return load_u32(p) == load_u32(q) and load_u32(p + size - 4) == load_u32(q + size - 4)
+    while size > 0:
+        size -= 1
+        if p[size] != q[size]:
+            return False
+    return True
+
+
+cdef inline const uint8_t* canonical(const uint8_t* p, int32_t width) noexcept nogil:
+    """The bytes by which a floating-point value of `width` bytes is known."""
+    if width == 8:
+        return NAN_BYTES if load_u64(p) << 1 > <uint64_t> 0x7FF << 53 else p
+    if width == 4:
+        return NAN_BYTES if load_u32(p) << 1 > <uint32_t> 0xFF << 24 else p
+    return NAN_BYTES if load_u16(p) & 0x7FFF > 0x7C00 else p
+
+
+# -- flat values ---------------------------------------------------------------------------------------------
+
+
+cdef inline int flat_word(const ColumnsData* d, int32_t float_width, int64_t at, Word* word,
+                          Fault* fault) noexcept nogil:
+    """The bytes of value `at`, which is valid, of a one-column plan."""
+    cdef const FieldPlan* field = &d.plan.fields[0]
+    if field.layout == LAYOUT_FIXED:
+        word.size = field.width
+        word.data = d.extents[field.first_buffer + 1].data + at * field.width if field.width else EMPTY
+        if float_width:
+            word.data = canonical(word.data, float_width)
+        return 0
+    if field.layout == LAYOUT_BOOL:
+        word.size = 1
+        word.data = BOOLS + get_bit(d.extents[field.first_buffer + 1].data, at)
+        return 0
+    return word_span(d, 0, at, &word.data, &word.size, fault)
+
+
+cdef inline bint holds_flat(ValueTable t, GrowingMemory g, int64_t ordinal, const Word* word) noexcept nogil:
+    """Whether value `ordinal` of the table has these bytes."""
+    cdef const FieldPlan* field = &g.p.fields[0]
+    cdef int32_t first = field.first_buffer
+    cdef const uint8_t* p = g.blocks[first + 1].data
+    cdef int64_t start, size
+    cdef int layout = field.layout
+    if layout == LAYOUT_FIXED:
+        p += ordinal * field.width
+        return same_bytes(canonical(p, t.float_width) if t.float_width else p, word.data, field.width)
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64:
+        start = load_int(p, ordinal, 4 if layout == LAYOUT_VAR32 else 8)
+        size = load_int(p, ordinal + 1, 4 if layout == LAYOUT_VAR32 else 8) - start
+        return size == word.size and same_bytes(g.blocks[first + 2].data + start, word.data, size)
+    if layout == LAYOUT_BOOL:
+        return get_bit(p, ordinal) == word.data[0]
+    p += 16 * ordinal
+    if load_i32(p) != word.size:
+        return False
+    if word.size <= 12:
+        return same_bytes(p + 4, word.data, word.size)
+    return same_bytes(g.buffers[field.view].extents[load_i32(p + 8)].data + load_i32(p + 12), word.data,
+                      word.size)
+
+
+cdef int keep_view(GrowingMemory g, const FieldPlan* field, const Word* word, Fault* fault) noexcept nogil:
+    cdef uint8_t* view
+    cdef uint8_t* place
+    cdef int32_t buffer = field.first_buffer + 1
+    if reserve(g, buffer, 16, fault) < 0:
+        return -1
+    view = g.blocks[buffer].data + g.sizes[buffer]
+    memset(view, 0, 16)
+    if word.data != NULL:
+        store_int(view, 0, 4, word.size)
+        if word.size <= 12:
+            memcpy(view + 4, word.data, word.size)
+        else:
+            place = pool_place(g, field.view, word.size, fault)
+            if place == NULL:
+                return -1
+            memcpy(place, word.data, word.size)
+            memcpy(view + 4, word.data, 4)
+            store_int(view, 2, 4, g.pools[field.view].open)
+            store_int(view, 3, 4, g.pools[field.view].open_bytes - word.size)
+    g.sizes[buffer] += 16
+    return 0
+
+
+cdef inline int keep_var(GrowingMemory g, const FieldPlan* field, int32_t width, const Word* word,
+                         Fault* fault) noexcept nogil:
+    cdef int32_t offsets = field.first_buffer + 1, data = offsets + 1
+    cdef int64_t size = word.size if word.data != NULL else 0
+    if size > largest(width, True) - g.sizes[data]:
+        return fail(fault, FAULT_FULL, 0, -1, -1, g.sizes[data] + size, largest(width, True), b"offsets")
+    if reserve(g, offsets, 2 * width, fault) < 0 or copy_in(g, data, word.data, size, fault) < 0:
+        return -1
+    if g.sizes[offsets] == 0:
+        memset(g.blocks[offsets].data, 0, width)
+        g.sizes[offsets] = width
+    store_int(g.blocks[offsets].data + g.sizes[offsets], 0, width, g.sizes[data])
+    g.sizes[offsets] += width
+    return 0
+
+
+cdef int keep_flat(GrowingMemory g, int64_t ordinal, const Word* word, Fault* fault) noexcept nogil:
+    """Append a value, or null, behind the `ordinal` values so far; `finish_flat` does the rest."""
+    cdef const FieldPlan* field = &g.p.fields[0]
+    cdef int32_t buffer = field.first_buffer + 1
+    if field.layout == LAYOUT_FIXED:
+        if reserve(g, buffer, field.width, fault) < 0:
+            return -1
+        if word.data == NULL:
+            memset(g.blocks[buffer].data + g.sizes[buffer], 0, field.width)
+        else:
+            memcpy(g.blocks[buffer].data + g.sizes[buffer], word.data, field.width)
+        g.sizes[buffer] += field.width
+        return 0
+    if field.layout == LAYOUT_VAR32:
+        return keep_var(g, field, 4, word, fault)
+    if field.layout == LAYOUT_VAR64:
+        return keep_var(g, field, 8, word, fault)
+    if field.layout == LAYOUT_VIEW:
+        return keep_view(g, field, word, fault)
+    if field.layout == LAYOUT_BOOL:
+        if reserve(g, buffer, 1, fault) < 0:
+            return -1
+        store_bits(g.blocks[buffer].data, ordinal, word.data[0] if word.data != NULL else 0)
+        g.sizes[buffer] = bitmap_bytes(ordinal + 1)
+    return 0
+
+
+cdef int finish_flat(ValueTable t, GrowingMemory g, int64_t before, Fault* fault) noexcept nogil:
+    """Lengths and the validity bitmap, in which one value at most is null."""
+    cdef int32_t first = g.p.fields[0].first_buffer
+    cdef int64_t size = bitmap_bytes(t.count)
+    g.length = g.nodes[0].length = t.count
+    if t.null_at < 0:
+        return 0
+    g.nodes[0].null_count = 1
+    if g.p.fields[0].layout == LAYOUT_NULL:
+        return 0
+    if reserve(g, first, size - g.sizes[first], fault) < 0:
+        return -1
+    if t.null_at >= before:
+        append_ones(g.blocks[first].data, 0, t.null_at)
+        store_bits(g.blocks[first].data, t.null_at, 0)
+        before = t.null_at + 1
+    append_ones(g.blocks[first].data, before, t.count - before)
+    g.sizes[first] = size
+    return 0
+
+
+# -- the table -----------------------------------------------------------------------------------------------
+
+
+cdef int make_room(ValueTable t, int64_t extra, Fault* fault) noexcept nogil:
+    """Room for `extra` more values."""
+    cdef int64_t needed = t.count + extra, room, i
+    cdef uint64_t slot, mask = t.mask if t.slots != NULL else SMALLEST - 1
+    cdef void* moved
+    if needed > t.room:
+        room = max(2 * t.room, max(needed, SMALLEST))
+        moved = realloc(t.hashes, room * sizeof(uint64_t))
+        if moved == NULL:
+            return fail(fault, FAULT_MEMORY)
+        t.hashes = <uint64_t*> moved
+        if not t.flat:
+            moved = realloc(t.ends, room * sizeof(int64_t))
+            if moved == NULL:
+                return fail(fault, FAULT_MEMORY)
+            t.ends = <int64_t*> moved
+        t.room = room
+    if needed > UINT32_MAX - 1:
+        return fail(fault, FAULT_FULL, -1, -1, -1, needed, UINT32_MAX - 1, b"distinct values")
+    if t.slots != NULL and 2 * <uint64_t> needed <= mask + 1:
+        return 0
+    while 2 * <uint64_t> needed > mask + 1:
+        mask = 2 * mask + 1
+    moved = calloc(mask + 1, sizeof(Slot))
+    if moved == NULL:
+        return fail(fault, FAULT_MEMORY)
+    free(t.slots)
+    t.slots = <Slot*> moved
+    t.mask = mask
+    # In the order of the values: whoever takes the last ones back finds the others where they would be.
+    for i in range(t.count):
+        if i + AHEAD < t.count:
+            prefetch(&t.slots[t.hashes[i + AHEAD] & mask])
+        if i != t.null_at:
+            slot = t.hashes[i] & mask
+            while t.slots[slot].place:
+                slot = (slot + 1) & mask
+            t.slots[slot].tag = <uint32_t> (t.hashes[i] >> 32)
+            t.slots[slot].place = <uint32_t> (i + 1)
+    return 0
+
+
+cdef inline bint holds_spelled(ValueTable t, int64_t ordinal, const Word* word) noexcept nogil:
+    cdef int64_t start = t.ends[ordinal - 1] if ordinal else 0
+    return t.ends[ordinal] - start == word.size and memcmp(t.spelled.data + start, word.data, word.size) == 0
+
+
+cdef inline int64_t find(ValueTable t, GrowingMemory g, uint64_t hash, const Word* word,
+                         uint64_t* slot) noexcept nogil:
+    """Ordinal of a value; -1 for a new one, and then the slot for it."""
+    cdef uint64_t i = hash & t.mask
+    cdef uint32_t tag = <uint32_t> (hash >> 32)
+    cdef int64_t ordinal
+    while t.slots[i].place:
+        if t.slots[i].tag == tag:
+            ordinal = <int64_t> t.slots[i].place - 1
+            if holds_flat(t, g, ordinal, word) if t.flat else holds_spelled(t, ordinal, word):
+                return ordinal
+        i = (i + 1) & t.mask
+    slot[0] = i
+    return -1
+
+
+cdef inline int64_t enter(ValueTable t, uint64_t hash, uint64_t slot) noexcept nogil:
+    """Number a new value."""
+    t.slots[slot].tag = <uint32_t> (hash >> 32)
+    t.slots[slot].place = <uint32_t> (t.count + 1)
+    t.hashes[t.count] = hash
+    t.count += 1
+    return t.count - 1
+
+
+cdef void take_out(ValueTable t, int64_t count, int64_t null_at) noexcept nogil:
+    """Leave the first `count` values in the slots."""
+    cdef int64_t i
+    cdef uint64_t slot
+    for i in range(t.count - 1, count - 1, -1):
+        if i == t.null_at:
+            continue
+        slot = t.hashes[i] & t.mask
+        while t.slots[slot].place != i + 1:
+            slot = (slot + 1) & t.mask
+        t.slots[slot].place = 0
+    t.count = count
+    t.null_at = null_at
+
+
+cdef int add_words(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_t start, int64_t count,
+                   int64_t* mapping, Fault* fault) noexcept nogil:
+    """Add flat values of any type."""
+    cdef Word words[BLOCK]
+    cdef uint64_t hashes[BLOCK]
+    cdef const uint8_t* bits = validity(d, 0)
+    cdef bint all_null = d.plan.fields[0].layout == LAYOUT_NULL
+    cdef int64_t at = d.nodes[0].offset + start, before = t.count, done = 0, ordinal, n, k
+    cdef uint64_t slot = 0
+    while done < count:
+        n = min(BLOCK, count - done)
+        if make_room(t, n, fault) < 0:
+            return -1
+        # A large table is out of the caches: the fetches of a block run side by side.
+        for k in range(n):
+            if all_null or (bits != NULL and not get_bit(bits, at + k)):
+                words[k].data = NULL
+                words[k].size = 0
+                continue
+            if flat_word(d, t.float_width, at + k, &words[k], fault) < 0:
+                return -1
+            hashes[k] = hash_bytes(words[k].data, words[k].size)
+            prefetch(&t.slots[hashes[k] & t.mask])
+        for k in range(n):
+            if words[k].data == NULL:
+                if t.null_at < 0:
+                    if keep_flat(g, t.count, &words[k], fault) < 0:
+                        return -1
+                    t.null_at = t.count
+                    t.hashes[t.count] = 0
+                    t.count += 1
+                mapping[done + k] = t.null_at
+                continue
+            ordinal = find(t, g, hashes[k], &words[k], &slot)
+            if ordinal < 0:
+                if t.float_width:
+                    # A NaN is known by other bytes than its own, and kept with its own.
+                    words[k].data = (d.extents[d.plan.fields[0].first_buffer + 1].data
+                                     + (at + k) * t.float_width)
+                if keep_flat(g, t.count, &words[k], fault) < 0:
+                    return -1
+                ordinal = enter(t, hashes[k], slot)
+            mapping[done + k] = ordinal
+        done += n
+        at += n
+    return finish_flat(t, g, before, fault)
+
+
+cdef int add_numbers(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_t start, int64_t count,
+                     int64_t* mapping, Fault* fault) noexcept nogil:
+    """The same for values of 8 bytes that are all valid and known by their own bytes: keys, mostly."""
+    cdef uint64_t hashes[BLOCK]
+    cdef int32_t buffer = d.plan.fields[0].first_buffer + 1
+    cdef const loose_u64* values = (<const loose_u64*> d.extents[buffer].data) + d.nodes[0].offset + start
+    cdef loose_u64* kept
+    cdef int64_t before = t.count, done = 0, n, k
+    cdef uint64_t slot, value
+    cdef uint32_t tag, place
+    while done < count:
+        n = min(BLOCK, count - done)
+        if make_room(t, n, fault) < 0 or reserve(g, buffer, 8 * n, fault) < 0:
+            return -1
+        kept = <loose_u64*> g.blocks[buffer].data
+        for k in range(n):
+            hashes[k] = hash_bytes(<const uint8_t*> &values[done + k], 8)
+            prefetch(&t.slots[hashes[k] & t.mask])
+        for k in range(n):
+            value = values[done + k]
+            tag = <uint32_t> (hashes[k] >> 32)
+            slot = hashes[k] & t.mask
+            place = t.slots[slot].place
+            while place and (t.slots[slot].tag != tag or kept[place - 1] != value):
+                slot = (slot + 1) & t.mask
+                place = t.slots[slot].place
+            if place == 0:
+                kept[t.count] = value
+                g.sizes[buffer] += 8
+                place = <uint32_t> enter(t, hashes[k], slot) + 1
+            mapping[done + k] = <int64_t> place - 1
+        done += n
+    return finish_flat(t, g, before, fault)
+
+
+cdef int add_flat(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_t start, int64_t count,
+                  int64_t* mapping, Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[0]
+    if field.layout == LAYOUT_FIXED and field.width == 8 and not t.float_width and validity(d, 0) == NULL:
+        return add_numbers(t, g, d, start, count, mapping, fault)
+    return add_words(t, g, d, start, count, mapping, fault)
+
+
+# -- spelling nested values ----------------------------------------------------------------------------------
+
+
+cdef inline uint8_t* write(Spelling* s, int64_t size, Fault* fault) noexcept nogil:
+    """Room for `size` more bytes; NULL when there is none."""
+    cdef int64_t capacity
+    cdef void* moved
+    if size > s.left[0]:
+        fail(fault, FAULT_TOO_MUCH)
+        return NULL
+    if size > s.capacity - s.size:
+        capacity = max(2 * s.capacity, s.size + size + 64)
+        moved = realloc(s.data, capacity)
+        if moved == NULL:
+            fail(fault, FAULT_MEMORY)
+            return NULL
+        s.data = <uint8_t*> moved
+        s.capacity = capacity
+    s.left[0] -= size
+    s.size += size
+    return s.data + s.size - size
+
+
+cdef inline int write_tag(Spelling* s, uint8_t tag, Fault* fault) noexcept nogil:
+    cdef uint8_t* p = write(s, 1, fault)
+    if p == NULL:
+        return -1
+    p[0] = tag
+    return 0
+
+
+cdef inline int write_bytes(Spelling* s, const uint8_t* data, int64_t size, Fault* fault) noexcept nogil:
+    cdef uint8_t* p = write(s, size, fault)
+    if p == NULL:
+        return -1
+    if size:
+        memcpy(p, data, size)
+    return 0
+
+
+cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
+    """Append the spelling of one element: 0 for null, else 1 and what its type has.
+
+    Sizes stand before what they count, so that no spelling begins another one.
+    """
+    cdef const FieldPlan* field = &t.d.plan.fields[f]
+    cdef const uint8_t* bits = validity(t.d, f)
+    cdef int64_t start = 0
+    cdef int32_t child = 0
+    cdef int layout = field.layout
+    if layout == LAYOUT_NULL or (bits != NULL and not get_bit(bits, at)):
+        return write_tag(out, 0, fault)
+    if field.flags & FIELD_ENCODED:
+        return spell_encoded(t, f, at, out, fault)
+    if layout == LAYOUT_RUN_END:
+        return spell_run(t, f, at, out, fault)
+    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+        if member_at(t.d, f, at, &child, &start, fault) < 0:
+            return -1
+        # Equal types number their fields alike.
+        child -= f
+        if write_tag(out, 1, fault) < 0 or write_bytes(out, <const uint8_t*> &child, 4, fault) < 0:
+            return -1
+        return spell(t, f + child, start, out, fault)
+    if write_tag(out, 1, fault) < 0:
+        return -1
+    if layout == LAYOUT_STRUCT:
+        child = f + 1
+        while child < field.end:
+            if spell(t, child, t.d.nodes[child].offset + at, out, fault) < 0:
+                return -1
+            child = t.d.plan.fields[child].end
+        return 0
+    if layout == LAYOUT_FIXED or layout == LAYOUT_BOOL or layout <= LAYOUT_VIEW:
+        return spell_flat(t.d, f, at, out, fault)
+    return spell_list(t, f, at, out, fault)
+
+
+cdef int spell_flat(const ColumnsData* d, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* p = d.extents[field.first_buffer + 1].data
+    cdef int64_t size = 0
+    if field.layout == LAYOUT_BOOL:
+        return write_tag(out, get_bit(p, at), fault)
+    if field.layout == LAYOUT_FIXED:
+        if field.width == 0:
+            return 0
+        p += at * field.width
+        if field.type == Type_FloatingPoint:
+            p = canonical(p, field.width)
+        return write_bytes(out, p, field.width, fault)
+    if word_span(d, f, at, &p, &size, fault) < 0 or write_bytes(out, <const uint8_t*> &size, 8, fault) < 0:
+        return -1
+    return write_bytes(out, p, size, fault)
+
+
+cdef int spell_list(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
+    cdef int64_t start = 0, size = 0, i
+    if span(t.d, f, at, &start, &size, fault) < 0 or write_bytes(out, <const uint8_t*> &size, 8, fault) < 0:
+        return -1
+    start += t.d.nodes[f + 1].offset
+    for i in range(size):
+        if spell(t, f + 1, start + i, out, fault) < 0:
+            return -1
+    return 0
+
+
+cdef int spell_run(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
+    cdef int64_t run = find_run(t.d, f, at), end = 0
+    cdef int32_t child = t.d.plan.fields[f + 1].end
+    if next_run(t.d, f, run, at, &end, fault) < 0:
+        return -1
+    return spell(t, child, t.d.nodes[child].offset + run, out, fault)
+
+
+cdef int spell_encoded(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
+    """The value that a valid index stands for, be it null."""
+    cdef const Tree* below = &t.below[t.d.plan.fields[f].dictionary]
+    cdef int64_t index = 0
+    if below.d == NULL:
+        return fail(fault, FAULT_NO_DICTIONARY, f, 1, at, below.id)
+    if index_at(t.d, f, at, below.d.length, &index, fault) < 0:
+        return -1
+    if below.numbered:
+        if index == below.null_at:
+            return write_tag(out, 0, fault)
+        return -1 if write_tag(out, 1, fault) < 0 else write_bytes(out, <const uint8_t*> &index, 4, fault)
+    if spell(below, 0, below.d.nodes[0].offset + index, out, fault) < 0:
+        # Whoever puts the fault into words knows the fields of the outermost plan.
+        fault.field = f
+        fault.buffer = -1
+        return -1
+    return 0
+
+
+cdef int plant(Columns columns, Tree* tree, tuple tables) except -1:
+    """Fill a Tree, which is empty; `fell` frees it, also after an exception.
+
+    `tables`: those whose values the dictionaries are, None: dictionaries of any kind.
+    """
+    cdef int64_t i, n = len(columns.plan.dictionaries)
+    tree.d = &columns.d
+    if n == 0:
+        return 0
+    tree.below = <Tree*> calloc(n, sizeof(Tree))
+    if tree.below == NULL:
+        raise MemoryError()
+    tree.n_below = n
+    for i in range(n):
+        tree.below[i].id = (<DictionaryPlan> columns.plan.dictionaries[i]).id
+        if columns.dictionaries is not None and columns.dictionaries[i] is not None:
+            if tables is None:
+                plant(columns.dictionaries[i], &tree.below[i], None)
+            else:
+                tree.below[i].d = &(<Columns> columns.dictionaries[i]).d
+                tree.below[i].numbered = True
+                tree.below[i].null_at = (<ValueTable> tables[i]).null_number()
+    return 0
+
+
+cdef void fell(Tree* tree) noexcept:
+    cdef int64_t i
+    for i in range(tree.n_below):
+        fell(&tree.below[i])
+    free(tree.below)
+
+
+cdef class Budget:
+    def __cinit__(self):
+        self.slack = self.left = SPELLED_LEAST
+
+    cdef void earn(self, int64_t size) noexcept nogil:
+        cdef int64_t more
+        if mul_overflows(size, SPELLED_PER_BYTE, &more) or add_overflows(self.left, more, &self.left):
+            self.left = INT64_MAX
+
+    cdef int spend(self, int64_t size) except -1:
+        if size > self.left:
+            raise LimitError(f"the values {self.too_much()}")
+        self.left -= size
+        return 0
+
+    cdef str too_much(self):
+        return ("share so many elements that telling them apart, or spelling them out, takes more than "
+                f"{SPELLED_PER_BYTE} times their bytes and {self.slack:,} more{self.where}")
+
+
+cdef Budget new_budget(int64_t slack, str where):
+    cdef Budget budget = Budget.__new__(Budget)
+    budget.slack = budget.left = slack
+    budget.where = where
+    return budget
+
+
+cdef int64_t own_bytes(Columns columns, int64_t count):
+    """Bytes of `count` of the values, as far as their number tells, without those of their dictionaries."""
+    cdef int64_t total = 0
+    cdef int32_t i
+    for i in range(columns.d.n_extents):
+        total += columns.d.extents[i].size
+    return total if count == columns.d.length else <int64_t> (<double> total * count / columns.d.length)
+
+
+cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1:
+    if fault.code == FAULT_TOO_MUCH:
+        raise LimitError(f"column {field_path(plan, 0)!r}: the values {budget.too_much()}")
+    return raise_append_fault(fault, plan)
+
+
+# -- tables of nested values ---------------------------------------------------------------------------------
+
+
+cdef int append_run(Growing g, ColumnsData* piece, const Node* whole, int64_t first, int64_t count,
+                    PyObject* owner, int64_t* left, Fault* fault) noexcept nogil:
+    """Append `count` rows of a one-column piece; `whole` is its node, `piece.nodes` are ours to change.
+
+    List views and unions bring all elements between those that they name: what comes is counted too.
+    """
+    cdef int64_t before
+    if count == 0:
+        return 0
+    before = g.total_bytes()
+    piece.length = count
+    piece.nodes[0].offset = whole.offset + first
+    piece.nodes[0].length = count
+    piece.nodes[0].null_count = 0 if whole.null_count == 0 else -1
+    if g.append_data(piece, NULL, owner, fault) < 0:
+        return -1
+    left[0] -= g.total_bytes() - before
+    return fail(fault, FAULT_TOO_MUCH) if left[0] < 0 else 0
+
+
+cdef int add_spelled(ValueTable t, Growing g, const Tree* tree, Node* nodes, int64_t start, int64_t count,
+                     int64_t* mapping, PyObject* owner, Fault* fault) noexcept nogil:
+    """`nodes`: room for a copy of the nodes. New values that lie together are appended together."""
+    cdef ColumnsData piece = tree.d[0]
+    cdef Word word
+    cdef int64_t ordinal, first = start, pending = 0, end, i
+    cdef uint64_t hash, slot = 0
+    memcpy(nodes, tree.d.nodes, tree.d.plan.n_fields * sizeof(Node))
+    piece.nodes = nodes
+    for i in range(start, start + count):
+        # Behind the values so far, where it stays if it is new.
+        end = t.spelled.size
+        if (make_room(t, 1, fault) < 0
+                or spell(tree, 0, tree.d.nodes[0].offset + i, &t.spelled, fault) < 0):
+            return -1
+        word.data = t.spelled.data + end
+        word.size = t.spelled.size - end
+        hash = hash_bytes(word.data, word.size)
+        ordinal = find(t, g, hash, &word, &slot)
+        if ordinal >= 0:
+            t.spelled.size = end
+        else:
+            if word.size == 1 and word.data[0] == 0:
+                t.spelled_null = t.count
+            t.ends[t.count] = t.spelled.size
+            ordinal = enter(t, hash, slot)
+            if first + pending != i:
+                if append_run(g, &piece, tree.d.nodes, first, pending, owner, t.spelled.left, fault) < 0:
+                    return -1
+                first = i
+                pending = 0
+            pending += 1
+        mapping[i - start] = ordinal
+    return append_run(g, &piece, tree.d.nodes, first, pending, owner, t.spelled.left, fault)
+
+
+cdef class ValueTable:
+    """The distinct values of one column, numbered in the order in which they first came.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one column. Values may come with another plan of the same shape.
+
+    Notes
+    -----
+    Nulls are one value. Dictionaries below the column must continue those of the values so far. One thread
+    at a time.
+    """
+
+    def __cinit__(self, Plan plan not None):
+        cdef const FieldPlan* field
+        if plan.d.n_columns != 1:
+            raise UsageError(f"a table of values is made for one column, found {plan.d.n_columns}")
+        field = &plan.d.fields[0]
+        self.plan = plan
+        self.growing = Growing(plan)
+        self.null_at = -1
+        self.flat = field.layout <= LAYOUT_VIEW and not field.flags & FIELD_ENCODED
+        self.float_width = field.width if field.type == Type_FloatingPoint else 0
+        self.spelled_null = -1
+        self.budget = new_budget(SPELLED_LEAST, "")
+        self.spelled.left = &self.budget.left
+        self.earns = True
+
+    def __dealloc__(self):
+        free(self.slots)
+        free(self.hashes)
+        free(self.ends)
+        free(self.spelled.data)
+
+    cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1:
+        cdef Growing growing = self.growing
+        cdef tuple before = self.mark()
+        cdef Fault fault
+        cdef int found
+        if not inside(start, count, values.d.length):
+            raise UsageError(f"rows {start}..+{count} lie outside the {values.d.length} values")
+        if count == 0:
+            return 0
+        if self.flat:
+            # Everything that changes here is nobody else's.
+            with nogil:
+                found = add_flat(self, growing, &values.d, start, count, mapping, &fault)
+        else:
+            found = self.add_nested(values, start, count, mapping, &fault)
+        if found < 0:
+            self.rollback(before)
+            raise_value_fault(&fault, values.plan, self.budget)
+        return 0
+
+    cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
+                        Fault* fault) except -2:
+        cdef Growing growing = self.growing
+        cdef tuple adopted = values.dictionaries and growing.adopted(values.dictionaries)
+        cdef Tree tree
+        cdef Node* nodes = <Node*> malloc(values.d.plan.n_fields * sizeof(Node))
+        cdef PyObject* owner = <PyObject*> values.owner if values.owner is not None else NULL
+        cdef int found
+        if nodes == NULL:
+            raise MemoryError()
+        memset(&tree, 0, sizeof(Tree))
+        try:
+            plant(values, &tree, self.below)
+            if self.earns:
+                self.budget.earn(count_bytes(values) if self.below is None else own_bytes(values, count))
+            with nogil:
+                found = add_spelled(self, growing, &tree, nodes, start, count, mapping, owner, fault)
+        finally:
+            fell(&tree)
+            free(nodes)
+        if found == 0 and adopted:
+            growing.dictionaries = adopted
+        return found
+
+    cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
+                      Fault* fault) noexcept nogil:
+        return add_flat(self, self.growing, d, start, count, mapping, fault) if count else 0
+
+    cdef void keep(self) noexcept nogil:
+        self.growing.save()
+        self.kept_count = self.count
+        self.kept_null_at = self.null_at
+
+    cdef void take_back(self) noexcept nogil:
+        take_out(self, self.kept_count, self.kept_null_at)
+        self.growing.restore()
+
+    cdef int64_t null_number(self):
+        """Ordinal of null, -1: there is none."""
+        return self.null_at if self.flat else self.spelled_null
+
+    cdef Columns snapshot(self):
+        """The values so far, in memory that later ones leave alone."""
+        return self.growing.snapshot()
+
+    cdef bytes stable_hashes(self):
+        cdef Columns values = self.snapshot() if self.flat else None
+        cdef bytes hashes = PyBytes_FromStringAndSize(NULL, 8 * self.count)
+        cdef uint64_t* out = <uint64_t*> PyBytes_AS_STRING(hashes)
+        cdef int64_t i, start = 0
+        cdef Word word
+        cdef Fault fault
+        cdef int found = 0
+        with nogil:
+            for i in range(self.count):
+                word.data = EMPTY
+                word.size = 0
+                if not self.flat:
+                    word.data = self.spelled.data + start
+                    word.size = self.ends[i] - start
+                    start = self.ends[i]
+                elif i != self.null_at:
+                    found = flat_word(&values.d, self.float_width, values.d.nodes[0].offset + i, &word, &fault)
+                    if found < 0:
+                        break
+                out[i] = stable_hash(word.data, word.size)
+        if found < 0:
+            raise_value_fault(&fault, values.plan, self.budget)
+        return hashes
+
+    cdef tuple mark(self):
+        cdef Growing g = self.growing
+        return (self.count, self.null_at, self.spelled.size, g.length, g.n_kept, g.dictionaries,
+                PyBytes_FromStringAndSize(<const char*> g.nodes, g.state_bytes))
+
+    cdef int rollback(self, tuple mark) except -1:
+        cdef Growing g = self.growing
+        take_out(self, mark[0], mark[1])
+        self.spelled.size = mark[2]
+        if self.spelled_null >= self.count:
+            self.spelled_null = -1
+        memcpy(g.saved, PyBytes_AS_STRING(mark[6]), g.state_bytes)
+        g.saved_length = mark[3]
+        g.saved_kept = mark[4]
+        g.restore()
+        g.dictionaries = mark[5]
+        return 0
+
+    # For Python: tests and measurements.
+
+    @staticmethod
+    def like(RecordBatch batch not None):
+        """A table without values, for the values of batches with one column of this type."""
+        return ValueTable(batch.plan)
+
+    def add_batch(self, RecordBatch batch not None):
+        """Add the rows of a batch with one column of the table's type.
+
+        Returns
+        -------
+        memoryview
+            The number of each row's value, as int64.
+
+        Raises
+        ------
+        UsageError
+            The batch has other columns.
+        UnsupportedError
+            Offsets or run ends would outgrow their integer type.
+        FormatError
+            The batch was read with ``validate="none"`` and its contents are broken.
+        """
+        cdef Memory mapping
+        if not same_shape(self.plan, batch.plan):
+            raise UsageError("the batch has other columns than the table of values")
+        mapping = Memory(max(8 * batch.d.length, 8))
+        self.add(batch, 0, batch.d.length, <int64_t*> mapping.data)
+        mapping.size = 8 * batch.d.length
+        return memoryview(mapping).cast("q")
+
+    def batch(self):
+        """The values so far as a `RecordBatch` that shares the table's memory."""
+        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+        self.growing.snapshot_into(out)
+        return out
+
+
+cdef ValueTable unified_table(Plan plan, tuple below, Budget budget, bint earns):
+    cdef ValueTable table = ValueTable(plan)
+    table.below = below
+    table.budget = budget
+    table.spelled.left = &budget.left
+    table.earns = earns
+    return table
+
+
+# -- whether one column begins with the values of another ----------------------------------------------------
+
+
+cdef enum:
+    SPELLED_FREE = 1 << 20  # bytes that may be spelled beside those that the values have: for each batch of a writer
+
+
+cdef bint shares_alike(Columns a, Columns b):
+    """Whether two columns of one type refer to their dictionaries by the same ordinals, at every depth."""
+    cdef int32_t i
+    if not a.plan.dictionaries and not b.plan.dictionaries:
+        return True
+    if len(a.plan.dictionaries) != len(b.plan.dictionaries):
+        return False
+    for i in range(a.plan.d.n_fields):
+        if a.plan.d.fields[i].dictionary != b.plan.d.fields[i].dictionary:
+            return False
+    return all(x is None or y is None or shares_alike(x, y) for x, y in zip(a.dictionaries, b.dictionaries))
+
+
+cdef bint plainly_continues(Columns longer, Columns shorter):
+    return extends(longer, shorter) or (begins_with(longer, shorter) and shares_alike(longer, shorter))
+
+
+cdef bint has_floats(Plan plan):
+    cdef DictionaryPlan dictionary
+    cdef int32_t i
+    for i in range(plan.d.n_fields):
+        if plan.d.fields[i].type == Type_FloatingPoint:
+            return True
+    for dictionary in plan.dictionaries:
+        if has_floats(dictionary.values):
+            return True
+    return False
+
+
+cdef int spells_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one, Spelling* other,
+                      bint* alike, Fault* fault) noexcept nogil:
+    """Whether the first `count` values are the same, -0.0 told from 0.0; -1: `fault`, of either side."""
+    cdef int64_t i
+    alike[0] = False
+    for i in range(count):
+        one.size = other.size = 0
+        if (spell(a, 0, a.d.nodes[0].offset + i, one, fault) < 0
+                or spell(b, 0, b.d.nodes[0].offset + i, other, fault) < 0):
+            return -1
+        if one.size != other.size or memcmp(one.data, other.data, one.size) != 0:
+            return 0
+    alike[0] = True
+    return 0
+
+
+cdef bint same_spelling(Columns longer, Columns shorter) except -1:
+    """Whether the values are spelled alike; those that share so many elements that it takes long to tell are not."""
+    cdef Tree a, b
+    cdef Spelling one, other
+    cdef Fault fault
+    cdef Budget budget = new_budget(SPELLED_FREE, "")
+    cdef bint alike = False
+    cdef int found
+    memset(&a, 0, sizeof(Tree))
+    memset(&b, 0, sizeof(Tree))
+    memset(&one, 0, sizeof(Spelling))
+    memset(&other, 0, sizeof(Spelling))
+    try:
+        plant(longer, &a, None)
+        plant(shorter, &b, None)
+        budget.earn(count_bytes(longer))
+        budget.earn(count_bytes(shorter))
+        one.left = other.left = &budget.left
+        with nogil:
+            found = spells_alike(&a, &b, shorter.d.length, &one, &other, &alike, &fault)
+    finally:
+        fell(&a)
+        fell(&b)
+        free(one.data)
+        free(other.data)
+    if found < 0 and fault.code == FAULT_TOO_MUCH:
+        return False
+    if found < 0:
+        raise_value_fault(&fault, longer.plan, budget)
+    return alike
+
+
+cdef bint continues(Columns longer, Columns shorter) except -1:
+    if longer.d.length < shorter.d.length:
+        return False
+    if shorter.d.length == 0 or plainly_continues(longer, shorter):
+        return True
+    if has_floats(longer.plan) or longer.plan.dictionaries:
+        return same_spelling(longer, shorter)
+    return same_values(longer, 0, longer.d.nodes[0].offset, shorter, 0, shorter.d.nodes[0].offset,
+                       shorter.d.length, True) != 0

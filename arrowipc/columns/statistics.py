@@ -1,0 +1,389 @@
+"""Statistics of batches: how they lie in the metadata of a message, and how they come out again.
+
+A writer that was asked for them (``new_file(..., statistics=True)``) puts one pair into the custom metadata
+of each RecordBatch message: the key ``arrowipc:statistics``, and JSON as its value::
+
+    {"v": 1, "rows": 3, "columns": {
+        "id": {"nulls": 0, "kind": "int", "min": 1, "max": 9},
+        "name": {"nulls": 1, "kind": "text", "min": "Ada", "max": "Grace"},
+        "place.lat": {"nulls": 0, "kind": "float", "min": -33.4, "max": "inf", "nan": false},
+        "tags": {"nulls": 2}}}
+
+``rows`` counts the rows of the batch. Columns are named by dotted paths: members of structs have statistics
+of their own, names that would mean two columns have none. Of a column:
+
+``nulls``
+    Its null rows, as a reader sees them: a row is null too if the dictionary value or the run that it stands
+    for is null, or a struct around it. Absent if not known.
+``min``, ``max``
+    Bounds of all values that are neither null nor NaN. Absent if there are no such values, or none that fit.
+``kind``
+    What the bounds are. All are in the unit and of the scale of the column's type:
+
+    * ``bool``: false and true.
+    * ``int``: integers, dates, times, timestamps, durations, and decimals (the unscaled integer). Numbers
+      within 2**53 of zero, else their decimal digits as a string.
+    * ``float``: numbers, or ``"inf"`` and ``"-inf"``. The bounds of zeros are -0.0 and 0.0.
+    * ``text``: a string; texts sort by their UTF-8 bytes.
+    * ``binary``: Base64; bytes sort as unsigned numbers.
+``min_exact``, ``max_exact``
+    false: the bound is no value of the column, or left out. Bounds of text and binary have at most 64
+    bytes: a minimum is cut, a maximum cut and then increased, or left out where that cannot be done.
+``nan``
+    Of floating-point columns: whether there is a NaN.
+
+Statistics stay true of some of their rows: bounds remain bounds, no nulls remain no nulls, and nothing but
+nulls remains nothing but nulls. So a slice that still carries those of its whole batch misleads nobody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc.arguments import check_integer, described, metadata_pairs
+from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.column_statistics import Collector
+from arrowipc.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from arrowipc._core import Columns
+    from arrowipc.schema import Schema
+
+    Bound: TypeAlias = bool | int | float | str | bytes | None
+
+__all__ = [
+    "STATISTICS_KEY",
+    "Annotator",
+    "ColumnStatistics",
+    "batch_statistics",
+    "compute_statistics",
+    "encode_statistics",
+    "without_statistics",
+]
+
+#: Key of the statistics in the custom metadata of a RecordBatch message.
+STATISTICS_KEY = b"arrowipc:statistics"
+VERSION = 1
+#: Integers up to here are the same in every language's JSON numbers.
+SAFE = 2**53
+#: A decimal has at most 78 digits; nothing longer is turned into a number.
+MOST_DIGITS = 80
+MOST_ROWS = 2**63 - 1
+INFINITY = float("inf")
+
+
+class ColumnStatistics(NamedTuple):
+    """What is known of one column of a batch.
+
+    Bounds are as they are stored: integers in the unit of the type for dates and times, unscaled integers for
+    decimals, str, bytes, float or bool for the rest.
+    """
+
+    #: Rows of the batch.
+    rows: int
+    #: Null rows among them; None: not known.
+    null_count: int | None
+    #: Lower bound of all values but nulls and NaN; None: there are none, or it is not known.
+    min: Bound
+    #: Upper bound.
+    max: Bound
+    #: Whether `min` is one of the values.
+    min_is_exact: bool = True
+    #: Whether `max` is one of the values.
+    max_is_exact: bool = True
+    #: Whether there is a NaN; None: not known, or no floating-point numbers.
+    has_nan: bool | None = None
+
+
+# -- collecting ----------------------------------------------------------------------------------------------
+
+
+def compute_statistics(
+    batch: RecordBatch, columns: Iterable[str] | None = None
+) -> dict[str, ColumnStatistics]:
+    """Find the minimum, maximum and null count of each column.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        Of a slice, only its rows count.
+    columns : names of top-level columns, optional
+        Default: all.
+
+    Returns
+    -------
+    dict of str to ColumnStatistics
+        By dotted path; members of structs have entries of their own.
+
+    Raises
+    ------
+    FormatError
+        The batch was read with ``validate="none"`` and its contents are broken.
+    UsageError
+        A column does not exist, or the batch is kept in big-endian byte order.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, float64, utf8
+    >>> schema = ipc.Schema([field("x", float64()), field("word", utf8())])
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [2.5, None, 1.0], "word": ["b", "a", "c"]}, schema)
+    >>> found = ipc.compute_statistics(batch)
+    >>> found["x"].min, found["x"].max, found["x"].null_count, found["word"].max
+    (1.0, 2.5, 1, 'c')
+    """
+    wanted = None if columns is None else _names(columns)
+    if wanted is not None:
+        _check_names(wanted, batch.schema)
+    return _collected(Collector(wanted), batch, 0, len(batch))
+
+
+def _collected(collector: Collector, columns: Columns, start: int, rows: int) -> dict[str, ColumnStatistics]:
+    found = collector.collect(columns, start, rows)
+    return {entry[0]: ColumnStatistics(rows, *entry[1:]) for entry in found}
+
+
+def _names(columns: Iterable[str]) -> list[str]:
+    if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
+        raise UsageError(f"statistics: expected True, False or names of columns, found {described(columns)}")
+    return list(columns)
+
+
+def _check_names(names: Iterable[str], schema: Schema) -> None:
+    for name in names:
+        if name not in schema:
+            raise UsageError(f"statistics: the schema has no column {name!r}; its columns are {schema.names}")
+
+
+class Annotator:
+    """Adds their statistics to the metadata of batches on their way out.
+
+    Parameters
+    ----------
+    columns : True or names of top-level columns
+    """
+
+    __slots__ = ("_collector", "_names")
+
+    def __init__(self, columns: bool | Iterable[str]) -> None:
+        self._names = () if columns is True else tuple(_names(columns))  # type: ignore[arg-type]
+        self._collector = Collector(None if columns is True else self._names)
+
+    def check(self, schema: Schema) -> None:
+        """Raise a UsageError if a wanted column is not there."""
+        _check_names(self._names, schema)
+
+    def __call__(
+        self, columns: Columns, start: int, rows: int, pairs: tuple[tuple[bytes, bytes], ...]
+    ) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the metadata with the statistics of some rows; others that were in it are replaced."""
+        found = self._collector.collect(columns, start, rows)
+        entries = {entry[0]: _entry(*entry[1:]) for entry in found}
+        return (*without_statistics(pairs), (STATISTICS_KEY, _document(entries, rows)))
+
+
+def without_statistics(pairs: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
+    """Metadata without the statistics in it."""
+    return tuple([pair for pair in pairs if pair[0] != STATISTICS_KEY])
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+
+def encode_statistics(columns: Mapping[str, ColumnStatistics], rows: int) -> bytes:
+    """Encode statistics as the value that belongs to `STATISTICS_KEY`.
+
+    Parameters
+    ----------
+    columns : mapping of dotted path to ColumnStatistics
+    rows : int
+        Of the batch.
+
+    Raises
+    ------
+    UsageError
+        A bound has none of the types that `ColumnStatistics` names.
+    """
+    check_integer("rows", rows, 0, MOST_ROWS)
+    entries = {}
+    for path, found in columns.items():
+        for bound in (found.min, found.max):
+            if bound is not None and type(bound) not in _KIND_OF:
+                raise UsageError(
+                    f"statistics of {path!r}: a bound is a bool, int, float, str or bytes, found {bound!r}"
+                )
+        entries[path] = _entry(*found[1:])
+    return _document(entries, rows)
+
+
+# Made once: JSON of a few columns takes less time than to make one.
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def _document(entries: dict[str, Any], rows: int) -> bytes:
+    return _TO_JSON({"v": VERSION, "rows": rows, "columns": entries}).encode()
+
+
+def _entry(
+    nulls: int | None, low: Bound, high: Bound, low_exact: bool, high_exact: bool, nan: bool | None
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    if nulls is not None:
+        entry["nulls"] = nulls
+    if low is not None or high is not None:
+        kind = entry["kind"] = _KIND_OF[type(high if low is None else low)]
+        outward = _KINDS[kind][0]
+        if low is not None:
+            entry["min"] = outward(low)
+        if high is not None:
+            entry["max"] = outward(high)
+        if not low_exact:
+            entry["min_exact"] = False
+        if not high_exact:
+            entry["max_exact"] = False
+    if nan is not None:
+        entry["nan"] = nan
+    return entry
+
+
+def _int_out(value: int) -> int | str:
+    return value if -SAFE <= value <= SAFE else str(value)
+
+
+def _float_out(value: float) -> float | str:
+    return value if -INFINITY < value < INFINITY else str(value)
+
+
+def _binary_out(value: bytes) -> str:
+    from binascii import b2a_base64
+
+    return b2a_base64(value, newline=False).decode()
+
+
+# -- reading: the bytes may come from anywhere ---------------------------------------------------------------
+
+
+def batch_statistics(source: Any) -> dict[str, ColumnStatistics] | None:
+    """Read the statistics that a writer left in the metadata of a batch.
+
+    Parameters
+    ----------
+    source : RecordBatch, or pairs of bytes
+        Custom metadata as `RecordBatchFileReader.get_batch_metadata` returns it; a mapping will do.
+
+    Returns
+    -------
+    dict of str to ColumnStatistics, or None
+        By dotted path. None: there are none, or not of the form that this version knows. A column of which
+        something makes no sense is left out. Nothing proves that statistics are true of the batch.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int64
+    >>> sink = bytearray()
+    >>> with ipc.new_file(sink, ipc.Schema([field("id", int64())]), statistics=True) as writer:
+    ...     writer.write({"id": [3, 1, 2]})
+    >>> with ipc.open_file(sink) as reader:
+    ...     found = ipc.batch_statistics(reader.get_batch_metadata(0))
+    >>> found["id"].min, found["id"].max
+    (1, 3)
+    """
+    pairs = source.custom_metadata if isinstance(source, RecordBatch) else metadata_pairs(source)
+    values = [value for key, value in pairs if key == STATISTICS_KEY]
+    return _decoded(values[0]) if len(values) == 1 else None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _decoded(data: bytes) -> dict[str, ColumnStatistics] | None:
+    try:
+        # NaN and Infinity are Python's own idea of JSON.
+        document = json.loads(data, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or type(document.get("v")) is not int or document["v"] != VERSION:
+        return None
+    rows, columns = document.get("rows"), document.get("columns")
+    if type(rows) is not int or not 0 <= rows <= MOST_ROWS or not isinstance(columns, dict):
+        return None
+    return {path: found for path, entry in columns.items() if (found := _column(entry, rows)) is not None}
+
+
+def _column(entry: Any, rows: int) -> ColumnStatistics | None:
+    if not isinstance(entry, dict):
+        return None
+    nulls, nan = entry.get("nulls"), entry.get("nan")
+    if nulls is not None and (type(nulls) is not int or not 0 <= nulls <= rows):
+        return None
+    if nan is not None and type(nan) is not bool:
+        return None
+    low = high = None
+    low_exact, high_exact = entry.get("min_exact", True), entry.get("max_exact", True)
+    try:
+        if "min" in entry or "max" in entry:
+            read = _KINDS[entry["kind"]][1]
+            low = read(entry["min"]) if "min" in entry else None
+            high = read(entry["max"]) if "max" in entry else None
+        if low is not None and high is not None and _sortable(low) > _sortable(high):
+            return None
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    if type(low_exact) is not bool or type(high_exact) is not bool:
+        return None
+    return ColumnStatistics(rows, nulls, low, high, low_exact, high_exact, nan)
+
+
+def _sortable(bound: Any) -> Any:
+    return bound.encode() if isinstance(bound, str) else bound
+
+
+def _bool_in(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(value)
+    return value
+
+
+def _int_in(value: Any) -> int:
+    if type(value) is int:
+        return value
+    digits = value.removeprefix("-") if isinstance(value, str) else ""
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > MOST_DIGITS:
+        raise ValueError(value)
+    return int(value)
+
+
+def _float_in(value: Any) -> float:
+    if value in ("inf", "-inf") or type(value) in (int, float):
+        return float(value)
+    raise ValueError(value)
+
+
+def _text_in(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(value)
+    value.encode()  # JSON can spell halves of surrogate pairs
+    return value
+
+
+def _binary_in(value: Any) -> bytes:
+    from binascii import a2b_base64
+
+    return a2b_base64(value, strict_mode=True)
+
+
+_KIND_OF = {bool: "bool", int: "int", float: "float", str: "text", bytes: "binary"}
+#: Kind -> how a bound goes out, how it comes in.
+_KINDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "bool": (bool, _bool_in),
+    "int": (_int_out, _int_in),
+    "float": (_float_out, _float_in),
+    "text": (str, _text_in),
+    "binary": (_binary_out, _binary_in),
+}

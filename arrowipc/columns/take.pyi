@@ -1,0 +1,11 @@
+"""Rows in any order and number; see ``take.pyx``."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from arrowipc.columns.array import Array, RecordBatch
+
+@final
+class Picker: ...
+
+def take_rows(source: RecordBatch, indices: Array | Sequence[int] | Any, name: str) -> RecordBatch: ...

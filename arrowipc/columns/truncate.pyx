@@ -1,0 +1,899 @@
+"""Trimming: exactly some rows of columns, in place where the format allows it and rewritten where not.
+
+One walk over the flat plan, in pre-order as in `columns.concat`: each field takes a span of the source's elements
+and hands spans to its children. What holds for the columns that a trim leaves in `Trimmer.d`:
+
+* Every node's offset is 0, its length is what its parent refers to. Null counts are counted, not believed.
+* Every extent is as large as its elements need, to the byte. A validity bitmap is there if and only if there
+  are nulls. Bits behind the last element of a bitmap are zero.
+* Offsets begin at 0 and there is always one more of them than elements, also for no elements; the lists and
+  texts before the first one and behind the last one have no bytes in the child or in the data.
+* An extent points into the source, or into static zeros, or into scratch memory, which is valid until the
+  next trim unless `keep` hands it over. The source is never written to.
+* Columns that are like this already pass through without a copy. Views are the exception, see `cut_views`:
+  their data buffers are kept whole or packed, and packing pays only where much of them is unused.
+
+The source's contents are untrusted: what decides where bytes are read from, or how many, is checked before it
+is followed. Offsets between the first and the last one are not; they stay as wild as they are.
+"""
+
+from libc.stdint cimport INT32_MAX, INT64_MAX, UINT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport Memory, Plan, raise_fault
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.concat cimport Span
+from arrowipc.columns.elements cimport check_native
+from arrowipc.inline.bits cimport SLACK, append_bits, load_int, store_int
+from arrowipc.inline.element cimport find_run, run_end
+from arrowipc.inline.fault cimport (
+    FAULT_CHILD_LENGTH, FAULT_COLUMN_LENGTH, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
+    FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail, fail_count,
+)
+from arrowipc.inline.loads cimport (
+    add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64,
+    mul_overflows, round_up, unlikely,
+)
+from arrowipc.inline.plan cimport (
+    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64,
+    LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
+    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange,
+)
+
+from arrowipc.errors import UsageError
+
+cdef extern from * nogil:
+    """
+    /* The one offset of an array without elements. */
+    static const uint8_t arrowipc_no_offset[64] __attribute__((aligned(64))) = {0};
+    """
+    const uint8_t* NO_OFFSET "arrowipc_no_offset"
+
+cdef enum:
+    VIEW_SLACK = 1 << 12        # unused bytes behind views that are never worth packing
+    FIRST_BLOCK = 1 << 12
+    KEPT_BLOCK = 1 << 22        # of scratch that waits for the next trim; _blocks keeps what is larger
+
+cdef struct Cut:
+    # One trim.
+    const ColumnsData* source
+    Fault* fault
+
+
+# -- scratch memory ------------------------------------------------------------------------------------------
+
+
+cdef int open_block(Trimmer t, int64_t size, Fault* fault) noexcept with gil:
+    """One more block of scratch, with room for `size` bytes at least; the last one stays, in use as it is."""
+    cdef Memory memory = None
+    cdef int64_t capacity = max(size, min(max(t.taken, t.wanted, FIRST_BLOCK), KEPT_BLOCK))
+    try:
+        memory = Memory.__new__(Memory)
+        memory.reserve(capacity)
+        t.blocks.append(memory)
+    except MemoryError:
+        return fail(fault, FAULT_MEMORY)
+    t.at = memory.data
+    t.left = t.only_room = memory.capacity
+    t.only = memory.data if len(t.blocks) == 1 and memory.capacity <= KEPT_BLOCK else NULL
+    return 0
+
+
+cdef inline uint8_t* take(Trimmer t, int64_t size, Fault* fault) noexcept nogil:
+    """64-byte aligned scratch of `size` bytes, with SLACK more behind them; NULL when there is none.
+
+    Sizes are those of buffers that the source has, so that they are far from overflowing.
+    """
+    cdef uint8_t* out
+    size = round_up(size + SLACK, 64)
+    if size > t.left and open_block(t, size, fault) < 0:
+        return NULL
+    out = t.at
+    t.at += size
+    t.left -= size
+    t.taken += size
+    return out
+
+
+cdef inline void recycle(Trimmer t) noexcept nogil:
+    """Make the scratch of the last trim free for the next one: a block of moderate size, or none."""
+    t.wanted = min(t.taken, KEPT_BLOCK)
+    t.taken = 0
+    if t.only == NULL:
+        # Next time one block will do.
+        drop_blocks(t)
+    t.at = t.only
+    t.left = t.only_room if t.only != NULL else 0
+
+
+cdef int drop_blocks(Trimmer t) noexcept with gil:
+    t.blocks.clear()
+    return 0
+
+
+cdef inline void arrange(Trimmer t, uint8_t* block) noexcept nogil:
+    """Where all lies in `block`: nodes, spans, views, and extents at the end, which may become more."""
+    t.d.block = block
+    t.d.nodes = <Node*> block
+    t.spans = <Span*> (t.d.nodes + t.d.plan.n_fields)
+    t.d.views = <ViewRange*> (t.spans + t.d.plan.n_fields)
+    t.d.extents = <Extent*> (t.d.views + t.d.plan.n_views)
+
+
+cdef int more_extents(Trimmer t, int32_t count, Fault* fault) noexcept nogil:
+    """Make room for `count` more extents; pointers to nodes, spans, views and extents are void after this."""
+    cdef int64_t needed = <int64_t> t.d.n_extents + count, size
+    cdef uint8_t* block
+    if needed <= t.room:
+        return 0
+    if needed > INT32_MAX:
+        return fail(fault, FAULT_MEMORY)
+    needed = max(needed, 2 * t.room)
+    size = <uint8_t*> t.d.extents - <uint8_t*> t.d.block
+    block = <uint8_t*> realloc(t.d.block, size + needed * <int64_t> sizeof(Extent))
+    if block == NULL:
+        return fail(fault, FAULT_MEMORY)
+    t.room = needed
+    arrange(t, block)
+    return 0
+
+
+# -- what the layouts share ----------------------------------------------------------------------------------
+
+
+cdef inline int set_span(Trimmer t, const Cut* cut, int32_t f, int64_t first, int64_t count) noexcept nogil:
+    """Take elements first .. first + count of field f."""
+    cdef const Node* node = &cut.source.nodes[f]
+    if unlikely(not inside(first, count, node.length), 0):
+        if add_overflows(first, count, &count):
+            count = INT64_MAX
+        return fail(cut.fault, FAULT_CHILD_LENGTH, f, -1, -1, node.length, count, NULL)
+    t.spans[f].start = node.offset + first
+    t.spans[f].count = count
+    return 0
+
+
+cdef inline int set_children(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+    """Every child of field f takes the elements that the field takes."""
+    cdef int32_t child = f + 1, end = t.d.plan.fields[f].end
+    while child < end:
+        if set_span(t, cut, child, t.spans[f].start, t.spans[f].count) < 0:
+            return -1
+        child = t.d.plan.fields[child].end
+    return 0
+
+
+cdef int32_t leave_empty(Trimmer t, int32_t f) noexcept nogil:
+    """No elements, in field f and below; returns the field behind them."""
+    cdef const PlanData* p = t.d.plan
+    cdef const FieldPlan* field
+    cdef Extent* extents
+    cdef int32_t end = p.fields[f].end, k
+    cdef int layout
+    while f < end:
+        field = &p.fields[f]
+        memset(&t.d.nodes[f], 0, sizeof(Node))
+        extents = &t.d.extents[field.first_buffer]
+        for k in range(field.n_buffers):
+            extents[k].data = NULL
+            extents[k].size = 0
+        layout = field.layout
+        if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
+            extents[1].data = NO_OFFSET
+            extents[1].size = 4
+        elif layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
+            extents[1].data = NO_OFFSET
+            extents[1].size = 8
+        elif layout == LAYOUT_VIEW:
+            t.d.views[field.view].first = t.d.n_extents
+            t.d.views[field.view].count = 0
+        f += 1
+    return end
+
+
+cdef int cut_bits(Trimmer t, const Extent* source, int64_t start, int64_t count, Extent* out,
+                  Fault* fault) noexcept nogil:
+    """`count` (> 0) bits, and zeros up to the end of the last byte."""
+    cdef int64_t size = bitmap_bytes(count)
+    cdef const uint8_t* bits = source.data + (start >> 3)
+    cdef uint8_t* copy
+    out.data = bits
+    out.size = size
+    if (start & 7) == 0 and ((count & 7) == 0 or bits[size - 1] >> (count & 7) == 0):
+        return 0
+    copy = take(t, size, fault)
+    if copy == NULL:
+        return -1
+    append_bits(copy, 0, source.data, start, count)
+    out.data = copy
+    return 0
+
+
+cdef int cut_validity(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+    """The nulls of field f, whose source has a bitmap."""
+    cdef int32_t buffer = t.d.plan.fields[f].first_buffer
+    cdef const Extent* source = &cut.source.extents[buffer]
+    cdef int64_t start = t.spans[f].start, count = t.spans[f].count
+    cdef int64_t nulls = count - count_bits(source.data, start, count)
+    if nulls == 0:
+        t.d.extents[buffer].data = NULL
+        t.d.extents[buffer].size = 0
+        return 0
+    t.d.nodes[f].null_count = nulls
+    return cut_bits(t, source, start, count, &t.d.extents[buffer], cut.fault)
+
+
+cdef inline const uint8_t* validity_of(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+    """The source's bitmap of field f, NULL when the span has no nulls."""
+    return cut.source.extents[t.d.plan.fields[f].first_buffer].data if t.d.nodes[f].null_count else NULL
+
+
+# -- offsets -------------------------------------------------------------------------------------------------
+
+
+cdef int rebase(Trimmer t, const uint8_t* offsets, int64_t count, int32_t width, int64_t base, Extent* out,
+                Fault* fault) noexcept nogil:
+    """`count` offsets, each lower by `base`; what is wild among them may wrap, and stays wild."""
+    cdef uint8_t* copy = take(t, count * width, fault)
+    cdef const loose_i32* from32 = <const loose_i32*> offsets
+    cdef const loose_i64* from64 = <const loose_i64*> offsets
+    cdef int64_t i
+    if copy == NULL:
+        return -1
+    if width == 4:
+        for i in range(count):
+            (<loose_i32*> copy)[i] = <int32_t> (from32[i] - base)
+    else:
+        for i in range(count):
+            (<loose_i64*> copy)[i] = <int64_t> (<uint64_t> from64[i] - <uint64_t> base)
+    out.data = copy
+    return 0
+
+
+cdef inline int cut_offsets(Trimmer t, const Cut* cut, int32_t f, int32_t width, int64_t limit,
+                            Span* between) noexcept nogil:
+    """The offsets of field f, into `limit` bytes or elements; `between`: those that the span is about."""
+    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
+    cdef int64_t start = t.spans[f].start, count = t.spans[f].count, first, last
+    cdef const uint8_t* offsets = cut.source.extents[buffer].data + start * width
+    cdef Extent* out = &t.d.extents[buffer]
+    first = load_int(offsets, 0, width)
+    last = load_int(offsets, count, width)
+    if unlikely(first < 0, 0):
+        return fail(cut.fault, FAULT_OFFSET, f, 1, start, first, 0, b"less than")
+    if unlikely(last < first, 0):
+        return fail(cut.fault, FAULT_OFFSET, f, 1, start + count, last, first, b"less than the first one,")
+    if unlikely(last > limit, 0):
+        return fail(cut.fault, FAULT_OFFSET, f, 1, start + count, last, limit, b"past the end at")
+    between.start = first
+    between.count = last - first
+    out.data = offsets
+    out.size = (count + 1) * width
+    if first == 0:
+        return 0
+    return rebase(t, offsets, count + 1, width, first, out, cut.fault)
+
+
+cdef inline int cut_var(Trimmer t, const Cut* cut, int32_t f, int32_t width) noexcept nogil:
+    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 2
+    cdef const Extent* source = &cut.source.extents[buffer]
+    cdef Span bytes
+    if cut_offsets(t, cut, f, width, source.size, &bytes) < 0:
+        return -1
+    t.d.extents[buffer].data = source.data + bytes.start
+    t.d.extents[buffer].size = bytes.count
+    return 0
+
+
+cdef inline int cut_list(Trimmer t, const Cut* cut, int32_t f, int32_t width) noexcept nogil:
+    cdef Span elements
+    if cut_offsets(t, cut, f, width, cut.source.nodes[f + 1].length, &elements) < 0:
+        return -1
+    return set_span(t, cut, f + 1, elements.start, elements.count)
+
+
+# -- other lists ---------------------------------------------------------------------------------------------
+
+
+cdef inline int cut_list_view(Trimmer t, const Cut* cut, int32_t f, int32_t width) noexcept nogil:
+    """List views: the child keeps what lies between the lowest and the highest element in use.
+
+    Only valid, non-empty lists use elements. The others need not be touched as long as they, too, lie inside
+    what the child keeps.
+    """
+    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
+    cdef const uint8_t* bits = validity_of(t, cut, f)
+    cdef int64_t start = t.spans[f].start, count = t.spans[f].count
+    cdef const uint8_t* offsets = cut.source.extents[buffer].data + start * width
+    cdef const uint8_t* sizes = cut.source.extents[buffer + 1].data + start * width
+    cdef int64_t limit = cut.source.nodes[f + 1].length, low = INT64_MAX, high = 0, i, offset, size
+    cdef uint64_t reach = 0
+    cdef bint hidden = False
+    for i in range(count):
+        offset = load_int(offsets, i, width)
+        size = load_int(sizes, i, width)
+        if size != 0 and (bits == NULL or get_bit(bits, start + i)):
+            if unlikely(not inside(offset, size, limit), 0):
+                return fail(cut.fault, FAULT_LIST_VIEW, f, 1, start + i, offset, limit, b"offset")
+            low = min(low, offset)
+            high = max(high, offset + size)
+        else:
+            hidden |= size != 0
+            # Two numbers below 2**63 add up to one below 2**64.
+            reach = max(reach, UINT64_MAX if offset < 0 or size < 0 else <uint64_t> offset + <uint64_t> size)
+    low = min(low, high)
+    t.d.extents[buffer].data = offsets
+    t.d.extents[buffer].size = count * width
+    t.d.extents[buffer + 1].data = sizes
+    t.d.extents[buffer + 1].size = count * width
+    if (low > 0 or reach > <uint64_t> high) and move_list_views(t, cut, f, width, low, hidden) < 0:
+        return -1
+    return set_span(t, cut, f + 1, low, high - low)
+
+
+cdef int move_list_views(Trimmer t, const Cut* cut, int32_t f, int32_t width, int64_t low,
+                         bint hidden) noexcept nogil:
+    """Offsets that count from `low`; lists without elements in use become empty ones at 0.
+
+    `hidden`: some of these have a size, so that the sizes have to change too.
+    """
+    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
+    cdef const uint8_t* bits = validity_of(t, cut, f)
+    cdef int64_t start = t.spans[f].start, count = t.spans[f].count, i, size
+    cdef const uint8_t* offsets = t.d.extents[buffer].data
+    cdef const uint8_t* sizes = t.d.extents[buffer + 1].data
+    cdef uint8_t* new_offsets = take(t, count * width, cut.fault)
+    cdef uint8_t* new_sizes = NULL
+    if new_offsets == NULL:
+        return -1
+    t.d.extents[buffer].data = new_offsets
+    if hidden:
+        new_sizes = take(t, count * width, cut.fault)
+        if new_sizes == NULL:
+            return -1
+        t.d.extents[buffer + 1].data = new_sizes
+    for i in range(count):
+        size = load_int(sizes, i, width)
+        if bits != NULL and not get_bit(bits, start + i):
+            size = 0
+        store_int(new_offsets, i, width, load_int(offsets, i, width) - low if size else 0)
+        if hidden:
+            store_int(new_sizes, i, width, size)
+    return 0
+
+
+cdef int cut_fixed_list(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+    cdef int64_t width = t.d.plan.fields[f].width, first, count
+    if mul_overflows(t.spans[f].start, width, &first) or mul_overflows(t.spans[f].count, width, &count):
+        return fail_count(cut.fault, FAULT_CHILD_LENGTH, f + 1, cut.source.nodes[f + 1].length, INT64_MAX)
+    return set_span(t, cut, f + 1, first, count)
+
+
+# -- unions and runs -----------------------------------------------------------------------------------------
+
+
+cdef int cut_dense(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+    """Each child keeps the elements from its lowest to its highest offset in use."""
+    cdef const FieldPlan* field = &t.d.plan.fields[f]
+    cdef const Extent* source = &cut.source.extents[field.first_buffer]
+    cdef Extent* out = &t.d.extents[field.first_buffer]
+    cdef const int8_t* ordinals = t.d.plan.codes + 128 * field.codes
+    cdef int64_t start = t.spans[f].start, count = t.spans[f].count, i, offset
+    cdef const int8_t* codes = <const int8_t*> source[0].data + start
+    cdef const uint8_t* offsets = source[1].data + 4 * start
+    cdef int64_t lengths[128]
+    cdef int64_t low[128]
+    cdef int64_t high[128]
+    cdef int32_t child = f + 1, k = 0
+    cdef int ordinal
+    cdef bint moved = False
+    while child < field.end and k < 128:
+        lengths[k] = cut.source.nodes[child].length
+        low[k] = INT64_MAX
+        high[k] = 0
+        child = t.d.plan.fields[child].end
+        k += 1
+    for i in range(count):
+        ordinal = ordinals[codes[i]] if codes[i] >= 0 else -1
+        if unlikely(ordinal < 0, 0):
+            return fail(cut.fault, FAULT_TYPE_CODE, f, 0, start + i, codes[i], 0, NULL)
+        offset = load_int(offsets, i, 4)
+        if unlikely(offset < 0 or offset >= lengths[ordinal], 0):
+            return fail(cut.fault, FAULT_UNION_OFFSET, f, 1, start + i, offset, lengths[ordinal], NULL)
+        low[ordinal] = min(low[ordinal], offset)
+        high[ordinal] = max(high[ordinal], offset + 1)
+    out[0].data = <const uint8_t*> codes
+    out[0].size = count
+    out[1].data = offsets
+    out[1].size = 4 * count
+    child = f + 1
+    k = 0
+    while child < field.end:
+        if k < 128 and high[k] > 0:
+            moved |= low[k] > 0
+            if set_span(t, cut, child, low[k], high[k] - low[k]) < 0:
+                return -1
+        else:
+            t.spans[child].count = 0
+        child = t.d.plan.fields[child].end
+        k += 1
+    return move_dense(t, cut, f, low) if moved else 0
+
+
+cdef int move_dense(Trimmer t, const Cut* cut, int32_t f, const int64_t* low) noexcept nogil:
+    """Offsets that count from the lowest one of their child; codes and offsets have been checked."""
+    cdef const FieldPlan* field = &t.d.plan.fields[f]
+    cdef Extent* out = &t.d.extents[field.first_buffer]
+    cdef const int8_t* ordinals = t.d.plan.codes + 128 * field.codes
+    cdef const int8_t* codes = <const int8_t*> out[0].data
+    cdef const uint8_t* offsets = out[1].data
+    cdef int64_t i
+    cdef uint8_t* copy = take(t, out[1].size, cut.fault)
+    if copy == NULL:
+        return -1
+    for i in range(out[0].size):
+        store_int(copy, i, 4, load_int(offsets, i, 4) - low[ordinals[codes[i]]])
+    out[1].data = copy
+    return 0
+
+
+cdef int cut_runs(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+    """The runs that the span touches; fills the child of the run ends and gives the other one its span."""
+    cdef const FieldPlan* ends = &t.d.plan.fields[f + 1]
+    cdef const ColumnsData* d = cut.source
+    cdef int64_t start = t.spans[f].start, stop = start + t.spans[f].count, runs = d.nodes[f + 1].length
+    # Run ends that do not rise give runs too, the first one not behind the last, and the loop finds them.
+    cdef int64_t first = find_run(d, f, start) if start else 0, last = find_run(d, f, stop - 1)
+    cdef int64_t previous = start, i, end = 0
+    cdef Extent* out = &t.d.extents[ends.first_buffer]
+    cdef uint8_t* copy
+    if last >= runs:
+        if runs == 0:
+            return fail(cut.fault, FAULT_RUN_END, f, -1, 0, 0, stop, b"missing")
+        return fail(cut.fault, FAULT_RUN_END, f, -1, runs - 1, run_end(d, f, runs - 1), stop, b"short of")
+    for i in range(first, last + 1):
+        end = run_end(d, f, i)
+        if end <= previous:
+            return fail(cut.fault, FAULT_RUN_END, f, -1, i, end, previous, b"not more than")
+        previous = end
+    memset(&t.d.nodes[f + 1], 0, sizeof(Node))
+    t.d.nodes[f + 1].length = last - first + 1
+    out[0].data = NULL
+    out[0].size = 0
+    out[1].data = d.extents[ends.first_buffer + 1].data + (d.nodes[f + 1].offset + first) * ends.width
+    out[1].size = (last - first + 1) * ends.width
+    if start or end != stop:
+        copy = take(t, out[1].size, cut.fault)
+        if copy == NULL:
+            return -1
+        for i in range(first, last + 1):
+            store_int(copy, i - first, ends.width, min(run_end(d, f, i), stop) - start)
+        out[1].data = copy
+    return set_span(t, cut, ends.end, first, last - first + 1)
+
+
+# -- views ---------------------------------------------------------------------------------------------------
+
+
+cdef int64_t measure_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits, int64_t total,
+                           bint* stray) noexcept nogil:
+    """Check every view that points into a data buffer; returns how many bytes they are about, -1 for a fault.
+
+    The sum stops as soon as it is above `total`: then nothing will be packed. `stray`: views of nulls seem to
+    point somewhere.
+    """
+    cdef const ViewRange* view = &cut.source.views[t.d.plan.fields[f].view]
+    cdef const Extent* buffers = cut.source.extents + view.first
+    cdef int64_t start = t.spans[f].start, i, length, offset, used = 0
+    cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
+    cdef int32_t index
+    cdef int outside = 0
+    stray[0] = False
+    for i in range(t.spans[f].count):
+        # As unsigned, a negative length is a long one.
+        outside |= load_u32(views + 16 * i) > 12
+    if not outside:
+        return 0
+    for i in range(t.spans[f].count):
+        length = load_i32(views + 16 * i)
+        if 0 <= length <= 12:
+            continue
+        if bits != NULL and not get_bit(bits, start + i):
+            stray[0] = True
+            continue
+        if unlikely(length < 0, 0):
+            return fail(cut.fault, FAULT_VIEW, f, 1, start + i, length, 0, b"length")
+        index = load_i32(views + 16 * i + 8)
+        if unlikely(not 0 <= index < view.count, 0):
+            return fail(cut.fault, FAULT_VIEW, f, 1, start + i, index, view.count, b"buffer index")
+        offset = load_i32(views + 16 * i + 12)
+        if unlikely(not inside(offset, length, buffers[index].size), 0):
+            return fail(cut.fault, FAULT_VIEW, f, 1, start + i, offset, buffers[index].size, b"offset")
+        if used <= total:
+            used += length
+    return used
+
+
+cdef int cut_views(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+    """Views, with all data buffers of the source; packed into new ones where too little of them is used."""
+    cdef const FieldPlan* field = &t.d.plan.fields[f]
+    cdef const ViewRange* source = &cut.source.views[field.view]
+    cdef const Extent* buffers = cut.source.extents + source.first
+    cdef const uint8_t* bits = validity_of(t, cut, f)
+    cdef int64_t total = 0, used
+    cdef int32_t k
+    cdef bint stray
+    t.d.extents[field.first_buffer + 1].data = (cut.source.extents[field.first_buffer + 1].data
+                                                + 16 * t.spans[f].start)
+    t.d.extents[field.first_buffer + 1].size = 16 * t.spans[f].count
+    for k in range(source.count):
+        if add_overflows(total, buffers[k].size, &total):
+            total = INT64_MAX
+            break
+    used = measure_views(t, cut, f, bits, total, &stray)
+    if used < 0:
+        return -1
+    t.d.views[field.view].first = t.d.n_extents
+    t.d.views[field.view].count = 0
+    if more_extents(t, source.count, cut.fault) < 0:
+        return -1
+    if t.tight:
+        total = find_windows(t, cut, f, bits)
+    # Views may share bytes: packed, they must not take more than the buffers do.
+    if used <= total and <double> total > t.view_waste * <double> used + VIEW_SLACK:
+        return pack_views(t, cut, f, bits, used) if used or stray else 0
+    if t.tight:
+        return move_views(t, cut, f, bits)
+    if source.count:
+        memcpy(&t.d.extents[t.d.n_extents], buffers, source.count * sizeof(Extent))
+        t.d.n_extents += source.count
+        t.d.views[field.view].count = source.count
+    return 0
+
+
+cdef int64_t find_windows(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+    """Find what lies between the first and the last byte in use of each data buffer: windows, behind the extents.
+
+    Returns how many bytes that is. Values that share bytes go on to share them. All views have been checked.
+    """
+    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
+    cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
+    cdef const uint8_t* place
+    cdef Extent *windows = t.d.extents + t.d.n_extents, *window
+    cdef int64_t i, length, total = 0
+    memset(windows, 0, source.count * sizeof(Extent))
+    for i in range(t.spans[f].count):
+        length = load_i32(views + 16 * i)
+        if length <= 12 or (bits != NULL and not get_bit(bits, t.spans[f].start + i)):
+            continue
+        window = &windows[load_i32(views + 16 * i + 8)]
+        place = cut.source.extents[source.first + load_i32(views + 16 * i + 8)].data + load_i32(views + 16 * i + 12)
+        total -= window.size
+        if window.size == 0 or place < window.data:
+            window.size += window.data - place if window.size else 0
+            window.data = place
+        window.size = max(window.size, place + length - window.data)
+        total += window.size
+    return total
+
+
+cdef int move_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+    """Let views point into the windows that `find_windows` has left; buffers that nobody uses go."""
+    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
+    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
+    cdef const uint8_t* views = t.d.extents[buffer].data
+    cdef Extent* windows = t.d.extents + t.d.n_extents
+    cdef uint8_t* out = take(t, 16 * t.spans[f].count, cut.fault)
+    cdef int32_t* places = <int32_t*> take(t, 4 * <int64_t> source.count, cut.fault)
+    cdef int64_t i
+    if out == NULL or places == NULL:
+        return -1
+    t.d.extents[buffer].data = out
+    for k in range(source.count):
+        places[k] = kept
+        if windows[k].size:
+            windows[kept] = windows[k]
+            kept += 1
+    for i in range(t.spans[f].count):
+        memcpy(out, views, 16)
+        if bits != NULL and not get_bit(bits, t.spans[f].start + i):
+            memset(out, 0, 16)
+        elif load_i32(views) > 12:
+            k = load_i32(views + 8)
+            store_int(out, 2, 4, places[k])
+            store_int(out, 3, 4, load_i32(views + 12) - (windows[places[k]].data
+                                                         - cut.source.extents[source.first + k].data))
+        views, out = views + 16, out + 16
+    t.d.n_extents += kept
+    t.d.views[t.d.plan.fields[f].view].count = kept
+    return 0
+
+
+cdef uint8_t* open_buffer(Trimmer t, int32_t view, int64_t size, Fault* fault) noexcept nogil:
+    """A new data buffer of `size` bytes behind those of the view field; NULL when there is no memory."""
+    cdef uint8_t* data
+    if more_extents(t, 1, fault) < 0:
+        return NULL
+    data = take(t, size, fault)
+    if data == NULL:
+        return NULL
+    t.d.extents[t.d.n_extents].data = data
+    t.d.extents[t.d.n_extents].size = 0
+    t.d.n_extents += 1
+    t.d.views[view].count += 1
+    return data
+
+
+cdef int pack_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits, int64_t used) noexcept nogil:
+    """Copy the `used` bytes that views point at, one value behind the other; all views have been checked."""
+    cdef int32_t view = t.d.plan.fields[f].view, buffer = t.d.plan.fields[f].first_buffer + 1
+    cdef const Extent* buffers = cut.source.extents + cut.source.views[view].first
+    cdef int64_t start = t.spans[f].start, count = t.spans[f].count, i, length, filled = 0, capacity = 0
+    cdef const uint8_t* views = t.d.extents[buffer].data
+    cdef uint8_t* out = take(t, 16 * count, cut.fault)
+    cdef uint8_t* data = NULL
+    if out == NULL:
+        return -1
+    t.d.extents[buffer].data = out
+    for i in range(count):
+        if bits != NULL and not get_bit(bits, start + i):
+            memset(out, 0, 16)
+        else:
+            memcpy(out, views, 16)
+            length = load_i32(views)
+            if length > 12:
+                if length > capacity - filled:
+                    capacity = max(length, min(used, t.largest))
+                    filled = 0
+                    data = open_buffer(t, view, capacity, cut.fault)
+                    if data == NULL:
+                        return -1
+                memcpy(data + filled, buffers[load_i32(views + 8)].data + load_i32(views + 12), length)
+                store_int(out, 2, 4, t.d.views[view].count - 1)
+                store_int(out, 3, 4, filled)
+                filled += length
+                used -= length
+                t.d.extents[t.d.n_extents - 1].size = filled
+        views += 16
+        out += 16
+    return 0
+
+
+# -- the walk ------------------------------------------------------------------------------------------------
+
+
+cdef inline int cut_layout(Trimmer t, const Cut* cut, int32_t f, int layout) noexcept nogil:
+    """The buffers of field f behind its validity, and the spans of its children."""
+    cdef const FieldPlan* field = &t.d.plan.fields[f]
+    cdef int32_t first = field.first_buffer
+    cdef int64_t start = t.spans[f].start, count = t.spans[f].count
+    if layout == LAYOUT_FIXED:
+        t.d.extents[first + 1].data = cut.source.extents[first + 1].data + start * field.width
+        t.d.extents[first + 1].size = count * field.width
+        return 0
+    elif layout == LAYOUT_VAR32:
+        return cut_var(t, cut, f, 4)
+    elif layout == LAYOUT_VAR64:
+        return cut_var(t, cut, f, 8)
+    elif layout == LAYOUT_BOOL:
+        return cut_bits(t, &cut.source.extents[first + 1], start, count, &t.d.extents[first + 1], cut.fault)
+    elif layout == LAYOUT_LIST32:
+        return cut_list(t, cut, f, 4)
+    elif layout == LAYOUT_LIST64:
+        return cut_list(t, cut, f, 8)
+    elif layout == LAYOUT_STRUCT:
+        return set_children(t, cut, f)
+    elif layout == LAYOUT_VIEW:
+        return cut_views(t, cut, f)
+    elif layout == LAYOUT_FIXED_LIST:
+        return cut_fixed_list(t, cut, f)
+    elif layout == LAYOUT_LIST_VIEW32:
+        return cut_list_view(t, cut, f, 4)
+    elif layout == LAYOUT_LIST_VIEW64:
+        return cut_list_view(t, cut, f, 8)
+    elif layout == LAYOUT_DENSE:
+        return cut_dense(t, cut, f)
+    elif layout == LAYOUT_RUN_END:
+        return cut_runs(t, cut, f)
+    elif layout == LAYOUT_SPARSE:
+        t.d.extents[first].data = cut.source.extents[first].data + start
+        t.d.extents[first].size = count
+        return set_children(t, cut, f)
+    t.d.nodes[f].null_count = count
+    return 0
+
+
+cdef int32_t cut_field(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+    """Field f, whatever it is; returns the field to go on with, -1 for a fault."""
+    cdef int32_t first = t.d.plan.fields[f].first_buffer
+    cdef int layout = t.d.plan.fields[f].layout
+    cdef Node* node = &t.d.nodes[f]
+    if t.spans[f].count == 0:
+        return leave_empty(t, f)
+    node.length = t.spans[f].count
+    node.null_count = 0
+    node.offset = 0
+    if layout != LAYOUT_NULL and layout < LAYOUT_SPARSE:
+        if cut.source.extents[first].data == NULL:
+            t.d.extents[first].data = NULL
+            t.d.extents[first].size = 0
+        elif cut_validity(t, cut, f) < 0:
+            return -1
+    if cut_layout(t, cut, f, layout) < 0:
+        return -1
+    # Run ends have no children, and their parent has done their work.
+    return f + (1 if layout != LAYOUT_RUN_END else 2)
+
+
+cdef inline bint cut_plain(const FieldPlan* field, const Extent* source, int64_t start, int64_t count,
+                           Node* node, Extent* out) noexcept nogil:
+    """The same for what most columns are: numbers or texts, without nulls, nothing to be moved or refused.
+
+    False: the column is something else.
+    """
+    cdef const uint8_t* offsets
+    cdef int64_t last
+    cdef int layout = field.layout
+    # The last fields may have no buffers at all, so that nothing lies at `source`.
+    if (layout != LAYOUT_FIXED and layout != LAYOUT_VAR32) or count == 0 or source[0].data != NULL:
+        return False
+    if layout == LAYOUT_FIXED:
+        out[1].data = source[1].data + start * field.width
+        out[1].size = count * field.width
+    else:
+        offsets = source[1].data + 4 * start
+        last = load_i32(offsets + 4 * count)
+        if load_i32(offsets) != 0 or last < 0 or last > source[2].size:
+            return False
+        out[1].data = offsets
+        out[1].size = 4 * count + 4
+        out[2].data = source[2].data
+        out[2].size = last
+    node.length = count
+    node.null_count = 0
+    node.offset = 0
+    out[0].data = NULL
+    out[0].size = 0
+    return True
+
+
+cdef int cut_fields(Trimmer t, const Cut* cut) noexcept nogil:
+    # Locals, because a store to any of these would make the compiler load the others again.
+    cdef const FieldPlan* fields = t.d.plan.fields
+    cdef const Extent* source = cut.source.extents
+    cdef const Span* spans = t.spans
+    cdef Node* nodes = t.d.nodes
+    cdef Extent* extents = t.d.extents
+    cdef int32_t f = 0, n_fields = t.d.plan.n_fields, first
+    while f < n_fields:
+        first = fields[f].first_buffer
+        if cut_plain(&fields[f], source + first, spans[f].start, spans[f].count, &nodes[f], extents + first):
+            f += 1
+            continue
+        f = cut_field(t, cut, f)
+        if f < 0:
+            return -1
+        # Views may have moved them.
+        spans = t.spans
+        nodes = t.d.nodes
+        extents = t.d.extents
+    return 0
+
+
+cdef class Trimmer:
+    """Cuts columns of one plan down to a range of rows; made once per writer, used for every batch."""
+
+    def __cinit__(self, Plan plan not None):
+        cdef int64_t fields = plan.d.n_fields * <int64_t> (sizeof(Node) + sizeof(Span))
+        cdef int64_t views = plan.d.n_views * <int64_t> sizeof(ViewRange)
+        cdef uint8_t* block
+        self.room = plan.d.n_buffers + 2 * <int64_t> plan.d.n_views
+        block = <uint8_t*> malloc(fields + views + self.room * <int64_t> sizeof(Extent) + 1)
+        if block == NULL:
+            raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
+        self.plan = plan
+        self.d.plan = &plan.d
+        arrange(self, block)
+        self.view_waste = 2.0
+        self.largest = INT32_MAX
+        self.blocks = []
+
+    def __dealloc__(self):
+        free(self.d.block)
+
+    cdef int trim(self, const ColumnsData* source, int64_t start, int64_t count, Fault* fault) noexcept nogil:
+        cdef const int32_t* columns = self.d.plan.columns
+        cdef int32_t i, n_columns = self.d.plan.n_columns
+        cdef const Node* nodes = source.nodes
+        cdef Span* spans = self.spans
+        cdef Cut cut
+        if self.taken:
+            recycle(self)
+        if not inside(start, count, source.length):
+            return fail(fault, FAULT_COLUMN_LENGTH, -1, -1, start, source.length, count, NULL)
+        cut.source = source
+        cut.fault = fault
+        self.d.length = count
+        self.d.n_extents = self.d.plan.n_buffers
+        for i in range(n_columns):
+            # Columns are as long as the batch.
+            spans[columns[i]].start = nodes[columns[i]].offset + start
+            spans[columns[i]].count = count
+        return cut_fields(self, &cut)
+
+    cdef object keep(self):
+        cdef list kept = self.blocks
+        if self.taken == 0:
+            return None
+        self.wanted = min(self.taken, KEPT_BLOCK)
+        self.taken = 0
+        self.blocks = []
+        self.at = self.only = NULL
+        self.left = 0
+        return kept
+
+    # For Python: tests, and whoever cuts many batches of one reader.
+
+    @staticmethod
+    def like(RecordBatch batch not None, *, double view_waste=2.0, int64_t largest_buffer=INT32_MAX):
+        """A trimmer for batches of the same reader as `batch`; the options are those of `compact`."""
+        cdef Trimmer trimmer
+        check_native(batch, "compact()")
+        if not view_waste >= 0:
+            raise UsageError(f"compact: view_waste must be 0 or more, found {view_waste}")
+        if not 0 < largest_buffer <= INT32_MAX:
+            raise UsageError(f"compact: largest_buffer must be 1..{INT32_MAX}, found {largest_buffer}")
+        trimmer = Trimmer(batch.plan)
+        trimmer.view_waste = view_waste
+        trimmer.largest = largest_buffer
+        return trimmer
+
+    cdef int trim_batch(self, RecordBatch batch, int64_t start, int64_t count) except -1:
+        """`trim`, with exceptions, and without the GIL: batches do not change, and no trimmer is shared."""
+        cdef Fault fault
+        cdef int found
+        if batch.plan is not self.plan:
+            raise UsageError("this trimmer was made for batches of another reader")
+        if not inside(start, count, batch.d.length):
+            raise UsageError(f"rows {start}..+{count} lie outside a batch of {batch.d.length}")
+        with nogil:
+            found = self.trim(&batch.d, start, count, &fault)
+        if found < 0:
+            raise_fault(&fault, batch.plan)
+        return 0
+
+    def nbytes(self, RecordBatch batch not None, int64_t start, int64_t count):
+        """Bytes in the buffers of rows [start, start + count), without padding and dictionaries."""
+        cdef int64_t total = 0
+        cdef int32_t i
+        self.trim_batch(batch, start, count)
+        for i in range(self.d.n_extents):
+            total += self.d.extents[i].size
+        return total
+
+    def rows(self, RecordBatch batch not None, int64_t start, int64_t count):
+        """Rows [start, start + count) as a batch of their own, as `compact` makes it."""
+        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+        cdef const PlanData* p = self.d.plan
+        self.trim_batch(batch, start, count)
+        out.allocate(batch.plan, self.d.n_extents - p.n_buffers)
+        memcpy(out.d.nodes, self.d.nodes, p.n_fields * sizeof(Node))
+        memcpy(out.d.views, self.d.views, p.n_views * sizeof(ViewRange))
+        memcpy(out.d.extents, self.d.extents, self.d.n_extents * sizeof(Extent))
+        out.d.length = count
+        out.dictionaries = batch.dictionaries
+        out.custom_metadata = batch.custom_metadata
+        kept = self.keep()
+        out.owner = batch.owner if kept is None else (batch.owner, kept)
+        return out
+
+
+def compact(RecordBatch batch not None, *, double view_waste=2.0, int64_t largest_buffer=INT32_MAX):
+    """Return the same rows in exactly the memory that they need: what a writer stores of a batch, as a batch.
+
+    Values of view types are copied together, into buffers of `largest_buffer` bytes at most, when the data buffers
+    of their column hold more than `view_waste` times the bytes in use, and 4 KiB. Dictionaries stay as they are.
+    """
+    cdef Trimmer trimmer = Trimmer.like(batch, view_waste=view_waste, largest_buffer=largest_buffer)
+    return trimmer.rows(batch, 0, batch.d.length)

@@ -1,0 +1,803 @@
+"""The logical types of Arrow as immutable values, and the field that carries them.
+
+Every table of Schema.fbs that describes a type is one small class here, named as there. Parameters are
+checked when a type is made, so a type that exists is one the format can express. People reach these names
+through :mod:`arrowipc.types`, which adds the factories.
+
+The classes are written by hand instead of with :mod:`dataclasses`: importing that module and generating
+thirty classes takes longer than the whole of ``import arrowipc`` may.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+from arrowipc.arguments import (
+    Immutable,
+    check_choice,
+    check_integer,
+    check_text,
+    described,
+    fill,
+    metadata_pairs,
+    printable,
+)
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Literal, TypeAlias
+
+    from arrowipc.arguments import MetadataLike
+
+    TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+
+#: Most levels of nested types, counting the innermost leaf as one. Readers stop here too (``Limits.depth``),
+#: and everything that walks a type may recurse because of it.
+MAX_DEPTH = 64
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+#: Bit width of a decimal -> the most digits it holds.
+DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
+
+#: Unit of a time of day -> the only bit width the format allows for it.
+TIME_BITS = {"s": 32, "ms": 32, "us": 64, "ns": 64}
+
+EXTENSION_NAME = b"ARROW:extension:name"
+EXTENSION_METADATA = b"ARROW:extension:metadata"
+
+
+class DayTime(namedtuple("DayTime", ("days", "milliseconds"))):
+    """One value of ``interval_day_time()``: days and milliseconds, each with its own sign."""
+
+    __slots__ = ()
+
+
+class MonthDayNano(namedtuple("MonthDayNano", ("months", "days", "nanoseconds"))):
+    """One value of ``month_day_nano_interval()``: months, days and nanoseconds, each with its own sign."""
+
+    __slots__ = ()
+
+
+class DataType(Immutable):
+    """Base of all logical types.
+
+    Types are immutable, hashable and compare by value. ``str(type)`` is the name people know from pyarrow,
+    such as ``timestamp[us, tz=UTC]``.
+
+    ``==`` ignores what the format gives no meaning: metadata of child fields, and the names of the children
+    of lists, maps and run-end encodings (writers call a list's child ``item``, ``element`` or ``l``).
+    """
+
+    __slots__ = ()
+
+    _depth = 1
+
+    @property
+    def children(self) -> tuple[Field, ...]:
+        """Fields of the child arrays, in order; empty for types without children and for dictionaries."""
+        return ()
+
+    def equals(self, other: object, check_metadata: bool = False) -> bool:
+        """Whether `other` is the same type; with `check_metadata`, down to every name and metadata pair."""
+        if self is other:
+            return True
+        if not isinstance(other, DataType) or type(self) is not type(other):
+            return False
+        return self._key(check_metadata) == other._key(check_metadata)
+
+    def __arrow_c_schema__(self) -> object:
+        """Export as an ``arrow_schema`` PyCapsule."""
+        from arrowipc._upcalls import export_schema
+
+        return export_schema(self)
+
+    def _key(self, exact: bool) -> tuple[Any, ...]:
+        """Return what equality compares: the class and its parameters, children replaced by their keys."""
+        return (type(self), *[getattr(self, name) for name in self.__match_args__])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DataType):
+            return NotImplemented
+        return self.equals(other)
+
+    def __hash__(self) -> int:
+        return hash(self._key(False))
+
+    def __repr__(self) -> str:
+        return f"DataType({self})"
+
+
+class Field(Immutable):
+    """A name, a type, whether nulls may occur, and metadata.
+
+    Parameters
+    ----------
+    name : str
+        Any text, also empty. Two fields of one schema may share a name.
+    type : DataType
+    nullable : bool, default True
+    metadata : tuple of (bytes, bytes) pairs
+        Ordered; a key may occur twice. A mapping and ``str`` keys or values are encoded to bytes.
+
+    Raises
+    ------
+    UsageError
+        If the name cannot be UTF-8, or the type is not a :class:`DataType`.
+
+    Notes
+    -----
+    ``==`` and ``hash`` look at name, type and nullability; :meth:`equals` can compare the metadata too.
+
+    Examples
+    --------
+    >>> from arrowipc.types import field, int32
+    >>> field("a", int32(), nullable=False)
+    Field(a: int32 not null)
+    """
+
+    __slots__ = ("metadata", "name", "nullable", "type")
+    __match_args__ = ("name", "type", "nullable", "metadata")
+
+    name: str
+    type: DataType
+    nullable: bool
+    metadata: tuple[tuple[bytes, bytes], ...]
+
+    def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = ()) -> None:
+        if not isinstance(type, DataType):
+            raise UsageError(f"Field {name!r}: type must be a DataType, found {described(type)}")
+        fill(self, "name", check_text("Field: name", name))
+        fill(self, "type", type)
+        fill(self, "nullable", bool(nullable))
+        fill(self, "metadata", metadata_pairs(metadata) if metadata else ())
+
+    @property
+    def extension_name(self) -> str | None:
+        """Name of the extension type this field carries, or None. It describes; nothing is ever executed."""
+        name = self._metadata_value(EXTENSION_NAME)
+        return None if name is None else name.decode("utf-8", "backslashreplace")
+
+    @property
+    def extension_metadata(self) -> bytes | None:
+        """Parameters of the extension type as its writer serialized them, or None."""
+        return self._metadata_value(EXTENSION_METADATA)
+
+    def equals(self, other: object, check_metadata: bool = False) -> bool:
+        """Whether name, type and nullability are equal; with `check_metadata`, all metadata and names too."""
+        if self is other:
+            return True
+        if not isinstance(other, Field) or self.name != other.name or self.nullable != other.nullable:
+            return False
+        if check_metadata and self.metadata != other.metadata:
+            return False
+        return self.type.equals(other.type, check_metadata)
+
+    def __arrow_c_schema__(self) -> object:
+        """Export as an ``arrow_schema`` PyCapsule."""
+        from arrowipc._upcalls import export_schema
+
+        return export_schema(self)
+
+    def _key(self, exact: bool, named: bool = True) -> tuple[Any, ...]:
+        key = self.type._key(exact)
+        if exact:
+            return (self.name, self.nullable, key, self.metadata)
+        return (self.name, self.nullable, key) if named else (self.nullable, key)
+
+    def _metadata_value(self, key: bytes) -> bytes | None:
+        for found, value in self.metadata:
+            if found == key:
+                return value
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Field):
+            return NotImplemented
+        return self.equals(other)
+
+    def __hash__(self) -> int:
+        return hash(self._key(False))
+
+    def __str__(self) -> str:
+        return f"{printable(self.name)}: {self.type}{'' if self.nullable else ' not null'}"
+
+    def __repr__(self) -> str:
+        return f"Field({self})"
+
+
+class Null(DataType):
+    """Every value is null; an array of it has a length and no buffers."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "null"
+
+
+class Bool(DataType):
+    """True or false, one bit each."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "bool"
+
+
+class Utf8(DataType):
+    """UTF-8 text with 32-bit offsets: at most 2 GiB per array."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "string"
+
+
+class LargeUtf8(DataType):
+    """UTF-8 text with 64-bit offsets."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "large_string"
+
+
+class Utf8View(DataType):
+    """UTF-8 text as 16-byte views: short values inline, long ones in any of several buffers."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "string_view"
+
+
+class Binary(DataType):
+    """Bytes with 32-bit offsets: at most 2 GiB per array."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "binary"
+
+
+class LargeBinary(DataType):
+    """Bytes with 64-bit offsets."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "large_binary"
+
+
+class BinaryView(DataType):
+    """Bytes as 16-byte views: short values inline, long ones in any of several buffers."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "binary_view"
+
+
+class Int(DataType):
+    """An integer of `bit_width` bits (8, 16, 32 or 64), `signed` or not."""
+
+    __slots__ = ("bit_width", "signed")
+    __match_args__ = ("bit_width", "signed")
+
+    bit_width: int
+    signed: bool
+
+    def __init__(self, bit_width: int, signed: bool) -> None:
+        fill(self, "bit_width", check_choice("Int: bit_width", bit_width, (8, 16, 32, 64)))
+        fill(self, "signed", bool(signed))
+
+    def __str__(self) -> str:
+        return f"int{self.bit_width}" if self.signed else f"uint{self.bit_width}"
+
+
+class FloatingPoint(DataType):
+    """An IEEE 754 number of `precision` ``"half"``, ``"single"`` or ``"double"``."""
+
+    __slots__ = ("precision",)
+    __match_args__ = ("precision",)
+
+    precision: Literal["half", "single", "double"]
+
+    def __init__(self, precision: Literal["half", "single", "double"]) -> None:
+        check_choice("FloatingPoint: precision", precision, ("half", "single", "double"))
+        fill(self, "precision", precision)
+
+    def __str__(self) -> str:
+        return {"half": "halffloat", "single": "float", "double": "double"}[self.precision]
+
+
+class Decimal(DataType):
+    """An exact number of at most `precision` decimal digits, stored as the integer ``value * 10**scale``.
+
+    Parameters
+    ----------
+    precision : int
+        1 to 9, 18, 38 or 76 digits, by bit width.
+    scale : int
+        Digits after the decimal point; negative ones and ones above `precision` are legal.
+    bit_width : int, default 128
+        32, 64, 128 or 256.
+
+    Raises
+    ------
+    UsageError
+        If a parameter is out of its range.
+    """
+
+    __slots__ = ("bit_width", "precision", "scale")
+    __match_args__ = ("precision", "scale", "bit_width")
+
+    precision: int
+    scale: int
+    bit_width: int
+
+    def __init__(self, precision: int, scale: int, bit_width: int = 128) -> None:
+        fill(self, "bit_width", check_choice("Decimal: bit_width", bit_width, tuple(DECIMAL_DIGITS)))
+        owner = f"Decimal of {bit_width} bits"
+        fill(self, "precision", check_integer(f"{owner}: precision", precision, 1, DECIMAL_DIGITS[bit_width]))
+        fill(self, "scale", check_integer(f"{owner}: scale", scale, -INT32_MAX - 1, INT32_MAX))
+
+    def __str__(self) -> str:
+        return f"decimal{self.bit_width}({self.precision}, {self.scale})"
+
+
+class Date(DataType):
+    """Days since 1970-01-01 (`unit` ``"day"``, 32 bits), or in milliseconds (``"ms"``, 64 bits)."""
+
+    __slots__ = ("unit",)
+    __match_args__ = ("unit",)
+
+    unit: Literal["day", "ms"]
+
+    def __init__(self, unit: Literal["day", "ms"]) -> None:
+        fill(self, "unit", check_choice("Date: unit", unit, ("day", "ms")))
+
+    def __str__(self) -> str:
+        return "date32[day]" if self.unit == "day" else "date64[ms]"
+
+
+class Time(DataType):
+    """Time of day since midnight: `unit` ``"s"`` or ``"ms"`` in 32 bits, ``"us"`` or ``"ns"`` in 64."""
+
+    __slots__ = ("bit_width", "unit")
+    __match_args__ = ("unit", "bit_width")
+
+    unit: TimeUnit
+    bit_width: int
+
+    def __init__(self, unit: TimeUnit, bit_width: int) -> None:
+        fill(self, "unit", check_choice("Time: unit", unit, tuple(TIME_BITS)))
+        fill(self, "bit_width", check_choice(f"Time in {unit}: bit_width", bit_width, (TIME_BITS[unit],)))
+
+    def __str__(self) -> str:
+        return f"time{self.bit_width}[{self.unit}]"
+
+
+class Timestamp(DataType):
+    """64-bit count of `unit` since 1970-01-01.
+
+    Parameters
+    ----------
+    unit : {"s", "ms", "us", "ns"}
+    timezone : str or None
+        A name of the tz database or an offset like ``+07:30``: values are instants in UTC, shown there. None,
+        or an empty string, which means the same: wall-clock time of no particular place.
+    """
+
+    __slots__ = ("timezone", "unit")
+    __match_args__ = ("unit", "timezone")
+
+    unit: TimeUnit
+    timezone: str | None
+
+    def __init__(self, unit: TimeUnit, timezone: str | None = None) -> None:
+        fill(self, "unit", check_choice("Timestamp: unit", unit, tuple(TIME_BITS)))
+        fill(self, "timezone", check_text("Timestamp: timezone", timezone) if timezone else None)
+
+    def __str__(self) -> str:
+        zone = "" if self.timezone is None else f", tz={printable(self.timezone)}"
+        return f"timestamp[{self.unit}{zone}]"
+
+
+class Duration(DataType):
+    """64-bit count of `unit` (``"s"``, ``"ms"``, ``"us"`` or ``"ns"``) between two moments."""
+
+    __slots__ = ("unit",)
+    __match_args__ = ("unit",)
+
+    unit: TimeUnit
+
+    def __init__(self, unit: TimeUnit) -> None:
+        fill(self, "unit", check_choice("Duration: unit", unit, tuple(TIME_BITS)))
+
+    def __str__(self) -> str:
+        return f"duration[{self.unit}]"
+
+
+class Interval(DataType):
+    """A span of the calendar.
+
+    Parameters
+    ----------
+    unit : {"year_month", "day_time", "month_day_nano"}
+        int32 months; int32 days and int32 milliseconds; int32 months, int32 days and int64 nanoseconds.
+    """
+
+    __slots__ = ("unit",)
+    __match_args__ = ("unit",)
+
+    unit: Literal["year_month", "day_time", "month_day_nano"]
+
+    def __init__(self, unit: Literal["year_month", "day_time", "month_day_nano"]) -> None:
+        fill(self, "unit", check_choice("Interval: unit", unit, ("year_month", "day_time", "month_day_nano")))
+
+    def __str__(self) -> str:
+        return "month_interval" if self.unit == "year_month" else f"{self.unit}_interval"
+
+
+class FixedSizeBinary(DataType):
+    """Values of exactly `byte_width` bytes; 0 is legal."""
+
+    __slots__ = ("byte_width",)
+    __match_args__ = ("byte_width",)
+
+    byte_width: int
+
+    def __init__(self, byte_width: int) -> None:
+        fill(self, "byte_width", check_integer("FixedSizeBinary: byte_width", byte_width, 0, INT32_MAX))
+
+    def __str__(self) -> str:
+        return f"fixed_size_binary[{self.byte_width}]"
+
+
+class _ListLike(DataType):
+    """The part that all list types share: one child, whose name has no meaning."""
+
+    __slots__ = ("_depth", "value_field")
+    __match_args__ = ("value_field",)
+    _spelling = ""
+
+    value_field: Field
+
+    def __init__(self, value_field: Field) -> None:
+        owner = type(self).__name__
+        fill(self, "value_field", _child(owner, "value_field", value_field))
+        fill(self, "_depth", _depth_over(owner, (value_field,)))
+
+    @property
+    def value_type(self) -> DataType:
+        """Type of the elements."""
+        return self.value_field.type
+
+    @property
+    def children(self) -> tuple[Field, ...]:
+        return (self.value_field,)
+
+    def _key(self, exact: bool) -> tuple[Any, ...]:
+        return (type(self), self.value_field._key(exact, named=False))
+
+    def __str__(self) -> str:
+        return f"{self._spelling}<{self.value_field}>"
+
+
+class List(_ListLike):
+    """Lists of any length, delimited by 32-bit offsets; `value_field` is the child."""
+
+    __slots__ = ()
+    _spelling = "list"
+
+
+class LargeList(_ListLike):
+    """Lists of any length, delimited by 64-bit offsets; `value_field` is the child."""
+
+    __slots__ = ()
+    _spelling = "large_list"
+
+
+class ListView(_ListLike):
+    """Lists given by 32-bit offsets and sizes, in any order, also overlapping; `value_field` is the child."""
+
+    __slots__ = ()
+    _spelling = "list_view"
+
+
+class LargeListView(_ListLike):
+    """Lists given by 64-bit offsets and sizes, in any order, also overlapping; `value_field` is the child."""
+
+    __slots__ = ()
+    _spelling = "large_list_view"
+
+
+class FixedSizeList(_ListLike):
+    """Lists of exactly `list_size` elements; 0 is legal. `value_field` is the child."""
+
+    __slots__ = ("list_size",)
+    __match_args__ = ("value_field", "list_size")
+
+    list_size: int
+
+    def __init__(self, value_field: Field, list_size: int) -> None:
+        super().__init__(value_field)
+        fill(self, "list_size", check_integer("FixedSizeList: list_size", list_size, 0, INT32_MAX))
+
+    def _key(self, exact: bool) -> tuple[Any, ...]:
+        return (*super()._key(exact), self.list_size)
+
+    def __str__(self) -> str:
+        return f"fixed_size_list<{self.value_field}>[{self.list_size}]"
+
+
+class Struct(DataType):
+    """Rows of `fields`, any number of them; names may repeat."""
+
+    __slots__ = ("_depth", "fields")
+    __match_args__ = ("fields",)
+
+    fields: tuple[Field, ...]
+
+    def __init__(self, fields: Iterable[Field]) -> None:
+        checked = _children("Struct", fields)
+        fill(self, "fields", checked)
+        fill(self, "_depth", _depth_over("Struct", checked))
+
+    @property
+    def children(self) -> tuple[Field, ...]:
+        """The fields, as every nested type has them."""
+        return self.fields
+
+    def _key(self, exact: bool) -> tuple[Any, ...]:
+        return (Struct, *[child._key(exact) for child in self.fields])
+
+    def __str__(self) -> str:
+        return f"struct<{', '.join(map(str, self.fields))}>"
+
+
+class Map(DataType):
+    """Lists of key/value pairs.
+
+    Parameters
+    ----------
+    entries : Field
+        A struct of two fields that is not nullable, with a key that is not nullable. All names are free.
+    keys_sorted : bool, default False
+        Whether the keys of every row are in order.
+
+    Raises
+    ------
+    UsageError
+        If `entries` is anything else.
+    """
+
+    __slots__ = ("_depth", "entries", "keys_sorted")
+    __match_args__ = ("entries", "keys_sorted")
+
+    entries: Field
+    keys_sorted: bool
+
+    def __init__(self, entries: Field, keys_sorted: bool = False) -> None:
+        _child("Map", "entries", entries)
+        if not isinstance(entries.type, Struct) or len(entries.type.fields) != 2 or entries.nullable:
+            raise UsageError(f"Map: entries must be a struct of two fields that is not null, found {entries}")
+        if entries.type.fields[0].nullable:
+            raise UsageError(f"Map: the key must not be nullable, found {entries.type.fields[0]}")
+        fill(self, "entries", entries)
+        fill(self, "keys_sorted", bool(keys_sorted))
+        fill(self, "_depth", _depth_over("Map", (entries,)))
+
+    @property
+    def key_field(self) -> Field:
+        """The first of the two fields of an entry."""
+        return self.entries.type.children[0]
+
+    @property
+    def item_field(self) -> Field:
+        """The second of the two fields of an entry."""
+        return self.entries.type.children[1]
+
+    @property
+    def children(self) -> tuple[Field, ...]:
+        """The entries, as every nested type has its fields."""
+        return (self.entries,)
+
+    def _key(self, exact: bool) -> tuple[Any, ...]:
+        if exact:
+            return (Map, self.keys_sorted, self.entries._key(True))
+        key, item = self.key_field.type._key(False), self.item_field._key(False, named=False)
+        return (Map, self.keys_sorted, key, item)
+
+    def __str__(self) -> str:
+        parts = []
+        for child, usual in ((self.key_field, "key"), (self.item_field, "value")):
+            name = "" if child.name == usual else f" ('{printable(child.name)}')"
+            parts.append(f"{child.type}{name}")
+        if self.keys_sorted:
+            parts.append("keys_sorted")
+        return f"map<{', '.join(parts)}>"
+
+
+class Union(DataType):
+    """Each row holds a value of one of several children, named by a type code.
+
+    Parameters
+    ----------
+    mode : {"sparse", "dense"}
+        Sparse: every child is as long as the union. Dense: offsets point into compact children.
+    fields : iterable of Field
+    type_codes : iterable of int, optional
+        The code of each child, 0 to 127 and all different; without it, 0, 1, 2, ...
+
+    Raises
+    ------
+    UsageError
+        If codes and children do not match, or a code is out of range or taken twice.
+    """
+
+    __slots__ = ("_depth", "fields", "mode", "type_codes")
+    __match_args__ = ("mode", "fields", "type_codes")
+
+    mode: Literal["sparse", "dense"]
+    fields: tuple[Field, ...]
+    type_codes: tuple[int, ...]
+
+    def __init__(
+        self,
+        mode: Literal["sparse", "dense"],
+        fields: Iterable[Field],
+        type_codes: Iterable[int] | None = None,
+    ) -> None:
+        checked = _children("Union", fields)
+        codes = tuple(range(len(checked)) if type_codes is None else type_codes)
+        if len(codes) != len(checked):
+            raise UsageError(f"Union: expected {len(checked)} type codes, one per child, found {len(codes)}")
+        for position, code in enumerate(codes):
+            check_integer(f"Union: type code of child {position}", code, 0, 127)
+        if len(set(codes)) != len(codes):
+            raise UsageError(f"Union: expected type codes that are all different, found {codes}")
+        fill(self, "mode", check_choice("Union: mode", mode, ("sparse", "dense")))
+        fill(self, "fields", checked)
+        fill(self, "type_codes", codes)
+        fill(self, "_depth", _depth_over("Union", checked))
+
+    @property
+    def children(self) -> tuple[Field, ...]:
+        """The fields, as every nested type has them."""
+        return self.fields
+
+    def _key(self, exact: bool) -> tuple[Any, ...]:
+        return (Union, self.mode, self.type_codes, *[child._key(exact) for child in self.fields])
+
+    def __str__(self) -> str:
+        pairs = zip(self.fields, self.type_codes, strict=True)
+        return f"{self.mode}_union<{', '.join([f'{child}={code}' for child, code in pairs])}>"
+
+
+class RunEndEncoded(DataType):
+    """Runs of equal values: `run_ends` (int16, int32 or int64) says where each stops, `values` what it holds.
+
+    Raises
+    ------
+    UsageError
+        If `run_ends` has another type.
+    """
+
+    __slots__ = ("_depth", "run_ends", "values")
+    __match_args__ = ("run_ends", "values")
+
+    run_ends: Field
+    values: Field
+
+    def __init__(self, run_ends: Field, values: Field) -> None:
+        kind = _child("RunEndEncoded", "run_ends", run_ends).type
+        if not isinstance(kind, Int) or not kind.signed or kind.bit_width == 8:
+            raise UsageError(f"RunEndEncoded: run_ends must be int16, int32 or int64, found {kind}")
+        fill(self, "run_ends", run_ends)
+        fill(self, "values", _child("RunEndEncoded", "values", values))
+        fill(self, "_depth", _depth_over("RunEndEncoded", (run_ends, values)))
+
+    @property
+    def value_type(self) -> DataType:
+        """Type of the decoded values."""
+        return self.values.type
+
+    @property
+    def children(self) -> tuple[Field, ...]:
+        """Run ends and values, as every nested type has its fields."""
+        return (self.run_ends, self.values)
+
+    def _key(self, exact: bool) -> tuple[Any, ...]:
+        if exact:
+            return (RunEndEncoded, self.run_ends._key(True), self.values._key(True))
+        return (RunEndEncoded, self.run_ends.type._key(False), self.values._key(False, named=False))
+
+    def __str__(self) -> str:
+        return f"run_end_encoded<run_ends: {self.run_ends.type}, values: {self.values.type}>"
+
+
+class Dictionary(DataType):
+    """Indices into a dictionary of distinct values that travels in messages of its own.
+
+    Parameters
+    ----------
+    index_type : Int
+        Any of the eight integer types.
+    value_type : DataType
+        Any type but a dictionary; nested types may hold dictionaries.
+    ordered : bool, default False
+        Whether the order of the dictionary means something.
+    id : int or None
+        The number that ties the column to its dictionary messages, any int64. None lets the writer choose.
+        Two columns with the same id share a dictionary. Not compared.
+
+    Raises
+    ------
+    UsageError
+        If the index type is no integer, or the value type is itself a dictionary.
+    """
+
+    __slots__ = ("_depth", "id", "index_type", "ordered", "value_type")
+    __match_args__ = ("index_type", "value_type", "ordered", "id")
+
+    index_type: Int
+    value_type: DataType
+    ordered: bool
+    id: int | None
+
+    def __init__(
+        self, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None
+    ) -> None:
+        if not isinstance(index_type, Int):
+            raise UsageError(f"Dictionary: index_type must be an integer type, found {described(index_type)}")
+        if not isinstance(value_type, DataType):
+            raise UsageError(f"Dictionary: value_type must be a DataType, found {described(value_type)}")
+        if isinstance(value_type, Dictionary):
+            raise UsageError(
+                f"Dictionary: value_type cannot be a dictionary itself, found {value_type}; "
+                "put the inner one into a struct or a list"
+            )
+        if id is not None:
+            check_integer("Dictionary: id", id, -INT64_MAX - 1, INT64_MAX)
+        fill(self, "index_type", index_type)
+        fill(self, "value_type", value_type)
+        fill(self, "ordered", bool(ordered))
+        fill(self, "id", id)
+        fill(self, "_depth", value_type._depth)
+
+    def _key(self, exact: bool) -> tuple[Any, ...]:
+        return (Dictionary, self.index_type._key(exact), self.value_type._key(exact), self.ordered)
+
+    def __str__(self) -> str:
+        return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
+
+
+def _child(owner: str, what: str, value: Field) -> Field:
+    if not isinstance(value, Field):
+        raise UsageError(
+            f"{owner}: {what} must be a Field, found {described(value)}; field(name, type) makes one"
+        )
+    return value
+
+
+def _children(owner: str, fields: Iterable[Field]) -> tuple[Field, ...]:
+    checked = tuple(fields)
+    for position, child in enumerate(checked):
+        _child(owner, f"child {position}", child)
+    return checked
+
+
+def _depth_over(owner: str, fields: Iterable[Field]) -> int:
+    """Levels of a type above `fields`; an error where readers would refuse it."""
+    depth = 1
+    for child in fields:
+        if child.type._depth >= depth:
+            depth = child.type._depth + 1
+    if depth > MAX_DEPTH:
+        raise UsageError(f"{owner}: types nest at most {MAX_DEPTH} levels deep, found {depth}")
+    return depth

@@ -1,0 +1,527 @@
+"""Bodies that are told of instead of sent: pairs of an address and a length for every buffer (body type 1).
+
+Dissociated IPC, "Data Stream Sequence". An address is whatever both sides agree on: an offset into shared memory, or a
+position in the memory of the peer. `Pairs` follows none: they are compared with the memory that the caller has.
+`Lease` is such memory, given back by its last reader; `read_process` copies it out of another process.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EFAULT, EINTR, ENOSYS, EPERM, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport Memory, Source, export_bytes, open_batch, raise_fault
+from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport Table, fb_table
+from arrowipc.inline.loads cimport load_i64
+from arrowipc.inline.plan cimport BatchHeader
+from arrowipc.read.framing cimport Message, open_apart
+
+import os
+
+from arrowipc.errors import FormatError, UsageError
+from arrowipc.read.framing import message_of
+
+cdef enum:
+    PAIR = 16
+    ALIGNMENT = 64
+
+cdef enum:
+    # Ways to tell whose pairs these are: one pair for each buffer, in order, ...
+    ONE_EACH = 4
+    NO_PADDING = 1      # ... where pairs of address 0 only fill up what is before them
+    FILLED = 2          # ... where buffers of no bytes have none
+
+cdef uint64_t MOST = <uint64_t> 1 << 62     # bytes that sums of lengths and addresses stay far below
+
+
+cdef int open_buffers(Message message, BatchHeader* out) except -1:
+    """The Buffer vector of a RecordBatch or DictionaryBatch message."""
+    cdef Table table = message.envelope.header
+    cdef Fault fault
+    if message.envelope.kind == MessageHeader_DictionaryBatch:
+        if fb_table(&message.envelope.header, DictionaryBatch_data, &table) <= 0:
+            raise FormatError("DictionaryBatch.data is missing, or does not lie inside the metadata")
+    elif message.envelope.kind != MessageHeader_RecordBatch:
+        raise FormatError(f"a {message.kind} message has no buffers")
+    if open_batch(&table, out, &fault) < 0:
+        raise_fault(&fault)
+    return 0
+
+
+cdef inline uint64_t load_u64(const uint8_t* data) noexcept nogil:
+    return <uint64_t> load_i64(data)
+
+
+cdef inline void store_u64(uint8_t* out, uint64_t value) noexcept nogil:
+    memcpy(out, &value, 8)
+
+
+def write_pairs(Message message not None, uint64_t address):
+    """Return the body of type 1 that says: the packed body of `message` lies at `address`.
+
+    One pair per Buffer of the metadata. Where the buffers lie one behind the other, lengths reach up to the next
+    buffer, so that the pairs put together are the packed body too, padding included; empty buffers are (0, 0).
+    """
+    cdef BatchHeader header
+    cdef bytes out
+    cdef uint8_t* at
+    cdef const uint8_t* buffer
+    cdef int64_t i, offset, length, end
+    cdef uint64_t total = 0
+    open_buffers(message, &header)
+    out = PyBytes_FromStringAndSize(NULL, PAIR * (header.buffers.count + 1))
+    at = <uint8_t*> PyBytes_AS_STRING(out)
+    end = message.envelope.body_length
+    for i in range(header.buffers.count - 1, -1, -1):
+        buffer = header.buffers.data + Buffer_SIZE * i
+        offset = load_i64(buffer + Buffer_offset)
+        length = load_i64(buffer + Buffer_length)
+        if length < 0 or offset < 0 or offset > message.envelope.body_length - length:
+            raise FormatError(f"buffer {i}: bytes {offset}..+{length} lie outside the "
+                              f"{message.envelope.body_length}-byte body")
+        if length == 0:
+            store_u64(at + PAIR * (i + 1), 0)
+            store_u64(at + PAIR * (i + 1) + 8, 0)
+            continue
+        if offset + length <= end and end - offset - length < ALIGNMENT:
+            length = end - offset
+        end = offset
+        store_u64(at + PAIR * (i + 1), address + <uint64_t> offset)
+        store_u64(at + PAIR * (i + 1) + 8, length)
+        total += <uint64_t> length
+    store_u64(at, total)
+    store_u64(at + 8, header.buffers.count)
+    return out
+
+
+def write_places(Message message not None, memory, uint64_t address):
+    """Return the body of type 1 that says where the buffers of `message` lie, or None: not all of them lie there.
+
+    Parameters
+    ----------
+    message : Message
+        Its buffers are not moved.
+    memory : bytes-like or None
+        What clients can reach; None: all of this process.
+    address : int
+        Under which clients know the first byte of `memory`.
+    """
+    cdef Source held
+    cdef BatchHeader header
+    cdef const Part* part
+    cdef uint64_t low = 0, room = <uint64_t> 1 << 63, size, total = 0, place
+    cdef bytes out
+    cdef uint8_t* at
+    cdef int32_t i
+    if memory is not None:
+        held = Source(memory)
+        low = <uint64_t> held.data
+        room = <uint64_t> held.size
+    if message.pieces is None:
+        place = <uint64_t> message.body_bytes - low
+        size = <uint64_t> message.envelope.body_length
+        if <uint64_t> message.body_bytes < low or size > room or place > room - size:
+            return None
+        return write_pairs(message, address + place)
+    open_buffers(message, &header)
+    if header.buffers.count != message.pieces.count:
+        return None
+    out = PyBytes_FromStringAndSize(NULL, PAIR * (message.pieces.count + 1))
+    at = <uint8_t*> PyBytes_AS_STRING(out)
+    for i in range(message.pieces.count):
+        part = &message.pieces.parts[i]
+        if part.prefixed:
+            return None                     # its length stands in front of it, and nowhere in that memory
+        size = <uint64_t> part.size
+        place = <uint64_t> part.data - low if size else 0
+        if size and (<uint64_t> part.data < low or size > room or place > room - size):
+            return None
+        store_u64(at + PAIR * (i + 1), address + place if size else 0)
+        store_u64(at + PAIR * (i + 1) + 8, size)
+        total += size
+    store_u64(at, total)
+    store_u64(at + 8, message.pieces.count)
+    return out
+
+
+@cython.final
+cdef class Pairs:
+    """The body of type 1 of one message, as it arrived: checked in itself, and in nothing else.
+
+    A pair of address 0 stands for padding, unless it is that of a buffer that is not empty.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Two words (all bytes, number of pairs) and a pair of words (address, length) for each buffer; copied.
+    body_length : int, optional
+        Of the metadata: some servers say this in place of the sum of the lengths.
+
+    Raises
+    ------
+    FormatError
+        The number of pairs does not fit the length of the message, or the lengths do not add up.
+    """
+
+    cdef Source source
+    cdef readonly int64_t count
+    cdef readonly uint64_t total        # bytes of all pairs
+    cdef readonly uint64_t start        # the lowest address of a pair that is no padding, 0: there is none
+    cdef readonly uint64_t end          # one past the highest byte
+    cdef uint64_t low                   # the same for the message at hand
+    cdef uint64_t high
+
+    def __init__(self, data, int64_t body_length=-1):
+        # A copy: what was checked here must still be there when it is followed.
+        cdef Source source = Source(bytes(memoryview(data)))
+        cdef uint64_t count, claimed, address, length, total = 0
+        cdef int64_t i
+        if source.size < PAIR or source.size % PAIR:
+            raise FormatError(f"a body of type 1 has 16 bytes and 16 more per buffer, found {source.size:,} bytes")
+        count = load_u64(source.data + 8)
+        if count != <uint64_t> (source.size // PAIR - 1):
+            raise FormatError(f"a body of type 1 of {source.size:,} bytes has {source.size // PAIR - 1:,} pairs, and "
+                              f"it says {count:,}")
+        self.source = source
+        self.count = <int64_t> count
+        self.low = self.high = 0
+        for i in range(self.count):
+            address = self.address(i)
+            length = self.length(i)
+            if length == 0:
+                continue
+            if address + length < address or length > MOST or total + length > MOST:
+                raise FormatError(f"pair {i}: {length:,} bytes at address {address:,} are no place in memory")
+            total += length
+            if address:
+                self.reach(address, length)
+        claimed = load_u64(source.data)
+        if claimed != total and not (body_length >= 0 and claimed == <uint64_t> body_length):
+            raise FormatError(f"a body of type 1: its pairs have {total:,} bytes together, and it says {claimed:,}")
+        self.total = total
+        self.start, self.end = self.low, self.high
+
+    cdef inline void reach(self, uint64_t address, uint64_t length) noexcept nogil:
+        if self.high == 0 or address < self.low:
+            self.low = address
+        if address + length > self.high:
+            self.high = address + length
+
+    cdef inline uint64_t address(self, int64_t i) noexcept nogil:
+        return load_u64(self.source.data + PAIR * (i + 1))
+
+    cdef inline uint64_t length(self, int64_t i) noexcept nogil:
+        return load_u64(self.source.data + PAIR * (i + 1) + 8)
+
+    @property
+    def places(self):
+        """list of (int, int): address and length of every pair that is not empty, in order."""
+        cdef int64_t i
+        return [(self.address(i), self.length(i)) for i in range(self.count) if self.length(i)]
+
+    @property
+    def addresses(self):
+        """list of int: what has to be freed, each as often as it was given; padding has not."""
+        cdef int64_t i
+        return [self.address(i) for i in range(self.count) if self.length(i) and self.address(i)]
+
+    def moved(self, addresses):
+        """Return the same pairs with other addresses, one for each of `places`."""
+        cdef bytearray out = bytearray(self.source.part(0, self.source.size))
+        cdef int64_t i
+        new = iter(addresses)
+        out[0:8] = self.total.to_bytes(8, "little")
+        for i in range(self.count):
+            if self.length(i):
+                out[PAIR * (i + 1):PAIR * (i + 1) + 8] = next(new).to_bytes(8, "little")
+        return Pairs(out)
+
+    def message(self, metadata, memory, uint64_t address, limits=None):
+        """Return the `Message` whose buffers are those of the pairs, without copying them where that is possible.
+
+        Parameters
+        ----------
+        metadata : bytes-like
+            Of the message.
+        memory : bytes-like
+            What all pairs have to lie in; the message keeps it alive.
+        address : int
+            Of its first byte.
+        limits : Limits, optional
+
+        Raises
+        ------
+        FormatError
+            A pair lies outside `memory`, is shorter than its buffer, or there is no way to tell which buffer a pair
+            belongs to.
+        """
+        cdef Source held = Source(memory)
+        cdef BatchHeader header
+        # A copy of the metadata, also of bytes: the places of its buffers may have to change.
+        copied = bytes(memoryview(metadata))
+        cdef Message message = open_apart(copied, b"", limits)
+        cdef int64_t claimed = message.envelope.body_length
+        cdef int matched
+        open_buffers(message, &header)
+        matched = self.assign(&header)
+        if not matched:
+            self.check_whole(&header, claimed)
+        self.check_inside(held, address)
+        if matched:
+            self.follow(&header, matched, True)
+            # The metadata says where its buffers lie in here from now on.
+            message.body_owner = Source(self.span(held, address))
+            message.body_bytes = (<Source> message.body_owner).data
+            message.envelope.body_length = (<Source> message.body_owner).size
+            return message
+        return message_of(copied, self.joined(held, address), limits)
+
+    cdef int assign(self, const BatchHeader* header) noexcept nogil:
+        """Which pair is that of which buffer: the first of the ways to tell that gives each buffer all its bytes.
+
+        0: none does, so the pairs can only be the packed body in pieces.
+        """
+        cdef int way
+        for way in range(ONE_EACH, ONE_EACH + 4):
+            self.low, self.high = self.start, self.end
+            if self.follow(header, way, False):
+                return way
+        self.low, self.high = self.start, self.end
+        return 0
+
+    cdef int check_whole(self, const BatchHeader* header, int64_t claimed) except -1:
+        """Whether the pairs can be the packed body in pieces, though they are not those of its buffers."""
+        cdef int64_t i, length
+        # As many as there are buffers, and one too short, is a mistake; only all of the body says otherwise.
+        if self.count == header.buffers.count and <int64_t> self.total != claimed:
+            for i in range(self.count):
+                length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+                if length < 0 or <uint64_t> length > self.length(i):
+                    raise FormatError(f"pair {i} has {self.length(i):,} bytes, and its buffer {length:,}")
+        if not 0 <= claimed - <int64_t> self.total < ALIGNMENT:
+            raise FormatError(f"{self.count:,} pairs of {self.total:,} bytes for {header.buffers.count:,} buffers in a "
+                              f"body of {claimed:,} bytes: neither one per buffer nor the body as a whole")
+        return 0
+
+    cdef bint follow(self, const BatchHeader* header, int way, bint put) noexcept nogil:
+        """Go over buffers and pairs side by side: do they fit? With `put`, tell the metadata where each buffer is."""
+        cdef int64_t i, k = 0, length
+        cdef uint8_t* buffer
+        for i in range(header.buffers.count):
+            buffer = <uint8_t*> header.buffers.data + Buffer_SIZE * i
+            length = load_i64(buffer + Buffer_length)
+            if length == 0 and way & FILLED:
+                if put:
+                    store_u64(buffer + Buffer_offset, 0)
+                continue
+            k = self.passed_over(k, way)
+            if k == self.count or length < 0 or <uint64_t> length > self.length(k):
+                return False
+            if put:
+                store_u64(buffer + Buffer_offset, self.address(k) - self.low if length else 0)
+            elif length:
+                self.reach(self.address(k), self.length(k))
+            k += 1
+        return self.passed_over(k, way) == self.count
+
+    cdef int64_t passed_over(self, int64_t k, int way) noexcept nogil:
+        """The next pair from `k` on that can be that of a buffer."""
+        while k < self.count and ((way & FILLED and self.length(k) == 0)
+                                  or (way & NO_PADDING and self.address(k) == 0 and self.length(k))):
+            k += 1
+        return k
+
+    cdef int check_inside(self, Source held, uint64_t address) except -1:
+        cdef uint64_t size = self.high - self.low
+        if size and (self.low < address or self.low - address > <uint64_t> held.size
+                     or size > <uint64_t> held.size - (self.low - address)):
+            raise FormatError(f"the pairs reach from address {self.low:,} to {self.high:,}, and the memory that they "
+                              f"speak of is {held.size:,} bytes at {address:,}")
+        return 0
+
+    cdef object span(self, Source held, uint64_t address):
+        """The memory from the lowest to the highest byte."""
+        return held.part(<int64_t> (self.low - address), <int64_t> (self.high - self.low)) if self.high else b""
+
+    cdef object joined(self, Source held, uint64_t address):
+        """The bytes of all pairs, one behind the other, and zeros for padding."""
+        cdef Memory memory
+        cdef uint64_t size
+        cdef int64_t i, at = 0
+        if self.in_a_row():
+            return self.span(held, address)
+        # No more than was checked to be there: pairs that share bytes could ask for any amount of memory.
+        if self.total > self.high - self.low + <uint64_t> ALIGNMENT * <uint64_t> self.count:
+            raise FormatError(f"{self.count:,} pairs that are no buffers of their own have {self.total:,} bytes, and "
+                              f"the memory that they speak of only {self.high - self.low:,}: they overlap")
+        memory = Memory(<int64_t> self.total)
+        memory.size = <int64_t> self.total
+        for i in range(self.count):
+            size = self.length(i)
+            if self.address(i):
+                memcpy(memory.data + at, held.data + (self.address(i) - address), size)
+            else:
+                memset(memory.data + at, 0, size)
+            at += <int64_t> size
+        return memory
+
+    cdef bint in_a_row(self) noexcept nogil:
+        cdef uint64_t at = self.low
+        cdef int64_t i
+        for i in range(self.count):
+            if self.length(i):
+                if self.address(i) != at or at == 0:
+                    return False
+                at += self.length(i)
+        return True
+
+
+# -- memory that belongs to somebody else, and goes back -----------------------------------------------------
+
+
+@cython.final
+@cython.no_gc   # a collector that finalises cycles in any order could return what the others still read
+cdef class Lease:
+    """A readable stretch of memory; `returned(token)` is called once, when nothing points into it any more.
+
+    That may happen in any thread and in the middle of anything, a collection of garbage included: `returned` must
+    neither block nor raise. ``queue.SimpleQueue.put`` is made for this.
+
+    Parameters
+    ----------
+    memory : bytes-like
+    returned : callable
+    token : object
+    """
+
+    cdef Py_buffer view
+    cdef bint held
+    cdef object returned
+    cdef object token
+
+    def __cinit__(self, memory, returned, token):
+        PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE)
+        self.held = True
+        self.returned = returned
+        self.token = token
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        export_bytes(self, view, <const uint8_t*> self.view.buf, <int64_t> self.view.len, False, flags)
+
+    def __del__(self):
+        if self.held:
+            self.held = False
+            PyBuffer_Release(&self.view)
+            self.returned(self.token)
+
+
+cdef extern from * nogil:
+    """
+    #include <errno.h>
+    #include <stdint.h>
+    #include <sys/types.h>
+    struct arrowipc_place { uint64_t address; int64_t length; int64_t position; };
+    enum { AT_ONCE = 64 };      /* places of one call of the system */
+    #if defined(__linux__)
+    #include <sys/uio.h>
+    /* Declared here, because headers hide it from whoever does not ask for all of GNU. */
+    extern ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long n_local,
+                                    const struct iovec *remote, unsigned long n_remote, unsigned long flags);
+    static int64_t arrowipc_remote_read(int pid, const struct arrowipc_place *places, int64_t count, uint8_t *out)
+    {
+        struct iovec here[AT_ONCE], there[AT_ONCE];
+        unsigned long n = (unsigned long) (count < AT_ONCE ? count : AT_ONCE), i;
+        for (i = 0; i < n; i++) {
+            here[i].iov_base = out + places[i].position;
+            there[i].iov_base = (void *) (uintptr_t) places[i].address;
+            here[i].iov_len = there[i].iov_len = (size_t) places[i].length;
+        }
+        return process_vm_readv(pid, here, n, there, n, 0);
+    }
+    #else
+    static int64_t arrowipc_remote_read(int pid, const struct arrowipc_place *places, int64_t count, uint8_t *out)
+    {
+        errno = ENOSYS;
+        return -1;
+    }
+    #endif
+    """
+    struct arrowipc_place:
+        uint64_t address
+        int64_t length
+        int64_t position
+    int64_t arrowipc_remote_read(int pid, const arrowipc_place* places, int64_t count, uint8_t* out)
+
+
+def read_process(int pid, places, target):
+    """Copy what lies at `places` of another process to `target`.
+
+    Parameters
+    ----------
+    pid : int
+    places : iterable of (int, int, int)
+        Address in that process, length, and position in `target`.
+    target : writable bytes-like
+
+    Raises
+    ------
+    UsageError
+        A place does not fit into `target`.
+    FormatError
+        There is nothing to read at an address; nothing of ours is touched in its place.
+    OSError
+        The process is gone, or we may not read its memory.
+    """
+    cdef Py_buffer view
+    cdef arrowipc_place* left = NULL
+    cdef arrowipc_place* block = NULL
+    cdef int64_t n = 0, count
+    cdef int failure
+    places = list(places)
+    PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
+    try:
+        block = left = <arrowipc_place*> malloc((len(places) + 1) * sizeof(arrowipc_place))
+        if block == NULL:
+            raise MemoryError("no memory for the places to read")
+        for address, length, position in places:
+            left[n].address, left[n].length, left[n].position = address, length, position
+            if length < 0 or position < 0 or length > view.len or position > view.len - length:
+                raise UsageError(f"{length:,} bytes do not fit at {position:,} of {view.len:,}")
+            n += length > 0
+        while n:
+            with nogil:
+                count = arrowipc_remote_read(pid, left, n, <uint8_t*> view.buf)
+                failure = errno
+            if count > 0:
+                # Whole places, as far as they could be read, and maybe the beginning of one.
+                while n and count >= left.length:
+                    count -= left.length
+                    left += 1
+                    n -= 1
+                if count:
+                    left.address += <uint64_t> count
+                    left.position += count
+                    left.length -= count
+            elif count == 0 or failure == EFAULT:
+                raise FormatError(f"{left.length:,} bytes at address {left.address:#x} are no readable memory of "
+                                  f"process {pid}")
+            elif failure != EINTR:
+                raise_failure(pid, failure)
+    finally:
+        free(block)
+        PyBuffer_Release(&view)
+
+
+cdef int raise_failure(int pid, int failure) except -1:
+    if failure == ENOSYS:
+        raise OSError(failure, "this system cannot read the memory of another process")
+    if failure == EPERM:
+        raise PermissionError(failure, f"this system does not let us read the memory of process {pid} (see "
+                                       "/proc/sys/kernel/yama/ptrace_scope)")
+    raise OSError(failure, f"reading the memory of process {pid}: {os.strerror(failure)}")

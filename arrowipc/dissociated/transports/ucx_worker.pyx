@@ -1,0 +1,1060 @@
+"""The calls of UCX that a connection needs: the library and its contexts, workers, messages, memory, listeners.
+
+The library is found when the program runs; nothing is linked. `ucx_worker.pxd` declares its binary interface.
+
+Every call returns at once; what takes longer is an `Operation` that `Worker.progress` completes. UCX's callbacks run
+without the interpreter inside that call: they write into C structs, and `progress` reads those afterwards.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t, intptr_t, uint8_t, uint64_t, uintptr_t
+from libc.stdio cimport FILE, fclose
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport Memory, Source, export_bytes
+
+from arrowipc.errors import UnsupportedError, UsageError
+
+cdef extern from * nogil:
+    """
+    #ifdef _WIN32
+    /* There is no UCX for Windows: no library is ever found. */
+    #define RTLD_NOW 0
+    #define RTLD_LOCAL 0
+    #define RTLD_NOLOAD 0
+    static inline void* dlopen(const char* name, int flags) { (void) name; (void) flags; return NULL; }
+    static inline void* dlsym(void* library, const char* name) { (void) library; (void) name; return NULL; }
+    static inline int dlclose(void* library) { (void) library; return 0; }
+    static inline int pthread_atfork(void (*a)(void), void (*b)(void), void (*c)(void)) {
+        (void) a; (void) b; (void) c; return 0;
+    }
+    #else
+    #include <dlfcn.h>
+    #include <pthread.h>
+    #endif
+    """
+    int RTLD_NOW, RTLD_LOCAL, RTLD_NOLOAD
+    void* dlopen(const char* name, int flags)
+    void* dlsym(void* library, const char* name)
+    int dlclose(void* library)
+    int pthread_atfork(void (*prepare)() noexcept nogil, void (*parent)() noexcept nogil,
+                       void (*child)() noexcept nogil)
+
+
+# -- the library and its contexts ----------------------------------------------------------------------------
+
+
+cdef void count_fork() noexcept nogil:
+    global forks
+    forks += 1
+
+
+FUNCTIONS = (
+    "get_version", "status_string", "config_read", "config_modify", "config_release", "init_version", "cleanup",
+    "worker_create", "worker_destroy", "worker_progress", "worker_get_efd", "worker_arm", "worker_signal",
+    "worker_set_am_recv_handler", "listener_create", "listener_destroy", "listener_query", "listener_reject",
+    "conn_request_query", "ep_create", "ep_close_nbx", "ep_flush_nbx", "ep_print_info", "tag_send_nbx",
+    "tag_send_sync_nbx", "tag_probe_nb", "tag_msg_recv_nbx", "am_send_nbx", "am_recv_data_nbx", "am_data_release",
+    "get_nbx", "request_free", "mem_map", "mem_unmap", "mem_query", "rkey_pack", "rkey_buffer_release",
+    "ep_rkey_unpack", "rkey_ptr", "rkey_destroy",
+)
+
+
+def load(bytes path not None, bint only_loaded=False):
+    """Take the functions of the library at `path`; False: it cannot be loaded, or is not loaded yet (`only_loaded`).
+
+    Raises
+    ------
+    UnsupportedError
+        The library is there, and is older than UCX 1.13 or none of UCX.
+    """
+    cdef Ucp found
+    cdef void** slot = <void**> &found
+    cdef const char* name = path
+    cdef int flags = RTLD_NOW | RTLD_LOCAL | (RTLD_NOLOAD if only_loaded else 0)
+    cdef void* library
+    with nogil:
+        library = dlopen(name, flags)
+    if library == NULL:
+        return False
+    # The struct is its functions one behind the other, as FUNCTIONS names them.
+    for function in FUNCTIONS:
+        symbol = ("ucs_" if function == "status_string" else "ucp_") + function
+        slot[0] = dlsym(library, symbol.encode())
+        if slot[0] == NULL:
+            dlclose(library)
+            raise UnsupportedError(f"{path.decode()} has no {symbol}: UCX 1.13 or newer is needed")
+        slot += 1
+    if ucp.get_version == NULL:
+        pthread_atfork(NULL, NULL, count_fork)
+    memcpy(&ucp, &found, sizeof(Ucp))
+    return True
+
+
+def version():
+    """Return major, minor and release number of the library; None: none is loaded."""
+    cdef unsigned int major, minor, release
+    if ucp.get_version == NULL:
+        return None
+    ucp.get_version(&major, &minor, &release)
+    return major, minor, release
+
+
+cdef str status_text(Status status):
+    return f"{ucp.status_string(status).decode()} ({status})"
+
+
+cdef object failure_of(Status status, str what):
+    """The exception that says so."""
+    text = f"{what}: {status_text(status)}"
+    if status == UCS_ERR_NO_MEMORY:
+        return MemoryError(text)
+    if status == UCS_ERR_REJECTED:
+        return ConnectionRefusedError(text)
+    if status == UCS_ERR_TIMED_OUT:
+        return TimeoutError(text)
+    if status in (UCS_ERR_CONNECTION_RESET, UCS_ERR_NOT_CONNECTED, UCS_ERR_CANCELED, UCS_ERR_ENDPOINT_TIMEOUT):
+        # The last one: a peer that is gone no longer answers.
+        return ConnectionResetError(text)
+    return OSError(text)
+
+
+cdef int check(Status status, str what) except -1:
+    if status < 0:
+        raise failure_of(status, what)
+    return 0
+
+
+cdef class Context:
+    """What workers of one process share: the devices, and how they are used.
+
+    Parameters
+    ----------
+    settings : mapping of str to str
+        What would be ``UCX_*`` in the environment, without that prefix. Unknown names are passed over: versions
+        differ.
+    remote_memory : bool
+        Whether peers may read memory of this process, and write it: UCX asks nobody, not even for an address that
+        was made known. So only where it is needed.
+    """
+
+    def __init__(self, settings, bint remote_memory):
+        cdef void* config
+        cdef ucp_params_t params
+        if ucp.get_version == NULL:
+            raise UsageError("no UCX library is loaded")
+        self.remote_memory = remote_memory
+        self.forks = forks
+        check(ucp.config_read(NULL, NULL, &config), "UCX: reading its settings")
+        try:
+            for name, value in settings.items():
+                ucp.config_modify(config, name.encode(), value.encode())
+            memset(&params, 0, sizeof(params))
+            params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED
+            params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM | UCP_FEATURE_WAKEUP
+            if remote_memory:
+                params.features |= UCP_FEATURE_RMA
+            params.mt_workers_shared = 1
+            check(ucp.init_version(1, 13, &params, config, &self.handle), "UCX: making a context")
+        finally:
+            ucp.config_release(config)
+
+    cdef int check_process(self) except -1:
+        if self.forks != forks:
+            raise UsageError("UCX does not work in a process that was forked from the one that used it: connect "
+                             "anew in a process that was started (spawn), or before anything uses UCX")
+        return 0
+
+    def check(self):
+        """Raise a `UsageError` if not this process made it but one that it was forked from."""
+        self.check_process()
+
+    def __dealloc__(self):
+        if self.handle != NULL and self.forks == forks:
+            ucp.cleanup(self.handle)
+
+
+cdef extern from * nogil:
+    """
+    #include <stdio.h>
+    #ifdef _WIN32
+    static inline FILE* open_memstream(char** out, size_t* size) { (void) out; (void) size; return NULL; }
+    #endif
+    """
+    FILE* open_memstream(char** out, size_t* size)
+
+cdef enum:
+    ACTIVE_MESSAGE = 0          # the id of untagged messages
+    ROUNDS = 64                 # of progress while the interpreter waits
+    LAST_ROUNDS = 10_000        # of progress until a forced end of a connection counts as done
+    PACKED_KEY = 1 << 16        # more than any packed key
+
+
+# -- what callbacks write ------------------------------------------------------------------------------------
+
+
+cdef struct Arrived:                # an untagged message
+    Arrived* next
+    void* descriptor                # of one that is still at the sender; NULL: its bytes follow this struct
+    size_t length
+
+cdef struct Ticket:                 # of an operation
+    Ticket* next
+    Mailbox* mailbox
+    PyObject* operation             # borrowed: the worker holds it until the ticket is finished
+    void* request
+    Status status
+    bint is_done
+
+cdef struct Mailbox:                # of a worker
+    Arrived* first
+    Arrived* last
+    Ticket* finished
+    Status failure                  # of the connection
+
+cdef struct Spent:                  # a key that nobody reads through any more
+    Spent* next
+    void* handle
+
+cdef struct Caller:                 # somebody at the door of a listener
+    Caller* next
+    void* request
+
+cdef struct Door:
+    Caller* first
+    Caller* last
+
+
+cdef void finish(void* request, Status status, Ticket* ticket) noexcept nogil:
+    if ticket.request != NULL:
+        ucp.request_free(request)
+    ticket.request = NULL
+    ticket.status = status
+    ticket.is_done = True
+    ticket.next = ticket.mailbox.finished
+    ticket.mailbox.finished = ticket
+
+
+cdef void on_sent(void* request, Status status, void* user_data) noexcept nogil:
+    finish(request, status, <Ticket*> user_data)
+
+
+cdef void on_received(void* request, Status status, const void* length, void* user_data) noexcept nogil:
+    finish(request, status, <Ticket*> user_data)
+
+
+cdef void on_failure(void* arg, void* ep, Status status) noexcept nogil:
+    cdef Mailbox* mailbox = <Mailbox*> arg
+    if mailbox.failure == UCS_OK:
+        mailbox.failure = status
+
+
+cdef Status on_message(void* arg, const void* header, size_t header_length, void* data, size_t length,
+                       const ucp_am_recv_param_t* param) noexcept nogil:
+    cdef Mailbox* mailbox = <Mailbox*> arg
+    cdef bint stays = param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV
+    cdef Arrived* arrived = <Arrived*> malloc(sizeof(Arrived) + (0 if stays else length))
+    if arrived == NULL:
+        on_failure(mailbox, NULL, UCS_ERR_NO_MEMORY)
+        return UCS_OK
+    arrived.next = NULL
+    arrived.length = length
+    arrived.descriptor = data if stays else NULL
+    if not stays and length:
+        # With or without FLAG_DATA: the bytes are UCX's, and it wants them back.
+        memcpy(<uint8_t*> arrived + sizeof(Arrived), data, length)
+    if mailbox.last == NULL:
+        mailbox.first = arrived
+    else:
+        mailbox.last.next = arrived
+    mailbox.last = arrived
+    return UCS_INPROGRESS if stays else UCS_OK
+
+
+cdef void on_caller(void* request, void* arg) noexcept nogil:
+    cdef Door* door = <Door*> arg
+    cdef Caller* caller = <Caller*> malloc(sizeof(Caller))
+    if caller == NULL:
+        return      # the caller waits until its own patience ends
+    caller.next = NULL
+    caller.request = request
+    if door.last == NULL:
+        door.first = caller
+    else:
+        door.last.next = caller
+    door.last = caller
+
+
+# -- workers -------------------------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class Operation:
+    """Something that a worker was asked to do."""
+
+    cdef Ticket ticket
+    cdef ucp_dt_iov_t* pieces
+    cdef object held                # what the operation reads
+    cdef Py_buffer target           # what it writes
+    cdef bint has_target
+    cdef readonly bint is_send
+    cdef readonly int64_t length
+    cdef readonly object tag        # of a message that is received; None: untagged
+    cdef readonly object memory     # where that is put
+
+    def is_done(self):
+        """Return whether it is over, well or not."""
+        return self.ticket.is_done
+
+    @property
+    def status(self):
+        """int: below 0, it failed."""
+        return self.ticket.status
+
+    def __dealloc__(self):
+        free(self.pieces)
+        if self.has_target:
+            PyBuffer_Release(&self.target)
+
+
+@cython.final
+cdef class Waiting:
+    """A message that is about to be received: its length is known, and maybe not more is here."""
+
+    cdef void* handle
+    cdef readonly object tag        # None: untagged
+    cdef readonly object memory     # an untagged message whose bytes are here
+    cdef readonly int64_t length
+
+
+cdef inline void use(ucp_request_param_t* param, Operation operation, void* callback) noexcept:
+    memset(param, 0, sizeof(ucp_request_param_t))
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA
+    param.cb = <send_callback> callback
+    param.user_data = &operation.ticket
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Worker:
+    """One end of one connection; a worker is never shared, for tags do not tell connections apart.
+
+    Parameters
+    ----------
+    context : Context
+    """
+
+    cdef Context context
+    cdef void* handle
+    cdef void* ep
+    cdef Mailbox mailbox
+    cdef set outstanding
+    cdef Spent* spent
+    cdef bint peer_errors
+    cdef int64_t keys               # that somebody may read through
+    cdef readonly int64_t unsent    # bytes of messages that are not sent yet, at least 1 each
+    cdef readonly bint is_closed
+
+    def __init__(self, Context context not None):
+        cdef ucp_worker_params_t params
+        cdef ucp_am_handler_param_t handler
+        context.check_process()
+        self.context = context
+        self.outstanding = set()
+        memset(&params, 0, sizeof(params))
+        params.field_mask = (UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS
+                             | UCP_WORKER_PARAM_FIELD_CLIENT_ID)
+        params.thread_mode = UCS_THREAD_MODE_SERIALIZED
+        params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK
+        params.client_id = <uintptr_t> <PyObject*> self
+        check(ucp.worker_create(context.handle, &params, &self.handle), "UCX: making a worker")
+        memset(&handler, 0, sizeof(handler))
+        handler.field_mask = (UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB
+                              | UCP_AM_HANDLER_PARAM_FIELD_ARG)
+        handler.id = ACTIVE_MESSAGE
+        handler.cb = on_message
+        handler.arg = &self.mailbox
+        check(ucp.worker_set_am_recv_handler(self.handle, &handler), "UCX: waiting for active messages")
+
+    cdef int check_open(self) except -1:
+        self.context.check_process()
+        if self.is_closed or self.handle == NULL:
+            raise BrokenPipeError("the UCX connection is closed")
+        return 0
+
+    # -- the connection --
+
+    def connect(self, bytes address not None, bint peer_errors):
+        """Begin to connect to a listener; `address` is a struct sockaddr."""
+        cdef ucp_ep_params_t params
+        memset(&params, 0, sizeof(params))
+        params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR
+        params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID
+        params.sockaddr.addr = PyBytes_AS_STRING(address)
+        params.sockaddr.addrlen = <unsigned int> len(address)
+        self.make_endpoint(&params, peer_errors)
+
+    def accept(self, Request request not None, bint peer_errors):
+        """Be the other end of somebody who called a listener of the same context."""
+        cdef ucp_ep_params_t params
+        cdef void* handle = request.handle
+        if handle == NULL:
+            raise UsageError("this caller was answered already")
+        memset(&params, 0, sizeof(params))
+        params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST
+        params.conn_request = handle
+        request.handle = NULL
+        self.make_endpoint(&params, peer_errors)
+
+    cdef int make_endpoint(self, ucp_ep_params_t* params, bint peer_errors) except -1:
+        cdef Status status
+        self.check_open()
+        if self.ep != NULL:
+            raise UsageError("a worker has one connection")
+        params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER
+        params.err_mode = UCP_ERR_HANDLING_MODE_PEER if peer_errors else UCP_ERR_HANDLING_MODE_NONE
+        params.err_handler.cb = on_failure
+        params.err_handler.arg = &self.mailbox
+        self.peer_errors = peer_errors
+        with nogil:
+            status = ucp.ep_create(self.handle, params, &self.ep)
+        if status < 0:
+            self.ep = NULL
+            raise failure_of(status, "UCX: connecting")
+        return 0
+
+    @property
+    def failure(self):
+        """int: the status that the connection broke with, 0: it did not."""
+        return self.mailbox.failure
+
+    def failure_text(self):
+        """Return `failure` in words."""
+        return status_text(self.mailbox.failure)
+
+    @property
+    def num_outstanding(self):
+        """int: operations that are under way."""
+        return len(self.outstanding)
+
+    def lanes(self):
+        """Return UCX's description of the connection, which names the transports that it uses."""
+        cdef char* text = NULL
+        cdef size_t size = 0
+        cdef FILE* out
+        self.check_open()
+        if self.ep == NULL:
+            return ""
+        out = open_memstream(&text, &size)
+        if out == NULL:
+            raise MemoryError("no memory for a description of the connection")
+        ucp.ep_print_info(self.ep, out)
+        fclose(out)
+        try:
+            return PyBytes_FromStringAndSize(text, <Py_ssize_t> size).decode("utf-8", "replace")
+        finally:
+            free(text)
+
+    # -- operations --
+
+    cdef Operation begin(self):
+        cdef Operation operation = Operation.__new__(Operation)
+        self.check_open()
+        operation.ticket.mailbox = &self.mailbox
+        operation.ticket.operation = <PyObject*> operation
+        return operation
+
+    cdef object started(self, Operation operation, void* result, str what):
+        """Keep an operation until it is over; returns it."""
+        if result == NULL:
+            operation.ticket.is_done = True
+        elif is_error(result):
+            raise failure_of(<Status> <intptr_t> result, what)
+        else:
+            operation.ticket.request = result
+            self.outstanding.add(operation)
+            if operation.is_send:
+                self.unsent += operation.length + 1
+        return operation
+
+    def send(self, tag, stretches, bint synchronous=False, bint in_pieces=False):
+        """Begin to send a message; `tag` None: an active message.
+
+        Parameters
+        ----------
+        tag : int or None
+        stretches : sequence of bytes-like
+            The message, in pieces one behind the other; they must not change until it is sent.
+        synchronous : bool
+            It counts as sent when the receiver has begun to receive it.
+        in_pieces : bool
+            Let UCX gather it; else it is put together here.
+        """
+        cdef Operation operation = self.begin()
+        cdef ucp_request_param_t param
+        cdef const void* buffer
+        cdef size_t count
+        cdef uint64_t number = 0 if tag is None else tag
+        cdef bint is_tagged = tag is not None
+        cdef void* result
+        if self.ep == NULL:
+            raise UsageError("the worker is not connected")
+        check(self.mailbox.failure, "UCX: sending")
+        operation.is_send = True
+        use(&param, operation, <void*> on_sent)
+        self.gather(operation, stretches, in_pieces)
+        if operation.pieces != NULL:
+            buffer = operation.pieces
+            count = <size_t> len(operation.held)
+            param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE
+            param.datatype = UCP_DATATYPE_IOV
+        else:
+            buffer = (<Source> operation.held).data if operation.length else NULL
+            count = <size_t> operation.length
+        with nogil:
+            if not is_tagged:
+                param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS
+                param.flags = UCP_AM_SEND_FLAG_REPLY
+                result = ucp.am_send_nbx(self.ep, ACTIVE_MESSAGE, NULL, 0, buffer, count, &param)
+            elif synchronous:
+                result = ucp.tag_send_sync_nbx(self.ep, buffer, count, number, &param)
+            else:
+                result = ucp.tag_send_nbx(self.ep, buffer, count, number, &param)
+        return self.started(operation, result, "UCX: sending")
+
+    cdef int gather(self, Operation operation, stretches, bint in_pieces) except -1:
+        """Hold what is to be sent: as a Source, or as a list of them and an array that names their places."""
+        cdef list sources = []
+        cdef Source source
+        cdef Memory memory
+        cdef int64_t total = 0, i
+        cdef uint8_t* out
+        for stretch in stretches:
+            source = Source(stretch)
+            if source.size:
+                sources.append(source)
+                total += source.size
+        operation.length = total
+        if len(sources) == 1 and not in_pieces:
+            operation.held = sources[0]
+            return 0
+        if total and in_pieces:
+            operation.pieces = <ucp_dt_iov_t*> malloc(len(sources) * sizeof(ucp_dt_iov_t))
+            if operation.pieces == NULL:
+                raise MemoryError("no memory to send a message from")
+            for i in range(len(sources)):
+                source = sources[i]
+                operation.pieces[i].buffer = <void*> source.data
+                operation.pieces[i].length = <size_t> source.size
+            operation.held = sources
+            return 0
+        memory = Memory(total)
+        memory.size = total
+        out = memory.data
+        for source in sources:
+            with nogil:
+                memcpy(out, source.data, source.size)
+            out += source.size
+        operation.held = Source(memory)
+        return 0
+
+    def probe(self, uint64_t tag, uint64_t mask):
+        """Take the first tagged message that has the bits `mask` of `tag` out of those that arrived; None: none has."""
+        cdef ucp_tag_recv_info_t info
+        cdef void* handle
+        cdef Waiting waiting
+        self.check_open()
+        handle = ucp.tag_probe_nb(self.handle, tag, mask, 1, &info)
+        if handle == NULL:
+            return None
+        waiting = Waiting.__new__(Waiting)
+        waiting.handle = handle
+        waiting.tag = info.sender_tag
+        waiting.length = <int64_t> info.length
+        return waiting
+
+    def untagged(self):
+        """Take the first untagged message that arrived; None: there is none. It is there if its `memory` is."""
+        cdef Arrived* arrived = self.mailbox.first
+        cdef Memory memory
+        cdef Waiting waiting
+        self.check_open()
+        if arrived == NULL:
+            return None
+        waiting = Waiting.__new__(Waiting)
+        waiting.length = <int64_t> arrived.length
+        waiting.handle = arrived.descriptor
+        if arrived.descriptor == NULL:
+            memory = Memory(waiting.length)
+            memory.size = waiting.length
+            if waiting.length:
+                memcpy(memory.data, <uint8_t*> arrived + sizeof(Arrived), arrived.length)
+            waiting.memory = memory
+        self.mailbox.first = arrived.next
+        if arrived.next == NULL:
+            self.mailbox.last = NULL
+        free(arrived)
+        return waiting
+
+    def refuse(self, Waiting waiting not None):
+        """Do not receive an untagged message."""
+        cdef void* handle = waiting.handle
+        self.check_open()
+        if handle != NULL and waiting.tag is None:
+            waiting.handle = NULL
+            ucp.am_data_release(self.handle, handle)
+
+    def receive(self, Waiting waiting not None, memory):
+        """Begin to receive a message into `memory`, which has its length."""
+        cdef Operation operation = self.begin()
+        cdef ucp_request_param_t param
+        cdef void* handle = waiting.handle
+        cdef bint is_tagged = waiting.tag is not None
+        cdef void* result
+        if handle == NULL:
+            raise UsageError("this message was received already")
+        self.aim(operation, memory)
+        if operation.target.len != waiting.length:
+            raise UsageError(f"a message of {waiting.length:,} bytes, and memory of {operation.target.len:,}")
+        use(&param, operation, <void*> on_received)
+        operation.tag = waiting.tag
+        operation.length = waiting.length
+        waiting.handle = NULL
+        with nogil:
+            if is_tagged:
+                result = ucp.tag_msg_recv_nbx(self.handle, operation.target.buf, operation.length, handle, &param)
+            else:
+                result = ucp.am_recv_data_nbx(self.handle, handle, operation.target.buf, operation.length, &param)
+        return self.started(operation, result, "UCX: receiving")
+
+    def get(self, RemoteKey key not None, uint64_t address, memory):
+        """Begin to copy memory of the peer from `address` on into `memory`."""
+        cdef Operation operation = self.begin()
+        cdef ucp_request_param_t param
+        cdef void* result
+        if key.worker is not self or self.ep == NULL:
+            raise UsageError("the key belongs to another connection")
+        check(self.mailbox.failure, "UCX: reading memory of the peer")
+        self.aim(operation, memory)
+        use(&param, operation, <void*> on_sent)
+        with nogil:
+            result = ucp.get_nbx(self.ep, operation.target.buf, operation.target.len, address, key.handle, &param)
+        return self.started(operation, result, "UCX: reading memory of the peer")
+
+    cdef int aim(self, Operation operation, memory) except -1:
+        PyObject_GetBuffer(memory, &operation.target, PyBUF_WRITABLE)
+        operation.has_target = True
+        operation.memory = memory
+        return 0
+
+    def flush(self):
+        """Begin to wait until everything that was sent has left; also tells when a connection stands."""
+        cdef Operation operation = self.begin()
+        cdef ucp_request_param_t param
+        cdef void* result
+        use(&param, operation, <void*> on_sent)
+        with nogil:
+            result = ucp.ep_flush_nbx(self.ep, &param)
+        return self.started(operation, result, "UCX: connecting")
+
+    # -- progress --
+
+    def progress(self):
+        """Do what can be done now; returns the operations that are over since."""
+        cdef int i
+        cdef Ticket* ticket
+        cdef Operation operation
+        cdef list finished = []
+        self.check_open()
+        with nogil:
+            for i in range(ROUNDS):
+                if (ucp.worker_progress(self.handle) == 0 or self.mailbox.first != NULL
+                        or self.mailbox.finished != NULL):
+                    break
+        ticket = self.mailbox.finished
+        self.mailbox.finished = NULL
+        while ticket != NULL:
+            operation = <Operation> ticket.operation
+            ticket = ticket.next
+            self.outstanding.discard(operation)
+            if operation.is_send:
+                self.unsent -= operation.length + 1
+            finished.append(operation)
+        if not self.outstanding:
+            self.drop_keys()
+        finished.reverse()
+        return finished
+
+    def fileno(self):
+        """Return what is readable when something happened, after `arm`."""
+        cdef int descriptor
+        self.check_open()
+        check(ucp.worker_get_efd(self.handle, &descriptor), "UCX: waiting")
+        return descriptor
+
+    def arm(self):
+        """Get ready to wait; False: something happened already."""
+        cdef Status status
+        self.check_open()
+        with nogil:
+            status = ucp.worker_arm(self.handle)
+        if status == UCS_ERR_BUSY:
+            return False
+        check(status, "UCX: waiting")
+        return True
+
+    def signal(self):
+        """Wake whoever waits."""
+        self.check_open()
+        check(ucp.worker_signal(self.handle), "UCX: waking who waits")
+
+    # -- the end --
+
+    def hang_up(self, bint force):
+        """Begin to end the connection; `force` ends operations too, and works with `peer_errors` only."""
+        cdef Operation operation = self.begin()
+        cdef ucp_request_param_t param
+        cdef void* result
+        cdef void* ep = self.ep
+        if ep == NULL:
+            return self.started(operation, NULL, "")
+        use(&param, operation, <void*> on_sent)
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS
+        param.flags = UCP_EP_CLOSE_FLAG_FORCE if force else 0
+        self.ep = NULL
+        with nogil:
+            result = ucp.ep_close_nbx(ep, &param)
+        return self.started(operation, result, "UCX: closing")
+
+    def close(self):
+        """Let go of everything, once nobody reads memory of the peer in place any more."""
+        self.is_closed = True
+        if self.keys == 0:
+            self.destroy()
+
+    cdef void destroy(self) noexcept:
+        cdef void* handle = self.handle
+        cdef Arrived* arrived
+        cdef Operation operation
+        cdef void* request
+        cdef void* ep = self.ep
+        self.handle = NULL
+        self.ep = NULL
+        if handle == NULL or self.context.forks != forks:
+            return      # a forked process has a copy of the memory, and none of the threads behind it
+        while self.mailbox.first != NULL:
+            arrived = self.mailbox.first
+            self.mailbox.first = arrived.next
+            if arrived.descriptor != NULL:
+                ucp.am_data_release(handle, arrived.descriptor)
+            free(arrived)
+        self.mailbox.last = NULL
+        if self.mailbox.failure == UCS_OK and self.has_messages_under_way():
+            # UCX 1.13 would abort the process, and 1.22 frees twice. So the worker stays, with the memory that it reads
+            # and writes; nobody progresses it any more.
+            self.break_off(handle, ep)
+            Py_INCREF(self.context)
+            Py_INCREF(self.outstanding)
+            return
+        for operation in self.outstanding:
+            if not operation.is_send and not operation.has_target and operation.ticket.request != NULL:
+                # UCX 1.13 aborts the process if somebody still asks for a flush or an end of the connection.
+                request = operation.ticket.request
+                operation.ticket.request = NULL
+                ucp.request_free(request)
+        self.drop_keys()
+        with nogil:
+            ucp.worker_destroy(handle)
+        # Only now can nothing read from what was being sent, or write to what was being received.
+        self.mailbox.finished = NULL
+        self.outstanding = set()
+        self.unsent = 0
+
+    cdef void drop_keys(self) noexcept:
+        """Let go of keys that nobody reads through, and of what they map."""
+        cdef Spent* spent = self.spent
+        while spent != NULL:
+            self.spent = spent.next
+            ucp.rkey_destroy(spent.handle)
+            free(spent)
+            spent = self.spent
+
+    cdef bint has_messages_under_way(self):
+        cdef Operation operation
+        for operation in self.outstanding:
+            if (operation.is_send or operation.has_target) and not operation.ticket.is_done:
+                return True
+        return False
+
+    cdef void break_off(self, void* handle, void* ep) noexcept:
+        """Tell a peer that is there, and does not take what is sent to it, that we go; only in mode "peer"."""
+        cdef Operation operation
+        cdef ucp_request_param_t param
+        cdef void* result
+        cdef int i
+        if not self.peer_errors or ep == NULL:
+            return
+        operation = Operation.__new__(Operation)
+        operation.ticket.mailbox = &self.mailbox
+        use(&param, operation, <void*> on_sent)
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS
+        param.flags = UCP_EP_CLOSE_FLAG_FORCE
+        with nogil:
+            result = ucp.ep_close_nbx(ep, &param)
+            if result != NULL and not is_error(result):
+                operation.ticket.request = result
+                for i in range(LAST_ROUNDS):
+                    ucp.worker_progress(handle)
+                    if operation.ticket.is_done:
+                        break
+        self.outstanding.add(operation)
+
+    def __dealloc__(self):
+        if self.handle != NULL:
+            self.destroy()
+
+
+# -- memory that processes share ----------------------------------------------------------------------------
+
+
+@cython.no_gc_clear
+cdef class Region:
+    """Memory of this process that peers can reach; writable.
+
+    Parameters
+    ----------
+    context : Context
+        With `remote_memory`.
+    size : int
+    """
+
+    cdef Context context
+    cdef void* handle
+    cdef void* data
+    cdef readonly int64_t size
+    cdef readonly bytes key         # what a peer needs to reach it
+
+    def __init__(self, Context context not None, int64_t size):
+        cdef ucp_mem_map_params_t params
+        cdef ucp_mem_attr_t attributes
+        cdef void* packed
+        cdef size_t length
+        context.check_process()
+        self.context = context
+        memset(&params, 0, sizeof(params))
+        params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS
+                             | UCP_MEM_MAP_PARAM_FIELD_PROT)
+        params.length = <size_t> size
+        # Allocated by UCX: only such memory can be mapped by peers of this machine.
+        params.flags = UCP_MEM_MAP_ALLOCATE
+        params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE | UCP_MEM_MAP_PROT_REMOTE_READ
+        check(ucp.mem_map(context.handle, &params, &self.handle), f"UCX: {size:,} bytes of memory for peers")
+        memset(&attributes, 0, sizeof(attributes))
+        attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH
+        check(ucp.mem_query(self.handle, &attributes), "UCX: where its memory is")
+        self.data = attributes.address
+        self.size = <int64_t> attributes.length
+        check(ucp.rkey_pack(context.handle, self.handle, &packed, &length), "UCX: the key of its memory")
+        self.key = PyBytes_FromStringAndSize(<char*> packed, <Py_ssize_t> length)
+        ucp.rkey_buffer_release(packed)
+
+    @property
+    def address(self):
+        """int: of the first byte."""
+        return <uintptr_t> self.data
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        export_bytes(self, view, <uint8_t*> self.data, self.size, True, flags)
+
+    def __dealloc__(self):
+        if self.handle != NULL and self.context.forks == forks:
+            ucp.mem_unmap(self.context.handle, self.handle)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class RemoteKey:
+    """The way into memory of a peer; the connection's worker lives on behind it.
+
+    Parameters
+    ----------
+    worker : Worker
+        Connected.
+    packed : bytes
+        `Region.key` of the peer.
+    """
+
+    cdef Worker worker
+    cdef void* handle
+
+    def __init__(self, Worker worker not None, bytes packed not None):
+        cdef Status status
+        cdef const char* data
+        worker.check_open()
+        if len(packed) > PACKED_KEY or worker.ep == NULL:
+            raise UsageError("the key is too long, or the worker not connected")
+        # UCX is not told the length of a key: one that is cut off must end in our zeros.
+        padded = packed + bytes(2 * PACKED_KEY)
+        data = PyBytes_AS_STRING(padded)
+        with nogil:
+            status = ucp.ep_rkey_unpack(worker.ep, data, &self.handle)
+        if status < 0:
+            self.handle = NULL
+            raise failure_of(status, "UCX: the key of the peer's memory")
+        self.worker = worker
+        worker.keys += 1
+
+    def place(self, uint64_t address):
+        """Return where the peer's `address` is in this process; None: nowhere. Nothing says how far it reaches."""
+        cdef void* here = NULL
+        cdef Status status = ucp.rkey_ptr(self.handle, address, &here)
+        return None if status < 0 or here == NULL else <uintptr_t> here
+
+    def __dealloc__(self):
+        cdef Spent* spent
+        if self.handle == NULL:
+            return
+        # The last array may go in any thread, while another one progresses the worker: it is the worker who cleans up.
+        spent = <Spent*> malloc(sizeof(Spent))
+        if spent != NULL:
+            spent.handle = self.handle
+            spent.next = self.worker.spent
+            self.worker.spent = spent
+        self.worker.keys -= 1
+        if self.worker.keys == 0 and self.worker.is_closed:
+            self.worker.destroy()
+
+
+@cython.final
+cdef class Mapped:
+    """Bytes of this process that belong to `key`, from `start` to `end`: the caller knows that they are mapped."""
+
+    cdef RemoteKey key
+    cdef uint64_t start
+    cdef uint64_t end
+
+    def __init__(self, RemoteKey key not None, uint64_t start, uint64_t end):
+        if end < start or end - start > <uint64_t> 1 << 62:
+            raise UsageError(f"no stretch of memory: {start:#x} to {end:#x}")
+        self.key = key
+        self.start = start
+        self.end = end
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        export_bytes(self, view, <const uint8_t*> <uintptr_t> self.start, <int64_t> (self.end - self.start), False,
+                     flags)
+
+
+# -- listeners -----------------------------------------------------------------------------------------------
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Request:
+    """Somebody who called a listener: accepted by a worker, or sent away."""
+
+    cdef Listener listener
+    cdef void* handle
+    cdef readonly bytes address     # struct sockaddr_storage
+
+    def __dealloc__(self):
+        if self.handle != NULL and self.listener.handle != NULL and self.listener.worker.context.forks == forks:
+            ucp.listener_reject(self.listener.handle, self.handle)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Listener:
+    """Waits for callers at an address.
+
+    Parameters
+    ----------
+    context : Context
+    address : bytes
+        struct sockaddr.
+    """
+
+    cdef Door door
+    cdef void* handle
+    cdef readonly Worker worker     # whose `progress` lets callers in
+
+    def __init__(self, Context context not None, bytes address not None):
+        cdef ucp_listener_params_t params
+        cdef Status status
+        self.worker = Worker(context)
+        memset(&params, 0, sizeof(params))
+        params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER
+        params.sockaddr.addr = PyBytes_AS_STRING(address)
+        params.sockaddr.addrlen = <unsigned int> len(address)
+        params.conn_handler.cb = on_caller
+        params.conn_handler.arg = &self.door
+        with nogil:
+            status = ucp.listener_create(self.worker.handle, &params, &self.handle)
+        if status < 0:
+            self.handle = NULL
+            raise failure_of(status, "UCX: listening")
+
+    @property
+    def address(self):
+        """bytes: struct sockaddr_storage that it listens on, with the port that was given out."""
+        cdef ucp_listener_attr_t attributes
+        self.worker.check_open()
+        memset(&attributes, 0, sizeof(attributes))
+        attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR
+        check(ucp.listener_query(self.handle, &attributes), "UCX: where it listens")
+        return PyBytes_FromStringAndSize(<char*> &attributes.sockaddr, sizeof(sockaddr_storage))
+
+    def next_request(self):
+        """Return the next caller; None: nobody is at the door."""
+        cdef Caller* caller = self.door.first
+        cdef ucp_conn_request_attr_t attributes
+        cdef Request request
+        if caller == NULL or self.handle == NULL:
+            return None
+        self.worker.check_open()
+        request = Request.__new__(Request)
+        request.listener = self
+        request.handle = caller.request
+        self.door.first = caller.next
+        if caller.next == NULL:
+            self.door.last = NULL
+        free(caller)
+        memset(&attributes, 0, sizeof(attributes))
+        attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
+        if ucp.conn_request_query(request.handle, &attributes) == UCS_OK:
+            request.address = PyBytes_FromStringAndSize(<char*> &attributes.client_address, sizeof(sockaddr_storage))
+        return request
+
+    @property
+    def has_request(self):
+        """bool: somebody is at the door."""
+        return self.door.first != NULL
+
+    def close(self):
+        """Take no more callers, and send those away who wait."""
+        while self.next_request() is not None:
+            pass
+        self.shut()
+
+    cdef void shut(self) noexcept:
+        cdef void* handle = self.handle
+        self.handle = NULL
+        if handle != NULL and self.worker.context.forks == forks:
+            with nogil:
+                ucp.listener_destroy(handle)
+        if self.worker is not None:
+            self.worker.close()
+
+    def __dealloc__(self):
+        cdef Caller* caller
+        if self.handle != NULL:
+            self.shut()
+        while self.door.first != NULL:
+            caller = self.door.first
+            self.door.first = caller.next
+            free(caller)

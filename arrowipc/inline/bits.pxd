@@ -1,0 +1,90 @@
+# Runs of bits and integers of any width, stored as well as loaded; pure, inline, usable without the GIL.
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from arrowipc.inline.loads cimport loose_i16, loose_i32, loose_i64, loose_u64
+
+cdef enum:
+    SLACK = 8       # bytes that must be writable behind the last one in use, because bits are stored as words
+    WORD = 56       # bits that fit a word at any bit offset
+
+
+cdef inline uint64_t ones(int64_t count) noexcept nogil:
+    """`count` (0..63) low bits set."""
+    return (<uint64_t> 1 << count) - 1
+
+
+cdef inline void store_bits(uint8_t* out, int64_t at, uint64_t word) noexcept nogil:
+    """Put up to 56 bits at bit `at` and zeros behind them; the bits before keep their values."""
+    cdef int64_t shift = at & 7
+    out += at >> 3
+    (<loose_u64*> out)[0] = (out[0] & ones(shift)) | word << shift
+
+
+cdef inline void append_bits(uint8_t* out, int64_t at, const uint8_t* bits, int64_t start,
+                             int64_t count) noexcept nogil:
+    """Put bits[start : start + count] at bit `at`."""
+    cdef int64_t take, whole
+    cdef uint64_t word
+    if (at & 7) == 0 and (start & 7) == 0 and count >= 64:
+        whole = count & ~(<int64_t> 7)
+        memcpy(out + (at >> 3), bits + (start >> 3), whole >> 3)
+        at += whole
+        start += whole
+        count -= whole
+    while count >= 64:
+        word = (<const loose_u64*> (bits + (start >> 3)))[0] >> (start & 7)
+        store_bits(out, at, word & ones(WORD))
+        at += WORD
+        start += WORD
+        count -= WORD
+    while count > 0:
+        take = count if count < WORD else WORD
+        word = 0
+        # Not a load of 8 bytes: those behind the bitmap may belong to somebody else.
+        memcpy(&word, bits + (start >> 3), ((start & 7) + take + 7) >> 3)
+        store_bits(out, at, (word >> (start & 7)) & ones(take))
+        at += take
+        start += take
+        count -= take
+
+
+cdef inline void append_ones(uint8_t* out, int64_t at, int64_t count) noexcept nogil:
+    cdef int64_t head = -at & 7
+    if count > WORD:
+        if head:
+            store_bits(out, at, ones(head))
+            at += head
+            count -= head
+        memset(out + (at >> 3), 0xFF, count >> 3)
+        at += count & ~(<int64_t> 7)
+        count &= 7
+    if count:
+        store_bits(out, at, ones(count))
+
+
+cdef inline int64_t load_int(const uint8_t* p, int64_t i, int32_t width) noexcept nogil:
+    """Signed integer i of `width` bytes each."""
+    if width == 4:
+        return (<const loose_i32*> p)[i]
+    if width == 8:
+        return (<const loose_i64*> p)[i]
+    if width == 2:
+        return (<const loose_i16*> p)[i]
+    return (<const int8_t*> p)[i]
+
+
+cdef inline void store_int(uint8_t* p, int64_t i, int32_t width, int64_t value) noexcept nogil:
+    if width == 4:
+        (<loose_i32*> p)[i] = <int32_t> value
+    elif width == 8:
+        (<loose_i64*> p)[i] = value
+    elif width == 2:
+        (<loose_i16*> p)[i] = <int16_t> value
+    else:
+        (<int8_t*> p)[i] = <int8_t> value
+
+
+cdef inline int64_t largest(int32_t width, bint signed) noexcept nogil:
+    """Largest value of an integer of `width` bytes, as far as int64 reaches."""
+    return INT64_MAX if width == 8 else (<int64_t> 1 << (8 * width - signed)) - 1

@@ -1,0 +1,64 @@
+# Hashes of bytes.
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from arrowipc.inline.loads cimport load_u32, loose_u64
+
+cdef extern from * nogil:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    /* Both halves of the 128-bit product, folded: every bit of a factor reaches every bit of the hash. */
+    static inline uint64_t arrowipc_fold(uint64_t a, uint64_t b) {
+    #ifdef __SIZEOF_INT128__
+        unsigned __int128 product = (unsigned __int128) a * b;
+        return (uint64_t) product ^ (uint64_t) (product >> 64);
+    #else
+        uint64_t a0 = (uint32_t) a, a1 = a >> 32, b0 = (uint32_t) b, b1 = b >> 32;
+        uint64_t middle = a1 * b0 + (a0 * b0 >> 32), other = a0 * b1 + (uint32_t) middle;
+        return a * b ^ (a1 * b1 + (middle >> 32) + (other >> 32));
+    #endif
+    }
+
+    #ifdef __GNUC__
+    __attribute__((always_inline))  /* into loops over values: a call takes longer than a short one */
+    #endif
+    static inline uint64_t arrowipc_hash(uint64_t secret, uint64_t seed, const uint8_t *p, int64_t size) {
+        uint64_t first = 0, last = 0, h = seed ^ (uint64_t) size;
+        for (; size > 16; p += 16, size -= 16) {
+            memcpy(&first, p, 8);
+            memcpy(&last, p + 8, 8);
+            h = arrowipc_fold(first ^ secret, last ^ h);
+        }
+        first = last = 0;
+        /* The rest in two words that may overlap. */
+        if (size > 8) {
+            memcpy(&first, p, 8);
+            memcpy(&last, p + size - 8, 8);
+        } else if (size >= 4) {
+            uint32_t low, high;
+            memcpy(&low, p, 4);
+            memcpy(&high, p + size - 4, 4);
+            first = low | (uint64_t) high << 32;
+        } else if (size > 0) {
+            first = p[0] | (uint64_t) p[size >> 1] << 8 | (uint64_t) p[size - 1] << 16;
+        }
+        return arrowipc_fold(first ^ secret, last ^ h);
+    }
+    """
+    uint64_t fold "arrowipc_fold"(uint64_t a, uint64_t b) noexcept
+    uint64_t hash_with "arrowipc_hash"(uint64_t secret, uint64_t seed, const uint8_t* p, int64_t size) noexcept
+
+
+cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
+    return (<const loose_u64*> p)[0]
+
+
+cdef inline uint64_t stable_hash(const uint8_t* p, int64_t size) noexcept nogil:
+    """The same in every process, so anybody can make values that share theirs: for estimates, never for tables.
+
+    The numbers are digits of pi. Folded once more: the order of these hashes counts, and one product keeps some
+    of that of the values.
+    """
+    cdef uint64_t secret = 0x243F6A8885A308D3, seed = 0x13198A2E03707344
+    return fold(hash_with(secret, seed, p, size) ^ seed, secret)

@@ -1,0 +1,153 @@
+# The least and the greatest of numbers in a row: loops that compilers vectorize, for up to three instruction sets.
+from libc.stdint cimport int8_t, int64_t, uint8_t
+
+from arrowipc.inline.loads cimport loose_i16, loose_i32, loose_i64, loose_u16, loose_u32, loose_u64
+
+# In C: Cython cannot compile a function for a second instruction set. Only AVX2 has comparisons of 64-bit integers
+# and minima of unsigned ones, only AVX-512 minima of 64-bit ones: 0.17 instead of 0.45 ns for a value in the caches.
+# Each function widens *low and *high by values without nulls.
+cdef extern from * nogil:
+    """
+    #include <stdint.h>
+
+    typedef float loose_f32 __attribute__((aligned(1), may_alias));
+    typedef double loose_f64 __attribute__((aligned(1), may_alias));
+
+    #if defined(__GNUC__) && defined(__x86_64__)
+    #define ARROWIPC_FOR(set, result, name, type)                                                               \
+        __attribute__((target(#set)))                                                                           \
+        static result name##_##set(const type *v, int64_t n, type *l, type *h) { return name##_loop(v, n, l, h); }
+    #define ARROWIPC_DISPATCH(result, name, type)                                                               \
+        ARROWIPC_FOR(avx2, result, name, type)                                                                  \
+        static result name(const type *v, int64_t n, type *l, type *h) {                                        \
+            return __builtin_cpu_supports("avx2") ? name##_avx2(v, n, l, h) : name##_loop(v, n, l, h);          \
+        }
+    #define ARROWIPC_DISPATCH_64(result, name, type)                                                            \
+        ARROWIPC_FOR(avx2, result, name, type)                                                                  \
+        ARROWIPC_FOR(avx512f, result, name, type)                                                               \
+        static result name(const type *v, int64_t n, type *l, type *h) {                                        \
+            return __builtin_cpu_supports("avx512f") ? name##_avx512f(v, n, l, h)                               \
+                : __builtin_cpu_supports("avx2") ? name##_avx2(v, n, l, h) : name##_loop(v, n, l, h);           \
+        }
+    #else
+    #define ARROWIPC_DISPATCH(result, name, type)                                                               \
+        static result name(const type *v, int64_t n, type *l, type *h) { return name##_loop(v, n, l, h); }
+    #define ARROWIPC_DISPATCH_64 ARROWIPC_DISPATCH
+    #endif
+
+    #define ARROWIPC_WIDEN(name, type, dispatch)                                                                \
+        __attribute__((always_inline))                                                                          \
+        static inline int name##_loop(const type *values, int64_t count, type *low, type *high) {               \
+            type least = *low, most = *high;                                                                    \
+            for (int64_t i = 0; i < count; i++) {                                                               \
+                type value = values[i];                                                                         \
+                least = value < least ? value : least;                                                          \
+                most = value > most ? value : most;                                                             \
+            }                                                                                                   \
+            *low = least;                                                                                       \
+            *high = most;                                                                                       \
+            return 0;                                                                                           \
+        }                                                                                                       \
+        dispatch(int, name, type)
+
+    /* Lanes, so that no comparison waits for the one before. No comparison with NaN is true; returns whether
+       there is one. */
+    #define LANES 8
+    #define ARROWIPC_WIDEN_REAL(name, type, mask)                                                               \
+        __attribute__((always_inline))                                                                          \
+        static inline int name##_loop(const type *values, int64_t count, type *low, type *high) {               \
+            type least[LANES], most[LANES];                                                                     \
+            mask odd[LANES];                                                                                    \
+            int64_t i = 0;                                                                                      \
+            for (int k = 0; k < LANES; k++) {                                                                   \
+                least[k] = *low;                                                                                \
+                most[k] = *high;                                                                                \
+                odd[k] = 0;                                                                                     \
+            }                                                                                                   \
+            for (; count - i >= LANES; i += LANES)                                                              \
+                for (int k = 0; k < LANES; k++) {                                                               \
+                    type value = values[i + k];                                                                 \
+                    least[k] = value < least[k] ? value : least[k];                                             \
+                    most[k] = value > most[k] ? value : most[k];                                                \
+                    odd[k] |= value != value;                                                                   \
+                }                                                                                               \
+            for (; i < count; i++) {                                                                            \
+                type value = values[i];                                                                         \
+                least[0] = value < least[0] ? value : least[0];                                                 \
+                most[0] = value > most[0] ? value : most[0];                                                    \
+                odd[0] |= value != value;                                                                       \
+            }                                                                                                   \
+            for (int k = 0; k < LANES; k++) {                                                                   \
+                *low = least[k] < *low ? least[k] : *low;                                                       \
+                *high = most[k] > *high ? most[k] : *high;                                                      \
+                odd[0] |= odd[k];                                                                               \
+            }                                                                                                   \
+            return odd[0] != 0;                                                                                 \
+        }                                                                                                       \
+        ARROWIPC_DISPATCH(int, name, type)
+
+    ARROWIPC_WIDEN(widen_i8, int8_t, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_u8, uint8_t, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_i16, loose_i16, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_u16, loose_u16, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_i32, loose_i32, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_u32, loose_u32, ARROWIPC_DISPATCH)
+    ARROWIPC_WIDEN(widen_i64, loose_i64, ARROWIPC_DISPATCH_64)
+    ARROWIPC_WIDEN(widen_u64, loose_u64, ARROWIPC_DISPATCH_64)
+    ARROWIPC_WIDEN_REAL(widen_f32, loose_f32, int32_t)
+    ARROWIPC_WIDEN_REAL(widen_f64, loose_f64, int64_t)
+    """
+    ctypedef float loose_f32
+    ctypedef double loose_f64
+    int widen_i8(const int8_t* values, int64_t count, int8_t* low, int8_t* high) noexcept
+    int widen_u8(const uint8_t* values, int64_t count, uint8_t* low, uint8_t* high) noexcept
+    int widen_i16(const loose_i16* values, int64_t count, loose_i16* low, loose_i16* high) noexcept
+    int widen_u16(const loose_u16* values, int64_t count, loose_u16* low, loose_u16* high) noexcept
+    int widen_i32(const loose_i32* values, int64_t count, loose_i32* low, loose_i32* high) noexcept
+    int widen_u32(const loose_u32* values, int64_t count, loose_u32* low, loose_u32* high) noexcept
+    int widen_i64(const loose_i64* values, int64_t count, loose_i64* low, loose_i64* high) noexcept
+    int widen_u64(const loose_u64* values, int64_t count, loose_u64* low, loose_u64* high) noexcept
+    int widen_f32(const loose_f32* values, int64_t count, loose_f32* low, loose_f32* high) noexcept
+    int widen_f64(const loose_f64* values, int64_t count, loose_f64* low, loose_f64* high) noexcept
+
+ctypedef fused Number:
+    int8_t
+    uint8_t
+    loose_i16
+    loose_u16
+    loose_i32
+    loose_u32
+    loose_i64
+    loose_u64
+
+ctypedef fused Real:
+    loose_f32
+    loose_f64
+
+
+cdef inline void widen(const Number* values, int64_t count, Number* low, Number* high) noexcept nogil:
+    """The bounds of values without nulls."""
+    if Number is int8_t:
+        widen_i8(values, count, low, high)
+    elif Number is uint8_t:
+        widen_u8(values, count, low, high)
+    elif Number is loose_i16:
+        widen_i16(values, count, low, high)
+    elif Number is loose_u16:
+        widen_u16(values, count, low, high)
+    elif Number is loose_i32:
+        widen_i32(values, count, low, high)
+    elif Number is loose_u32:
+        widen_u32(values, count, low, high)
+    elif Number is loose_i64:
+        widen_i64(values, count, low, high)
+    else:
+        widen_u64(values, count, low, high)
+
+
+cdef inline bint widen_reals(const Real* values, int64_t count, Real* low, Real* high) noexcept nogil:
+    """The same for floating-point numbers; returns whether one is NaN, which is left out."""
+    if Real is loose_f32:
+        return widen_f32(values, count, low, high)
+    else:
+        return widen_f64(values, count, low, high)

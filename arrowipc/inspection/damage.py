@@ -1,0 +1,216 @@
+"""What is wrong with a source, what was kept and lost of it: the words that recover and validate share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from arrowipc.arguments import Immutable, fill
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from arrowipc.errors import FormatError
+
+__all__ = ["Damage", "Ledger", "Recovery", "bare", "counted"]
+
+#: Ranges that a report lists one by one; hostile bytes may hold as many as messages.
+MOST = 1000
+
+
+class Damage(NamedTuple):
+    """One thing that is wrong with a source, and where.
+
+    Parameters
+    ----------
+    reason : str
+        What was expected and what was found.
+    offset, length : int or None
+        The bytes of the source that were passed over; None where that is not known.
+    message : int or None
+        The number of the record batch in its file, from 0, or of the message in what was read of a stream,
+        from 1. None: not inside one message.
+    column : str or None
+        Dotted path of the column, where it is one column's fault.
+    rows : int or None
+        Rows in the range; None where nothing says how many.
+    """
+
+    reason: str
+    offset: int | None = None
+    length: int | None = None
+    message: int | None = None
+    column: str | None = None
+    rows: int | None = None
+
+    def __str__(self) -> str:
+        if self.offset is None:
+            return self.reason
+        end = "" if not self.length else f"..{self.offset + self.length:,}"
+        rows = f" ({self.rows:,} rows)" if self.rows and self.length else ""
+        return f"byte {self.offset:,}{end}{rows}: {self.reason}"
+
+
+class Recovery(Immutable):
+    """What a `RecoveryReader` kept and lost; complete when all its batches were read.
+
+    Parameters
+    ----------
+    format : {"file", "stream"}
+        What the source begins like.
+    num_batches, num_rows, num_bytes : int
+        Kept. The bytes are those of the source up to the end of the last message that was read; where the
+        footer led to the batches, those of their messages; with ``resync=True``, those that were not
+        skipped.
+    lost_batches, lost_rows : int or None
+        None where nothing says how many they were.
+    lost_bytes : int or None
+        Bytes of the source from the damage on, or of the damaged messages that the footer lists, or all that
+        was skipped. None for a source that does not say how long it is.
+    error : FormatError or None
+        The first damage; None for a complete source.
+    offset : int or None
+        Where it begins: the first byte of the source that is not kept, or of the damaged message.
+    skipped : tuple of Damage
+        What was passed over to go on behind it, in order; the last one stands for all the rest where they are
+        more than 1,000.
+    """
+
+    __slots__ = __match_args__ = (
+        "format",
+        "num_batches",
+        "num_rows",
+        "num_bytes",
+        "lost_batches",
+        "lost_rows",
+        "lost_bytes",
+        "error",
+        "offset",
+        "skipped",
+    )
+
+    format: Literal["file", "stream"]
+    num_batches: int
+    num_rows: int
+    num_bytes: int
+    lost_batches: int | None
+    lost_rows: int | None
+    lost_bytes: int | None
+    error: FormatError | None
+    offset: int | None
+    skipped: tuple[Damage, ...]
+
+    def __init__(
+        self,
+        format: Literal["file", "stream"],
+        num_batches: int = 0,
+        num_rows: int = 0,
+        num_bytes: int = 0,
+        lost_batches: int | None = 0,
+        lost_rows: int | None = 0,
+        lost_bytes: int | None = 0,
+        error: FormatError | None = None,
+        offset: int | None = None,
+        skipped: tuple[Damage, ...] = (),
+    ) -> None:
+        values = locals()
+        for name in self.__slots__:
+            fill(self, name, values[name])
+
+    @property
+    def complete(self) -> bool:
+        """bool: nothing is damaged, and nothing is missing."""
+        return self.error is None
+
+    def __str__(self) -> str:
+        kept = counted({"batch": self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
+        if self.error is None:
+            return f"kept {kept}; nothing is lost"
+        lost = counted({"batch": self.lost_batches, "row": self.lost_rows, "byte": self.lost_bytes})
+        where = "" if self.offset is None else f" from byte {self.offset:,} on"
+        if len(self.skipped) > 1:
+            where = f" in {len(self.skipped):,} places{where}"
+        return f"kept {kept}; lost {lost}{where}: {self.error}"
+
+    def __repr__(self) -> str:
+        return f"<Recovery of a {self.format}: {self}>"
+
+
+class Ledger:
+    """Counts what is kept and lost while a source is read, and makes the report of it."""
+
+    def __init__(self, format: Literal["file", "stream"]) -> None:
+        self.format = format
+        self.batches = self.rows = self.bytes = 0
+        self.lost_batches: int | None = 0
+        self.lost_rows: int | None = 0
+        self.lost_bytes: int | None = 0
+        self.error: FormatError | None = None
+        self.offset: int | None = None
+        self.skipped: list[Damage] = []
+
+    def keep(self, rows: int, size: int = 0) -> None:
+        """Count a batch."""
+        self.batches += 1
+        self.rows += rows
+        self.bytes += size
+
+    def fail(self, error: FormatError, offset: int | None) -> None:
+        """Remember the first damage."""
+        if self.error is None:
+            self.error, self.offset = bare(error), offset
+
+    def lose(self, batches: int | None, rows: int | None, size: int | None) -> None:
+        """Count what is gone; None: nobody knows how much of it."""
+        self.lost_batches = _plus(self.lost_batches, batches)
+        self.lost_rows = _plus(self.lost_rows, rows)
+        self.lost_bytes = _plus(self.lost_bytes, size)
+
+    def skip(self, damage: Damage, error: FormatError, batches: int | None) -> None:
+        """Count a range that was passed over, with so many batches in it."""
+        self.fail(error, damage.offset)
+        self.lose(batches, damage.rows, damage.length)
+        if len(self.skipped) < MOST:
+            self.skipped.append(damage)
+            return
+        last = self.skipped[-1]
+        self.skipped[-1] = Damage(
+            "this and more after it: the list ends here",
+            last.offset,
+            _plus(last.length, damage.length),
+            rows=_plus(last.rows, damage.rows),
+        )
+
+    @property
+    def report(self) -> Recovery:
+        """Recovery: as things stand."""
+        return Recovery(
+            self.format,
+            self.batches,
+            self.rows,
+            self.bytes,
+            self.lost_batches,
+            self.lost_rows,
+            self.lost_bytes,
+            self.error,
+            self.offset,
+            tuple(self.skipped),
+        )
+
+
+def _plus(total: int | None, more: int | None) -> int | None:
+    return None if total is None or more is None else total + more
+
+
+def counted(numbers: dict[str, int | None]) -> str:
+    """Say how many there are of each thing, as far as that is known."""
+    known = [
+        f"{number:,} {thing}{'' if number == 1 else 'es' if thing.endswith('h') else 's'}"
+        for thing, number in numbers.items()
+        if number is not None
+    ]
+    return ", ".join(known) or "the rest"
+
+
+def bare(error: FormatError) -> FormatError:
+    """The error without its traceback, whose frames would keep the source open with the report."""
+    return error.with_traceback(None)

@@ -1,0 +1,255 @@
+"""What lies where in a file or a stream: its messages in order, and the nodes and buffers in each.
+
+Nothing is decoded: of a body, only the first 8 bytes of compressed buffers are looked at. Offsets and lengths
+are what the bytes claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc import types
+from arrowipc._core import Source
+from arrowipc.errors import FormatError
+from arrowipc.inspection.recover import whole
+from arrowipc.read.framing import Message, find_message, outline
+from arrowipc.read.sources import first_bytes, locate_source
+from arrowipc.reader import MessageReader, RecordBatchFileReader
+from arrowipc.tensors.message import leading_padding
+
+if TYPE_CHECKING:
+    from arrowipc.limits import Limits
+    from arrowipc.schema import Schema
+
+__all__ = [
+    "BatchOutline",
+    "BufferPlace",
+    "Located",
+    "Node",
+    "dictionary_fields",
+    "locate_messages",
+    "nodes_of",
+    "outline_of",
+]
+
+#: Layouts of types as the roles of their buffers, validity left out.
+ROLES: dict[type[types.DataType], tuple[str, ...]] = {
+    **dict.fromkeys((types.Utf8, types.Binary, types.LargeUtf8, types.LargeBinary), ("offsets", "data")),
+    **dict.fromkeys((types.Utf8View, types.BinaryView), ("views",)),
+    **dict.fromkeys((types.List, types.LargeList, types.Map), ("offsets",)),
+    **dict.fromkeys((types.ListView, types.LargeListView), ("offsets", "sizes")),
+    **dict.fromkeys((types.Struct, types.FixedSizeList), ()),
+    types.Dictionary: ("indices",),
+}
+CODECS = {-1: None, 0: "lz4", 1: "zstd"}
+
+
+class Located(NamedTuple):
+    """A message, and where it lies, in bytes from the beginning of the source."""
+
+    offset: int
+    #: Of the prefix, the metadata and its padding.
+    metadata_length: int
+    body_length: int
+    message: Message
+
+
+class BatchOutline(NamedTuple):
+    """What the metadata of a RecordBatch or DictionaryBatch message says."""
+
+    num_rows: int
+    codec: str | None
+    #: None: a RecordBatch.
+    dictionary_id: int | None
+    is_delta: bool
+    #: Length and null count of each.
+    nodes: list[tuple[int, int]]
+    #: Offset in the body and length of each.
+    buffers: list[tuple[int, int]]
+    #: Data buffers of each view column.
+    variadic_counts: list[int]
+
+
+class BufferPlace(NamedTuple):
+    """A buffer of a column: what it is for, and where it lies in the body."""
+
+    role: str
+    offset: int
+    length: int
+    #: Its length when it is decompressed; `length` where it is stored as it is; None: it cannot be read.
+    raw_length: int | None
+
+
+class Node(NamedTuple):
+    """The part of a message that belongs to one field."""
+
+    path: str
+    depth: int
+    type: types.DataType
+    length: int
+    null_count: int
+    buffers: list[BufferPlace]
+
+
+def locate_messages(
+    source: Any, *, limits: Limits | None = None, memory_map: bool = True
+) -> Iterator[Located]:
+    """Go through the messages of a file or a stream.
+
+    Of a file, those that its footer lists, in the order of their offsets, behind the Schema message at its
+    beginning. One message is in memory at a time; a file that is not mapped is copied to the disk first.
+
+    Parameters
+    ----------
+    source, limits, memory_map
+        As for `arrowipc.open_stream`.
+
+    Yields
+    ------
+    Located
+
+    Raises
+    ------
+    FormatError, UnsupportedError, OSError
+        As for `arrowipc.open`.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.inspection.message_layout import locate_messages
+    >>> from arrowipc.types import field, int8
+    >>> with ipc.new_file(sink := bytearray(), ipc.Schema([field("x", int8())])) as writer:
+    ...     writer.write({"x": [1, 2]})
+    >>> [(each.offset, each.message.kind) for each in locate_messages(sink)]
+    [(8, 'Schema'), (136, 'RecordBatch')]
+    """
+    source = locate_source(source)
+    if first_bytes(source) == b"ARROW1":
+        yield from messages_in_file(whole(source, memory_map), limits)
+        return
+    with MessageReader(source, limits=limits, memory_map=memory_map) as reader:
+        start = 0
+        for message in reader:
+            end = reader.bytes_consumed
+            yield Located(start, end - start - message.body_length, message.body_length, message)
+            start = end
+
+
+def messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
+    view = memoryview(buffer).cast("B")
+    source = Source(view)
+    decoder = RecordBatchFileReader(buffer, limits=limits)._decoder
+    decoder.add_up()
+    first = 8 + leading_padding(view[8:72])
+    found = find_message(source, first, there=True, limits=limits)
+    if found is not None and found[2].kind == "Schema":
+        start, end, message = found
+        yield Located(start, end - start - message.body_length, message.body_length, message)
+    counts = ((True, decoder.num_dictionaries), (False, decoder.num_record_batches))
+    blocks = [decoder.block(i, dictionary=which) for which, count in counts for i in range(count)]
+    for offset, head, body in sorted(blocks):
+        found = find_message(source, offset, there=True, limits=limits)
+        if found is None:
+            raise FormatError(f"the footer lists a message at byte {offset:,}, where none begins")
+        yield Located(offset, head, body, found[2])
+
+
+def outline_of(message: Message) -> BatchOutline | None:
+    """Read the metadata of a RecordBatch or DictionaryBatch message; None for the other kinds.
+
+    Raises
+    ------
+    FormatError
+        The metadata is broken.
+    """
+    found = outline(message)
+    return None if found is None else BatchOutline(found[0], CODECS[found[1]], *found[2:])
+
+
+def dictionary_fields(schema: Schema) -> dict[int, tuple[str, types.Dictionary]]:
+    """The dictionaries of a schema by their id: the path of the first column that uses it, and its type."""
+    found: dict[int, tuple[str, types.Dictionary]] = {}
+
+    def visit(fields: Iterable[types.Field], prefix: str) -> None:
+        for field in fields:
+            kind = field.type
+            if isinstance(kind, types.Dictionary):
+                if kind.id is not None:
+                    found.setdefault(kind.id, (prefix + field.name, kind))
+                kind = kind.value_type
+            visit(kind.children, f"{prefix}{field.name}.")
+
+    visit(schema.fields, "")
+    return found
+
+
+def nodes_of(message: Message, fields: Iterable[types.Field]) -> list[Node]:
+    """Give each node and buffer of a message the column that it belongs to.
+
+    Parameters
+    ----------
+    message : Message
+        A RecordBatch or DictionaryBatch.
+    fields : iterable of Field
+        Of the schema; of a dictionary, one field of its value type.
+
+    Raises
+    ------
+    FormatError
+        The message has fewer nodes, buffers or counts than the fields ask for.
+    """
+    found = outline_of(message)
+    if found is None:
+        return []
+    return _Walk(message, found).nodes(fields)
+
+
+class _Walk:
+    """Deals out the nodes, buffers and counts of a message, in pre-order."""
+
+    def __init__(self, message: Message, found: BatchOutline) -> None:
+        self._old = message.version == "V4"
+        self._codec = found.codec
+        self._body = message.body if found.codec else memoryview(b"")
+        self._nodes, self._buffers = iter(found.nodes), iter(found.buffers)
+        self._counts = iter(found.variadic_counts)
+        self._found: list[Node] = []
+
+    def nodes(self, fields: Iterable[types.Field]) -> list[Node]:
+        try:
+            for field in fields:
+                self._add(field, field.name, 0)
+        except StopIteration:
+            raise FormatError("the message has fewer nodes or buffers than its schema asks for") from None
+        return self._found
+
+    def _add(self, field: types.Field, path: str, depth: int) -> None:
+        length, nulls = next(self._nodes)
+        node = Node(path, depth, field.type, length, nulls, [])
+        self._found.append(node)
+        roles = self._roles(field.type)
+        if isinstance(field.type, (types.Utf8View, types.BinaryView)):
+            roles += tuple([f"data {i}" for i in range(min(next(self._counts), 1 << 20))])
+        node.buffers.extend([self._place(role) for role in roles])
+        for child in field.type.children:
+            self._add(child, f"{path}.{child.name}", depth + 1)
+
+    def _roles(self, kind: types.DataType) -> tuple[str, ...]:
+        if isinstance(kind, types.Null):
+            return ()
+        if isinstance(kind, types.RunEndEncoded):
+            return ("validity",) if self._old else ()
+        if isinstance(kind, types.Union):
+            codes = ("type codes", "offsets") if kind.mode == "dense" else ("type codes",)
+            return ("validity", *codes) if self._old else codes
+        return ("validity", *ROLES.get(type(kind), ("data",)))
+
+    def _place(self, role: str) -> BufferPlace:
+        offset, length = next(self._buffers)
+        raw: int | None = length
+        if self._codec and length:
+            head = self._body[offset : offset + 8] if offset >= 0 else b""
+            size = int.from_bytes(head, "little", signed=True) if len(head) == 8 else -2
+            raw = length - 8 if size == -1 else size if size >= 0 else None
+        return BufferPlace(role, offset, length, raw)

@@ -1,0 +1,319 @@
+"""What other readers may stumble over in valid data: the habits of writers that everybody can read."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc import types
+from arrowipc.inspection.message_layout import (
+    BatchOutline,
+    Located,
+    Node,
+    dictionary_fields,
+    locate_messages,
+    messages_in_file,
+    nodes_of,
+    outline_of,
+)
+from arrowipc.inspection.recover import whole
+from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+from arrowipc.read.sources import first_bytes, locate_source
+from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.reader import RecordBatchFileReader
+
+if TYPE_CHECKING:
+    from arrowipc.limits import Limits
+    from arrowipc.schema import Schema
+
+__all__ = ["Remark", "interoperability"]
+
+#: Bytes of a view column's data buffers beyond which unused ones are worth a remark, and by how much.
+WASTED_VIEWS = 1 << 16
+ROWS_32 = 2**31 - 1
+OFFSETS = (
+    types.Utf8,
+    types.Binary,
+    types.List,
+    types.Map,
+    types.LargeUtf8,
+    types.LargeBinary,
+    types.LargeList,
+)
+
+
+class Misreading(NamedTuple):
+    """Columns that a library gives other values for, without an error, when it was tried."""
+
+    code: str
+    #: The library, and the version that was tried.
+    consumer: str
+    #: Whether it is such a column: its type, and whether that is the type of a dictionary's values.
+    concerns: Callable[[types.DataType, bool], bool]
+    #: What becomes of it, and what helps.
+    words: str
+
+
+def _narrow(kind: types.DataType) -> bool:
+    return isinstance(kind, types.Decimal) and kind.bit_width < 128
+
+
+def _nanoseconds(kind: types.DataType) -> bool:
+    return kind in (types.Duration("ns"), types.Interval("month_day_nano"))
+
+
+#: Tried with capsules of pyarrow's too: it is not our export. A test tries again.
+MISREADINGS = (
+    Misreading(
+        "misread-polars-decimals",
+        "polars 2.1.0",
+        lambda kind, encoded: _narrow(kind) and not encoded,
+        "reads decimals of 32 and 64 bits as if they were wider: cast them to decimal128 first",
+    ),
+    Misreading(
+        "misread-nanoarrow-decimals",
+        "nanoarrow 0.9.0",
+        lambda kind, encoded: isinstance(kind, types.Decimal) and not _narrow(kind),
+        "makes huge Python values of negative decimals: convert with another library",
+    ),
+    Misreading(
+        "misread-nanoarrow-views",
+        "nanoarrow 0.9.0",
+        lambda kind, encoded: isinstance(kind, (types.Utf8View, types.BinaryView)),
+        "crashes when it makes Python values of views: cast them to string or binary first",
+    ),
+    Misreading(
+        "misread-duckdb-nanoseconds",
+        "duckdb 2.0.0",
+        lambda kind, encoded: _nanoseconds(kind),
+        "cuts durations and intervals to microseconds: keep integers where nanoseconds matter",
+    ),
+)
+
+#: Columns that a remark names.
+NAMED = 5
+
+
+class Remark(NamedTuple):
+    """One habit that some readers do not share."""
+
+    #: A short name that stays the same, such as ``dictionary-delta``.
+    code: str
+    #: What was found, and who may stumble.
+    words: str
+    #: The byte of its first occurrence; None where it concerns all of the source.
+    offset: int | None
+    #: How often it was found.
+    times: int
+
+
+def interoperability(source: Any, *, limits: Limits | None = None) -> tuple[Remark, ...]:
+    """Find what other readers may not take, or not take well, in a valid file or stream.
+
+    Parameters
+    ----------
+    source : path, URL, RemoteSource, bytes-like or binary file object
+        As for `arrowipc.open`.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
+
+    Returns
+    -------
+    tuple of Remark
+        In the order in which they were found; empty if everybody can be expected to read it.
+
+    Raises
+    ------
+    FormatError, UnsupportedError, OSError
+        It is not even valid: see `arrowipc.validate`.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.inspection.portability import interoperability
+    >>> from arrowipc.types import field, int8
+    >>> with ipc.new_stream(sink := bytearray(), ipc.Schema([field("x", int8())]), legacy=True) as writer:
+    ...     writer.write({"x": [1, 2]})
+    >>> [remark.code for remark in interoperability(sink)]
+    ['legacy-framing']
+    """
+    source = locate_source(source)
+    habits = _Habits()
+    if first_bytes(source) == b"ARROW1":
+        source = memoryview(whole(source, True)).cast("B")
+        habits.look_at_file(source, limits)
+    habits.look_at_messages(locate_messages(source, limits=limits), limits)
+    return habits.remarks()
+
+
+class _Habits:
+    """Gathers remarks, each once, with the place of the first and the number of all."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str, int | None]] = {}
+        self._counts: Counter[str] = Counter()
+        self._footer_version: str | None = None
+
+    def note(self, code: str, words: str, offset: int | None = None) -> None:
+        self._found.setdefault(code, (words, offset))
+        self._counts[code] += 1
+
+    def remarks(self) -> tuple[Remark, ...]:
+        return tuple(
+            Remark(code, words, offset, self._counts[code]) for code, (words, offset) in self._found.items()
+        )
+
+    # -- files --
+
+    def look_at_file(self, view: memoryview, limits: Limits | None) -> None:
+        reader = RecordBatchFileReader(view, limits=limits)
+        self._footer_version = reader._decoder.version
+        size = len(view)
+        end, _ = footer_range(bytes(view[:8]), bytes(view[size - TAIL_SIZE :]), size)
+        first = bytes(view[8:16])
+        if first[:4] != b"\xff\xff\xff\xff" and first[4:8] == bytes(4):
+            self.note("first-message", "the first message is not at byte 8: some readers look there only", 8)
+        elif first[:4] != b"\xff\xff\xff\xff" and not 0 < int.from_bytes(first[:4], "little") < size:
+            self.note("bare-schema", "no Schema message at the beginning: it cannot be read as a stream", 8)
+        before = bytes(view[max(end - 8, 0) : end])
+        if before != b"\xff\xff\xff\xff\0\0\0\0" and before[4:] != bytes(4):
+            self.note(
+                "no-end-marker",
+                "no end-of-stream marker before the footer: it cannot be read as a stream",
+                end,
+            )
+        self._file_metadata(reader, view, limits)
+
+    def _file_metadata(self, reader: RecordBatchFileReader, view: memoryview, limits: Limits | None) -> None:
+        first = next(messages_in_file(view, limits), None)
+        if reader.metadata and first is not None and first.message.kind == "Schema":
+            inside = {*first.message.custom_metadata, *reader.schema.metadata}
+            if not inside.issuperset(reader.metadata):
+                self.note(
+                    "file-metadata",
+                    "the file's metadata is in the footer alone: lost if it is read as a stream",
+                )
+
+    # -- messages --
+
+    def look_at_messages(self, messages: Iterable[Located], limits: Limits | None) -> None:
+        schema = None
+        versions = set()
+        dictionaries: dict[int, tuple[str, types.Dictionary]] = {}
+        seen: set[int] = set()
+        for located in messages:
+            self._frame(located)
+            versions.add(located.message.version)
+            if located.message.kind == "Schema":
+                decoder = StreamDecoder(limits=limits, ensure_native_endian=False)
+                decoder.decode_next(located.message)
+                schema = decoder.schema
+                assert schema is not None
+                dictionaries = dictionary_fields(schema)
+                self._schema(schema, dictionaries)
+                continue
+            found = outline_of(located.message)
+            if found is None or schema is None:
+                continue
+            fields: Iterable[types.Field] = schema.fields
+            if found.dictionary_id is not None:
+                if found.dictionary_id not in dictionaries:
+                    continue
+                fields = [types.Field("", dictionaries[found.dictionary_id][1].value_type)]
+                self._dictionary(found, found.dictionary_id in seen, located.offset)
+                seen.add(found.dictionary_id)
+            self._body(located, found, nodes_of(located.message, fields))
+        if "V4" in versions:
+            self.note("metadata-v4", "metadata version V4, from before Arrow 1.0: newer libraries write V5")
+        if self._footer_version is not None and versions and versions != {self._footer_version}:
+            words = f"the footer says {self._footer_version}, the messages {' and '.join(sorted(versions))}"
+            self.note("footer-version", f"{words}: some readers refuse that")
+
+    def _frame(self, located: Located) -> None:
+        prefix = located.metadata_length - len(located.message.metadata)
+        if prefix == 4:
+            self.note(
+                "legacy-framing", "the framing from before Arrow 0.15: some readers refuse it", located.offset
+            )
+        if located.metadata_length % 8:
+            self.note("metadata-padding", "metadata that is not padded to 8 bytes", located.offset)
+        if located.body_length % 8:
+            self.note("body-padding", "a body that is not padded to 8 bytes", located.offset)
+
+    def _schema(self, schema: Schema, dictionaries: Iterable[int]) -> None:
+        if schema.endianness != "little":
+            self.note("big-endian", "big-endian data: several readers refuse it")
+        if schema.features:
+            self.note("features", "the schema has a features vector: some readers refuse that")
+        if len(set(schema.names)) != len(schema):
+            self.note("duplicate-names", "two columns share a name: many tools reach only one of them")
+        ids = sorted(dictionaries)
+        if ids != list(range(len(ids))):
+            self.note(
+                "dictionary-ids", "dictionary ids are not 0, 1, 2, ...: some readers keep them in a list"
+            )
+
+        kinds = list(_types(schema.fields))
+        for each in MISREADINGS:
+            columns = [path for path, kind, encoded in kinds if each.concerns(kind, encoded)]
+            if columns:
+                more = f" and {len(columns) - NAMED:,} more" if len(columns) > NAMED else ""
+                named = ", ".join(map(repr, columns[:NAMED])) + more
+                self.note(each.code, f"{each.consumer} misreads {named}: it {each.words}")
+
+    def _dictionary(self, found: BatchOutline, again: bool, offset: int) -> None:
+        if found.is_delta:
+            self.note(
+                "dictionary-delta", "a dictionary grows by a delta: some readers cannot take it", offset
+            )
+        elif again:
+            self.note("dictionary-replaced", "a dictionary is replaced: some readers cannot take it", offset)
+
+    def _body(self, located: Located, found: BatchOutline, nodes: list[Node]) -> None:
+        at = located.offset
+        if found.num_rows > ROWS_32:
+            self.note("many-rows", "more than 2**31 - 1 rows in a batch: some readers refuse that", at)
+        for node in nodes:
+            if node.null_count == -1:
+                self.note("null-count", "a null count of -1: some readers take that for no nulls", at)
+            if node.length == 0 and isinstance(node.type, OFFSETS) and not node.buffers[1].length:
+                self.note("empty-offsets", "an offsets buffer without the first 0, of an empty column", at)
+            for buffer in node.buffers:
+                if buffer.offset % 8:
+                    self.note("buffer-offset", "a buffer that does not begin at a multiple of 8", at)
+                if found.codec and buffer.raw_length is not None and buffer.length > buffer.raw_length + 8:
+                    self.note("compressed-larger", "a buffer that compression made larger", at)
+            self._views(node, at)
+        if any(_padding(located.message.body, found.buffers)):
+            self.note(
+                "dirty-padding", "bytes between buffers that are not zero: they may be somebody's secret", at
+            )
+
+    def _views(self, node: Node, at: int) -> None:
+        if isinstance(node.type, (types.Utf8View, types.BinaryView)):
+            size = sum([buffer.raw_length or 0 for buffer in node.buffers[2:]])
+            if size > WASTED_VIEWS and size > 1024 * max(node.length, 1):
+                self.note(
+                    "wide-views", "a view column with far more data than rows: a slice that kept it all?", at
+                )
+
+
+def _types(fields: Iterable[types.Field], prefix: str = "") -> Iterator[tuple[str, types.DataType, bool]]:
+    """Yield the dotted path and type of every column and all below, of dictionaries that of their values."""
+    for field in fields:
+        path, kind = prefix + field.name, field.type
+        encoded = isinstance(kind, types.Dictionary)
+        if isinstance(kind, types.Dictionary):
+            kind = kind.value_type
+        yield path, kind, encoded
+        yield from _types(kind.children, f"{path}.")
+
+
+def _padding(body: memoryview, buffers: list[tuple[int, int]]) -> Iterator[bool]:
+    """Whether each gap of up to 63 bytes behind a buffer has anything in it."""
+    ends = sorted((offset, offset + length) for offset, length in buffers if length)
+    for (_, end), (start, _) in itertools.pairwise([*ends, (len(body), 0)]):
+        if 0 < start - end < 64:
+            yield bytes(body[end:start]).count(0) != start - end

@@ -1,0 +1,556 @@
+"""Reads what is left of damaged files and streams, says what is not, and writes it to a new file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any, overload
+
+from arrowipc.columns.array import RecordBatch
+from arrowipc.errors import FormatError, UsageError
+from arrowipc.events import BatchRead
+from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
+from arrowipc.inspection.resync import Outline, Search
+from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
+from arrowipc.read.framing import Framer, Message, survey
+from arrowipc.read.remote import RemoteSource
+from arrowipc.read.sources import first_bytes, locate_source, open_source, pump
+from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.reader import BatchReader, RecordBatchFileReader
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from arrowipc.limits import Limits
+    from arrowipc.reader import Columns, Validate
+    from arrowipc.schema import Schema
+
+    Format = Literal["file", "stream"] | None
+    Codec = Literal["lz4", "zstd", "keep"] | None
+    Found = Iterator[tuple[Message, RecordBatch]]
+
+__all__ = ["Recovery", "RecoveryReader", "recover"]
+
+#: The magic of a file and its padding: what comes behind it is a stream.
+HEAD = b"ARROW1\0\0"
+CODECS: dict[int, Any] = {0: "lz4", 1: "zstd"}
+
+
+class RecoveryReader(BatchReader):
+    """Reads the batches that a damaged source still holds; made by `recover`."""
+
+    __slots__ = ("_batches", "_report", "_schema")
+
+    def __init__(self, batches: ByBlocks | _InOrder | Search) -> None:
+        self._closed = False
+        self._batches = batches
+        self._report = batches.report
+        self._schema = batches.schema
+
+    @property
+    def schema(self) -> Schema:
+        """Schema: of the batches that are read, after projection."""
+        return self._schema
+
+    @property
+    def report(self) -> Recovery:
+        """Recovery: what was kept and lost so far; complete when all batches were read."""
+        return self._batches.report if not self._closed else self._report
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        for _, batch in self._stored():
+            yield batch
+
+    def _stored(self) -> Found:
+        """Yield the batches with their messages, as `arrowipc.copy` wants them."""
+        self._check_open()
+        return iter(self._batches)
+
+    def close(self) -> None:
+        """Let go of the source; batches that were read stay valid, and so does the report."""
+        if not self._closed:
+            self._report = self._batches.report
+            self._closed = True
+            self._batches.close()
+
+    def __repr__(self) -> str:
+        return f"<RecoveryReader: {self.report}>\n{self.schema}"
+
+
+@overload
+def recover(
+    source: Any,
+    *,
+    into: None = None,
+    resync: bool = False,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+    memory_map: bool = True,
+) -> RecoveryReader: ...
+@overload
+def recover(
+    source: Any,
+    *,
+    into: Any,
+    resync: bool = False,
+    format: Format = None,
+    compression: Codec = "keep",
+    durable: bool = True,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+    memory_map: bool = True,
+) -> Recovery: ...
+def recover(
+    source: Any,
+    *,
+    into: Any = None,
+    resync: bool = False,
+    format: Format = None,
+    compression: Codec = "keep",
+    durable: bool = True,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+    memory_map: bool = True,
+) -> RecoveryReader | Recovery:
+    """Read what a torn, damaged or unfinished file or stream still holds, or write it to a new file.
+
+    A file whose footer is whole gives every batch that decodes. A file without one, which a writer that
+    was killed leaves behind, and a stream give the batches in front of the first damage; with `resync` those
+    behind it too.
+
+    Parameters
+    ----------
+    source : path, URL, RemoteSource, bytes-like or binary file object
+        As for `open_stream`.
+    into : path, URL, file object, socket, bytearray or writable buffer, optional
+        Write the batches there, as a complete file or stream, instead of returning a reader. A path shows
+        it when it is complete, and may be that of the source: until then the source is there as it was, and
+        afterwards what could not be recovered is gone.
+    resync : bool, default False
+        Behind damage, look for the next plausible message, validate it fully and go on. Also finds the
+        batches of sources with something in front of them, and of several files or streams of one schema in
+        a row. Messages in the framing from before Arrow 0.15 have no marker to look for.
+        Batches that need a dictionary are refused if it may have changed in what was skipped.
+        Sources that are not memory or a mapped path are copied to a temporary file first.
+    format : {"file", "stream"}, optional
+        Of what is written. Default: what the source begins like.
+    compression : {"keep", None, "lz4", "zstd"}
+        Of what is written. "keep": the codec of the first batch; bodies then go out as they came in.
+    durable : bool, default True
+        As for `new_file`.
+    columns, validate, limits, use_threads, ensure_native_endian, memory_map
+        As for `open_stream`. At ``validate="none"`` damage inside values may pass for values.
+
+    Returns
+    -------
+    RecoveryReader or Recovery
+        A reader, to be iterated once, whose `report` says what was kept and lost; with `into`, the report.
+
+    Raises
+    ------
+    FormatError
+        There is no readable schema. Damage behind it stands in the report.
+    UnsupportedError
+        A batch is not damaged, and cannot be decoded here: a codec is not installed, for example.
+    UsageError
+        An option is none of the above, or `into` is what is being read.
+    OSError
+        The source cannot be read, or the destination not be written.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int8
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]}, ipc.Schema([field("x", int8())]))
+    >>> sink = bytearray()
+    >>> with ipc.new_stream(sink, batch.schema) as writer:
+    ...     writer.write_batch(batch)
+    ...     writer.write_batch(batch)
+    >>> reader = ipc.recover(sink[:-20])
+    >>> [batch.to_pydict() for batch in reader]
+    [{'x': [1, 2]}]
+    >>> reader.report.num_rows, type(reader.report.error).__name__
+    (2, 'TruncatedError')
+    >>> report = ipc.recover(b"garbage!" + sink, into=(whole := bytearray()), resync=True)
+    >>> report.num_rows, report.skipped[0].length, ipc.open(whole).read_all().num_rows
+    (4, 8, 4)
+    """
+    options = {
+        "columns": columns,
+        "validate": validate,
+        "limits": limits,
+        "use_threads": use_threads,
+        "ensure_native_endian": ensure_native_endian,
+    }
+    if resync and validate == "none":
+        raise UsageError('resync=True takes bytes for messages only if they are valid: validate="full"')
+    if format not in (None, "file", "stream"):
+        raise UsageError(f'format must be "file", "stream" or None, found {format!r}')
+    if into is not None:
+        _check_apart(source, into)
+    source = locate_source(source)
+    opened = _searched(source, memory_map, options) if resync else _opened(source, memory_map, options)
+    reader = RecoveryReader(opened)
+    if into is None:
+        return reader
+    with closing(reader):
+        return _write_out(reader, into, format or reader.report.format, compression, durable)
+
+
+def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | _InOrder:
+    """What needs no search: batches by the footer, or in order up to the first damage."""
+    damage = expected = None
+    if first_bytes(source) == HEAD[:6]:
+        blocks, damage, expected = _open_blocks(source, memory_map, options)
+        if blocks is not None:
+            return blocks
+        if hasattr(source, "seek"):
+            seek_to(source, 0)  # the footer counts from there
+    return _InOrder(source, memory_map, options, damage, expected)
+
+
+def _open_blocks(
+    source: Any, memory_map: bool, options: dict[str, Any]
+) -> tuple[ByBlocks | None, FormatError | None, int | None]:
+    """Open a file by its footer; or say why that cannot be, and how many batches it lists."""
+    reader = None
+    try:
+        reader = RecordBatchFileReader(source, memory_map=memory_map, **options)
+        # A delta that is lost would shift all that come later: either all dictionaries are read, or the
+        # batches in front of the damage are.
+        reader._load_dictionaries()
+        return ByBlocks(reader), None, None
+    except FormatError as error:
+        count = None
+        if reader is not None:
+            count = reader.num_record_batches
+            reader.close()
+        return None, bare(error), count
+    except BaseException:
+        if reader is not None:
+            reader.close()
+        raise
+
+
+def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
+    """The batches by the footer where it describes the file, else whatever can be found."""
+    buffer = whole(source, memory_map)
+    damage = outline = None
+    if bytes(memoryview(buffer).cast("B")[:6]) == HEAD[:6]:
+        try:
+            reader = RecordBatchFileReader(buffer, **options)
+            outline, right = _outline(reader, buffer)
+            if right:
+                reader._load_dictionaries()
+                return ByBlocks(reader)
+        except FormatError as error:
+            damage = bare(error)
+    return Search(buffer, options, outline, damage)
+
+
+def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None, bool]:
+    """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
+    decoder, size = reader._decoder, len(memoryview(buffer).cast("B"))
+    counts = reader.num_record_batches, decoder.num_dictionaries
+    spans: list[list[tuple[int, int]]] = [[], []]
+    for i, each in enumerate(spans):
+        for number in range(counts[i]):
+            with suppress(FormatError):
+                offset, head, body = decoder.block(number, dictionary=i == 1)
+                each.append((offset, offset + head + body))
+    start, _ = footer_range(HEAD, bytes(reader._bytes(size - TAIL_SIZE, TAIL_SIZE)), size)
+    complete = (len(spans[0]), len(spans[1])) == counts
+    if complete and start - max([stop for each in spans for _, stop in each], default=start) > 64 + len(HEAD):
+        return None, False  # of the last of several files, whose blocks count from its own beginning
+    lost = [number for number in range(counts[0]) if not _heads(reader, number)]
+    # The last ones all missing: something came in between, or went.
+    right = complete and (len(lost) < 2 or lost[-1] != counts[0] - 1)
+    schema = RecordBatchFileReader(buffer).schema
+    return Outline(schema, spans[1] if right else None, counts[0], start), right
+
+
+def _heads(reader: RecordBatchFileReader, number: int) -> bool:
+    """Whether the metadata of a batch is where the footer says."""
+    try:
+        reader._decoder.num_rows(number, *reader._head(number))
+    except FormatError:
+        return False
+    return True
+
+
+def whole(source: Any, memory_map: bool) -> Any:
+    """All bytes of a source as one buffer: its own memory, its map, or the map of a copy on the disk."""
+    buffer, file, owned = open_source(source, memory_map)
+    if file is None:
+        return buffer
+    from mmap import ACCESS_READ, mmap
+    from tempfile import TemporaryFile
+
+    try:
+        with TemporaryFile(buffering=0) as copy:
+            size = 0
+            while data := read_up_to(file, 1 << 20):
+                while data:
+                    count = copy.write(data)
+                    size += count
+                    data = data[count:]
+            return mmap(copy.fileno(), size, access=ACCESS_READ) if size else b""
+    finally:
+        if owned:
+            file.close()
+
+
+# -- into a new file -----------------------------------------------------------------------------------------
+
+
+def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Codec, durable: bool) -> Recovery:
+    """Write all batches, with their bodies as they came where nothing speaks against it."""
+    from arrowipc.writer import new_file, new_stream
+
+    found = reader._stored()
+    first = next(found, None)
+    codec: Any = compression
+    if compression == "keep":
+        known = None if first is None else survey(first[0])
+        codec = None if known is None else CODECS.get(known[3])
+    if format == "stream":
+        writer: Any = new_stream(
+            into, reader.schema, compression=codec, durable=durable, dictionary_deltas=True
+        )
+    else:
+        # In a stream, and in several files in a row, dictionaries may be replaced; in a file they cannot.
+        one = not isinstance(reader._batches, ByBlocks) and not (
+            isinstance(reader._batches, _InOrder) and reader.report.format == "file"
+        )
+        writer = new_file(
+            into,
+            reader.schema,
+            metadata=reader._batches.metadata,
+            compression=codec,
+            durable=durable,
+            unify_dictionaries=one,
+            dictionary_deltas=not one,
+        )
+    with writer:
+        while first is not None:
+            if not writer.write_stored(*first):
+                writer.write_batch(first[1])
+            first = next(found, None)
+    return reader.report
+
+
+def _check_apart(source: Any, into: Any) -> None:
+    """Refuse to write over what is being read; a path is written beside it and renamed."""
+    same = into is source
+    if not isinstance(into, (str, os.PathLike)):
+        same = same or (_place(into) is not None and _place(into) == _place(source))
+    if same and not isinstance(into, (str, os.PathLike)):
+        raise UsageError("recover: `into` is the source itself; give its path, or another destination")
+
+
+def _place(what: Any) -> object:
+    """What two objects share that are the same file or memory; None: nothing known."""
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        path = isinstance(what, (str, os.PathLike))
+        info = os.stat(what) if path else os.fstat(what.fileno())
+        return (info.st_dev, info.st_ino) if stat.S_ISREG(info.st_mode) else None
+    with suppress(TypeError, ValueError), memoryview(what) as view:
+        return id(view.obj)
+    return None
+
+
+# -- where batches come from ---------------------------------------------------------------------------------
+
+
+class ByBlocks:
+    """The batches that a whole footer lists, each for itself."""
+
+    def __init__(self, reader: RecordBatchFileReader) -> None:
+        reader._decoder.add_up()
+        self._reader = reader
+        self.ledger = Ledger("file")
+        self.schema = reader.schema
+        self.metadata = reader.metadata
+        numbers = range(reader.num_record_batches)
+        reader._expect(numbers)
+        self._numbers = iter(numbers)
+
+    @property
+    def report(self) -> Recovery:
+        return self.ledger.report
+
+    def __iter__(self) -> Found:
+        reader, decoder = self._reader, self._reader._decoder
+        for i in self._numbers:
+            reader._check_open()
+            try:
+                offset, head, body = decoder.block(i)
+                at = reader._fetch(i) if reader._source is None else (reader._source, offset)
+                message, columns = decoder.stored(i, *at)
+                batch = columns if isinstance(columns, RecordBatch) else decoder.decode(message)
+            except FormatError as error:
+                self._lose(i, error)
+                continue
+            self.ledger.keep(batch.num_rows, head + body)
+            yield message, batch
+
+    def _lose(self, i: int, error: FormatError) -> None:
+        offset = size = rows = None
+        try:
+            offset, head, body = self._reader._decoder.block(i)
+            size = head + body
+            rows = self._reader._decoder.num_rows(i, *self._reader._head(i))
+        except FormatError:
+            pass  # the damage may lie in the block's own numbers, or in the metadata
+        self.ledger.skip(Damage(str(error), offset, size, i, error.column, rows), error, 1)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class _InOrder:
+    """The batches of a stream, or of a file behind its magic, up to the first damage."""
+
+    def __init__(
+        self,
+        source: Any,
+        memory_map: bool,
+        options: dict[str, Any],
+        damage: FormatError | None,
+        expected: int | None,
+    ) -> None:
+        self._damage = damage
+        self._expected = expected
+        self._framer = Framer(options["limits"])
+        self._decoder = StreamDecoder(**options)
+        buffer, self._file, self._owned = open_source(source, memory_map)
+        try:
+            head = self._begin(buffer, source.known_size if isinstance(source, RemoteSource) else None)
+            self.ledger = Ledger("file" if head[:6] == HEAD[:6] else "stream")
+            message = self._next()
+            if message is None:
+                begun = self._framer.bytes_consumed
+                raise FormatError(f"no schema: the {'stream ends before it' if begun else 'input is empty'}")
+            self._decoder.decode_next(message)
+            schema = self._decoder.schema  # refused only now where its custom_metadata is damaged
+        except BaseException:
+            self.close()
+            raise
+        self.metadata = message.custom_metadata
+        assert schema is not None
+        self.schema: Schema = schema
+        self._keep()
+
+    def _begin(self, buffer: Any, known_size: int | None) -> bytes:
+        """Feed what lies at hand, without the magic; find out how long the source is."""
+        if self._file is None:
+            whole = memoryview(buffer).cast("B")
+            self._size: int | None = len(whole)
+            head = bytes(whole[: len(HEAD)])
+            self._skipped = len(HEAD) if head[:6] == HEAD[:6] else 0
+            self._framer.feed(whole[self._skipped :], True)
+            return head
+        self._size = known_size if known_size is not None else _rest_of(self._file)
+        head = read_up_to(self._file, len(HEAD))
+        self._skipped = len(HEAD) if head[:6] == HEAD[:6] else 0
+        self._framer.feed(head[self._skipped :], len(head) < len(HEAD))
+        return head
+
+    @property
+    def report(self) -> Recovery:
+        return self.ledger.report
+
+    def _next(self) -> Message | None:
+        """Bring the next message; None at the end."""
+        while True:
+            message = self._framer.next_message()
+            if message is not None or self._framer.at_end:
+                return message
+            pump(self._framer, self._file)
+
+    def _keep(self) -> None:
+        """Count what was read so far as kept."""
+        self.ledger.bytes = self._skipped + self._framer.bytes_consumed
+
+    def __iter__(self) -> Found:
+        while self.ledger.error is None:
+            try:
+                message = self._next()
+                event = None if message is None else self._decoder.decode_next(message)
+            except FormatError as error:
+                self._lose(error, None)
+                return
+            self._keep()
+            if message is None:
+                self._end(self._framer.end_marker)
+                return
+            if isinstance(event, BatchRead):
+                self.ledger.keep(event.batch.num_rows)
+                yield message, event.batch
+
+    def _end(self, marker: str | None) -> None:
+        """Look at what lies behind the last message."""
+        if self.ledger.format == "stream":
+            left = 0 if self._size is None else self._size - self.ledger.bytes
+            if left:
+                self._lose(
+                    FormatError(f"an end-of-stream marker, and {left:,} bytes behind it: no end, but damage"),
+                    None,
+                )
+            return
+        damage = self._damage
+        if self._size is None:
+            damage = self._drain()
+        if damage is not None:
+            # The marker says that no batch is missing; zeros in place of lost data look like one.
+            last = marker not in (None, "00000000") and self._size == self.ledger.bytes
+            self._lose(damage, 0 if last else None)
+
+    def _drain(self) -> FormatError | None:
+        """Read a source that cannot seek to its end, to see whether that is a footer."""
+        at, tail = self.ledger.bytes, b""
+        while data := read_up_to(self._file, 1 << 16):
+            at += len(data)
+            tail = (tail + data)[-TAIL_SIZE:]
+        self._size = at
+        try:
+            footer_range(HEAD, tail, at)
+        except FormatError as error:
+            return error
+        return None
+
+    def _lose(self, error: FormatError, batches: int | None) -> None:
+        ledger = self.ledger
+        if self._expected is not None:
+            batches = self._expected - ledger.batches
+        ledger.fail(error, ledger.bytes)
+        size = None if self._size is None else self._size - ledger.bytes
+        ledger.lose(batches, 0 if batches == 0 else None, size)
+
+    def close(self) -> None:
+        self._framer.release()
+        self._decoder.release()
+        if self._owned:
+            self._file.close()
+
+
+def _rest_of(file: Any) -> int | None:
+    """Bytes from the position of a file to its end; None where it cannot seek."""
+    if not (hasattr(file, "seekable") and file.seekable()):
+        return None
+    start = position_of(file)
+    end = end_of(file)
+    seek_to(file, start)
+    return end - start

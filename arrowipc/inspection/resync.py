@@ -1,0 +1,421 @@
+"""Reads on behind damage: looks for the next plausible message, validates it, and says what was passed over.
+
+What is trusted, and why. A message counts when its bytes decode as what the schema says, at the level that
+was asked for. A damaged one whose end is the beginning of something known is passed over as a whole, so
+nothing is found in the values of its columns. Otherwise everything from its first byte on is searched; a
+stream found there that has another schema is passed over up to its end.
+
+Dictionaries that came before a gap are forgotten, unless the gap is one RecordBatch message of the right
+structure, or a footer says that it holds no dictionary: a delta or a replacement may be lost with it, and
+indices into the old values would be wrong values. Batches that need one are refused until it was sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc._core import Source
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.events import BatchRead
+from arrowipc.inspection.damage import Damage, Ledger
+from arrowipc.limits import Limits
+from arrowipc.read.file_decoder import MAGIC
+from arrowipc.read.framing import Framer, find_message, message_of, survey
+from arrowipc.read.stream_decoder import StreamDecoder
+
+if TYPE_CHECKING:
+    from arrowipc.columns.array import RecordBatch
+    from arrowipc.inspection.damage import Recovery
+    from arrowipc.read.framing import Message
+    from arrowipc.schema import Schema
+
+__all__ = ["Outline", "Search"]
+
+END = b"\xff\xff\xff\xff\0\0\0\0"
+#: Bytes that are copied at once to look at them.
+CHUNK = 1 << 20
+#: How often each byte may be looked at in vain, and how many more. Messages that overlap and fail one after
+#: the other are then passed over as a whole: the work grows with the number of bytes, not its square.
+PATIENCE = 8
+PATIENCE_MORE = 64 << 20
+
+
+class Outline(NamedTuple):
+    """What a footer says about a file that cannot be read by it."""
+
+    #: Without projection.
+    schema: Schema
+    #: Where dictionary batches lie, (start, stop); None: it says wrong.
+    dictionaries: list[tuple[int, int]] | None
+    #: How many record batches there are.
+    batches: int
+    #: Where the footer begins.
+    end: int
+
+
+class _Gap(NamedTuple):
+    start: int
+    error: FormatError
+    #: It began behind an end-of-stream marker: no batch is missing for sure.
+    behind_end: bool
+
+
+class Search:
+    """The batches of a source in memory, also those behind damage.
+
+    Parameters
+    ----------
+    buffer : bytes-like
+    options : dict
+        For `StreamDecoder`.
+    outline : Outline, optional
+    damage : FormatError, optional
+        Why the file cannot be read by its footer.
+    """
+
+    def __init__(
+        self,
+        buffer: Any,
+        options: dict[str, Any],
+        outline: Outline | None = None,
+        damage: FormatError | None = None,
+    ) -> None:
+        self._source = Source(buffer)
+        self._size = len(self._source)
+        self._options = options
+        self._limits = options["limits"]
+        self._most_decompressed = (self._limits or Limits()).decompressed_bytes
+        self._outline = outline
+        self._damage = damage
+        is_file = self._bytes(0, 6) == MAGIC
+        self._ledger = Ledger("file" if is_file else "stream")
+        self._at = 0
+        self._gap: _Gap | None = None
+        self._ended = False  # the last thing was an end-of-stream marker
+        self._whole = not is_file  # what was read last ends as its kind should
+        self._magic = 0
+        # What certainly ends the messages, if all that is in front of it is lost.
+        self._tail = self._size if outline is None else outline.end
+        self._tail -= 8 if self._bytes(max(self._tail - 8, 0), 8) == END else 0
+        self._number = 0
+        self._credit = PATIENCE * self._size + PATIENCE_MORE
+        self._decoder: StreamDecoder | None = None
+        self._forgot: int | None = None
+        self._pending: tuple[Message, RecordBatch] | None = None
+        self.metadata: Any = ()
+        #: Where the first two streams of our schema begin.
+        self.starts: list[int] = []
+        self.schema = self._find_schema()
+
+    def _find_schema(self) -> Schema:
+        """Read up to the first schema; the footer's will do, and then batches may come before one."""
+        if self._outline is not None:
+            self._decoder = StreamDecoder(**self._options)
+            message = self._outline.schema.serialize()
+            self._decoder.decode_next(message_of(message))
+        else:
+            while self._decoder is None and self._at < self._size:
+                self._step()
+        if self._decoder is None:
+            raise FormatError(f"no schema: there is no readable Schema message in {self._size:,} bytes")
+        schema = self._decoder.schema
+        assert schema is not None
+        return schema
+
+    @property
+    def report(self) -> Recovery:
+        """Recovery: what was kept and lost so far."""
+        ledger = self._ledger
+        until = self._at if self._gap is None else self._gap.start
+        ledger.bytes = until - (ledger.lost_bytes or 0)
+        report = ledger.report
+        if self._outline is None or self._at < self._size or report.error is None:
+            return report
+        lost = max(self._outline.batches - ledger.batches, 0)
+        return report.__replace__(lost_batches=lost, lost_rows=0 if lost == 0 else report.lost_rows)
+
+    def __iter__(self) -> Iterator[tuple[Message, RecordBatch]]:
+        while self._at < self._size:
+            self._step()
+            found, self._pending = self._pending, None
+            if found is not None:
+                yield found
+        self._close_gap(self._size)
+        if not self._whole or self._damage is not None:
+            error = self._damage or FormatError("the file ends without a footer")
+            batches = 0 if self._ended else None
+            self._fail_at_end(error, batches)
+        if self._outline is not None and self._ledger.batches < self._outline.batches:
+            error = FormatError(f"the footer lists {self._outline.batches:,} batches, not all are there")
+            self._fail_at_end(error, None)
+
+    def _fail_at_end(self, error: FormatError, batches: int | None) -> None:
+        if self._ledger.error is None:
+            self._ledger.fail(error, self._size)
+            self._ledger.lose(batches, batches, 0)
+
+    def close(self) -> None:
+        """Let go of the source."""
+        self._at = self._size
+        self._gap = self._pending = self._decoder = None
+        self._source = Source(b"")
+
+    # -- going through the source --
+
+    def _step(self) -> None:
+        """Take in what is at hand: a message, or what stands between messages; or find the next one."""
+        found = find_message(self._source, self._at, there=True, limits=self._limits)
+        if found is not None:
+            self._take(*found)
+        elif not self._pass():
+            self._open_gap(self._at, self._why())
+            self._seek(self._at + 1)
+
+    def _why(self) -> FormatError:
+        """Say what is wrong with the bytes at hand."""
+        framer = Framer(self._limits)
+        framer.feed(self._source.part(self._at, self._size - self._at), True)
+        try:
+            framer.next_message()
+        except FormatError as error:
+            return type(error)(f"no message: {str(error).partition(': ')[2]}")  # its number is not known
+        return FormatError("no message begins here, and no end-of-stream marker")
+
+    def _seek(self, start: int) -> None:
+        """Go to the next plausible message that begins at byte `start` or behind it."""
+        opening = self._decoder is None
+        found = find_message(self._source, start, schemas=opening, limits=self._limits)
+        self._at = found[0] if found is not None else self._tail if start <= self._tail else self._size
+
+    def _pass(self) -> bool:
+        """Pass what may stand between messages: a marker, a footer, the magic of a file, zeros."""
+        head = self._bytes(self._at, 8)
+        if head[:6] == MAGIC:
+            self._reach(self._at, False)
+            self._at += 8 if head[6:] == bytes(2) else 6
+            self._whole = False
+            return True
+        marker = 8 if head == END else 4 if head[:4] == bytes(4) else 0
+        footer = self._footer_end(self._at + marker)
+        if footer is None and marker == 4:
+            return self._pass_zeros()
+        if footer is None and marker == 0:
+            return False
+        self._reach(self._at, True)
+        self._at = self._at + marker if footer is None else footer
+        self._whole = footer is not None or self._ledger.format == "stream"
+        return True
+
+    def _pass_zeros(self) -> bool:
+        """Pass zeros, which are the old end-of-stream marker where nothing follows, and else lost data."""
+        end = self._size
+        for start, data in self._chunks(self._at):
+            if rest := data.lstrip(b"\0"):
+                end = start + len(data) - len(rest)
+                break
+        if end - self._at in (4, 8) and end == self._size:
+            self._reach(self._at, True)
+        else:
+            end -= 0 if end == self._size else (end - self._at) % 8
+            if end == self._at:
+                return False
+            error = FormatError(f"{end - self._at:,} zero bytes in the place of a message")
+            self._open_gap(self._at, error)
+        self._at = end
+        return True
+
+    def _footer_end(self, start: int) -> int | None:
+        """Where the footer ends that begins at `start`, up to padding; None when there is none."""
+        if self._magic < start + 4:
+            self._magic = self._find(MAGIC, start + 4)
+        if self._magic == self._size:
+            return None
+        length = int.from_bytes(self._bytes(self._magic - 4, 4), "little")
+        padding = self._magic - 4 - length - start
+        right = 0 <= padding < 64 and not any(self._bytes(start, padding))
+        return self._magic + len(MAGIC) if right else None
+
+    def _find(self, words: bytes, start: int) -> int:
+        """Where `words` stand next; the size of the source when nowhere."""
+        tail = b""
+        for at, data in self._chunks(start):
+            found = (tail + data).find(words)
+            if found >= 0:
+                return at - len(tail) + found
+            tail = (tail + data)[1 - len(words) :]
+        return self._size
+
+    def _chunks(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """The bytes from `start` on, piece by piece; small ones first, for what is near."""
+        length = 64
+        while data := self._bytes(start, length):
+            yield start, data
+            start += len(data)
+            length = min(4 * length, CHUNK)
+
+    def _bytes(self, start: int, length: int) -> bytes:
+        """Some bytes, fewer at the end."""
+        start = min(start, self._size)
+        return self._source.bytes(start, min(length, self._size - start))
+
+    # -- messages --
+
+    def _take(self, start: int, end: int, message: Message) -> None:
+        """Decode a message; or pass it over."""
+        self._number += 1
+        if message.kind == "Schema":
+            self._begin(start, end, message)
+            return
+        try:
+            if self._decoder is None:
+                raise FormatError(f"a {message.kind} message before any schema")
+            self._distrust(start)
+            event = self._decoder.decode_next(message)
+            follows = self._follows(start, end, message)
+        except (FormatError, UnsupportedError) as error:
+            self._refuse(start, end, message, error)
+            return
+        self._reach(start, False)
+        if follows < end:
+            claim = FormatError(f"its body claims {end - follows:,} bytes of the message behind it")
+            self._ledger.skip(Damage(str(claim), start, 0, self._number, rows=0), claim, 0)
+        self._at = follows
+        if isinstance(event, BatchRead):
+            self._ledger.keep(event.batch.num_rows)
+            self._pending = message, event.batch
+
+    def _follows(self, start: int, end: int, message: Message) -> int:
+        """Where to go on behind a message that decoded.
+
+        Raises
+        ------
+        FormatError
+            It is cut off: others begin inside it and reach beyond its end. What it has for values is theirs.
+        """
+        if self._credit < 0 or self._known(end):
+            return end
+        self._credit -= end - start
+        survived = survey(message)
+        needs = end - message.body_length + (message.body_length if survived is None else survived[1])
+        at = start + 1
+        while (found := find_message(self._source, at, limits=self._limits)) and found[0] < end:
+            first = at = found[0]
+            while at < end and (found := find_message(self._source, at, there=True, limits=self._limits)):
+                at = found[1]
+            if at > end:
+                if first < needs:
+                    raise FormatError(f"it is cut off: another message begins inside it, at byte {first:,}")
+                return first  # it only claims too much
+            at = max(at, first + 1)
+        return end
+
+    def _begin(self, start: int, end: int, message: Message) -> None:
+        """A schema: a stream like ours begins, or another one, which is passed over."""
+        decoder = StreamDecoder(**self._options)
+        try:
+            decoder.decode_next(message)
+            ours = self._decoder is None or decoder.schema == self.schema
+        except (FormatError, UnsupportedError) as error:
+            self._refuse(start, end, message, error)
+            return
+        except UsageError:
+            if self._decoder is None:
+                raise
+            ours = False  # it lacks a column that was asked for
+        if not ours:
+            self._pass_stream(start, end)
+            return
+        if self._decoder is None:
+            self.metadata = message.custom_metadata
+        self.starts = [*self.starts, start][:2]
+        self._reach(start, False)
+        self._decoder, self._forgot = decoder, None
+        self._at = end
+
+    def _pass_stream(self, start: int, end: int) -> None:
+        """Pass a stream of another schema."""
+        self._reach(start, False)
+        while found := find_message(self._source, end, there=True, limits=self._limits):
+            if found[2].kind == "Schema":
+                break
+            end = found[1]
+        if self._bytes(end, 8) == END:
+            end += 8
+        error = FormatError("a stream of another schema")
+        self._ledger.skip(Damage(str(error), start, end - start, self._number), error, None)
+        self._at = end
+
+    def _refuse(self, start: int, end: int, message: Message, error: FormatError | UnsupportedError) -> None:
+        """Pass over a message that does not decode; what it claims is believed where its end is right."""
+        if isinstance(error, UnsupportedError):
+            if self._gap is None:
+                raise error  # nothing says that it is damage
+            error = FormatError(str(error))
+        found, decoder = survey(message), self._decoder
+        fits = decoder is not None and decoder.fits(message)
+        if self._forgot is not None and "has not arrived" in str(error):
+            error.args = (f"{error}: one may have been lost at byte {self._forgot:,}, and none came since",)
+        if not self._known(end):
+            if decoder is not None:
+                decoder.go_on(False)
+            # What looking at it may have cost: nothing is decompressed where it claims too much.
+            self._credit -= end - start - message.body_length
+            if fits and found is not None and found[2] <= self._most_decompressed:
+                self._credit -= message.body_length + found[2]
+            self._open_gap(start, error)
+            self._seek(end if self._credit < 0 else start + 1)
+            return
+        self._reach(start, False)
+        rows = found[0] if fits and found is not None else None
+        damage = Damage(str(error), start, end - start, self._number, error.column, rows)
+        self._ledger.skip(damage, error, 1 if fits else None)
+        if decoder is not None:
+            forget = not fits and self._may_hold_dictionary(start, end)
+            if forget:
+                self._forgot = start
+            decoder.go_on(forget)
+        self._at = end
+
+    def _known(self, at: int) -> bool:
+        """Whether the source ends here, or something begins that stands behind a message."""
+        head = self._bytes(at, 64)
+        if head[:8] == END or head[:6] == MAGIC or not any(head):
+            return True
+        return find_message(self._source, at, there=True, limits=self._limits) is not None
+
+    # -- gaps --
+
+    def _open_gap(self, start: int, error: FormatError) -> None:
+        """From here on nothing is known, up to the next thing that is."""
+        if self._gap is None:
+            self._gap = _Gap(start, error, self._ended)
+
+    def _distrust(self, end: int) -> None:
+        """Forget dictionaries if a gap up to here may have held one."""
+        gap = self._gap
+        if gap is None or end <= gap.start or not self._may_hold_dictionary(gap.start, end):
+            return
+        if self._decoder is not None:
+            self._forgot = gap.start
+            self._decoder.go_on(True)
+
+    def _may_hold_dictionary(self, start: int, end: int) -> bool:
+        known = None if self._outline is None else self._outline.dictionaries
+        return known is None or any(first < end and start < last for first, last in known)
+
+    def _reach(self, at: int, ended: bool) -> None:
+        """Something known stands at `at`: what was passed over before it is told."""
+        self._close_gap(at)
+        self._ended = ended
+
+    def _close_gap(self, end: int) -> None:
+        gap, self._gap = self._gap, None
+        if gap is None or end <= gap.start:
+            return
+        at_end = gap.behind_end and end == self._size
+        if at_end and self._ledger.format == "file" and self._damage is not None:
+            gap = gap._replace(error=self._damage)  # what is left of a footer
+        size = end - gap.start
+        rows = 0 if at_end else None
+        self._ledger.skip(Damage(str(gap.error), gap.start, size, rows=rows), gap.error, rows)

@@ -1,0 +1,362 @@
+"""Checks all of a file, a stream or a row of tensors, also what lies behind the first fault, and reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from arrowipc._core import Source
+from arrowipc.arguments import Immutable, check_choice, fill, printable
+from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
+from arrowipc.inspection.damage import Damage, Ledger, counted
+from arrowipc.inspection.recover import ByBlocks, whole
+from arrowipc.inspection.resync import END, Search
+from arrowipc.read.batch_decoder import schema_of
+from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
+from arrowipc.read.framing import find_message
+from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
+from arrowipc.tensors.message import leading_padding
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from arrowipc.limits import Limits
+
+    Options = dict[str, Any]
+
+__all__ = ["Validation", "validate"]
+
+
+class Validation(Immutable):
+    """What `validate` found: what is good, what is bad, and each thing that is wrong.
+
+    Parameters
+    ----------
+    format : {"file", "stream", "tensors"} or None
+        None: none of these.
+    level : {"full", "strict"}
+        What was proven about every value of the good batches.
+    num_batches, num_rows, num_bytes : int
+        Good ones. Tensors count as batches.
+    bad_batches, bad_rows, bad_bytes : int or None
+        None where nothing says how many they are.
+    damage : tuple of Damage
+        In the order in which it was found; the last one stands for all the rest where it is more than 1,000.
+    """
+
+    __slots__ = __match_args__ = (
+        "format",
+        "level",
+        "num_batches",
+        "num_rows",
+        "num_bytes",
+        "bad_batches",
+        "bad_rows",
+        "bad_bytes",
+        "damage",
+    )
+
+    format: Literal["file", "stream", "tensors"] | None
+    level: Literal["full", "strict"]
+    num_batches: int
+    num_rows: int
+    num_bytes: int
+    bad_batches: int | None
+    bad_rows: int | None
+    bad_bytes: int | None
+    damage: tuple[Damage, ...]
+
+    def __init__(
+        self,
+        format: Literal["file", "stream", "tensors"] | None,
+        level: Literal["full", "strict"],
+        num_batches: int = 0,
+        num_rows: int = 0,
+        num_bytes: int = 0,
+        bad_batches: int | None = 0,
+        bad_rows: int | None = 0,
+        bad_bytes: int | None = 0,
+        damage: tuple[Damage, ...] = (),
+    ) -> None:
+        values = locals()
+        for name in self.__slots__:
+            fill(self, name, values[name])
+
+    @property
+    def ok(self) -> bool:
+        """bool: nothing is wrong."""
+        return not self.damage
+
+    def raise_if_invalid(self) -> None:
+        """Raise a FormatError with the first thing that is wrong, if there is one."""
+        if self.damage:
+            more = f" (and {len(self.damage) - 1:,} more)" if len(self.damage) > 1 else ""
+            raise FormatError(f"{self.damage[0]}{more}")
+
+    def __str__(self) -> str:
+        what = {"file": "file", "stream": "stream", "tensors": "row of tensors", None: "source"}[self.format]
+        thing = "tensor" if self.format == "tensors" else "batch"
+        good = counted({thing: self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
+        if self.ok:
+            return f"a valid {what} ({self.level}): {good}"
+        bad = counted({thing: self.bad_batches, "row": self.bad_rows, "byte": self.bad_bytes})
+        first = f"not a valid {what} ({self.level}): good are {good}; bad are {bad}"
+        return "\n".join([first, *[f"  {printable(str(each))}" for each in self.damage]])
+
+    def __repr__(self) -> str:
+        return f"<Validation: {self}>"
+
+
+def validate(
+    source: Any,
+    *,
+    level: Literal["full", "strict"] = "full",
+    limits: Limits | None = None,
+    memory_map: bool = True,
+) -> Validation:
+    """Check all of a file, a stream or a row of tensors, also what lies behind the first fault.
+
+    Of a file: its footer, every block, every dictionary and batch, and whether the messages from its
+    beginning on are those that the footer lists. Of a stream: every message up to the end.
+
+    Parameters
+    ----------
+    source : path, URL, RemoteSource, bytes-like or binary file object
+        As for `recover` with ``resync=True``.
+    level : {"full", "strict"}
+        "full": every value is safe to follow; "strict": it also lies in its type's domain.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for; what exceeds them counts as bad.
+    memory_map : bool, default True
+        Map a path; False copies it to a temporary file first, which nobody else can cut short.
+
+    Returns
+    -------
+    Validation
+        Whatever the bytes are: bad ones raise nothing.
+
+    Raises
+    ------
+    OSError
+        The source cannot be read.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int8
+    >>> sink = bytearray()
+    >>> with ipc.new_stream(sink, ipc.Schema([field("x", int8())])) as writer:
+    ...     writer.write({"x": [1, 2]})
+    >>> print(ipc.validate(sink))
+    a valid stream (full): 1 batch, 2 rows, 312 bytes
+    >>> ipc.validate(sink[:-20]).ok
+    False
+    """
+    check_choice("level", level, ("full", "strict"))
+    options: Options = {
+        "columns": None,
+        "validate": level,
+        "limits": limits,
+        "use_threads": True,
+        "ensure_native_endian": True,
+    }
+    buffer = whole(source, memory_map)
+    view = memoryview(buffer).cast("B")
+    if view[:6] == MAGIC:
+        ledger = _check_file(buffer, options)
+    elif _holds_tensors(view, limits):
+        return _check_tensors(view, level, limits)
+    else:
+        ledger = _check_stream(buffer, options)
+    report = ledger.report
+    known = report.format if report.num_bytes or report.format == "file" else None
+    return Validation(
+        known,
+        level,
+        report.num_batches,
+        report.num_rows,
+        report.num_bytes,
+        report.lost_batches,
+        report.lost_rows,
+        report.lost_bytes,
+        report.skipped,
+    )
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def _check_file(buffer: Any, options: Options) -> Ledger:
+    """A file by its footer; where there is none that can be read, its messages one after the other."""
+    try:
+        reader = RecordBatchFileReader(buffer, **options)
+        blocks = ByBlocks(reader)  # reads the schema's names and metadata
+    except (FormatError, UnsupportedError) as error:
+        return _found(buffer, options, "file", error)
+    ledger = blocks.ledger
+    decoder, source = reader._decoder, reader._source
+    for number in range(decoder.num_dictionaries):
+        place: tuple[int | None, int | None] = None, None
+        try:
+            offset, head, body = decoder.block(number, dictionary=True)
+            place = offset, head + body
+            decoder.load_dictionary(number, source, offset)
+        except (FormatError, UnsupportedError) as error:
+            _note(ledger, error, *place, message=number)
+    while True:
+        try:
+            for _ in blocks:
+                pass
+            break
+        except UnsupportedError as error:
+            _note(ledger, error, batches=1)
+    _compare(reader, ledger, options["limits"])
+    return ledger
+
+
+def _note(
+    ledger: Ledger,
+    error: ArrowIpcError,
+    offset: int | None = None,
+    length: int | None = 0,
+    *,
+    message: int | None = None,
+    batches: int = 0,
+    rows: int | None = 0,
+) -> None:
+    """Enter something that is wrong."""
+    plain = error if isinstance(error, FormatError) else FormatError(f"cannot be checked here: {error}")
+    ledger.skip(Damage(str(plain), offset, length, message, error.column, rows), plain, batches)
+
+
+def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None) -> None:
+    """Go through the messages from the beginning, and compare them with the footer's blocks."""
+    source, decoder = reader._source, reader._decoder
+    assert source is not None
+    size = len(source)
+    end, _ = footer_range(source.bytes(0, 8), source.bytes(size - TAIL_SIZE, TAIL_SIZE), size)
+    listed: dict[int, tuple[str, int]] = {}
+    for kind, count in (
+        ("RecordBatch", reader.num_record_batches),
+        ("DictionaryBatch", decoder.num_dictionaries),
+    ):
+        for number in range(count):
+            try:
+                offset, head, body = decoder.block(number, dictionary=kind == "DictionaryBatch")
+            except FormatError:
+                continue  # was told
+            if offset in listed:
+                _note(ledger, FormatError("the footer lists this message twice"), offset)
+            listed[offset] = kind, offset + head + body
+    at = _compare_schema(source, ledger, end, limits)
+    while at < end:
+        found = find_message(source, at, there=True, limits=limits)
+        if found is None and at not in listed:
+            break
+        # Where the footer lists a message and there is none, its damage was told.
+        start, (kind, at) = at, listed[at] if found is None else (found[2].kind, found[1])
+        if listed.pop(start, (None, 0))[0] != kind:
+            _note(ledger, FormatError(f"a {kind} message that the footer does not list"), start, at - start)
+    if at > end:
+        _note(ledger, FormatError("a message reaches into the footer"), end, at - end)
+    rest = source.bytes(at, max(0, min(72, end - at))).removeprefix(END).lstrip(b"\0")
+    if rest or end - at > 72:
+        words = FormatError("neither a message nor the end of the messages: the footer lists nothing here")
+        _note(ledger, words, at, end - at)
+    elif listed:
+        words = FormatError(f"the footer lists {len(listed):,} messages where none begins")
+        _note(ledger, words, min(listed))
+
+
+def _compare_schema(source: Source, ledger: Ledger, end: int, limits: Limits | None) -> int:
+    """Compare the first message with the footer's schema; returns where it ends."""
+    at = 8 + leading_padding(source.part(8, min(64, end - 8)))
+    found = find_message(source, at, there=True, limits=limits)
+    if found is None or found[2].kind != "Schema":
+        _note(ledger, FormatError("no Schema message at the beginning of the file"), at)
+        return at
+    try:
+        if schema_of(found[2], limits) != RecordBatchFileReader(source.part(0, len(source))).schema:
+            _note(ledger, FormatError("the schema at the beginning is not that of the footer"), at)
+    except (FormatError, UnsupportedError) as error:
+        _note(ledger, error, at)
+    return found[1]
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+def _check_stream(buffer: Any, options: Options) -> Ledger:
+    try:
+        # Says in better words than a search what the bytes are, if they are no stream at all.
+        with RecordBatchStreamReader(buffer, **options) as reader:
+            assert reader.schema is not None  # whose names and metadata are read here
+    except (FormatError, UnsupportedError) as error:
+        return _found(buffer, options, "stream", error)
+    return _found(buffer, options, "stream", None)
+
+
+def _found(
+    buffer: Any, options: Options, format: Literal["file", "stream"], damage: ArrowIpcError | None
+) -> Ledger:
+    """Everything that a search finds; what is wrong with the beginning or the footer is told first."""
+    ledger = Ledger(format)
+    if damage is not None:
+        _note(ledger, damage)
+    try:
+        search = Search(buffer, options)
+    except (FormatError, UnsupportedError):
+        size = len(memoryview(buffer).cast("B"))
+        ledger.lose(None, None, size)
+        return ledger
+    try:
+        for _ in search:
+            pass
+    except UnsupportedError as error:
+        _note(ledger, error)
+        ledger.lose(None, None, None)
+    report = search.report
+    ledger.batches, ledger.rows, ledger.bytes = report.num_batches, report.num_rows, report.num_bytes
+    ledger.lose(report.lost_batches, report.lost_rows, report.lost_bytes)
+    ledger.skipped += report.skipped
+    if len(search.starts) > 1:
+        second = FormatError("another stream begins here: readers stop at the end of the first")
+        _note(ledger, second, search.starts[1])
+    elif not ledger.skipped and report.error is not None:
+        _note(ledger, report.error, report.offset)
+    return ledger
+
+
+# -- tensors -------------------------------------------------------------------------------------------------
+
+
+def _holds_tensors(view: memoryview, limits: Limits | None) -> bool:
+    found = find_message(Source(view), leading_padding(view[:64]), there=True, limits=limits)
+    return found is not None and found[2].kind in ("Tensor", "SparseTensor")
+
+
+def _check_tensors(view: memoryview, level: Literal["full", "strict"], limits: Limits | None) -> Validation:
+    from arrowipc.tensors.dense import tensor_of
+    from arrowipc.tensors.sparse_io import tensor_of as sparse_tensor_of
+
+    source = Source(view)
+    at = good = good_bytes = bad_bytes = 0
+    damage: list[Damage] = []
+    while at < len(view):
+        at += leading_padding(view[at : at + 64])
+        found = find_message(source, at, there=True, limits=limits)
+        if found is None:
+            if any(view[at : at + 8].tobytes().replace(END, b"")) or len(view) - at > 64:
+                damage.append(Damage("no tensor message begins here", at, len(view) - at))
+                bad_bytes += len(view) - at
+            break
+        start, at, message = found
+        try:
+            if message.kind == "SparseTensor":
+                sparse_tensor_of(message, limits, level)
+            else:
+                tensor_of(message, limits)
+            good, good_bytes = good + 1, good_bytes + at - start
+        except (FormatError, UnsupportedError) as error:
+            damage.append(Damage(str(error), start, at - start, good + len(damage)))
+            bad_bytes += at - start
+    return Validation("tensors", level, good, 0, good_bytes, len(damage), 0, bad_bytes, tuple(damage))

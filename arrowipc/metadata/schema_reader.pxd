@@ -1,0 +1,23 @@
+# Between Schema tables, plans and Python schemas.
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from arrowipc._core cimport Plan
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.flatbuf cimport Table
+from arrowipc.inline.plan cimport FieldPlan, LimitsData
+
+cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
+                    object owner)
+# Layout and parameters from a type table of this kind (Schema.fbs Type), all checked.
+cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil
+# The Python type of values of a fixed width, from what `read_type` made of that table.
+cdef object fixed_type(const FieldPlan* f, const Table* type)
+cdef Plan unshared(Plan plan)
+cdef Plan project(Plan whole, object columns)
+# Some fields of `whole`, in any order: a list of (field, None: all below it, or such a list for its children).
+cdef Plan arrange(Plan whole, list fields)
+cdef list children_of(Plan plan, int32_t field)
+cdef Plan python_plan(object schema, const LimitsData* limits)
+cdef object plan_schema(Plan plan)
+cdef object plan_field(Plan plan, int32_t field)
+cdef bint same_shape(Plan a, Plan b)

@@ -1,0 +1,899 @@
+"""Schema tables: verified and flattened into plans, projected, and turned into Python schemas.
+
+The plan is made first, in C, because a reader needs nothing else; the Python objects that describe the same
+schema are made from it when somebody asks.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from arrowipc._core cimport DictionaryPlan, Plan, field_name, open_message, raise_fault, read_pairs, text_size
+from arrowipc.inline.fault cimport *
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport (
+    Table, Vector, fb_i16, fb_i32, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector,
+    fb_vector_table,
+)
+from arrowipc.inline.layouts cimport alignment_of, blank, buffers_of, check_children, check_nested
+from arrowipc.inline.loads cimport load_i32, load_i64
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_KEYS_SORTED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL,
+    LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
+    LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
+    LAYOUT_VIEW, SWAP_16, SWAP_2, SWAP_32, SWAP_4, SWAP_4_4, SWAP_4_4_8, SWAP_8, SWAP_NONE, SWAP_VIEW,
+    Envelope, FieldPlan, LimitsData, v4_bitmap,
+)
+from arrowipc.inline.utf8 cimport utf8_error
+
+from arrowipc.errors import ArrowIpcError, FormatError, UsageError
+
+# -- the type of one field -----------------------------------------------------------------------------------
+
+
+cdef int read_int(const Table* type, FieldPlan* f, Fault* fault) noexcept nogil:
+    cdef int32_t bits
+    cdef int signed
+    if fb_i32(type, Int_bitWidth, 0, &bits) < 0 or fb_u8(type, Int_is_signed, 0, &signed) < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Int table", 0, 0, type.pos)
+    if bits != 8 and bits != 16 and bits != 32 and bits != 64:
+        return fail_in(fault, FAULT_TYPE, "Int.bitWidth", bits)
+    f.layout = LAYOUT_FIXED
+    f.type = Type_Int
+    f.width = bits >> 3
+    f.swap = SWAP_NONE if bits == 8 else SWAP_2 if bits == 16 else SWAP_4 if bits == 32 else SWAP_8
+    if signed:
+        f.flags |= FIELD_SIGNED
+    return 0
+
+
+cdef int read_decimal(const Table* type, FieldPlan* f, Fault* fault) noexcept nogil:
+    cdef int32_t bits, most
+    if (fb_i32(type, Decimal_precision, 0, &f.precision) < 0 or fb_i32(type, Decimal_scale, 0, &f.scale) < 0
+            or fb_i32(type, Decimal_bitWidth, Decimal_bitWidth_DEFAULT, &bits) < 0):
+        return fail_in(fault, FAULT_FLATBUFFER, "Decimal table", 0, 0, type.pos)
+    most = 9 if bits == 32 else 18 if bits == 64 else 38 if bits == 128 else 76 if bits == 256 else 0
+    if most == 0:
+        return fail_in(fault, FAULT_TYPE, "Decimal.bitWidth", bits)
+    if f.precision < 1 or f.precision > most:
+        return fail_in(fault, FAULT_TYPE, "Decimal.precision", f.precision)
+    f.layout = LAYOUT_FIXED
+    f.width = bits >> 3
+    f.swap = SWAP_4 if bits == 32 else SWAP_8 if bits == 64 else SWAP_16 if bits == 128 else SWAP_32
+    return 0
+
+
+cdef int read_temporal(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
+    """Date, Time, Timestamp, Duration and Interval: a unit, and the width that goes with it."""
+    cdef int unit = 0, slot, most, found
+    cdef int32_t bits = 0
+    cdef Vector zone
+    slot = (Date_unit if kind == Type_Date else Time_unit if kind == Type_Time
+            else Timestamp_unit if kind == Type_Timestamp else Duration_unit if kind == Type_Duration
+            else Interval_unit)
+    most = (DateUnit_MAX if kind == Type_Date else IntervalUnit_MAX if kind == Type_Interval else TimeUnit_MAX)
+    unit = (Date_unit_DEFAULT if kind == Type_Date else Time_unit_DEFAULT if kind == Type_Time
+            else Duration_unit_DEFAULT if kind == Type_Duration else 0)
+    found = fb_i16(type, slot, unit, &unit)
+    if found >= 0 and kind == Type_Time:
+        found = fb_i32(type, Time_bitWidth, Time_bitWidth_DEFAULT, &bits)
+    if found >= 0 and kind == Type_Timestamp:
+        found = fb_string(type, Timestamp_timezone, &zone)
+        if found > 0 and utf8_error(zone.data, zone.count) >= 0:
+            return fail_in(fault, FAULT_UTF8_NAME, "timezone", 0, 0, utf8_error(zone.data, zone.count))
+    if found < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "type table", 0, 0, type.pos)
+    if unit < 0 or unit > most:
+        return fail_in(fault, FAULT_ENUM, "unit", unit)
+    f.layout = LAYOUT_FIXED
+    f.unit = unit
+    f.width = 8
+    f.swap = SWAP_8
+    if kind == Type_Time:
+        if bits != (32 if unit <= TimeUnit_MILLISECOND else 64):
+            return fail_in(fault, FAULT_TYPE, "Time.bitWidth", bits, 32 if unit <= TimeUnit_MILLISECOND else 64)
+        f.width = bits >> 3
+    elif kind == Type_Date and unit == DateUnit_DAY or kind == Type_Interval and unit == IntervalUnit_YEAR_MONTH:
+        f.width = 4
+    elif kind == Type_Interval:
+        f.width = 8 if unit == IntervalUnit_DAY_TIME else 16
+        f.swap = SWAP_4_4 if unit == IntervalUnit_DAY_TIME else SWAP_4_4_8
+    if f.width == 4:
+        f.swap = SWAP_4
+    return 0
+
+
+cdef int read_sized(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
+    """FloatingPoint, FixedSizeBinary, FixedSizeList and Map: one parameter each."""
+    cdef int value = 0, found
+    if kind == Type_FloatingPoint:
+        found = fb_i16(type, FloatingPoint_precision, 0, &value)
+    elif kind == Type_Map:
+        found = fb_u8(type, Map_keysSorted, 0, &value)
+    else:
+        found = fb_i32(type, FixedSizeBinary_byteWidth if kind == Type_FixedSizeBinary else FixedSizeList_listSize,
+                       0, &f.width)
+    if found < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "type table", 0, 0, type.pos)
+    if kind == Type_FloatingPoint:
+        if value < 0 or value > Precision_MAX:
+            return fail_in(fault, FAULT_ENUM, "FloatingPoint.precision", value)
+        f.layout = LAYOUT_FIXED
+        f.unit = value
+        f.width = 2 << value
+        f.swap = SWAP_2 + value
+    elif kind == Type_Map:
+        f.layout = LAYOUT_LIST32
+        if value:
+            f.flags |= FIELD_KEYS_SORTED
+    elif f.width < 0:
+        return fail_in(fault, FAULT_TYPE, "FixedSizeBinary.byteWidth" if kind == Type_FixedSizeBinary
+                       else "FixedSizeList.listSize", f.width)
+    else:
+        f.layout = LAYOUT_FIXED if kind == Type_FixedSizeBinary else LAYOUT_FIXED_LIST
+    return 0
+
+
+cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
+    """Fill layout and parameters from a type table, all of them checked."""
+    cdef int mode
+    f.type = <uint8_t> kind
+    if kind == Type_Int:
+        return read_int(type, f, fault)
+    if kind == Type_Decimal:
+        return read_decimal(type, f, fault)
+    if (kind == Type_Date or kind == Type_Time or kind == Type_Timestamp or kind == Type_Duration
+            or kind == Type_Interval):
+        return read_temporal(type, kind, f, fault)
+    if (kind == Type_FloatingPoint or kind == Type_FixedSizeBinary or kind == Type_FixedSizeList
+            or kind == Type_Map):
+        return read_sized(type, kind, f, fault)
+    if kind == Type_Null:
+        f.layout = LAYOUT_NULL
+    elif kind == Type_Bool:
+        f.layout = LAYOUT_BOOL
+    elif kind == Type_Binary or kind == Type_Utf8:
+        f.layout = LAYOUT_VAR32
+    elif kind == Type_LargeBinary or kind == Type_LargeUtf8:
+        f.layout = LAYOUT_VAR64
+    elif kind == Type_BinaryView or kind == Type_Utf8View:
+        f.layout = LAYOUT_VIEW
+        f.swap = SWAP_VIEW
+    elif kind == Type_List:
+        f.layout = LAYOUT_LIST32
+    elif kind == Type_LargeList:
+        f.layout = LAYOUT_LIST64
+    elif kind == Type_ListView:
+        f.layout = LAYOUT_LIST_VIEW32
+    elif kind == Type_LargeListView:
+        f.layout = LAYOUT_LIST_VIEW64
+    elif kind == Type_Struct_:
+        f.layout = LAYOUT_STRUCT
+    elif kind == Type_RunEndEncoded:
+        f.layout = LAYOUT_RUN_END
+    elif kind == Type_Union:
+        if fb_i16(type, Union_mode, 0, &mode) < 0:
+            return fail_in(fault, FAULT_FLATBUFFER, "Union table", 0, 0, type.pos)
+        if mode != UnionMode_Sparse and mode != UnionMode_Dense:
+            return fail_in(fault, FAULT_ENUM, "Union.mode", mode)
+        f.layout = LAYOUT_SPARSE if mode == UnionMode_Sparse else LAYOUT_DENSE
+    else:
+        return fail_in(fault, FAULT_ENUM, "Field.type", kind)
+    if kind == Type_Utf8 or kind == Type_LargeUtf8 or kind == Type_Utf8View:
+        f.flags |= FIELD_UTF8
+    return 0
+
+
+# -- flattening ----------------------------------------------------------------------------------------------
+
+
+cdef class Builder:
+    # A plan while its fields are being added, in pre-order.
+    cdef FieldPlan* fields
+    cdef int8_t* codes
+    cdef int32_t n_fields, room, n_unions, n_bitmaps, n_views, n_buffers, n_nodes, n_columns
+    cdef list dictionaries
+    cdef dict ordinals          # dictionary id -> ordinal
+
+    def __cinit__(self):
+        self.dictionaries = []
+        self.ordinals = {}
+
+    def __dealloc__(self):
+        free(self.fields)
+        free(self.codes)
+
+    cdef FieldPlan* add(self, const FieldPlan* model, int32_t parent) except NULL:
+        """Append a copy of `model`: everything that depends on its place in this plan is set anew."""
+        cdef void* block
+        cdef FieldPlan* f
+        if self.n_fields == self.room:
+            self.room = max(16, 2 * self.room)
+            block = realloc(self.fields, self.room * sizeof(FieldPlan))
+            if block == NULL:
+                raise MemoryError()
+            self.fields = <FieldPlan*> block
+        f = &self.fields[self.n_fields]
+        f[0] = model[0]
+        f.parent = parent
+        f.n_buffers = buffers_of(f.layout)
+        f.first_buffer = self.n_buffers
+        f.view = f.codes = -1
+        if f.layout == LAYOUT_VIEW:
+            f.view = self.n_views
+            self.n_views += 1
+        if f.layout == LAYOUT_SPARSE or f.layout == LAYOUT_DENSE:
+            block = realloc(self.codes, 128 * (self.n_unions + 1))
+            if block == NULL:
+                raise MemoryError()
+            self.codes = <int8_t*> block
+            f.codes = self.n_unions
+            self.n_unions += 1
+        self.n_bitmaps += v4_bitmap(f)
+        self.n_buffers += f.n_buffers
+        self.n_fields += 1
+        if parent < 0:
+            self.n_columns += 1
+        return f
+
+    cdef int32_t use_dictionary(self, DictionaryPlan dictionary) except -1:
+        """Ordinal of a dictionary in this plan, adding it when it is new."""
+        ordinal = self.ordinals.get(dictionary.id)
+        if ordinal is None:
+            ordinal = self.ordinals[dictionary.id] = len(self.dictionaries)
+            self.dictionaries.append(dictionary)
+        elif not same_shape((<DictionaryPlan> self.dictionaries[ordinal]).values, dictionary.values):
+            raise FormatError(f"dictionary {dictionary.id} is used with two different value types")
+        return ordinal
+
+    cdef Plan finish(self, const uint8_t* metadata, int64_t size, object owner, int64_t schema_table):
+        cdef Plan plan = Plan.__new__(Plan)
+        cdef int32_t i, column = 0
+        plan.allocate(self.n_fields, self.n_columns, self.n_unions)
+        if self.n_fields:
+            memcpy(plan.d.fields, self.fields, self.n_fields * sizeof(FieldPlan))
+        if self.n_unions:
+            memcpy(plan.d.codes, self.codes, 128 * self.n_unions)
+        for i in range(self.n_fields):
+            if plan.d.fields[i].parent < 0:
+                plan.d.columns[column] = i
+                column += 1
+            plan.d.alignment = max(plan.d.alignment, alignment_of(&plan.d.fields[i]))
+        plan.d.n_buffers = plan.d.source_buffers = self.n_buffers
+        plan.d.n_views = plan.d.source_views = self.n_views
+        plan.d.n_bitmaps = plan.d.source_bitmaps = self.n_bitmaps
+        plan.d.source_nodes = self.n_fields
+        plan.metadata = metadata
+        plan.metadata_size = size
+        plan.metadata_owner = owner
+        plan.schema_table = schema_table
+        plan.dictionaries = self.dictionaries
+        return plan
+
+
+cdef str text_of(const Table* field):
+    """The name of a Field table, for messages: cut short, and whatever its bytes are."""
+    cdef Vector name
+    if fb_string(field, Field_name, &name) <= 0:
+        return ""
+    return PyBytes_FromStringAndSize(<const char*> name.data, min(name.count, 200)).decode("utf-8", "replace")
+
+
+cdef class SchemaReader:
+    # Turns Field tables into Builder entries; one object per Schema table.
+    cdef object owner           # keeps `base` alive
+    cdef const uint8_t* base
+    cdef int64_t size
+    cdef int64_t budget         # tables that may still be visited: shared sub-tables describe 2^n fields in n bytes
+    cdef int64_t text           # bytes of strings that may still be named: they may be shared as well
+    cdef int64_t max_depth
+    cdef dict values            # dictionary id -> DictionaryPlan, over all levels
+
+    cdef int fault(self, Fault* fault, const Table* field, Builder out, int32_t parent) except -1:
+        """Raise a fault that concerns the Field table `field` (NULL: the Schema), naming the path to it."""
+        cdef Table above
+        parts = []
+        if field != NULL:
+            parts.append(text_of(field))
+        while parent >= 0:
+            if fb_table_at(self.base, self.size, out.fields[parent].table, &above) > 0:
+                parts.append(text_of(&above))
+            parent = out.fields[parent].parent
+        parts.reverse()
+        return raise_fault(fault, None, f"field {'.'.join(parts)!r}" if parts else None)
+
+    cdef int columns(self, const Table* schema, Builder out) except -1:
+        cdef Vector fields
+        cdef Table field
+        cdef Fault fault
+        cdef int64_t i
+        cdef int found = fb_vector(schema, Schema_fields, 4, &fields)
+        if found == 0:
+            fail_in(&fault, FAULT_MISSING, "Schema.fields")
+            self.fault(&fault, NULL, out, -1)
+        for i in range(fields.count):
+            if found > 0:
+                found = fb_vector_table(schema, &fields, i, &field)
+            if found < 0:
+                break
+            self.field(&field, out, -1, 1, False)
+        if found < 0:
+            fail_in(&fault, FAULT_FLATBUFFER, "Schema.fields", 0, 0, schema.pos)
+            self.fault(&fault, NULL, out, -1)
+        return 0
+
+    cdef int field(self, const Table* table, Builder out, int32_t parent, int64_t depth, bint as_values) except -1:
+        """Add a Field table and everything below it; `as_values`: the value type of its dictionary instead."""
+        cdef FieldPlan model
+        cdef FieldPlan* f
+        cdef Table type, encoding
+        cdef Vector children
+        cdef Fault fault
+        cdef int32_t at, i
+        cdef int encoded
+        self.budget -= 2
+        if self.budget < 0:
+            fail_in(&fault, FAULT_TABLES, "fields and tables", self.size, self.size >> 2)
+            self.fault(&fault, NULL, out, parent)
+        if depth > self.max_depth:
+            fail_in(&fault, FAULT_DEPTH, "Field", depth, self.max_depth)
+            self.fault(&fault, NULL, out, parent)
+        if self.open_field(table, &model, &type, &children, &fault) < 0:
+            self.fault(&fault, table, out, parent)
+        self.text -= text_size(table)
+        if self.text < 0:
+            fail_in(&fault, FAULT_TABLES, "bytes of text", self.size, 4 * self.size)
+            self.fault(&fault, NULL, out, parent)
+        encoded = 0 if as_values else fb_table(table, Field_dictionary, &encoding)
+        if encoded < 0:
+            fail_in(&fault, FAULT_FLATBUFFER, "Field.dictionary", 0, 0, table.pos)
+            self.fault(&fault, table, out, parent)
+        if encoded:
+            return self.encoded_field(table, &encoding, &model, out, parent, depth)
+        if check_children(&model, children.count, &fault) < 0:
+            self.fault(&fault, table, out, parent)
+        at = out.n_fields
+        model.n_children = <int32_t> children.count
+        model.source_node = at
+        model.source_buffer = out.n_buffers
+        model.views_before = out.n_views
+        model.bitmaps_before = out.n_bitmaps
+        f = out.add(&model, parent)
+        if f.codes >= 0 and read_codes(&type, out.codes + 128 * f.codes, model.n_children, &fault) < 0:
+            self.fault(&fault, table, out, parent)
+        for i in range(model.n_children):
+            if fb_vector_table(table, &children, i, &type) < 0:
+                fail_in(&fault, FAULT_FLATBUFFER, "Field.children", 0, 0, table.pos)
+                self.fault(&fault, table, out, parent)
+            self.field(&type, out, at, depth + 1, False)
+        out.fields[at].end = out.n_fields
+        if check_nested(out.fields, at, &fault) < 0:
+            self.fault(&fault, table, out, parent)
+        return 0
+
+    cdef int open_field(self, const Table* table, FieldPlan* model, Table* type, Vector* children,
+                        Fault* fault) noexcept nogil:
+        cdef int kind, nullable, found
+        cdef Vector name
+        cdef int64_t bad
+        model[0] = blank()
+        found = fb_string(table, Field_name, &name)
+        if found >= 0:
+            found = fb_u8(table, Field_nullable, 0, &nullable)
+        if found >= 0:
+            found = fb_u8(table, Field_type_type, 0, &kind)
+        if found >= 0:
+            found = fb_vector(table, Field_children, 4, children)
+        if found < 0:
+            return fail_in(fault, FAULT_FLATBUFFER, "Field table", 0, 0, table.pos)
+        bad = utf8_error(name.data, name.count)
+        if bad >= 0:
+            return fail_in(fault, FAULT_UTF8_NAME, "name", 0, 0, bad)
+        found = fb_table(table, Field_type, type)
+        if found < 0:
+            return fail_in(fault, FAULT_FLATBUFFER, "Field.type", 0, 0, table.pos)
+        if found == 0 or kind == Type_NONE:
+            return fail_in(fault, FAULT_MISSING, "Field.type")
+        if nullable:
+            model.flags |= FIELD_NULLABLE
+        model.table = <uint32_t> table.pos
+        return read_type(type, kind, model, fault)
+
+    cdef int encoded_field(self, const Table* table, const Table* encoding, FieldPlan* model, Builder out,
+                           int32_t parent, int64_t depth) except -1:
+        """A dictionary-encoded field: its indices go into `out`, its values get a plan of their own."""
+        cdef DictionaryPlan dictionary = DictionaryPlan.__new__(DictionaryPlan)
+        cdef FieldPlan indices = blank()
+        cdef Builder values = Builder()
+        cdef Table type
+        cdef Fault fault
+        cdef int ordered, kind, found
+        found = fb_table(encoding, DictionaryEncoding_indexType, &type)
+        if (found < 0 or fb_i64(encoding, DictionaryEncoding_id, 0, &dictionary.id) < 0
+                or fb_u8(encoding, DictionaryEncoding_isOrdered, 0, &ordered) < 0
+                or fb_i16(encoding, DictionaryEncoding_dictionaryKind, 0, &kind) < 0):
+            fail_in(&fault, FAULT_FLATBUFFER, "DictionaryEncoding table", 0, 0, encoding.pos)
+            self.fault(&fault, table, out, parent)
+        if kind != DictionaryKind_DenseArray:
+            fail_in(&fault, FAULT_ENUM, "dictionaryKind", kind)
+            self.fault(&fault, table, out, parent)
+        indices.flags = model.flags & FIELD_NULLABLE | FIELD_ENCODED | (FIELD_ORDERED if ordered else 0)
+        if found:
+            if read_int(&type, &indices, &fault) < 0:
+                self.fault(&fault, table, out, parent)
+        else:
+            # Schema.fbs: without an indexType the indices are signed int32.
+            indices.layout = LAYOUT_FIXED
+            indices.type = Type_Int
+            indices.width = 4
+            indices.swap = SWAP_4
+            indices.flags |= FIELD_SIGNED
+        indices.table = <uint32_t> table.pos
+        indices.source_node = out.n_fields
+        indices.source_buffer = out.n_buffers
+        indices.views_before = out.n_views
+        indices.bitmaps_before = out.n_bitmaps
+        indices.end = out.n_fields + 1
+        self.field(table, values, -1, depth, True)
+        dictionary.values = values.finish(self.base, self.size, self.owner, 0)
+        dictionary.values.d.whole = True
+        known = self.values.setdefault(dictionary.id, dictionary)
+        if known is not dictionary and not same_shape((<DictionaryPlan> known).values, dictionary.values):
+            raise FormatError(f"dictionary {dictionary.id} is used with two different value types")
+        indices.dictionary = out.use_dictionary(known)
+        out.add(&indices, parent)
+        return 0
+
+
+cdef int read_codes(const Table* type, int8_t* codes, int32_t n_children, Fault* fault) noexcept nogil:
+    """Union.typeIds -> table of child ordinals; absent: 0..n-1."""
+    cdef Vector ids
+    cdef int32_t i, code
+    memset(codes, 0xFF, 128)
+    if fb_vector(type, Union_typeIds, 4, &ids) < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Union.typeIds", 0, 0, type.pos)
+    if ids.data != NULL and ids.count != n_children:
+        return fail_in(fault, FAULT_TYPE, "Union.typeIds: a count", ids.count, n_children)
+    for i in range(n_children):
+        code = load_i32(ids.data + 4 * i) if ids.data != NULL else i
+        if code < 0 or code > 127:
+            return fail_in(fault, FAULT_TYPE, "Union.typeIds: a type code", code)
+        if codes[code] >= 0:
+            return fail_in(fault, FAULT_TYPE, "Union.typeIds: a repeated type code", code)
+        codes[code] = <int8_t> i
+    return 0
+
+
+cdef bint same_shape(Plan a, Plan b):
+    """Whether two plans describe the same layout and types (names and metadata aside)."""
+    cdef const FieldPlan* x
+    cdef const FieldPlan* y
+    cdef int32_t i
+    if a is b:
+        return True
+    if a.d.n_fields != b.d.n_fields or a.d.n_unions != b.d.n_unions:
+        return False
+    for i in range(a.d.n_fields):
+        x = &a.d.fields[i]
+        y = &b.d.fields[i]
+        if (x.layout != y.layout or x.type != y.type or x.width != y.width or x.unit != y.unit
+                or x.precision != y.precision or x.scale != y.scale or x.parent != y.parent or x.end != y.end
+                or (x.flags ^ y.flags) & (FIELD_SIGNED | FIELD_UTF8 | FIELD_ENCODED)):
+            return False
+        if x.dictionary >= 0 and not same_shape((<DictionaryPlan> a.dictionaries[x.dictionary]).values,
+                                                (<DictionaryPlan> b.dictionaries[y.dictionary]).values):
+            return False
+    return memcmp(a.d.codes, b.d.codes, 128 * a.d.n_unions) == 0
+
+
+cdef enum:
+    RECENT = 64
+    MOST_RECENT_BYTES = 1 << 21
+    WORTH_COPYING = 1 << 18     # bytes of metadata up to which a copy is cheap
+
+# The plans that were read last. A service, a Spark task or a Kafka consumer that opens many small streams meets the
+# same few schemas again and again, and comparing their bytes costs a hundredth of reading them.
+cdef list recent_plans = []
+cdef uint64_t[RECENT] recent_marks      # of the same plans: those of other marks need not be compared
+cdef int64_t recent_bytes = 0           # of their metadata
+cdef int64_t oldest = 0                 # the one that makes room, once there are `RECENT`
+cdef Plan last_plan = None
+
+
+cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
+                    object owner):
+    """The plan of the Schema table at byte `schema_table` of a flatbuffer.
+
+    The flatbuffer is copied, unless it is large (the footer of a file of many batches): then `owner` keeps it.
+    """
+    global last_plan
+    cdef Plan plan
+    cdef bytes copy
+    cdef uint64_t mark
+    cdef int64_t i
+    if size > WORTH_COPYING:
+        return flatten(metadata, size, owner, schema_table, limits.depth)
+    if last_plan is not None and is_plan_of(last_plan, metadata, size, schema_table, limits):
+        return last_plan
+    mark = mark_of(metadata, size)
+    for i in range(len(recent_plans)):
+        if recent_marks[i] == mark and is_plan_of(recent_plans[i], metadata, size, schema_table, limits):
+            last_plan = recent_plans[i]
+            return last_plan
+    copy = PyBytes_FromStringAndSize(<const char*> metadata, size)
+    plan = flatten(copy, size, copy, schema_table, limits.depth)
+    remember(plan, mark)
+    return plan
+
+
+cdef bint is_plan_of(Plan plan, const uint8_t* metadata, int64_t size, int64_t schema_table,
+                     const LimitsData* limits) noexcept:
+    return (plan.metadata_size == size and plan.schema_table == schema_table and plan.max_depth == limits.depth
+            and memcmp(plan.metadata, metadata, size) == 0)
+
+
+cdef uint64_t mark_of(const uint8_t* metadata, int64_t size) noexcept nogil:
+    """A number that tells most schemas apart; that it is the same one is for their bytes to say."""
+    cdef uint64_t mark = <uint64_t> size, other = 0
+    cdef int64_t i
+    for i in range(0, size - 15, 16):
+        mark = (mark ^ <uint64_t> load_i64(metadata + i)) * <uint64_t> 0x9E3779B97F4A7C15ULL
+        other = (other ^ <uint64_t> load_i64(metadata + i + 8)) * <uint64_t> 0xC2B2AE3D27D4EB4FULL
+        mark ^= mark >> 32
+        other ^= other >> 29
+    return mark ^ other
+
+
+cdef int remember(Plan plan, uint64_t mark) except -1:
+    global last_plan, oldest, recent_bytes
+    cdef int64_t place = len(recent_plans)
+    if recent_bytes + plan.metadata_size > MOST_RECENT_BYTES:
+        recent_plans.clear()
+        recent_bytes = oldest = place = 0
+    if place < RECENT:
+        recent_plans.append(plan)
+    else:
+        place = oldest
+        oldest = (oldest + 1) % RECENT
+        recent_bytes -= (<Plan> recent_plans[place]).metadata_size
+        recent_plans[place] = plan
+    recent_bytes += plan.metadata_size
+    recent_marks[place] = mark
+    last_plan = plan
+    return 0
+
+
+cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t schema_table, int64_t max_depth):
+    cdef SchemaReader reader = SchemaReader.__new__(SchemaReader)
+    cdef Builder builder = Builder.__new__(Builder)
+    cdef Table schema
+    cdef Fault fault
+    cdef Plan plan
+    cdef int endianness
+    reader.owner = owner
+    reader.base = metadata
+    reader.size = size
+    reader.budget = size >> 2
+    reader.text = 4 * size
+    reader.max_depth = max_depth
+    reader.values = {}
+    if (fb_table_at(reader.base, reader.size, schema_table, &schema) < 0
+            or fb_i16(&schema, Schema_endianness, 0, &endianness) < 0):
+        fail_in(&fault, FAULT_FLATBUFFER, "Schema table", 0, 0, schema_table)
+        raise_fault(&fault)
+    if endianness < 0 or endianness > Endianness_MAX:
+        fail_in(&fault, FAULT_ENUM, "Schema.endianness", endianness)
+        raise_fault(&fault)
+    reader.columns(&schema, builder)
+    plan = builder.finish(metadata, size, owner, schema_table)
+    plan.d.whole = True
+    plan.max_depth = max_depth
+    mark_order(plan, endianness == Endianness_Big)
+    return plan
+
+
+cdef Plan unshared(Plan plan):
+    """The same plan again, with dictionaries of its own, for a reader that changes it."""
+    return flatten(plan.metadata, plan.metadata_size, plan.metadata_owner, plan.schema_table, plan.max_depth)
+
+
+cdef int mark_order(Plan plan, bint big) except -1:
+    """Dictionaries come in the byte order of the schema that uses them."""
+    cdef DictionaryPlan dictionary
+    plan.d.stored_big = big
+    for dictionary in plan.dictionaries:
+        mark_order(dictionary.values, big)
+    return 0
+
+
+# -- projection ----------------------------------------------------------------------------------------------
+
+
+cdef Plan project(Plan whole, object columns):
+    """The plan of some columns: names, indices or dotted paths into structs and lists, in the order given."""
+    cdef Builder out
+    cdef int32_t column
+    if columns is None:
+        return whole
+    if isinstance(columns, (str, int)):
+        columns = [columns]
+    chosen = {}
+    for item in columns:
+        choose(whole, item, chosen)
+        # There may be many names: a signal must not have to wait for the last one.
+        PyErr_CheckSignals()
+    out = Builder()
+    for column, below in chosen.items():
+        PyErr_CheckSignals()
+        copy_field(whole, whole.d.columns[column], below, out, -1)
+    return finish_part(whole, out)
+
+
+cdef Plan finish_part(Plan whole, Builder out):
+    """The plan of some fields of `whole`, for its messages."""
+    cdef Plan plan = out.finish(whole.metadata, whole.metadata_size, whole.metadata_owner, whole.schema_table)
+    plan.d.source_nodes = whole.d.source_nodes
+    plan.d.source_buffers = whole.d.source_buffers
+    plan.d.source_views = whole.d.source_views
+    plan.d.source_bitmaps = whole.d.source_bitmaps
+    plan.d.stored_big = whole.d.stored_big
+    plan.d.keep_stored = whole.d.keep_stored
+    return plan
+
+
+cdef Plan arrange(Plan whole, list fields):
+    cdef Builder out = Builder()
+    for field, below in fields:
+        place_field(whole, field, below, out, -1)
+    return finish_part(whole, out)
+
+
+cdef int choose(Plan whole, object item, dict chosen) except -1:
+    """Add one column or path to `chosen`: top-level ordinal -> None (all of it) or the same for its children."""
+    cdef int32_t i
+    if isinstance(item, str):
+        path = find_path(whole, -1, item)
+        if path is None:
+            known = ", ".join([repr(field_name(whole, whole.d.columns[i])) for i in range(min(whole.d.n_columns, 20))])
+            raise UsageError(f"columns: no column {item!r}; the schema has {known or 'no columns'}"
+                             f"{', ...' if whole.d.n_columns > 20 else ''}")
+    elif isinstance(item, int) and not isinstance(item, bool):
+        if not 0 <= item < whole.d.n_columns:
+            raise UsageError(f"columns: index {item} is out of range; the schema has {whole.d.n_columns} columns")
+        path = [item]
+    else:
+        raise UsageError(f"columns: expected names, indices or dotted paths, found {item!r}")
+    while len(path) > 1:
+        below = chosen.setdefault(path[0], {})
+        if below is None:
+            break
+        chosen, path = below, path[1:]
+    else:
+        if path[0] in chosen:
+            raise UsageError(f"columns: {item!r} is asked for twice, or together with a part of it")
+        chosen[path[0]] = None
+        return 0
+    raise UsageError(f"columns: {item!r} is asked for twice, or together with a part of it")
+
+
+cdef list children_of(Plan plan, int32_t field):
+    """The fields right below one; -1: the columns."""
+    cdef list found = []
+    cdef int32_t child = field + 1, end = plan.d.n_fields if field < 0 else plan.d.fields[field].end
+    while child < end:
+        found.append(child)
+        child = plan.d.fields[child].end
+    return found
+
+
+cdef dict names_below(Plan whole, int32_t parent):
+    """Name -> (ordinal, field) of the children of a field (-1: the columns); a list of ordinals if it repeats.
+
+    Kept, because the plan is: opening many streams of one wide schema looks names up again and again.
+    """
+    cdef int32_t child
+    cdef dict table
+    if whole.names is None:
+        whole.names = [None] * (whole.d.n_fields + 1)
+    table = whole.names[parent + 1]
+    if table is None:
+        table = {}
+        for ordinal, child in enumerate(children_of(whole, parent)):
+            known = table.setdefault(field_name(whole, child), (ordinal, child))
+            if isinstance(known, list):
+                known.append(ordinal)
+            elif known[1] != child:
+                table[field_name(whole, child)] = [known[0], ordinal]
+        whole.names[parent + 1] = table
+    return table
+
+
+cdef list find_path(Plan whole, int32_t parent, str name):
+    """Child ordinals that lead from a field (-1: the top) to `name`; one that holds dots is tried before its parts."""
+    cdef dict names = names_below(whole, parent)
+    cdef int layout
+    cdef int32_t field
+    dot = len(name)
+    while dot > 0:
+        first = name[:dot]
+        found = names.get(first)
+        if isinstance(found, list):
+            raise UsageError(f"columns: {first!r} names the columns {found}; choose one by its index")
+        if found is not None:
+            ordinal, field = found
+            if dot == len(name):
+                return [ordinal]
+            layout = whole.d.fields[field].layout
+            if (whole.d.fields[field].type != Type_Map and (layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST
+                                                            or LAYOUT_LIST32 <= layout <= LAYOUT_LIST_VIEW64)):
+                below = find_path(whole, field, name[dot + 1:])
+                if below is not None:
+                    return [ordinal, *below]
+        dot = name.rfind(".", 0, dot)
+    return None
+
+
+cdef int copy_field(Plan whole, int32_t field, dict below, Builder out, int32_t parent) except -1:
+    """Copy a field and the chosen part of what is below it (None: all) from plan to plan."""
+    cdef list chosen = None
+    if below is not None:
+        chosen = [(child, below[ordinal]) for ordinal, child in enumerate(children_of(whole, field))
+                  if ordinal in below]
+    return place_field(whole, field, chosen, out, parent)
+
+
+cdef int place_field(Plan whole, int32_t field, object below, Builder out, int32_t parent) except -1:
+    """The same for pairs of a child and what is chosen below it: a dict for `copy_field`, a list for this."""
+    cdef FieldPlan model = whole.d.fields[field]
+    cdef FieldPlan* f
+    cdef int32_t at = out.n_fields, n_children = 0
+    if model.dictionary >= 0:
+        model.dictionary = out.use_dictionary(whole.dictionaries[model.dictionary])
+    f = out.add(&model, parent)
+    if model.codes >= 0:
+        memcpy(out.codes + 128 * f.codes, whole.d.codes + 128 * model.codes, 128)
+    if below is None:
+        below = [(child, None) for child in children_of(whole, field)]
+    for child, chosen in below:
+        if isinstance(chosen, dict):
+            copy_field(whole, child, chosen, out, at)
+        else:
+            place_field(whole, child, chosen, out, at)
+        n_children += 1
+    out.fields[at].n_children = n_children
+    out.fields[at].end = out.n_fields
+    return 0
+
+
+# -- Python schemas ------------------------------------------------------------------------------------------
+
+cdef tuple UNITS = ("s", "ms", "us", "ns")
+
+
+cdef object plan_schema(Plan plan):
+    """The `arrowipc.Schema` that a plan stands for, made once."""
+    cdef Table table
+    cdef Vector features
+    cdef int32_t i
+    if plan.schema is None:
+        from arrowipc.schema import Schema
+
+        metadata = kinds = ()
+        if plan.schema_table:
+            if (fb_table_at(plan.metadata, plan.metadata_size, plan.schema_table, &table) < 0
+                    or fb_vector(&table, Schema_features, 8, &features) < 0):
+                raise FormatError("Schema.features does not lie inside the metadata")
+            metadata = read_pairs(&table, Schema_custom_metadata)
+            kinds = tuple([load_i64(features.data + 8 * i) for i in range(features.count)])
+        plan.schema = Schema(
+            [plan_field(plan, plan.d.columns[i]) for i in range(plan.d.n_columns)], metadata,
+            "big" if plan.d.stored_big and plan.d.keep_stored else "little", kinds,
+        )
+        object.__setattr__(plan.schema, "_plan", plan)
+    return plan.schema
+
+
+cdef object plan_field(Plan plan, int32_t field):
+    """The `arrowipc.Field` of one FieldPlan, with everything below it."""
+    cdef Table table
+    from arrowipc.datatypes import Field
+
+    if fb_table_at(plan.metadata, plan.metadata_size, plan.d.fields[field].table, &table) < 0:
+        raise FormatError("a Field table does not lie inside the metadata")
+    return Field(field_name(plan, field), field_type(plan, field, &table),
+                 plan.d.fields[field].flags & FIELD_NULLABLE != 0, read_pairs(&table, Field_custom_metadata))
+
+
+cdef object field_type(Plan plan, int32_t field, const Table* table):
+    cdef const FieldPlan* f = &plan.d.fields[field]
+    cdef DictionaryPlan dictionary
+    cdef Table type
+    from arrowipc import datatypes as types
+
+    if f.flags & FIELD_ENCODED:
+        dictionary = plan.dictionaries[f.dictionary]
+        return types.Dictionary(types.Int(8 * f.width, f.flags & FIELD_SIGNED != 0),
+                                field_type(dictionary.values, 0, table), f.flags & FIELD_ORDERED != 0, dictionary.id)
+    if f.layout == LAYOUT_FIXED:
+        if fb_table(table, Field_type, &type) <= 0:
+            raise FormatError("a type table does not lie inside the metadata")
+        return fixed_type(f, &type)
+    if f.layout >= LAYOUT_LIST32:
+        return nested_type(plan, field, types)
+    return getattr(types, {
+        Type_Null: "Null", Type_Bool: "Bool", Type_Utf8: "Utf8", Type_Binary: "Binary", Type_LargeUtf8: "LargeUtf8",
+        Type_LargeBinary: "LargeBinary", Type_Utf8View: "Utf8View", Type_BinaryView: "BinaryView",
+    }[f.type])()
+
+
+cdef object fixed_type(const FieldPlan* f, const Table* type):
+    """The type of values of a fixed width (LAYOUT_FIXED), whose parameters `read_type` has checked."""
+    cdef Vector zone
+    cdef int kind = f.type
+    from arrowipc import datatypes as types
+
+    if kind == Type_Int:
+        return types.Int(8 * f.width, f.flags & FIELD_SIGNED != 0)
+    if kind == Type_FloatingPoint:
+        return types.FloatingPoint(("half", "single", "double")[f.unit])
+    if kind == Type_Decimal:
+        return types.Decimal(f.precision, f.scale, 8 * f.width)
+    if kind == Type_Date:
+        return types.Date("day" if f.unit == DateUnit_DAY else "ms")
+    if kind == Type_Time:
+        return types.Time(UNITS[f.unit], 8 * f.width)
+    if kind == Type_Timestamp:
+        text = None
+        if fb_string(type, Timestamp_timezone, &zone) > 0 and zone.count:
+            text = PyBytes_FromStringAndSize(<const char*> zone.data, zone.count).decode()
+        return types.Timestamp(UNITS[f.unit], text)
+    if kind == Type_Duration:
+        return types.Duration(UNITS[f.unit])
+    if kind == Type_Interval:
+        return types.Interval(("year_month", "day_time", "month_day_nano")[f.unit])
+    return types.FixedSizeBinary(f.width)
+
+
+cdef object nested_type(Plan plan, int32_t field, object types):
+    cdef const FieldPlan* f = &plan.d.fields[field]
+    cdef const int8_t* codes
+    cdef int32_t code
+    cdef int kind = f.type
+    children = tuple([plan_field(plan, child) for child in children_of(plan, field)])
+    if kind == Type_Struct_:
+        return types.Struct(children)
+    if kind == Type_RunEndEncoded:
+        return types.RunEndEncoded(*children)
+    if kind == Type_Map:
+        return types.Map(children[0], f.flags & FIELD_KEYS_SORTED != 0)
+    if kind == Type_FixedSizeList:
+        return types.FixedSizeList(children[0], f.width)
+    if kind == Type_Union:
+        codes = plan.d.codes + 128 * f.codes
+        by_child = {codes[code]: code for code in range(128) if codes[code] >= 0}
+        return types.Union("sparse" if f.layout == LAYOUT_SPARSE else "dense", children,
+                           tuple([by_child[i] for i in range(len(children))]))
+    return getattr(types, {Type_List: "List", Type_LargeList: "LargeList", Type_ListView: "ListView",
+                           Type_LargeListView: "LargeListView"}[kind])(children[0])
+
+
+cdef Plan python_plan(object schema, const LimitsData* limits):
+    """The plan of an `arrowipc.Schema` (or of anything with `__arrow_c_schema__` that offers `serialize`)."""
+    cdef Envelope envelope
+    cdef Fault fault
+    cdef Plan plan = getattr(schema, "_plan", None)
+    cdef bytes metadata
+    if plan is not None:
+        return plan
+    # One parser: a schema made in Python goes through its own Schema message, behind an 8-byte prefix.
+    message = bytes(schema.serialize())
+    metadata = message[8:8 + int.from_bytes(message[4:8], "little")]
+    if open_message(metadata, len(metadata), &envelope, &fault) < 0:
+        raise_fault(&fault)
+    plan = flatten(metadata, len(metadata), metadata, envelope.header.pos, limits.depth)
+    if type(schema).__module__.startswith("arrowipc."):
+        plan.schema = schema
+        object.__setattr__(schema, "_plan", plan)
+    return plan

@@ -1,0 +1,45 @@
+"""Writes the metadata that is made once: schemas, tensors, footers, batches of given buffers."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from arrowipc.datatypes import DataType, Dictionary, Field
+from arrowipc.schema import Schema
+
+def write_schema_message(
+    schema: Schema, version: Literal["V4", "V5"], custom_metadata: tuple[tuple[bytes, bytes], ...]
+) -> bytes: ...
+def encapsulate(metadata: bytes, alignment: int = 8, legacy: bool = False) -> bytes: ...
+def write_footer(
+    schema: Schema,
+    version: Literal["V4", "V5"],
+    dictionaries: bytes | bytearray,
+    batches: bytes | bytearray,
+    metadata: tuple[tuple[bytes, bytes], ...],
+) -> bytes: ...
+def write_tensor_message(
+    type_: DataType,
+    shape: Sequence[int],
+    names: Sequence[str] | None,
+    strides: Sequence[int] | None,
+    length: int,
+    body_length: int,
+) -> bytes: ...
+def write_sparse_tensor_message(
+    type_: DataType,
+    shape: Sequence[int],
+    names: Sequence[str] | None,
+    non_zero_length: int,
+    index: tuple[Any, ...],
+    data: tuple[int, int],
+    body_length: int,
+) -> bytes: ...
+def write_batch_message(
+    length: int,
+    nodes: Sequence[tuple[int, int]],
+    buffers: Sequence[tuple[int, int]],
+    variadic: Sequence[int],
+    dictionary: tuple[int, bool] | None,
+    body_length: int,
+) -> bytes: ...
+def dictionaries_of(fields: tuple[Field, ...]) -> list[Dictionary]: ...

@@ -1,0 +1,495 @@
+"""Writes the metadata that is made once: schemas, tensors, footers, batches of buffers that lie there already.
+
+Columnar format, "Serialization and Interprocess Communication (IPC)"; Schema.fbs, File.fbs, Tensor.fbs and
+SparseTensor.fbs. The metadata of batches of columns, of which there are many, is written by `write.batch_encoder`.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy, memset
+
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.loads cimport put32, put64, round_up
+from arrowipc.inline.slots cimport slot, slot_place
+from arrowipc.metadata.flatbuffer_builder cimport TableWriter
+
+from arrowipc import datatypes as types
+from arrowipc.errors import UsageError
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+
+# Class of a type -> its tag. A dictionary has none: its field carries the type of the values.
+cdef dict KINDS = {
+    types.Null: Type_Null, types.Bool: Type_Bool, types.Int: Type_Int, types.FloatingPoint: Type_FloatingPoint,
+    types.Decimal: Type_Decimal, types.Date: Type_Date, types.Time: Type_Time, types.Timestamp: Type_Timestamp,
+    types.Duration: Type_Duration, types.Interval: Type_Interval, types.Utf8: Type_Utf8,
+    types.LargeUtf8: Type_LargeUtf8, types.Utf8View: Type_Utf8View, types.Binary: Type_Binary,
+    types.LargeBinary: Type_LargeBinary, types.BinaryView: Type_BinaryView,
+    types.FixedSizeBinary: Type_FixedSizeBinary, types.List: Type_List, types.LargeList: Type_LargeList,
+    types.ListView: Type_ListView, types.LargeListView: Type_LargeListView,
+    types.FixedSizeList: Type_FixedSizeList, types.Map: Type_Map, types.Struct: Type_Struct_,
+    types.Union: Type_Union, types.RunEndEncoded: Type_RunEndEncoded,
+}
+cdef dict PRECISIONS = {"half": Precision_HALF, "single": Precision_SINGLE, "double": Precision_DOUBLE}
+cdef dict DATE_UNITS = {"day": DateUnit_DAY, "ms": DateUnit_MILLISECOND}
+cdef dict TIME_UNITS = {
+    "s": TimeUnit_SECOND, "ms": TimeUnit_MILLISECOND, "us": TimeUnit_MICROSECOND, "ns": TimeUnit_NANOSECOND,
+}
+cdef dict INTERVAL_UNITS = {
+    "year_month": IntervalUnit_YEAR_MONTH, "day_time": IntervalUnit_DAY_TIME,
+    "month_day_nano": IntervalUnit_MONTH_DAY_NANO,
+}
+cdef dict UNION_MODES = {"sparse": UnionMode_Sparse, "dense": UnionMode_Dense}
+cdef dict VERSIONS = {"V4": MetadataVersion_V4, "V5": MetadataVersion_V5}
+cdef object Dictionary = types.Dictionary
+cdef object Field = types.Field
+
+# What every column has: of schemas there may be few, of columns there are thousands.
+cdef Py_ssize_t FIELD_NAME = slot_place(Field, "name"), FIELD_TYPE = slot_place(Field, "type")
+cdef Py_ssize_t FIELD_NULLABLE = slot_place(Field, "nullable"), FIELD_METADATA = slot_place(Field, "metadata")
+cdef Py_ssize_t INT_WIDTH = slot_place(types.Int, "bit_width"), INT_SIGNED = slot_place(types.Int, "signed")
+
+
+# -- messages and footers ------------------------------------------------------------------------------------
+
+
+def write_schema_message(schema, version, tuple custom_metadata):
+    """The ``Message`` table around a schema whose dictionaries have ids; see `serialize.schema_metadata`."""
+    cdef TableWriter w = new_writer()
+    cdef int64_t pairs = add_pairs(w, custom_metadata)
+    return add_message(w, VERSIONS[version], MessageHeader_Schema, add_schema(w, schema), 0, pairs)
+
+
+def encapsulate(bytes metadata not None, int64_t alignment=8, bint legacy=False):
+    """Put the prefix in front of `metadata` and zeros behind it.
+
+    Parameters
+    ----------
+    metadata : bytes
+        A finished ``Message`` table.
+    alignment : int, default 8
+        Prefix, metadata and padding together are a multiple of this.
+    legacy : bool, default False
+        The prefix from before version 0.15 of the format: 4 bytes of size, without a continuation marker.
+    """
+    cdef int64_t start = 4 if legacy else 8, size = len(metadata), whole = round_up(start + size, alignment)
+    cdef bytes message = PyBytes_FromStringAndSize(NULL, whole)
+    cdef unsigned char* at = <unsigned char*> PyBytes_AS_STRING(message)
+    put32(at, -1)
+    put32(at + start - 4, whole - start)
+    memcpy(at + start, PyBytes_AS_STRING(metadata), size)
+    memset(at + start + size, 0, whole - start - size)
+    return message
+
+
+def write_footer(schema, version, dictionaries, batches, tuple metadata):
+    """The ``Footer`` table of a file; see `serialize.footer_table`."""
+    cdef TableWriter w = new_writer()
+    cdef int64_t pairs = add_pairs(w, metadata)
+    cdef int64_t dictionary_blocks = add_structs(w, dictionaries, Block_SIZE)
+    cdef int64_t batch_blocks = add_structs(w, batches, Block_SIZE)
+    cdef int64_t fields = add_schema(w, schema)
+    w.begin()
+    w.target(Footer_schema, fields)
+    w.target(Footer_dictionaries, dictionary_blocks)
+    w.target(Footer_recordBatches, batch_blocks)
+    w.target(Footer_custom_metadata, pairs)
+    w.field16(Footer_version, VERSIONS[version])
+    return finish(w, w.end())
+
+
+cdef bytes add_message(TableWriter w, int version, int kind, int64_t header, int64_t body_length,
+                       int64_t pairs):
+    w.begin()
+    w.field64(Message_bodyLength, body_length)
+    w.target(Message_header, header)
+    w.target(Message_custom_metadata, pairs)
+    w.field16(Message_version, version)
+    w.field8(Message_header_type, kind)
+    return finish(w, w.end())
+
+
+cdef TableWriter spare = None       # the last that has finished
+
+cdef enum:
+    WORTH_KEEPING = 1 << 21     # bytes: the kernel's work for fresh memory takes longer than ours
+
+
+cdef TableWriter new_writer():
+    """A writer, with the memory of one that has finished."""
+    global spare
+    cdef TableWriter w = spare
+    spare = None
+    return TableWriter() if w is None else w
+
+
+cdef bytes finish(TableWriter w, int64_t root):
+    global spare
+    cdef bytes made = w.finish(root)
+    if w.room <= WORTH_KEEPING:
+        w.restart()
+        spare = w
+    return made
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+def write_batch_message(int64_t length, nodes, buffers, variadic, dictionary, int64_t body_length):
+    """The ``Message`` table of a batch whose body lies there already; see `serialize.batch_message`."""
+    cdef TableWriter w = new_writer()
+    cdef int64_t columns = add_pairs_of_integers(w, nodes), places = add_pairs_of_integers(w, buffers)
+    cdef int64_t counts = add_integers(w, variadic, 8) if variadic else 0, header
+    w.begin()
+    w.field64(RecordBatch_length, length)
+    w.target(RecordBatch_nodes, columns)
+    w.target(RecordBatch_buffers, places)
+    w.target(RecordBatch_variadicBufferCounts, counts)
+    header = w.end()
+    if dictionary is None:
+        return add_message(w, MetadataVersion_V5, MessageHeader_RecordBatch, header, body_length, 0)
+    w.begin()
+    w.field64(DictionaryBatch_id, dictionary[0])
+    w.target(DictionaryBatch_data, header)
+    w.field8(DictionaryBatch_isDelta, dictionary[1])
+    return add_message(w, MetadataVersion_V5, MessageHeader_DictionaryBatch, w.end(), body_length, 0)
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------
+
+
+def dictionaries_of(tuple fields):
+    """The dictionaries within some fields, as a list in the order of the fields, outer before inner."""
+    cdef list found = []
+    find_dictionaries(fields, found)
+    return found
+
+
+cdef int find_dictionaries(tuple fields, list found) except -1:
+    for field in fields:
+        type_ = type_of(field)
+        if type(type_) is Dictionary:
+            found.append(type_)
+            type_ = type_.value_type
+        if is_nested(kind_of(type_)):
+            find_dictionaries(type_.children, found)
+    return 0
+
+
+# -- schemas -------------------------------------------------------------------------------------------------
+
+
+cdef int64_t add_schema(TableWriter w, object schema) except 0:
+    cdef int64_t fields = add_fields(w, schema.fields)
+    cdef int64_t pairs = add_pairs(w, schema.metadata)
+    cdef int64_t features = add_integers(w, schema.features, 8) if schema.features else 0
+    w.begin()
+    w.target(Schema_fields, fields)
+    w.target(Schema_custom_metadata, pairs)
+    w.target(Schema_features, features)
+    w.field16(Schema_endianness, Endianness_Big if schema.endianness == "big" else Endianness_Little)
+    return w.end()
+
+
+cdef int64_t add_fields(TableWriter w, tuple fields) except 0:
+    """A vector of Field tables."""
+    for field in fields:
+        w.wait(add_field(w, field))
+    return w.vector_of_tables(len(fields))
+
+
+cdef int64_t add_field(TableWriter w, object field) except 0:
+    """A Field table and everything below it; with a dictionary, type and children are those of the values."""
+    cdef object type_ = type_of(field)
+    cdef int64_t encoding = 0, children, stored, name, pairs
+    cdef int kind
+    if type(type_) is Dictionary:
+        encoding = add_encoding(w, type_)
+        type_ = type_.value_type
+    kind = kind_of(type_)
+    # Written even where it is empty: some readers cannot do without.
+    children = add_fields(w, type_.children if is_nested(kind) else ())
+    stored = add_type(w, kind, type_)
+    name = add_text(w, slot(field, FIELD_NAME))
+    pairs = add_pairs(w, slot(field, FIELD_METADATA))
+    w.begin()
+    w.target(Field_name, name)
+    w.target(Field_type, stored)
+    w.target(Field_dictionary, encoding)
+    w.target(Field_children, children)
+    w.target(Field_custom_metadata, pairs)
+    w.field8(Field_type_type, kind)
+    w.field8(Field_nullable, slot(field, FIELD_NULLABLE) is True)
+    return w.end()
+
+
+cdef int64_t add_encoding(TableWriter w, object dictionary) except 0:
+    # The type of the indices is written even where it is int32, the default, for the same reason.
+    cdef int64_t index = add_type(w, Type_Int, dictionary.index_type)
+    w.begin()
+    w.field64(DictionaryEncoding_id, dictionary.id)
+    w.target(DictionaryEncoding_indexType, index)
+    w.field8(DictionaryEncoding_isOrdered, dictionary.ordered)
+    return w.end()
+
+
+cdef inline object type_of(object field):
+    if not isinstance(field, Field):
+        raise UsageError(f"expected a Field, found {field!r}")
+    return slot(field, FIELD_TYPE)
+
+
+cdef object last_class = None
+cdef int last_kind = Type_NONE
+
+
+cdef inline int kind_of(object type_) except -1:
+    """The tag of a type in the Type union; often that of the column before."""
+    return last_kind if type(type_) is last_class else look_up_kind(type_)
+
+
+cdef int look_up_kind(object type_) except -1:
+    global last_class, last_kind
+    kind = KINDS.get(type(type_))
+    if kind is None:
+        raise UsageError(f"expected a type that has a table of its own, found {type_}")
+    last_class, last_kind = type(type_), kind
+    return kind
+
+
+cdef inline bint is_nested(int kind) noexcept nogil:
+    return (kind == Type_Struct_ or kind == Type_List or kind == Type_Map or kind == Type_Union
+            or kind == Type_FixedSizeList or kind == Type_LargeList or kind == Type_ListView
+            or kind == Type_LargeListView or kind == Type_RunEndEncoded)
+
+
+cdef int64_t add_type(TableWriter w, int kind, object type_) except 0:
+    """The table of a logical type; most have no fields, the tag says it all."""
+    cdef int64_t below = 0
+    if kind == Type_Timestamp and type_.timezone is not None:
+        below = add_text(w, type_.timezone)
+    elif kind == Type_Union:
+        below = add_integers(w, type_.type_codes, 4)
+    w.begin()
+    if kind == Type_Int:
+        w.field32(Int_bitWidth, slot(type_, INT_WIDTH))
+        w.field8(Int_is_signed, slot(type_, INT_SIGNED) is True)
+    elif kind == Type_FloatingPoint:
+        w.field16(FloatingPoint_precision, PRECISIONS[type_.precision])
+    elif kind == Type_Decimal:
+        w.field32(Decimal_precision, type_.precision)
+        w.field32(Decimal_scale, type_.scale)
+        w.field32(Decimal_bitWidth, type_.bit_width, Decimal_bitWidth_DEFAULT)
+    elif kind == Type_Date:
+        w.field16(Date_unit, DATE_UNITS[type_.unit], Date_unit_DEFAULT)
+    elif kind == Type_Time:
+        w.field32(Time_bitWidth, type_.bit_width, Time_bitWidth_DEFAULT)
+        w.field16(Time_unit, TIME_UNITS[type_.unit], Time_unit_DEFAULT)
+    elif kind == Type_Timestamp:
+        w.target(Timestamp_timezone, below)
+        w.field16(Timestamp_unit, TIME_UNITS[type_.unit])
+    elif kind == Type_Duration:
+        w.field16(Duration_unit, TIME_UNITS[type_.unit], Duration_unit_DEFAULT)
+    elif kind == Type_Interval:
+        w.field16(Interval_unit, INTERVAL_UNITS[type_.unit])
+    elif kind == Type_FixedSizeBinary:
+        w.field32(FixedSizeBinary_byteWidth, type_.byte_width)
+    elif kind == Type_FixedSizeList:
+        w.field32(FixedSizeList_listSize, type_.list_size)
+    elif kind == Type_Map:
+        w.field8(Map_keysSorted, type_.keys_sorted)
+    elif kind == Type_Union:
+        w.target(Union_typeIds, below)
+        w.field16(Union_mode, UNION_MODES[type_.mode])
+    return w.end()
+
+
+cdef int64_t add_pairs(TableWriter w, tuple pairs) except -1:
+    """A vector of KeyValue tables; 0 if there are none.
+
+    Keys and values go in as they are: the format calls them strings, and extension types keep binary there.
+    """
+    cdef int64_t key, value
+    if not pairs:
+        return 0
+    for name, content in pairs:
+        key = add_bytes(w, name)
+        value = add_bytes(w, content)
+        w.begin()
+        w.target(KeyValue_key, key)
+        w.target(KeyValue_value, value)
+        w.wait(w.end())
+    return w.vector_of_tables(len(pairs))
+
+
+# -- tensors -------------------------------------------------------------------------------------------------
+
+
+def write_tensor_message(type_, shape, names, strides, int64_t length, int64_t body_length):
+    """The ``Message`` table of a dense tensor.
+
+    Parameters
+    ----------
+    type_ : DataType
+        Of the elements.
+    shape : sequence of int
+    names : sequence of str, optional
+        Of the dimensions.
+    strides : sequence of int, optional
+        In bytes; without it, the elements lie row-major.
+    length : int
+        Bytes of the elements, which begin with the body.
+    body_length : int
+    """
+    cdef TableWriter w = new_writer()
+    cdef int64_t dims = add_dims(w, shape, names)
+    cdef int64_t steps = 0 if strides is None else add_integers(w, tuple(strides), 8)
+    cdef int kind = kind_of(type_)
+    cdef int64_t stored = add_type(w, kind, type_)
+    w.begin()
+    w.pair(Tensor_data, 0, length)
+    w.target(Tensor_type, stored)
+    w.target(Tensor_shape, dims)
+    w.target(Tensor_strides, steps)
+    w.field8(Tensor_type_type, kind)
+    return add_message(w, MetadataVersion_V5, MessageHeader_Tensor, w.end(), body_length, 0)
+
+
+def write_sparse_tensor_message(type_, shape, names, int64_t non_zero_length, tuple index, tuple data,
+                                int64_t body_length):
+    """The ``Message`` table of a sparse tensor.
+
+    Parameters
+    ----------
+    type_, shape, names
+        As for `write_tensor_message`.
+    non_zero_length : int
+        Number of stored values.
+    index : tuple
+        What the layout is called, then the fields of its table: ``("COO", type, strides, buffer, is canonical)``,
+        ``("CSR" or "CSC", type of indptr, buffer, type of indices, buffer)`` or ``("CSF", type of indptr, buffers,
+        type of indices, buffers, axis order)``. A buffer is a pair of offset and length.
+    data : tuple
+        The buffer of the values.
+    body_length : int
+    """
+    cdef TableWriter w = new_writer()
+    cdef int64_t dims = add_dims(w, shape, names), where
+    cdef int kind = kind_of(type_), layout
+    cdef int64_t stored = add_type(w, kind, type_)
+    if index[0] == "COO":
+        layout = SparseTensorIndex_SparseTensorIndexCOO
+        where = add_coo(w, index)
+    elif index[0] == "CSF":
+        layout = SparseTensorIndex_SparseTensorIndexCSF
+        where = add_csf(w, index)
+    else:
+        layout = SparseTensorIndex_SparseMatrixIndexCSX
+        where = add_csx(w, index)
+    w.begin()
+    w.pair(SparseTensor_data, data[0], data[1])
+    w.field64(SparseTensor_non_zero_length, non_zero_length)
+    w.target(SparseTensor_type, stored)
+    w.target(SparseTensor_shape, dims)
+    w.target(SparseTensor_sparseIndex, where)
+    w.field8(SparseTensor_type_type, kind)
+    w.field8(SparseTensor_sparseIndex_type, layout)
+    return add_message(w, MetadataVersion_V5, MessageHeader_SparseTensor, w.end(), body_length, 0)
+
+
+cdef int64_t add_coo(TableWriter w, tuple index) except 0:
+    _, type_, strides, buffer, canonical = index
+    cdef int64_t kind = add_type(w, Type_Int, type_), steps = add_integers(w, strides, 8)
+    w.begin()
+    w.pair(SparseTensorIndexCOO_indicesBuffer, buffer[0], buffer[1])
+    w.target(SparseTensorIndexCOO_indicesType, kind)
+    w.target(SparseTensorIndexCOO_indicesStrides, steps)
+    w.field8(SparseTensorIndexCOO_isCanonical, canonical)
+    return w.end()
+
+
+cdef int64_t add_csx(TableWriter w, tuple index) except 0:
+    layout, indptr_type, indptr, indices_type, indices = index
+    cdef int64_t pointers = add_type(w, Type_Int, indptr_type)
+    cdef int64_t kind = add_type(w, Type_Int, indices_type)
+    w.begin()
+    w.pair(SparseMatrixIndexCSX_indptrBuffer, indptr[0], indptr[1])
+    w.pair(SparseMatrixIndexCSX_indicesBuffer, indices[0], indices[1])
+    w.target(SparseMatrixIndexCSX_indptrType, pointers)
+    w.target(SparseMatrixIndexCSX_indicesType, kind)
+    w.field16(SparseMatrixIndexCSX_compressedAxis,
+              SparseMatrixCompressedAxis_Row if layout == "CSR" else SparseMatrixCompressedAxis_Column)
+    return w.end()
+
+
+cdef int64_t add_csf(TableWriter w, tuple index) except 0:
+    _, indptr_type, indptr, indices_type, indices, axis_order = index
+    cdef int64_t pointers = add_type(w, Type_Int, indptr_type)
+    cdef int64_t kind = add_type(w, Type_Int, indices_type)
+    cdef int64_t levels = add_pairs_of_integers(w, indptr), nodes = add_pairs_of_integers(w, indices)
+    cdef int64_t axes = add_integers(w, axis_order, 4)
+    w.begin()
+    w.target(SparseTensorIndexCSF_indptrType, pointers)
+    w.target(SparseTensorIndexCSF_indptrBuffers, levels)
+    w.target(SparseTensorIndexCSF_indicesType, kind)
+    w.target(SparseTensorIndexCSF_indicesBuffers, nodes)
+    w.target(SparseTensorIndexCSF_axisOrder, axes)
+    return w.end()
+
+
+cdef int64_t add_dims(TableWriter w, object shape, object names) except 0:
+    """A vector of TensorDim tables."""
+    cdef int64_t name
+    for i, size in enumerate(shape):
+        name = add_text(w, names[i]) if names and names[i] else 0
+        w.begin()
+        w.field64(TensorDim_size, size)
+        w.target(TensorDim_name, name)
+        w.wait(w.end())
+    return w.vector_of_tables(len(shape))
+
+
+# -- strings and vectors -------------------------------------------------------------------------------------
+
+
+cdef inline int64_t add_text(TableWriter w, object text) except 0:
+    cdef Py_ssize_t size
+    cdef const char* encoded = PyUnicode_AsUTF8AndSize(text, &size)
+    return w.string(encoded, size)
+
+
+cdef inline int64_t add_bytes(TableWriter w, bytes content) except 0:
+    return w.string(PyBytes_AS_STRING(content), len(content))
+
+
+cdef int64_t add_integers(TableWriter w, object values, int64_t width) except 0:
+    """A vector of integers of 4 or 8 bytes."""
+    cdef bytearray stored = bytearray(width * len(values))
+    cdef unsigned char* at = <unsigned char*> PyByteArray_AS_STRING(stored)
+    for value in values:
+        if width == 8:
+            put64(at, value)
+        else:
+            put32(at, value)
+        at += width
+    return w.vector(PyByteArray_AS_STRING(stored), len(values), width, width)
+
+
+cdef int64_t add_pairs_of_integers(TableWriter w, object pairs) except 0:
+    """A vector of structs of two 64-bit integers: Buffer (offset, length), FieldNode (length, null count)."""
+    cdef bytearray stored = bytearray(16 * len(pairs))
+    cdef unsigned char* at = <unsigned char*> PyByteArray_AS_STRING(stored)
+    for first, second in pairs:
+        put64(at, first)
+        put64(at + 8, second)
+        at += 16
+    return w.vector(PyByteArray_AS_STRING(stored), len(pairs), 16, 8)
+
+
+cdef inline int64_t add_structs(TableWriter w, object structs, int64_t size) except 0:
+    """A vector of 8-byte aligned structs that are laid out already, in bytes or a bytearray."""
+    if isinstance(structs, bytearray):
+        return w.vector(PyByteArray_AS_STRING(structs), len(structs) // size, size, 8)
+    return w.vector(PyBytes_AS_STRING(structs), len(structs) // size, size, 8)

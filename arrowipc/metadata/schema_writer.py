@@ -1,0 +1,195 @@
+"""Schemas, and batches of buffers that exist, as messages; the dictionaries of a schema numbered."""
+
+from __future__ import annotations
+
+from itertools import count
+from operator import is_
+
+from arrowipc.datatypes import Dictionary, Map, RunEndEncoded, Struct, Union
+from arrowipc.errors import UsageError
+from arrowipc.metadata.schema_tables import (
+    dictionaries_of,
+    encapsulate,
+    write_batch_message,
+    write_footer,
+    write_schema_message,
+)
+from arrowipc.schema import Field, Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Literal
+
+    from arrowipc.datatypes import DataType
+
+__all__ = [
+    "batch_message",
+    "encapsulate",
+    "footer_table",
+    "number_dictionaries",
+    "renumber_dictionaries",
+    "schema_metadata",
+    "separate_dictionaries",
+]
+
+
+def schema_metadata(
+    schema: Schema,
+    version: Literal["V4", "V5"] = "V5",
+    custom_metadata: tuple[tuple[bytes, bytes], ...] = (),
+) -> bytes:
+    """Write the metadata of a Schema message: a ``Message`` table without prefix or padding.
+
+    Parameters
+    ----------
+    schema : Schema
+        Dictionaries without an id are numbered as :func:`number_dictionaries` does it.
+    version : {"V5", "V4"}
+    custom_metadata : pairs of bytes
+        Metadata of the message itself, as opposed to the schema's own.
+
+    Raises
+    ------
+    UsageError
+        If two dictionaries of different types share an id.
+    """
+    return write_schema_message(number_dictionaries(schema), version, custom_metadata)
+
+
+def batch_message(
+    length: int,
+    nodes: Sequence[tuple[int, int]],
+    buffers: Iterable[Any],
+    variadic: Sequence[int] = (),
+    dictionary: tuple[int, bool] | None = None,
+) -> tuple[bytes, bytes]:
+    """Put buffers into a RecordBatch message, as they are.
+
+    Parameters
+    ----------
+    length : int
+        Rows.
+    nodes : sequence of (int, int)
+        Length and null count of each field, in pre-order.
+    buffers : iterable of bytes-like
+        Those of each field, in pre-order.
+    variadic : sequence of int
+        The number of data buffers of each view column.
+    dictionary : (int, bool), optional
+        The id of the dictionary whose values these are, and whether they extend it: a DictionaryBatch.
+
+    Returns
+    -------
+    metadata, body : bytes
+        The ``Message`` table without prefix or padding, and what follows it.
+    """
+    places, body = [], bytearray()
+    for buffer in buffers:
+        data = memoryview(buffer).cast("B")
+        places.append((len(body), len(data)))
+        body += data
+        body += bytes(-len(body) % 8)
+    return write_batch_message(length, nodes, places, variadic, dictionary, len(body)), bytes(body)
+
+
+def footer_table(
+    schema: Schema,
+    version: Literal["V4", "V5"],
+    dictionaries: bytes | bytearray,
+    batches: bytes | bytearray,
+    metadata: tuple[tuple[bytes, bytes], ...],
+) -> bytes:
+    """Write the ``Footer`` table of a file.
+
+    Parameters
+    ----------
+    schema : Schema
+    version : {"V5", "V4"}
+        That of the file's messages.
+    dictionaries, batches : bytes
+        ``Block`` structs of 24 bytes each, one per message.
+    metadata : pairs of bytes
+        The file's own metadata.
+    """
+    return write_footer(number_dictionaries(schema), version, dictionaries, batches, metadata)
+
+
+def number_dictionaries(schema: Schema) -> Schema:
+    """Give every dictionary of `schema` an id; returns `schema` itself if they all have one.
+
+    Ids that are there stay. The others are counted from 0 in the order of the fields, outer before inner,
+    leaving out the ones that are taken.
+
+    Raises
+    ------
+    UsageError
+        If two dictionaries of different types share an id.
+    """
+    taken: dict[int, DataType] = {}
+    missing = 0
+    for encoding in dictionaries_of(schema.fields):
+        if encoding.id is None:
+            missing += 1
+            continue
+        first, second = taken.setdefault(encoding.id, encoding.value_type), encoding.value_type
+        if first is not second and first != second:
+            raise UsageError(f"dictionary id {encoding.id} stands for two types, {first} and {second}")
+    if not missing:
+        return schema
+    free = iter([number for number in range(missing + len(taken)) if number not in taken])
+
+    def number(encoding: Dictionary) -> int:
+        return next(free) if encoding.id is None else encoding.id
+
+    return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
+
+
+def renumber_dictionaries(schema: Schema) -> Schema:
+    """Give the dictionaries of `schema` the ids 0, 1, 2, ... in the order of the fields, outer before inner.
+
+    Fields that shared an id share the new one. Some readers keep dictionaries in a list.
+    """
+    encodings = dictionaries_of(schema.fields)
+    if [encoding.id for encoding in encodings] == list(range(len(encodings))):
+        return schema
+    schema = number_dictionaries(schema)
+    ids: dict[int | None, int] = {}
+
+    def number(encoding: Dictionary) -> int:
+        return ids.setdefault(encoding.id, len(ids))
+
+    return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
+
+
+def separate_dictionaries(schema: Schema) -> Schema:
+    """Give every dictionary of `schema` an id of its own: arrays keep the dictionaries that they have."""
+    fresh = count()
+    return schema.__replace__(
+        fields=[_numbered_field(field, lambda encoding: next(fresh)) for field in schema.fields]
+    )
+
+
+def _numbered_field(field: Field, number: Callable[[Dictionary], int]) -> Field:
+    type_ = _numbered(field.type, number)
+    return field if type_ is field.type else field.__replace__(type=type_)
+
+
+def _numbered(type_: DataType, number: Callable[[Dictionary], int]) -> DataType:
+    if isinstance(type_, Dictionary):
+        id = number(type_)
+        values = _numbered(type_.value_type, number)
+        if id == type_.id and values is type_.value_type:
+            return type_
+        return type_.__replace__(id=id, value_type=values)
+    children = type_.children
+    numbered = tuple([_numbered_field(child, number) for child in children])
+    if all(map(is_, numbered, children)):
+        return type_
+    if isinstance(type_, (Struct, Union)):
+        return type_.__replace__(fields=numbered)
+    if isinstance(type_, Map):
+        return type_.__replace__(entries=numbered[0])
+    if isinstance(type_, RunEndEncoded):
+        return type_.__replace__(values=numbered[1])
+    return type_.__replace__(value_field=numbered[0])

@@ -1,0 +1,40 @@
+# Where the payloads of a column lie: the cells of Arrow columns, NumPy object arrays and lists.
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+cimport cython
+
+from arrowipc._core cimport Columns
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.plan cimport ColumnsData
+
+cdef struct Cell:
+    const uint8_t* data     # NULL: a null cell
+    int64_t size
+    int64_t metadata_size   # -1: framed bytes; else the metadata of a single message, which is not framed
+    const uint8_t* body     # ... and its body
+
+
+@cython.final
+cdef class Cells:
+    """Some cells that follow each other in a column."""
+    cdef int64_t first              # number of the first one in the column
+    cdef int64_t count
+    # Cells of an Arrow array
+    cdef Columns columns            # None: they lie in `table`
+    cdef const ColumnsData* d
+    cdef int32_t field
+    cdef int64_t offset             # physical element of the first one
+    cdef int32_t width              # of fixed-size binary, else 0
+    # ... of Python objects
+    cdef Cell* table
+    cdef list objects               # what the cells were, and what keeps their bytes
+
+    # Cell `i` of the column, which is one of these. -1: the column itself is broken there.
+    cdef int get(self, int64_t i, Cell* out, Fault* fault) noexcept nogil
+    # What keeps the bytes of cell `i` alive; a message, or several, if it is made of these.
+    cdef object owner(self, int64_t i)
+
+
+# An iterator over all Cells from cell `start` on, and the number of cells or -1 where nobody knows it yet.
+cdef object cells_from(object column, int64_t start)
+cdef int raise_cell_fault(const Fault* fault, Cells cells) except -1

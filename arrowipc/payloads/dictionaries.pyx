@@ -1,0 +1,637 @@
+"""Keeps the dictionaries of payloads, and rewrites their indices, in the loop that runs without Python.
+
+Most payloads of a column bring the same dictionaries: a message that is equal byte for byte to the one before is
+neither read nor looked up again. What is nested, a delta, or in another byte order is left to the readers and to
+`payloads.dictionary_merge`, which also put every refusal into words; what is made here of a payload is what they
+would make of it.
+"""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy, memset
+
+from arrowipc._core cimport (
+    Columns, DictionaryPlan, check_counts, check_sizes, count_variadic, open_batch, walk,
+)
+from arrowipc.columns.memo_table cimport ValueTable
+from arrowipc.columns.take cimport Pick
+from arrowipc.inline.bits cimport largest, store_int
+from arrowipc.inline.element cimport index_at, validity, word_span
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
+from arrowipc.inline.loads cimport (
+    bitmap_bytes, get_bit, load_i32, loose_i32, loose_i64, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
+    set_bit, too_many_values,
+)
+from arrowipc.inline.plan cimport (
+    FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_VAR32, LAYOUT_VIEW, LEVEL_STRICT,
+    BatchHeader, ColumnsData, Envelope, Extent, FieldPlan, LimitsData, Node,
+)
+from arrowipc.payloads.dictionary_merge cimport Merged, Merger, encode_values, store_places
+from arrowipc.payloads.schema_mapping cimport (
+    HOW_ABSENT, HOW_DECODED, HOW_ENCODED, HOW_READ, HOW_RENUMBERED, Origin, Route,
+)
+from arrowipc.read.batch_decoder cimport check_extents
+from arrowipc.read.framing cimport Cut
+from arrowipc.read.inflate cimport INFLATE_LATER, INFLATED, Inflater, Scratch, scratch_room
+from arrowipc.read.validate cimport check_columns
+
+cdef enum:
+    LINE = 64
+    MOST_FREE = 1 << 10     # values of a dictionary that may take no bytes
+    MOST_BUFFERS = 64       # variadic data buffers of a dictionary's values; more is for a reader
+
+
+# -- indices -------------------------------------------------------------------------------------------------
+
+
+cdef inline bint all_below(const uint8_t* p, int64_t n, int32_t width, uint64_t end) noexcept nogil:
+    """Whether n unsigned integers are less than `end`."""
+    cdef uint64_t bad = 0
+    cdef int64_t i
+    if width == 4:
+        for i in range(n):
+            bad |= (<const loose_u32*> p)[i] >= end
+    elif width == 1:
+        for i in range(n):
+            bad |= p[i] >= end
+    elif width == 2:
+        for i in range(n):
+            bad |= (<const loose_u16*> p)[i] >= end
+    else:
+        for i in range(n):
+            bad |= (<const loose_u64*> p)[i] >= end
+    return bad == 0
+
+
+cdef inline uint64_t range_end(const FieldPlan* field, int64_t count) noexcept nogil:
+    """What the indices of a field, taken as unsigned, must be less than: negative ones are large then."""
+    return <uint64_t> min(count, largest(field.width, (field.flags & FIELD_SIGNED) != 0) + <int64_t> (field.width < 8))
+
+
+cdef int renumber_indices(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
+                          const Places* places, int64_t count, Fault* fault) noexcept nogil:
+    """Indices of a field by the numbers of the values that they stand for; zeros where null."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* bits = validity(d, f)
+    cdef const uint8_t* indices = d.extents[field.first_buffer + 1].data
+    cdef const int64_t* numbers = <const int64_t*> places.numbers.data
+    cdef int64_t n = d.nodes[f].length, i, index = 0
+    if bits == NULL and width == 4 and field.width == 4 and places.most <= limit:
+        if not all_below(indices, n, 4, range_end(field, count)):
+            return -1
+        for i in range(n):
+            (<loose_i32*> out)[i] = <int32_t> numbers[(<const loose_u32*> indices)[i]]
+        return 0
+    for i in range(n):
+        if bits != NULL and not get_bit(bits, i):
+            store_int(out, i, width, 0)
+            continue
+        if index_at(d, f, i, count, &index, fault) < 0 or numbers[index] > limit:
+            return -1
+        store_int(out, i, width, numbers[index])
+    return 0
+
+
+cdef int64_t number_values(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values,
+                           Fault* fault) noexcept nogil:
+    """The number of each row's value, -1 for nulls, of indices and of values; returns how many those are, or -1.
+
+    `values`: NULL where the dictionary has not arrived.
+    """
+    cdef const uint8_t* bits = validity(d, f)
+    cdef const uint8_t* valid = validity(values, 0) if values != NULL else NULL
+    cdef bint none_valid = values != NULL and values.plan.fields[0].layout == LAYOUT_NULL
+    cdef int64_t count = values.length if values != NULL else 0, nulls = 0, i
+    for i in range(d.nodes[f].length):
+        out[i] = -1
+        if bits == NULL or get_bit(bits, i):
+            if index_at(d, f, i, count, &out[i], fault) < 0:
+                return -1
+            if none_valid or (valid != NULL and not get_bit(valid, out[i])):
+                out[i] = -1
+        nulls += out[i] < 0
+    return nulls
+
+
+# -- values in the place of indices --------------------------------------------------------------------------
+
+
+cdef void gather_fixed(uint8_t* out, const uint8_t* values, int32_t width, const int64_t* numbers,
+                       int64_t n) noexcept nogil:
+    """Values of `width` bytes; zeros where null."""
+    cdef int64_t i
+    if width == 8:
+        for i in range(n):
+            (<loose_i64*> out)[i] = (<const loose_i64*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    elif width == 4:
+        for i in range(n):
+            (<loose_i32*> out)[i] = (<const loose_i32*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    else:
+        for i in range(n):
+            if numbers[i] >= 0:
+                memcpy(out + i * width, values + numbers[i] * width, width)
+            else:
+                memset(out + i * width, 0, width)
+
+
+cdef int64_t gather_offsets(uint8_t* out, int32_t width, const ColumnsData* values, const int64_t* numbers, int64_t n,
+                            int64_t most, Fault* fault) noexcept nogil:
+    """Offsets of text; returns the bytes that it takes, or -1: too many, or broken."""
+    cdef const uint8_t* data
+    cdef int64_t end = 0, size = 0, i
+    most = min(most, largest(width, True))
+    store_int(out, 0, width, 0)
+    for i in range(n):
+        if numbers[i] >= 0:
+            if word_span(values, 0, numbers[i], &data, &size, fault) < 0 or size > most - end:
+                return -1
+            end += size
+        store_int(out, i + 1, width, end)
+    return end
+
+
+cdef void gather_text(uint8_t* out, const ColumnsData* values, const int64_t* numbers, int64_t n) noexcept nogil:
+    """The text itself; `gather_offsets` has looked at all of it."""
+    cdef const uint8_t* data
+    cdef int64_t size = 0, i
+    cdef Fault fault
+    for i in range(n):
+        if numbers[i] >= 0 and word_span(values, 0, numbers[i], &data, &size, &fault) == 0:
+            memcpy(out, data, size)
+            out += size
+
+
+cdef inline void put(Extent* extent, const uint8_t* data, int64_t size) noexcept nogil:
+    extent.data = data if size else NULL
+    extent.size = size
+
+
+cdef uint8_t* valid_bits(Link* link, const int64_t* numbers, int64_t n) noexcept nogil:
+    cdef uint8_t* bits = scratch_room(&link.bits, bitmap_bytes(n))
+    cdef int64_t i
+    if bits != NULL:
+        memset(bits, 0, bitmap_bytes(n))
+        for i in range(n):
+            if numbers[i] >= 0:
+                set_bit(bits, i)
+    return bits
+
+
+cdef int64_t gather_words(Link* link, const ColumnsData* values, const FieldPlan* field, Extent* extent, int64_t n,
+                          int64_t most, Fault* fault) noexcept nogil:
+    """All buffers behind the validity; returns their bytes, or -1."""
+    cdef const int64_t* numbers = <const int64_t*> link.numbers.data
+    cdef int32_t width = 16 if field.layout == LAYOUT_VIEW else field.width
+    cdef const uint8_t* words = NULL
+    cdef uint8_t* out
+    cdef int64_t size = 0, text, i
+    if field.layout == LAYOUT_NULL:
+        return 0
+    if field.layout == LAYOUT_BOOL:
+        size = bitmap_bytes(n)
+    elif field.layout == LAYOUT_FIXED or field.layout == LAYOUT_VIEW:
+        if mul_overflows(n, width, &size):
+            return -1
+    else:
+        width = 4 if field.layout == LAYOUT_VAR32 else 8
+        if n == INT64_MAX or mul_overflows(n + 1, width, &size):
+            return -1
+    out = scratch_room(&link.words, size + 1) if size <= most else NULL
+    if out == NULL:
+        return -1
+    put(extent + 1, out, size)
+    if values != NULL:
+        words = values.extents[values.plan.fields[0].first_buffer + 1].data
+    if field.layout == LAYOUT_FIXED or field.layout == LAYOUT_VIEW:
+        if width:
+            gather_fixed(out, words, width, numbers, n)
+        return size
+    if field.layout == LAYOUT_BOOL:
+        memset(out, 0, size)
+        for i in range(n):
+            if numbers[i] >= 0 and get_bit(words, numbers[i]):
+                set_bit(out, i)
+        return size
+    text = gather_offsets(out, width, values, numbers, n, most - size, fault)
+    out = scratch_room(&link.text, text + 1) if text >= 0 else NULL
+    if out == NULL:
+        return -1
+    gather_text(out, values, numbers, n)
+    put(extent + 2, out, text)
+    return size + text
+
+
+# -- the dictionaries of payloads ----------------------------------------------------------------------------
+
+
+cdef class Recoder:
+    def __dealloc__(self):
+        cdef int32_t i
+        for i in range(self.n_shelves):
+            free(self.shelves[i].prefix)
+            free(self.shelves[i].message.data)
+            free(self.shelves[i].inflated.data)
+        for i in range(self.n_places):
+            free(self.places[i].numbers.data)
+        for i in range(self.n_links):
+            free(self.links[i].numbers.data)
+            free(self.links[i].words.data)
+            free(self.links[i].bits.data)
+            free(self.links[i].text.data)
+        free(self.shelves)
+        free(self.places)
+        free(self.targets)
+        free(self.links)
+        free(self.words)
+        free(self.order)
+
+    cdef void begin(self) noexcept nogil:
+        cdef int32_t i
+        for i in range(self.n_shelves):
+            self.shelves[i].arrived = False
+            self.words[i] = -1
+        self.arrivals = 0
+        self.nbytes = 0
+
+    cdef int64_t again(self, const Cut* cut, const LimitsData* limits) noexcept nogil:
+        cdef Shelf* shelf
+        cdef int64_t before
+        if self.arrivals >= self.n_shelves:
+            return -1
+        shelf = &self.shelves[self.order[self.arrivals]]
+        if (cut.metadata_size != shelf.metadata_size or cut.rest_size < shelf.body_size
+                or memcmp(cut.metadata, shelf.message.data, cut.metadata_size) != 0
+                or memcmp(cut.rest, shelf.message.data + shelf.body_at, shelf.body_size) != 0):
+            return -1
+        before = self.nbytes - (shelf.nbytes if shelf.arrived else 0)
+        if shelf.nbytes > limits.dictionary_bytes - before:
+            return -1
+        self.nbytes = before + shelf.nbytes
+        shelf.arrived = True
+        self.words[self.order[self.arrivals]] = shelf.d.length
+        self.arrivals += 1
+        return shelf.body_size
+
+    cdef int arrive(self, const Cut* cut, const Envelope* message, int level, const LimitsData* limits,
+                    Inflater inflater) noexcept nogil:
+        cdef Table data
+        cdef Shelf* shelf
+        cdef int64_t id, before
+        cdef int32_t i = 0, k
+        cdef int delta, found
+        self.inflated = 0
+        if (fb_table(&message.header, DictionaryBatch_data, &data) != 1
+                or fb_i64(&message.header, DictionaryBatch_id, 0, &id) < 0
+                or fb_u8(&message.header, DictionaryBatch_isDelta, 0, &delta) < 0
+                or delta or fb_field(&message.root, Message_custom_metadata, 4) != 0):
+            return RECODE_NOT
+        while i < self.n_shelves and self.shelves[i].id != id:
+            i += 1
+        if i == self.n_shelves:
+            return RECODE_NOT
+        shelf = &self.shelves[i]
+        if self.arrivals < self.n_shelves:
+            self.order[self.arrivals] = i
+        self.arrivals += 1
+        if not shelf.wanted:
+            return RECODED
+        before = self.nbytes - (shelf.nbytes if shelf.arrived else 0)
+        shelf.metadata_size = -1
+        found = self.shelve(shelf, cut, message.body_length)
+        if found == RECODED:
+            # The same table in the copy, which outlives the payload.
+            data.base = shelf.message.data
+            found = self.fill(shelf, &data, message, level, limits, inflater)
+        if found != RECODED:
+            return found
+        shelf.nbytes = 0
+        for k in range(shelf.d.n_extents):
+            shelf.nbytes += shelf.d.extents[k].size
+        self.inflated = max(shelf.nbytes - message.body_length, 0)
+        # A reader counts values that take next to nothing.
+        if shelf.d.length > 8 * shelf.nbytes + MOST_FREE:
+            return RECODE_NOT
+        if shelf.nbytes > limits.dictionary_bytes - before or too_many_values(shelf.d.length, shelf.nbytes):
+            return RECODE_NOT
+        self.nbytes = before + shelf.nbytes
+        self.versions += 1
+        shelf.version = self.versions
+        shelf.metadata_size = cut.metadata_size
+        shelf.arrived = True
+        self.words[i] = shelf.d.length
+        return RECODED
+
+    cdef int shelve(self, Shelf* shelf, const Cut* cut, int64_t body_size) noexcept nogil:
+        """Copy a message."""
+        cdef uint8_t* copy
+        shelf.body_at = round_up(cut.metadata_size, LINE)
+        shelf.body_size = body_size
+        copy = scratch_room(&shelf.message, shelf.body_at + body_size)
+        if copy == NULL:
+            return RECODE_NOT
+        memcpy(copy, cut.metadata, cut.metadata_size)
+        memcpy(copy + shelf.body_at, cut.rest, body_size)
+        return RECODED
+
+    cdef int fill(self, Shelf* shelf, const Table* data, const Envelope* message, int level, const LimitsData* limits,
+                  Inflater inflater) noexcept nogil:
+        """The values of a message: what `Decoder.fill` does."""
+        cdef ColumnsData* d = shelf.d
+        cdef BatchHeader header
+        cdef Fault fault
+        cdef int64_t variadic = 0
+        cdef int64_t* prefix = shelf.prefix if d.plan.source_views else NULL
+        cdef int found
+        if (open_batch(data, &header, &fault) < 0
+                or check_counts(d.plan, &header, message.version, prefix, limits, &fault) < 0):
+            return RECODE_NOT
+        if prefix != NULL:
+            variadic = count_variadic(d.plan, prefix)
+            if variadic > MOST_BUFFERS:
+                return RECODE_NOT
+        d.n_extents = <int32_t> (d.plan.n_buffers + variadic)
+        d.length = header.length
+        if (walk(d, &header, shelf.message.data + shelf.body_at, shelf.body_size,
+                 message.version == MetadataVersion_V4, prefix, limits, &fault) < 0
+                or (level >= LEVEL_STRICT and check_extents(&header, shelf.body_size, &fault) < 0)):
+            return RECODE_NOT
+        if header.codec >= 0:
+            found = inflater.inflate(d, header.codec, limits, &shelf.inflated)
+            if found == INFLATE_LATER:
+                self.codec = header.codec
+                return RECODE_CODEC
+            if found != INFLATED:
+                return RECODE_NOT
+        if check_sizes(d, &fault) < 0 or (level and check_columns(d, NULL, level, &fault) < 0):
+            return RECODE_NOT
+        return RECODED
+
+    # -- fields --
+
+    cdef int recode(self, const ColumnsData* d, ColumnsData* piece, int64_t room, int64_t most) noexcept nogil:
+        cdef Link* link
+        cdef int32_t i
+        cdef int found = RECODED
+        self.made = 0
+        for i in range(self.n_links):
+            link = &self.links[i]
+            if link.how == HOW_RENUMBERED:
+                found = self.renumber(link, d, piece)
+            elif link.how == HOW_ENCODED:
+                found = self.encode(link, d, piece, most - self.made)
+            else:
+                found = self.decode(link, d, piece, room, most - self.made)
+            if found != RECODED:
+                break
+        return found
+
+    cdef int renumber(self, Link* link, const ColumnsData* d, ColumnsData* piece) noexcept nogil:
+        cdef const FieldPlan* read = &d.plan.fields[link.read]
+        cdef const FieldPlan* field = &piece.plan.fields[link.out]
+        cdef const Shelf* shelf = &self.shelves[link.shelf]
+        cdef Places* places = &self.places[link.places]
+        cdef int64_t count = 0, length = d.nodes[link.read].length
+        cdef uint8_t* out
+        cdef Fault fault
+        if shelf.arrived:
+            count = shelf.d.length
+            if places.version != shelf.version and self.find_places(places) != RECODED:
+                return RECODE_NOT
+            if (places.same and read.width == field.width and places.most <= link.limit
+                    and validity(d, link.read) == NULL):
+                # `spread` has let the indices stand.
+                if all_below(d.extents[read.first_buffer + 1].data, length, read.width, range_end(read, count)):
+                    return RECODED
+                return RECODE_NOT
+        out = scratch_room(&link.words, length * field.width + 1)
+        if out == NULL or renumber_indices(out, field.width, link.limit, d, link.read, places, count, &fault) < 0:
+            return RECODE_NOT
+        put(&piece.extents[field.first_buffer + 1], out, length * field.width)
+        return RECODED
+
+    cdef int find_places(self, Places* places) noexcept nogil:
+        """Enter the values of a shelf in their table."""
+        cdef const ColumnsData* d = self.shelves[places.shelf].d
+        cdef int64_t* numbers = <int64_t*> scratch_room(&places.numbers, 8 * d.length + 8)
+        cdef int64_t i
+        cdef Fault fault
+        places.version = -1
+        self.open_target(places.target)
+        if numbers == NULL or (<ValueTable> self.targets[places.target].values).add_data(
+                d, 0, d.length, numbers, &fault) < 0:
+            return RECODE_NOT
+        places.most = 0
+        places.same = True
+        for i in range(d.length):
+            places.same &= numbers[i] == i
+            places.most = max(places.most, numbers[i])
+        places.after = (<ValueTable> self.targets[places.target].values).count
+        places.version = self.shelves[places.shelf].version
+        return RECODED
+
+    cdef int encode(self, Link* link, const ColumnsData* d, ColumnsData* piece, int64_t most) noexcept nogil:
+        cdef const FieldPlan* field = &piece.plan.fields[link.out]
+        cdef int64_t length = d.nodes[link.read].length, size = 0
+        cdef int64_t* numbers
+        cdef uint8_t* out
+        cdef Fault fault
+        if mul_overflows(length, field.width + <int64_t> sizeof(int64_t), &size) or size > most:
+            return RECODE_NOT
+        size = length * field.width
+        numbers = <int64_t*> scratch_room(&link.numbers, length * sizeof(int64_t) + 8)
+        out = scratch_room(&link.words, size + 8)
+        self.open_target(link.target)
+        if (numbers == NULL or out == NULL
+                or encode_values(<ValueTable> self.targets[link.target].values, d, link.read, numbers, &fault) < 0
+                or store_places(out, field.width, link.limit, d, link.read, numbers, &fault) < 0):
+            return RECODE_NOT
+        put(&piece.extents[field.first_buffer + 1], out, size)
+        self.made += size
+        return RECODED
+
+    cdef int decode(self, Link* link, const ColumnsData* d, ColumnsData* piece, int64_t room,
+                    int64_t most) noexcept nogil:
+        cdef const FieldPlan* field = &piece.plan.fields[link.out]
+        cdef const Shelf* shelf = &self.shelves[link.shelf]
+        cdef const ColumnsData* values = shelf.d if shelf.arrived else NULL
+        cdef int64_t length = d.nodes[link.read].length, bits = bitmap_bytes(length), nulls, size
+        cdef Extent* extent = &piece.extents[field.first_buffer]
+        cdef int64_t* numbers
+        cdef int32_t first = piece.n_extents, count = 0
+        cdef Fault fault
+        # `payloads.dictionary_merge` makes a Pick for every row first, and needs as much room.
+        if length > most // <int64_t> sizeof(Pick):
+            return RECODE_NOT
+        numbers = <int64_t*> scratch_room(&link.numbers, length * sizeof(int64_t) + 8)
+        nulls = number_values(numbers, d, link.read, values, &fault) if numbers != NULL else -1
+        if nulls < 0:
+            return RECODE_NOT
+        if field.layout == LAYOUT_VIEW:
+            if values != NULL:
+                count = values.views[0].count
+            if first - piece.plan.n_buffers + <int64_t> count > room:
+                self.wanted = first - piece.plan.n_buffers + <int64_t> count
+                return RECODE_ROOM
+            piece.views[field.view].first = first
+            piece.views[field.view].count = count
+            if count:
+                memcpy(&piece.extents[first], &values.extents[values.views[0].first], count * sizeof(Extent))
+            piece.n_extents += count
+        if field.layout != LAYOUT_NULL:
+            put(extent, NULL, 0)
+            if nulls:
+                put(extent, valid_bits(link, numbers, length), bits)
+                if bits and extent.data == NULL:
+                    return RECODE_NOT
+        size = gather_words(link, values, field, extent, length, most - bits, &fault)
+        if size < 0:
+            return RECODE_NOT
+        piece.nodes[link.out] = Node(length, nulls, 0)
+        self.made += size + (bits if nulls and field.layout != LAYOUT_NULL else 0)
+        return RECODED
+
+    # -- the output's dictionaries --
+
+    cdef void open_target(self, int32_t target) noexcept nogil:
+        """Before the first value that a payload brings."""
+        if not self.targets[target].kept:
+            (<ValueTable> self.targets[target].values).keep()
+            self.targets[target].kept = True
+            self.changed = True
+
+    cdef int64_t total_bytes(self) noexcept nogil:
+        cdef int64_t total = 0
+        cdef int32_t i
+        for i in range(self.n_targets):
+            total += (<ValueTable> self.targets[i].values).growing.total_bytes()
+        return total
+
+    cdef void keep(self) noexcept nogil:
+        cdef int32_t i
+        for i in range(self.n_targets):
+            self.targets[i].kept = False
+        self.changed = False
+
+    cdef void undo(self) noexcept nogil:
+        cdef int32_t i
+        for i in range(self.n_targets):
+            if self.targets[i].kept:
+                (<ValueTable> self.targets[i].values).take_back()
+        for i in range(self.n_places):
+            if (self.targets[self.places[i].target].kept
+                    and self.places[i].after > (<ValueTable> self.targets[self.places[i].target].values).count):
+                self.places[i].version = -1
+        self.keep()
+
+    # -- setting up --
+
+    cdef int settle(self, Route route, list known) except -1:
+        """Take over the dictionaries: [DictionaryPlan], those of `route.plan` first, which alone are read."""
+        cdef int32_t n = len(known), m = route.out.d.n_fields, i
+        cdef DictionaryPlan dictionary
+        cdef Columns values
+        self.shelves = <Shelf*> calloc(n + 1, sizeof(Shelf))
+        self.words = <int64_t*> calloc(n + 1, sizeof(int64_t))
+        self.order = <int32_t*> calloc(n + 1, sizeof(int32_t))
+        self.links = <Link*> calloc(m + 1, sizeof(Link))
+        self.places = <Places*> calloc(m + 1, sizeof(Places))
+        self.targets = <Target*> calloc(len(self.merger.top) + 1, sizeof(Target))
+        if (self.shelves == NULL or self.words == NULL or self.order == NULL or self.links == NULL
+                or self.places == NULL or self.targets == NULL):
+            raise MemoryError()
+        self.plans = []
+        for i, dictionary in enumerate(known):
+            self.order[i] = i
+            self.shelves[i].id = dictionary.id
+            self.shelves[i].metadata_size = -1
+            self.n_shelves += 1
+            if i >= len(route.plan.dictionaries):
+                continue
+            values = Columns.__new__(Columns)
+            values.allocate(dictionary.values, MOST_BUFFERS)
+            self.plans.append(values)
+            self.shelves[i].wanted = True
+            self.shelves[i].d = &values.d
+            self.shelves[i].prefix = <int64_t*> calloc(dictionary.values.d.source_views + 1, sizeof(int64_t))
+            if self.shelves[i].prefix == NULL:
+                raise MemoryError()
+        for merged in self.merger.top:
+            self.targets[self.n_targets].values = <PyObject*> (<Merged> merged).table
+            self.n_targets += 1
+        for i in range(m):
+            if route.origins[i].how >= HOW_RENUMBERED:
+                self.link(route, i)
+        return 0
+
+    cdef int link(self, Route route, int32_t f) except -1:
+        """Enter a field of the output whose values change their form."""
+        cdef const FieldPlan* field = &route.out.d.fields[f]
+        cdef const Origin* origin = &route.origins[f]
+        cdef Link* link = &self.links[self.n_links]
+        link.how = origin.how
+        link.out = f
+        link.read = origin.field
+        link.shelf = link.places = link.target = -1
+        if link.how != HOW_ENCODED:
+            link.shelf = route.plan.d.fields[link.read].dictionary
+        if link.how != HOW_DECODED:
+            link.target = field.dictionary
+            link.limit = largest(field.width, (field.flags & FIELD_SIGNED) != 0)
+        if link.how == HOW_RENUMBERED:
+            link.places = self.place_for(link.shelf, link.target)
+        self.n_links += 1
+        return 0
+
+    cdef int32_t place_for(self, int32_t shelf, int32_t target):
+        cdef int32_t i
+        for i in range(self.n_places):
+            if self.places[i].shelf == shelf and self.places[i].target == target:
+                return i
+        i = self.n_places
+        self.places[i].shelf = shelf
+        self.places[i].target = target
+        self.places[i].version = -1
+        self.n_places += 1
+        return i
+
+
+cdef int collect(list dictionaries, list out) except -1:
+    """Every dictionary that a schema has, at any depth, each once."""
+    cdef DictionaryPlan dictionary, one
+    for dictionary in dictionaries:
+        if dictionary.id not in [one.id for one in out]:
+            out.append(dictionary)
+            collect(dictionary.values.dictionaries, out)
+    return 0
+
+
+cdef bint is_plain(Route route, Merger merger):
+    """Whether all dictionaries that take part hold values without anything below them."""
+    cdef DictionaryPlan dictionary
+    cdef Merged merged
+    cdef int32_t i
+    for dictionary in route.plan.dictionaries:
+        if (dictionary.values.dictionaries or dictionary.values.d.n_fields != 1 or dictionary.values.d.stored_big
+                or dictionary.values.d.fields[0].layout > LAYOUT_VIEW or dictionary.values.d.fields[0].first_buffer):
+            return False
+    for i in range(route.out.d.n_fields):
+        if route.origins[i].how == HOW_RENUMBERED or route.origins[i].how == HOW_ENCODED:
+            merged = merger.top[route.out.d.fields[i].dictionary]
+            if not merged.table.flat or merged.plan.d.fields[0].first_buffer:
+                return False
+    return True
+
+
+cdef Recoder new_recoder(Route route, Merger merger):
+    cdef Recoder recoder
+    cdef list known = list(route.plan.dictionaries)
+    if not is_plain(route, merger):
+        return None
+    collect(route.whole.dictionaries, known)
+    recoder = Recoder.__new__(Recoder)
+    recoder.merger = merger
+    recoder.settle(route, known)
+    return recoder

@@ -1,0 +1,138 @@
+# The kernel that turns a column of payloads into one batch, and what one call of it holds.
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from arrowipc._core cimport Columns, Memory, Plan
+from arrowipc.columns.array cimport Array, RecordBatch
+from arrowipc.columns.concat cimport Growing
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
+from arrowipc.payloads.cells cimport Cell, Cells
+from arrowipc.payloads.dictionaries cimport Recoder
+from arrowipc.payloads.dictionary_merge cimport Made, Merger
+from arrowipc.payloads.schema_mapping cimport Route
+from arrowipc.read.framing cimport Cut, Message
+from arrowipc.read.inflate cimport Inflater, Scratch
+from arrowipc.read.stream_decoder cimport StreamDecoder
+
+# An array of int64 without nulls over memory of our own.
+cdef Array int64_array(Memory memory, int64_t count)
+# The batch with one more column of that name; cell start + i has counts[i] of its rows.
+cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, int64_t start, int64_t n)
+
+
+cdef enum Way:
+    # Why the kernel stops.
+    WAY_DONE = 0        # the payload, or all cells, are done
+    WAY_OTHER           # the payload is not of the schema at hand
+    WAY_ROOM            # more data buffers of views than there is room for
+    WAY_CODEC           # a codec that has not been looked for
+    WAY_SLOW            # the decoder of single payloads has to look at it
+    WAY_STOP            # the output would exceed what the caller asked for
+    WAY_COLUMN          # the column itself is broken
+
+
+@cython.final
+cdef class DecodedPayloads:
+    cdef readonly RecordBatch batch
+    cdef readonly Array counts
+    cdef readonly int64_t start
+    cdef readonly int64_t next
+    cdef readonly int64_t num_null
+    cdef readonly int64_t num_failed
+    cdef readonly int64_t num_alone
+    cdef readonly tuple failures
+    cdef bint indexed           # the batch's last column is the parent index
+
+
+@cython.final
+cdef class PayloadDecoder:
+    """One call of `decode_payloads`."""
+    # What was asked for
+    cdef LimitsData limits
+    cdef object limits_object
+    cdef object validate
+    cdef int level
+    cdef object columns
+    cdef object on_error
+    cdef bint decode                # dictionaries become plain values
+    cdef bint use_threads
+    cdef object index_name          # of the parent index, None: not wanted
+    cdef int64_t max_rows           # INT64_MAX: any
+    cdef int64_t max_bytes
+    cdef bint strict                # nobody said which columns are wanted: a new one is an error
+    cdef Plan given                 # the schema that was given, of bare messages; None
+    # The output
+    cdef Plan out                   # None: no payload yet that tells
+    cdef Growing growing
+    cdef Merger merger
+    cdef Route blank                # for rows of nulls; None: there was none yet
+    cdef list routes                # the last ones in use
+    cdef Route route                # of the payload before
+    cdef int64_t pending            # rows of nulls that wait for a schema
+    # The state before the payload at hand
+    cdef uint8_t* saved
+    cdef int64_t saved_length
+    cdef int32_t saved_kept
+    # How far it is
+    cdef int64_t start
+    cdef int64_t at                 # the cell at hand
+    cdef int64_t payloads           # that were appended
+    cdef int64_t rows               # of the output, those that are pending too
+    cdef Made made                  # what was made of them, and of those that were refused
+    cdef int64_t held               # bytes of the output's dictionaries
+    cdef int64_t wanted             # WAY_ROOM: data buffers of views; WAY_CODEC: the codec
+    cdef Inflater inflater
+    cdef Scratch scratch            # the body at hand, where it was compressed
+    cdef int64_t expected           # cells, as far as is known
+    cdef Memory counts              # int64 per cell
+    cdef int64_t num_null
+    cdef int64_t num_failed
+    cdef int64_t num_alone
+    cdef list failures
+    cdef object full                # the error that says that the output takes no more
+
+    # Kernels
+    cdef int run(self, Cells cells, Growing g, Route route, Recoder recoder, int64_t stop,
+                 Fault* fault) noexcept nogil
+    cdef int payload(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
+    cdef int framed(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
+    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message, int64_t size) noexcept nogil
+    cdef int take(self, Growing g, Route route, Recoder recoder, const Envelope* message, const uint8_t* body,
+                  int64_t size) noexcept nogil
+    cdef void save(self, Growing g) noexcept nogil
+    cdef void undo(self, Growing g) noexcept nogil
+    cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil
+    # One payload
+    cdef bint turn(self, Cells cells, int way) except -1
+    cdef bint slow(self, Cells cells) except -1
+    cdef int decode_cell(self, Cells cells, const Cell* cell) except -1
+    cdef int decode_file(self, const Cell* cell, object owner) except -1
+    cdef bint refused(self, object error) except -1
+    cdef int too_much(self) except -1
+    cdef int append_null(self) except -1
+    cdef int add(self, Columns columns, Route route, int64_t size) except -1
+    cdef int append(self, const ColumnsData* d) except -1
+    # Schemas
+    cdef Route route_for(self, Plan whole)
+    cdef Recoder recoder_for(self, Route route)
+    cdef bint find_other(self, const Cell* cell) except -1
+    cdef int settle(self, Plan plan) except -1
+    cdef int forget(self) except -1
+    # The whole
+    cdef int count_room(self, int64_t cells) except -1
+    cdef int decode_all(self, object cells) except -1
+    cdef DecodedPayloads result(self)
+
+
+@cython.final
+cdef class PayloadReader(StreamDecoder):
+    """The messages of one payload, whatever they are."""
+    cdef PayloadDecoder target
+    cdef Route way
+    cdef int64_t size               # bytes of the payload
+
+    cdef int enter(self, Plan whole) except -1
+    cdef int read_all(self) except -1
+    cdef int read_messages(self, tuple messages) except -1
+    cdef int take_one(self) except -1

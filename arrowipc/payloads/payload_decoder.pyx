@@ -1,0 +1,1057 @@
+"""Payload columns: every cell a whole Arrow IPC stream, file or message, decoded into one batch in one pass.
+
+A loop without Python takes payload after payload: prefix, schema compared bytewise with the one before,
+dictionaries (`payloads.dictionaries`), walk, decompression (`read.inflate`), proofs, append, with the functions that
+readers use. What it does not know (other schemas, deltas, nested dictionaries, other byte order, files, and everything
+that is wrong) it leaves to the decoder that readers have, which reads that one payload or says what is wrong; then the
+loop goes on.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+from arrowipc._core cimport (
+    Columns, Memory, Plan, Source, check_counts, check_sizes, count_variadic, limits_data, open_batch,
+    open_message, raise_fault, walk, window,
+)
+from arrowipc.cdata.import_array cimport import_batch, import_schema
+from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.columns.concat cimport FAULT_FULL, Growing, raise_append_fault
+from arrowipc.columns.take cimport repeat_rows, take_rows
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport fb_field
+from arrowipc.inline.loads cimport add_overflows, loose_i64, mul_overflows, prefetch
+from arrowipc.inline.plan cimport (
+    FIELD_NULLABLE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, Extent, LimitsData, Node, ViewRange,
+)
+from arrowipc.metadata.schema_equality cimport alike, plans_alike
+from arrowipc.metadata.schema_reader cimport plan_schema, project, python_plan, read_plan
+from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
+from arrowipc.payloads.dictionaries cimport RECODED, RECODE_CODEC, RECODE_ROOM, Recoder, new_recoder
+from arrowipc.payloads.dictionary_merge cimport may_make, new_made, new_merger, piece_bytes
+from arrowipc.payloads.schema_mapping cimport Route, find_route, plain_schema, raise_route_fault
+from arrowipc.read.batch_decoder cimport Dictionary, check_extents
+from arrowipc.read.file_decoder cimport FileDecoder
+from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, Cut, Message, cut_message
+from arrowipc.read.inflate cimport INFLATED, INFLATE_LATER, new_inflater
+from arrowipc.read.stream_decoder cimport StreamDecoder
+from arrowipc.read.validate cimport check_columns
+
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
+from arrowipc.payloads.dictionary_merge import IndicesFull
+from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+
+__all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
+
+
+# -- the number of the cell that each row comes from ---------------------------------------------------------
+
+
+cdef object index_field(str name):
+    from arrowipc.datatypes import Field, Int
+
+    return Field(name, Int(64, True), False)
+
+
+cdef void put_words(Extent* extents, Memory memory) noexcept:
+    """The buffers of a column of words without nulls."""
+    extents[0].data = extents[1].data = NULL
+    extents[0].size = 0
+    extents[1].size = memory.size
+    if memory.size:
+        extents[1].data = memory.data
+
+
+cdef Plan plan_of_one = None
+
+
+cdef Array int64_array(Memory memory, int64_t count):
+    """An array without nulls over memory of our own."""
+    cdef Columns columns = Columns.__new__(Columns)
+    cdef LimitsData limits
+    global plan_of_one
+    if plan_of_one is None:
+        from arrowipc.schema import Schema
+
+        limits_data(None, &limits)
+        plan_of_one = python_plan(Schema([index_field("count")]), &limits)
+    columns.allocate(plan_of_one, 0)
+    columns.d.length = count
+    columns.d.nodes[0] = Node(count, 0, 0)
+    put_words(columns.d.extents, memory)
+    columns.owner = memory
+    columns.dictionaries = ()
+    return make_array(columns, 0, 0, count)
+
+
+cdef Memory cell_numbers(const int64_t* counts, int64_t start, int64_t n, int64_t rows):
+    """The number of each cell, as often as it has rows."""
+    cdef Memory memory = Memory(8 * rows + 64)
+    cdef loose_i64* index = <loose_i64*> memory.data
+    cdef int64_t i, k
+    memory.size = 8 * rows
+    with nogil:
+        for i in range(n):
+            for k in range(counts[i]):
+                index[k] = start + i
+            index += counts[i]
+    return memory
+
+
+cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, int64_t start, int64_t n):
+    """The batch with one more column: the number of the cell that each row comes from."""
+    from arrowipc.schema import Schema
+
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef LimitsData limits
+    cdef Plan plan
+    cdef Memory memory
+    cdef int32_t i
+    cdef int32_t buffers = batch.plan.d.n_buffers, variadic = batch.d.n_extents - buffers
+    schema = plan_schema(batch.plan)
+    if name in schema.names:
+        raise UsageError(f"parent_index: the payloads have a column {name!r} themselves; pass another name: "
+                         'parent_index="..."')
+    limits_data(None, &limits)
+    plan = python_plan(Schema([*schema.fields, index_field(name)], schema.metadata, schema.endianness), &limits)
+    memory = cell_numbers(counts, start, n, batch.d.length)
+    out.allocate(plan, variadic)
+    out.d.length = batch.d.length
+    if batch.plan.d.n_fields:
+        memcpy(out.d.nodes, batch.d.nodes, batch.plan.d.n_fields * sizeof(Node))
+        memcpy(out.d.extents, batch.d.extents, buffers * sizeof(Extent))
+    if batch.plan.d.n_views:
+        memcpy(out.d.views, batch.d.views, batch.plan.d.n_views * sizeof(ViewRange))
+    if variadic:
+        memcpy(out.d.extents + buffers + 2, batch.d.extents + buffers, variadic * sizeof(Extent))
+    for i in range(batch.plan.d.n_views):
+        out.d.views[i].first += 2
+    out.d.nodes[batch.plan.d.n_fields] = Node(batch.d.length, 0, 0)
+    put_words(out.d.extents + buffers, memory)
+    out.owner = (batch.owner, memory)
+    out.dictionaries = batch.dictionaries if batch.dictionaries is not None else ()
+    return out
+
+
+# -- what is asked for ---------------------------------------------------------------------------------------
+
+
+cdef dict LEVELS = {"none": 0, "full": 1, "strict": 2}
+
+cdef enum:
+    CACHE_LINE = 64
+    MOST_AHEAD = 4096       # bytes of the next payload that are fetched ahead
+    STEP = 1 << 10          # cells between two looks at signals
+    MOST_ROUTES = 64        # schemas that are recognised by their bytes
+    MOST_FAILURES = 10      # reasons that a result holds
+    WORTH_RELEASING = 1 << 14   # bytes: below this, blocks that grow take the GIL back for longer than it was free
+
+cdef const uint8_t* MAGIC = <const uint8_t*> b"ARROW1"
+
+
+cdef inline void fetch_ahead(const uint8_t* data, int64_t size) noexcept nogil:
+    """Ask for the cache lines of the next payload, which is cold, while the one before is decoded."""
+    cdef int64_t i = 0, end = min(size, <int64_t> MOST_AHEAD)
+    while i < end:
+        prefetch(data + i)
+        i += CACHE_LINE
+
+
+cdef inline bint is_data(int kind) noexcept nogil:
+    return kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch
+
+
+# -- the kernel ----------------------------------------------------------------------------------------------
+
+
+cdef class PayloadDecoder:
+    def __dealloc__(self):
+        free(self.saved)
+        free(self.scratch.data)
+
+    cdef void save(self, Growing g) noexcept nogil:
+        """Remember the output as it is before a payload."""
+        memcpy(self.saved, g.nodes, g.state_bytes)
+        self.saved_length = g.length
+        self.saved_kept = g.n_kept
+
+    cdef void undo(self, Growing g) noexcept nogil:
+        """Take back whatever a payload has appended."""
+        memcpy(g.saved, self.saved, g.state_bytes)
+        g.saved_length = self.saved_length
+        g.saved_kept = self.saved_kept
+        g.restore()
+
+    cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil:
+        """After a payload was appended: WAY_DONE, or why it cannot stay."""
+        cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
+        cdef double ahead
+        if g.length > self.limits.rows_per_batch or (index and index > may_make(self.made, size)):
+            return WAY_SLOW
+        if recoder is not None and recoder.changed:
+            held = recoder.total_bytes()
+        if self.payloads and (g.length > self.max_rows or (
+                self.max_bytes < INT64_MAX and g.total_bytes() + held + index > self.max_bytes)):
+            return WAY_STOP
+        if recoder is not None and recoder.changed:
+            recoder.keep()
+            self.held = held
+        (<loose_i64*> self.counts.data)[self.at - self.start] = g.length - self.saved_length
+        self.at += 1
+        self.payloads += 1
+        self.made.taken += size
+        self.rows = g.length
+        done = self.at - self.start
+        if done & (done - 1) == 0:
+            # More of the same is likely to come: blocks that have to grow are made as large as that.
+            ahead = <double> (self.expected - self.start) / <double> done
+            if self.max_rows < INT64_MAX and g.length:
+                ahead = min(ahead, <double> self.max_rows / <double> g.length)
+            g.ahead = ahead
+        return WAY_DONE
+
+    cdef int run(self, Cells cells, Growing g, Route route, Recoder recoder, int64_t stop,
+                 Fault* fault) noexcept nogil:
+        """Cells up to `stop`, until something else than the kernel is needed."""
+        cdef Cell cell, following
+        cdef int64_t made
+        cdef int way
+        while self.at < stop:
+            if cells.get(self.at, &cell, fault) < 0:
+                return WAY_COLUMN
+            if self.at + 1 < stop and cells.get(self.at + 1, &following, fault) == 0:
+                fetch_ahead(following.data, following.size)
+            if cell.data == NULL:
+                (<loose_i64*> self.counts.data)[self.at - self.start] = 0
+                self.num_null += 1
+                self.at += 1
+                continue
+            if route is None:
+                return WAY_SLOW
+            self.save(g)
+            made = self.made.bytes
+            way = self.payload(g, route, recoder, &cell)
+            if way == WAY_DONE:
+                way = self.finish(g, recoder, cell.size)
+            if way != WAY_DONE:
+                self.undo(g)
+                self.made.bytes = made
+                if recoder is not None:
+                    recoder.undo()
+                return way
+        return WAY_DONE
+
+    cdef int payload(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil:
+        cdef Envelope message
+        cdef Fault fault
+        if recoder is not None:
+            recoder.begin()
+        if cell.metadata_size < 0:
+            return self.framed(g, route, recoder, cell)
+        if (open_message(cell.data, cell.metadata_size, &message, &fault) < 0
+                or message.kind != MessageHeader_RecordBatch):
+            return WAY_SLOW
+        if route.whole is not self.given:
+            return WAY_OTHER
+        return self.take(g, route, recoder, &message, cell.body, message.body_length)
+
+    cdef int framed(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil:
+        """A payload that lies in one stretch."""
+        cdef Cut cut
+        cdef Envelope message
+        cdef Fault fault
+        cdef const uint8_t* data = cell.data
+        cdef int64_t left = cell.size, body
+        cdef int way, found = cut_message(data, left, &self.limits, &cut)
+        if found != FRAME_MESSAGE:
+            return WAY_SLOW
+        if (route.messaged and cut.metadata_size == route.whole.metadata_size
+                and memcmp(cut.metadata, route.whole.metadata, cut.metadata_size) == 0):
+            # The schema's message is the one that was read before, so it has no body.
+            data = cut.rest
+            left = cut.rest_size
+        elif open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0:
+            return WAY_SLOW
+        elif message.kind == MessageHeader_Schema:
+            # Strict readers look at features too.
+            if message.body_length or self.level >= LEVEL_STRICT or not alike(&message.header, route.whole):
+                return WAY_OTHER
+            data = cut.rest
+            left = cut.rest_size
+        elif (not is_data(message.kind) or route.whole is not self.given or cut.metadata == cell.data + 4):
+            return WAY_OTHER
+        while True:
+            found = cut_message(data, left, &self.limits, &cut)
+            if found != FRAME_MESSAGE:
+                return WAY_DONE if found == FRAME_END else WAY_SLOW
+            body = recoder.again(&cut, &self.limits) if recoder is not None else -1
+            if body < 0:
+                if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
+                        or not is_data(message.kind) or message.body_length > cut.rest_size):
+                    return WAY_SLOW
+                body = message.body_length
+                if message.kind == MessageHeader_RecordBatch:
+                    way = self.take(g, route, recoder, &message, cut.rest, cell.size)
+                else:
+                    way = self.shelve(recoder, &cut, &message, cell.size)
+                if way != WAY_DONE:
+                    return way
+            data = cut.rest + body
+            left = cut.rest_size - body
+
+    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message, int64_t size) noexcept nogil:
+        """One DictionaryBatch message."""
+        cdef LimitsData limits = self.limits
+        cdef int found
+        if recoder is None:
+            return WAY_SLOW
+        self.made.bound(&limits, size)
+        found = recoder.arrive(cut, message, self.level, &limits, self.inflater)
+        self.made.bytes += recoder.inflated
+        if found == RECODE_CODEC:
+            self.wanted = recoder.codec
+            return WAY_CODEC
+        return WAY_DONE if found == RECODED else WAY_SLOW
+
+    cdef int take(self, Growing g, Route route, Recoder recoder, const Envelope* message, const uint8_t* body,
+                  int64_t size) noexcept nogil:
+        """One RecordBatch message: located, decompressed, proven, appended."""
+        cdef ColumnsData* d = &route.walked.d
+        cdef BatchHeader header
+        cdef Fault fault
+        cdef int64_t variadic = 0
+        cdef int64_t* prefix = route.prefix if route.plan.d.source_views else NULL
+        cdef LimitsData limits
+        cdef int found
+        if ((route.encoded and recoder is None) or route.plan.d.stored_big
+                or open_batch(&message.header, &header, &fault) < 0
+                or fb_field(&message.root, Message_custom_metadata, 4) != 0
+                or check_counts(&route.plan.d, &header, message.version, prefix, &self.limits, &fault) < 0):
+            return WAY_SLOW
+        if prefix != NULL:
+            variadic = count_variadic(&route.plan.d, prefix)
+            if variadic > route.room:
+                self.wanted = variadic
+                return WAY_ROOM
+        d.n_extents = <int32_t> (route.plan.d.n_buffers + variadic)
+        d.length = header.length
+        if (walk(d, &header, body, message.body_length, message.version == MetadataVersion_V4, prefix, &self.limits,
+                 &fault) < 0
+                or (self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
+            return WAY_SLOW
+        if header.codec >= 0:
+            limits = self.limits
+            self.made.bound(&limits, size)
+            found = self.inflater.inflate(d, header.codec, &limits, &self.scratch)
+            if found == INFLATE_LATER:
+                self.wanted = header.codec
+                return WAY_CODEC
+            if found != INFLATED:
+                return WAY_SLOW
+        if header.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
+            # Fewer buffers, even if they share all bytes, stay within the ratio.
+            self.made.bytes += max(piece_bytes(d) - size, 0)
+            if may_make(self.made, size) == 0:
+                return WAY_SLOW
+        if (check_sizes(d, &fault) < 0
+                or (self.level and check_columns(d, recoder.words if recoder is not None else NULL, self.level,
+                                                 &fault) < 0)
+                or (route.n_guarded and route.check_nulls(d, &fault) < 0)):
+            return WAY_SLOW
+        if not route.direct:
+            if route.spread(d, may_make(self.made, size), &fault) < 0:
+                return WAY_SLOW
+            self.made.bytes += route.blanks.used
+            if route.encoded:
+                found = recoder.recode(d, &route.piece.d, route.room, may_make(self.made, size))
+                if found == RECODE_ROOM:
+                    self.wanted = recoder.wanted
+                    return WAY_ROOM
+                if found != RECODED:
+                    return WAY_SLOW
+                self.made.bytes += recoder.made
+            d = &route.piece.d
+        return WAY_DONE if g.append_data(d, NULL, NULL, &fault) == 0 else WAY_SLOW
+
+    # -- around the kernel --
+
+    cdef int decode_all(self, object cells) except -1:
+        """Cells of any number of chunks."""
+        cdef Cells some
+        cdef Recoder recoder
+        cdef Fault fault
+        cdef int64_t end, stop
+        cdef int way
+        for item in cells:
+            some = item
+            end = some.first + some.count
+            self.expected = end
+            self.count_room(end - self.start)
+            while self.at < end:
+                stop = min(end, self.at + STEP)
+                recoder = self.recoder_for(self.route)
+                with nogil:
+                    way = self.run(some, self.growing, self.route, recoder, stop, &fault)
+                if way == WAY_COLUMN:
+                    raise_cell_fault(&fault, some)
+                if way != WAY_DONE and not self.turn(some, way):
+                    return 0
+                PyErr_CheckSignals()
+        return 0
+
+    cdef Recoder recoder_for(self, Route route):
+        """What the loop needs for the dictionaries on a route; None: nothing, or more than it can do."""
+        if route is None or not (route.encoded or route.whole.dictionaries):
+            return None
+        if route.recoder is None:
+            route.recoder = new_recoder(route, self.merger) or False
+        return route.recoder or None
+
+    cdef int count_room(self, int64_t cells) except -1:
+        """Room for the row counts of so many cells."""
+        self.counts.size = 8 * (self.at - self.start)
+        if 8 * cells > self.counts.capacity:
+            self.counts.reserve(max(8 * cells, 2 * self.counts.capacity))
+        self.counts.size = 8 * cells
+        return 0
+
+    cdef bint turn(self, Cells cells, int way) except -1:
+        """Do what the kernel has asked for; False: the output is as large as it may be."""
+        cdef Cell cell
+        cdef Fault fault
+        if way == WAY_STOP:
+            return False
+        if way == WAY_ROOM:
+            self.route.reserve(self.wanted)
+            return True
+        if way == WAY_CODEC:
+            self.inflater.prepare(self.wanted)
+            return True
+        if way == WAY_OTHER:
+            cells.get(self.at, &cell, &fault)
+            if self.find_other(&cell):
+                return True
+        return self.slow(cells)
+
+    cdef bint find_other(self, const Cell* cell) except -1:
+        """Take the route of a payload's schema, if there is one already that is not the one at hand."""
+        cdef Route route
+        cdef Cut cut
+        cdef Envelope message
+        cdef Fault fault
+        if cell.metadata_size >= 0:
+            cut.metadata = cell.data
+            cut.metadata_size = cell.metadata_size
+        elif cut_message(cell.data, cell.size, &self.limits, &cut) != FRAME_MESSAGE:
+            return False
+        if open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0:
+            return False
+        for route in self.routes:
+            if (route.whole is self.given if is_data(message.kind) else (
+                    message.kind == MessageHeader_Schema and (
+                        route.messaged and route.whole.metadata_size == cut.metadata_size
+                        and memcmp(route.whole.metadata, cut.metadata, cut.metadata_size) == 0
+                        or (self.level < LEVEL_STRICT and message.body_length == 0
+                            and alike(&message.header, route.whole))))):
+                if route is self.route:
+                    return False
+                self.route = route
+                return True
+        return False
+
+    cdef bint slow(self, Cells cells) except -1:
+        """Decode the cell at hand by itself; False: the output is as large as it may be."""
+        cdef Cell cell
+        cdef Fault fault
+        cdef bint known = self.out is not None
+        cdef int64_t made = self.made.bytes, held = self.held
+        cdef int way
+        if cells.get(self.at, &cell, &fault) < 0:
+            raise_cell_fault(&fault, cells)
+        self.full = None
+        self.num_alone += 1
+        self.made.budget.earn(cell.size)
+        if known:
+            self.save(self.growing)
+            self.merger.mark()
+        try:
+            self.decode_cell(cells, &cell)
+            if self.out is None:
+                # A payload without a schema of its own and without rows: nothing has been given or found.
+                raise FormatError("no schema")
+            self.held = self.merger.nbytes()
+            way = self.finish(self.growing, None, cell.size)
+            if way == WAY_DONE:
+                return True
+            if way == WAY_SLOW:
+                self.too_much()
+        except BaseException as error:
+            # What was made of it has been paid for, and its bytes count too.
+            self.held = held
+            if known:
+                self.undo(self.growing)
+                self.merger.rollback()
+            else:
+                self.forget()
+            if not isinstance(error, ArrowIpcError):
+                raise
+            self.made.taken += cell.size
+            return self.refused(error)
+        self.made.bytes = made
+        self.held = held
+        self.undo(self.growing)
+        self.merger.rollback()
+        return False
+
+    cdef int too_much(self) except -1:
+        """Raise why `finish` did not let the payload at hand stay."""
+        if self.growing.length > self.limits.rows_per_batch:
+            self.full = LimitError("the output would have more rows than Limits.rows_per_batch = "
+                                   f"{self.limits.rows_per_batch:,}: pass max_rows=, and go on at `next`")
+            raise self.full
+        raise LimitError("with their parent indices, its rows are more bytes than it may become "
+                         "(Limits.decompressed_ratio and payload_slack)")
+
+    cdef bint refused(self, object error) except -1:
+        """A payload that cannot be decoded, or has no place in the output."""
+        is_full = self.full is not None or isinstance(error, IndicesFull)
+        text = str(error)
+        error.args = (f"cell {self.at}: {text}",)
+        if is_full and self.payloads:
+            if self.max_rows < INT64_MAX or self.max_bytes < INT64_MAX:
+                return False
+            # What is left out here would be data that nobody has called broken.
+            raise error
+        if self.on_error == "raise":
+            raise error
+        self.num_failed += 1
+        if len(self.failures) < MOST_FAILURES:
+            error.__traceback__ = None
+            self.failures.append((self.at, error))
+        if self.on_error == "null":
+            if self.payloads and self.rows + 1 > self.max_rows:
+                self.num_failed -= 1
+                if self.failures and self.failures[len(self.failures) - 1][0] == self.at:
+                    self.failures.pop()
+                return False
+            self.append_null()
+        (<loose_i64*> self.counts.data)[self.at - self.start] = self.on_error == "null"
+        self.at += 1
+        return True
+
+    cdef int append_null(self) except -1:
+        """One row of nulls; before there is a schema, the promise of one."""
+        cdef Fault fault
+        self.rows += 1
+        self.payloads += 1
+        if self.out is None:
+            self.pending += 1
+            return 0
+        if self.blank is None:
+            self.blank = find_route(self.out, self.out, False)
+        if self.blank.spread_nulls(1, INT64_MAX, &fault) < 0:
+            raise_route_fault(&fault, self.out)
+        if self.growing.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
+            raise_append_fault(&fault, self.out)
+        return 0
+
+    # -- one payload --
+
+    cdef int decode_cell(self, Cells cells, const Cell* cell) except -1:
+        cdef PayloadReader reader
+        owner = cells.owner(self.at)
+        if cell.metadata_size < 0 and cell.size >= 6 and memcmp(cell.data, MAGIC, 6) == 0:
+            return self.decode_file(cell, owner)
+        reader = PayloadReader(None, self.validate, self.limits_object, self.use_threads)
+        reader.target = self
+        reader.size = cell.size
+        if cell.metadata_size >= 0:
+            return reader.read_messages(owner if isinstance(owner, tuple) else (owner,))
+        reader.feed(window(cell.data, cell.size, owner), True)
+        return reader.read_all()
+
+    cdef int decode_file(self, const Cell* cell, object owner) except -1:
+        """A whole file."""
+        cdef object data = window(cell.data, cell.size, owner)
+        cdef Source source = Source(data)
+        cdef FileDecoder decoder
+        cdef Route route
+        cdef int64_t before, i
+        start, length = footer_range(bytes(data[:8]), bytes(data[max(cell.size - TAIL_SIZE, 0):]), cell.size)
+        decoder = FileDecoder(data[start:start + length], start, validate=self.validate, limits=self.limits_object,
+                              use_threads=self.use_threads)
+        route = self.route_for(decoder.footer.plan)
+        decoder.decoder.open_as(decoder.footer.plan, route.plan)
+        for i in range(decoder.num_dictionaries):
+            self.made.bound(&decoder.decoder.limits, cell.size)
+            before = decoder.decoder.dictionary_bytes
+            decoder.load_dictionary(i, source, decoder.block(i, dictionary=True)[0])
+            self.made.inflated(decoder.decoder.dictionary_bytes - before - cell.size, cell.size)
+        for i in range(decoder.num_record_batches):
+            self.made.bound(&decoder.decoder.limits, cell.size)
+            self.add(decoder.batch(i, source, decoder.block(i)[0]), route, cell.size)
+        return 0
+
+    cdef int add(self, Columns columns, Route route, int64_t size) except -1:
+        """Append the rows of a batch of the payload at hand, which has `size` bytes."""
+        cdef Fault fault
+        cdef int64_t left
+        PyErr_CheckSignals()    # a cell may hold any number of batches
+        self.made.inflated(piece_bytes(&columns.d) - size, size)
+        if route.n_guarded and route.check_nulls(&columns.d, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        if route.direct:
+            return self.append(&columns.d)
+        left = self.merger.left = may_make(self.made, size)
+        try:
+            kept = self.merger.fill(route, columns)
+        finally:
+            self.made.bytes += left - self.merger.left
+        return self.append(&route.piece.d)
+
+    cdef int append(self, const ColumnsData* d) except -1:
+        cdef Fault fault
+        cdef int found
+        cdef int64_t size = d.length
+        cdef int32_t i
+        for i in range(d.n_extents):
+            size += d.extents[i].size
+        if size < WORTH_RELEASING:
+            found = self.growing.append_data(d, NULL, NULL, &fault)
+        else:
+            with nogil:
+                found = self.growing.append_data(d, NULL, NULL, &fault)
+        if found == 0:
+            return 0
+        try:
+            raise_append_fault(&fault, self.out)
+        except UnsupportedError as error:
+            if fault.code == FAULT_FULL:
+                error.args = (f"{error}: pass max_rows= or max_bytes=, and go on at `next`",)
+                self.full = error
+            raise
+
+    # -- schemas --
+
+    cdef Route route_for(self, Plan whole):
+        """The way from a schema to the output, which takes its own from the first payload if none was given."""
+        cdef Route route
+        for route in self.routes:
+            if route.whole is whole or plans_alike(whole, route.whole):
+                self.route = route
+                return route
+        if self.out is None:
+            self.settle(whole)
+        route = find_route(whole, self.out, self.strict)
+        if len(self.routes) == MOST_ROUTES:
+            self.routes.pop(0)
+        self.routes.append(route)
+        self.route = route
+        return route
+
+    cdef int settle(self, Plan plan) except -1:
+        """Decide on the output's schema: that of `plan`, of which some columns may be wanted."""
+        cdef Plan out = project(plan, self.columns)
+        cdef int32_t i
+        cdef bint nullable = True
+        if self.decode and out.dictionaries:
+            out = python_plan(plain_schema(plan_schema(out)), &self.limits)
+        for i in range(out.d.n_columns):
+            nullable = nullable and (out.d.fields[out.d.columns[i]].flags & FIELD_NULLABLE) != 0
+        if self.on_error == "null" and not nullable:
+            out = python_plan(nullable_schema(plan_schema(out)), &self.limits)
+        self.growing = Growing(out)
+        if self.max_rows == INT64_MAX:
+            # As many more of the first payload; with `max_rows` nobody knows yet how many there is room for.
+            self.growing.ahead = self.expected - self.at
+        free(self.saved)
+        self.saved = <uint8_t*> malloc(self.growing.state_bytes + 1)
+        if self.saved == NULL:
+            raise MemoryError()
+        self.merger = new_merger(out, self.made.budget)
+        self.out = out
+        self.blank = None
+        for i in range(self.pending):
+            self.rows -= 1
+            self.payloads -= 1
+            self.append_null()
+        self.pending = 0
+        self.save(self.growing)
+        self.merger.mark()
+        return 0
+
+    cdef int forget(self) except -1:
+        """Take back a schema whose first payload has failed."""
+        if self.out is not None and self.given is None:
+            self.pending = self.rows
+            self.out = self.growing = self.merger = self.route = self.blank = None
+            self.routes = []
+        return 0
+
+    # -- the result --
+
+    cdef DecodedPayloads result(self):
+        cdef DecodedPayloads out = DecodedPayloads.__new__(DecodedPayloads)
+        cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
+        if self.out is None:
+            batch.d.length = self.pending
+        else:
+            self.growing.dictionaries = self.merger.snapshot()
+            self.growing.snapshot_into(batch)
+        self.counts.size = 8 * (self.at - self.start)
+        out.counts = int64_array(self.counts, self.at - self.start)
+        out.indexed = self.index_name is not None
+        if out.indexed:
+            batch = with_index(batch, self.index_name, <const int64_t*> self.counts.data, self.start,
+                               self.at - self.start)
+        out.batch = batch
+        out.start = self.start
+        out.next = self.at
+        out.num_null = self.num_null
+        out.num_alone = self.num_alone
+        out.num_failed = self.num_failed
+        out.failures = tuple(self.failures)
+        return out
+
+
+cdef class PayloadReader(StreamDecoder):
+    cdef int begin(self) except -1:
+        """Take in a schema message: what is read of it is what the output wants."""
+        if self.envelope.body_length:
+            raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
+        if (self.target.route is not None and self.target.level < LEVEL_STRICT
+                and alike(&self.envelope.header, self.target.route.whole)):
+            return self.enter(self.target.route.whole)
+        return self.enter(read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
+                                    self.metadata_owner))
+
+    cdef int enter(self, Plan whole) except -1:
+        # First what a reader would refuse, then what the output has no place for.
+        self.decoder.open(whole)
+        self.way = self.target.route_for(whole)
+        self.way.messaged = self.way.messaged or self.way.whole is whole
+        self.decoder.open_as(whole, self.way.plan)
+        self.opened = True
+        return 0
+
+    cdef int take_one(self) except -1:
+        """The message at hand."""
+        cdef Dictionary entry
+        cdef int64_t before, size
+        cdef int kind = self.envelope.kind
+        if (not self.opened and self.target.given is not None
+                and (kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch)):
+            self.enter(self.target.given)
+        self.check_order(kind)
+        if kind == MessageHeader_Schema:
+            return self.begin()
+        self.target.made.bound(&self.decoder.limits, self.size)
+        if kind == MessageHeader_RecordBatch:
+            return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.way, self.size)
+        before = self.decoder.dictionary_bytes
+        id, delta, _ = self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
+        entry = self.decoder.entries[id]
+        size = self.decoder.dictionary_bytes - before if delta else entry.nbytes
+        self.target.made.inflated(size - self.envelope.body_length, self.size)
+        return 0
+
+    cdef int read_all(self) except -1:
+        cdef int found
+        try:
+            found = self.advance()
+            while found == FRAME_MESSAGE:
+                self.take_one()
+                found = self.advance()
+            if self.target.given is None:
+                self.check_end(found)
+        except BaseException as error:
+            self.poison(error)
+            raise
+        return 0
+
+    cdef int read_messages(self, tuple messages) except -1:
+        """Messages that come as objects, in the order of a stream."""
+        cdef Message message
+        try:
+            for message in messages:
+                message.join()
+                self.number += 1
+                self.kind_known = True
+                self.envelope = message.envelope
+                self.metadata = message.metadata_bytes
+                self.metadata_size = message.metadata_size
+                self.metadata_owner = message.metadata_owner
+                self.body = message.body_bytes
+                self.body_owner = message.body_owner
+                self.take_one()
+            if self.target.given is None:
+                self.check_end(FRAME_END)
+        except BaseException as error:
+            self.poison(error)
+            raise
+        return 0
+
+
+# -- the output ----------------------------------------------------------------------------------------------
+
+
+cdef object nullable_schema(object schema):
+    """The schema with columns that may all be null."""
+    from arrowipc.datatypes import Field
+    from arrowipc.schema import Schema
+
+    return Schema([Field(field.name, field.type, True, field.metadata) for field in schema.fields], schema.metadata,
+                  schema.endianness, schema.features)
+
+
+cdef class DecodedPayloads:
+    """What :func:`decode_payloads` made of some cells.
+
+    Attributes
+    ----------
+    batch : RecordBatch
+        The rows of all payloads, in order.
+    counts : Array
+        int64: how many rows each cell has become; cell `start` is the first.
+    start, next : int
+        The first cell, and the one to go on with: the number of cells where all of them were read.
+    num_null, num_failed : int
+        Null cells, and payloads that could not be decoded (unless that raised).
+    num_alone : int
+        Payloads that were read one by one, because the loop that takes the others cannot: the first of each schema,
+        files, deltas and nested dictionaries, broken ones. Each takes some microseconds.
+    failures : tuple of (int, ArrowIpcError)
+        Cell and reason of the first ten of these.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int8
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]}, ipc.Schema([field("x", int8())]))
+    >>> payload = batch.schema.serialize() + batch.serialize()
+    >>> decoded = ipc.decode_payloads([payload, None, b"?", payload], on_error="skip", parent_index=True)
+    >>> decoded
+    <DecodedPayloads: 4 rows of cells 0..4, 1 null, 1 failed>
+    >>> decoded.batch.to_pydict(), decoded.counts.to_pylist()
+    ({'x': [1, 2, 1, 2], 'parent_index': [0, 0, 3, 3]}, [2, 0, 0, 2])
+    """
+
+    def __init__(self):
+        raise UsageError("decoded payloads are made by decode_payloads()")
+
+    @property
+    def schema(self):
+        """Schema of the columns that come from payloads: with it, calls that go on make equal batches."""
+        from arrowipc.schema import Schema
+
+        schema = self.batch.schema
+        if not self.indexed:
+            return schema
+        return Schema(schema.fields[:len(schema.fields) - 1], schema.metadata, schema.endianness)
+
+    @property
+    def parent_index(self):
+        """Array or None: the last column of the batch, where `parent_index` was asked for."""
+        return self.batch.column(-1) if self.indexed else None
+
+    def __repr__(self):
+        parts = [f"{self.batch.num_rows} rows of cells {self.start}..{self.next}"]
+        if self.num_null:
+            parts.append(f"{self.num_null} null")
+        if self.num_failed:
+            parts.append(f"{self.num_failed} failed")
+        return f"<DecodedPayloads: {', '.join(parts)}>"
+
+
+cdef int64_t at_most(str name, object value) except -1:
+    if value is None:
+        return INT64_MAX
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= INT64_MAX:
+        raise UsageError(f"{name} must be a positive integer or None, found {value!r}")
+    return value
+
+
+def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on_error="raise", validate="full",
+                    limits=None, max_rows=None, max_bytes=None, dictionaries="unify", start=0, bare=True,
+                    use_threads=True):
+    """Decode a column whose cells are Arrow IPC payloads into one batch.
+
+    Parameters
+    ----------
+    column : object
+        The cells: anything with ``__arrow_c_array__`` or ``__arrow_c_stream__`` that is a binary column (also
+        large, view or fixed-size), a NumPy array of objects, or a list of bytes-like objects, messages or lists
+        of messages. Each cell is a stream, a file, or, with `schema`, RecordBatch messages one after the other.
+        Null cells and None have no rows.
+    schema : Schema, optional
+        Of the output, and of payloads that bring no schema of their own. Without it, the schema of the first
+        payload that can be decoded.
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths of what is wanted of that schema.
+    parent_index : bool or str, default False
+        Add a column with the number of the cell that each row comes from (int64), called "parent_index" or as
+        given: other columns can be repeated beside the rows, see :func:`repeat`.
+    on_error : {"raise", "skip", "null"}
+        A payload that cannot be decoded, or whose schema does not fit, ends the call, has no rows, or becomes
+        one row of nulls (then all columns of the output are nullable).
+    validate : {"full", "none", "strict"}
+        What is proven about every payload.
+    limits : Limits, optional
+        For each payload. What all cells make without holding it (decompressed bodies, missing columns, decoded
+        dictionaries, parent indices) is together at most `decompressed_ratio` times their bytes and
+        `payload_slack`; where dictionaries refer to dictionaries, 32 times. A cell that is refused counts too.
+    max_rows, max_bytes : int, optional
+        Stop before the payload with which the batch would have more rows, or larger buffers; at least one
+        payload is taken. :attr:`DecodedPayloads.next` is where to go on, with :attr:`DecodedPayloads.schema`
+        as `schema` if the batches must be alike.
+    dictionaries : {"unify", "decode"}
+        Dictionaries become one, with renumbered indices, or plain values stand in their place.
+    start : int, default 0
+        The first cell to decode.
+    bare : bool, default True
+        Whether a `schema` also reads cells that are bare messages. With False it is that of the output alone,
+        and such cells are refused as they are without a schema.
+    use_threads : bool, default True
+        Decompress large bodies with several threads.
+
+    Returns
+    -------
+    DecodedPayloads
+        Its batch points into no payload: the column can be let go of.
+
+    Raises
+    ------
+    UsageError
+        For arguments that are not as described, a payload whose schema does not fit, or indices that cannot
+        count all values.
+    FormatError, LimitError, UnsupportedError
+        As readers raise them, naming the cell; and where the output cannot take all payloads although neither
+        `max_rows` nor `max_bytes` was given.
+
+    Notes
+    -----
+    A payload's schema fits when its columns of the same names have the same types, in any order and down to the
+    children of structs. Metadata and nullability may differ; a field that is missing becomes null if it is
+    nullable; a field that nobody asked for is an error unless `schema` or `columns` is given. Dictionary
+    indices may have any width, and a column without nested values may be dictionary-encoded in some payloads and plain
+    in others: the output is what its schema says.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int8
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]}, ipc.Schema([field("x", int8())]))
+    >>> payload = batch.schema.serialize() + batch.serialize()
+    >>> ipc.decode_payloads([payload, None, payload]).batch.to_pydict()
+    {'x': [1, 2, 1, 2]}
+
+    Some rows at a time:
+
+    >>> column = [payload] * 5
+    >>> at = 0
+    >>> while at < len(column):
+    ...     decoded = ipc.decode_payloads(column, start=at, max_rows=4)
+    ...     print(decoded.batch.num_rows)
+    ...     at = decoded.next
+    4
+    4
+    2
+    """
+    cdef PayloadDecoder decoder = PayloadDecoder.__new__(PayloadDecoder)
+    if validate not in LEVELS:
+        raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
+    if on_error not in ("raise", "skip", "null"):
+        raise UsageError(f'on_error must be "raise", "skip" or "null", found {on_error!r}')
+    if dictionaries not in ("unify", "decode"):
+        raise UsageError(f'dictionaries must be "unify" or "decode", found {dictionaries!r}')
+    if not isinstance(parent_index, (bool, str)):
+        raise UsageError(f"parent_index must be a bool or a name, found {parent_index!r}")
+    if not isinstance(start, int) or not 0 <= start <= INT64_MAX:
+        raise UsageError(f"start must be the number of a cell, found {start!r}")
+    limits_data(limits, &decoder.limits)
+    decoder.limits_object = limits
+    decoder.made = new_made(limits)
+    decoder.validate = validate
+    decoder.level = LEVELS[validate]
+    decoder.columns = columns
+    decoder.on_error = on_error
+    decoder.decode = dictionaries == "decode"
+    decoder.use_threads = use_threads
+    decoder.inflater = new_inflater(use_threads)
+    decoder.index_name = None if parent_index is False else "parent_index" if parent_index is True else parent_index
+    decoder.max_rows = at_most("max_rows", max_rows)
+    decoder.max_bytes = at_most("max_bytes", max_bytes)
+    decoder.strict = schema is None and columns is None
+    decoder.start = decoder.at = start
+    decoder.routes = []
+    decoder.failures = []
+    decoder.counts = Memory(64)
+    if schema is not None:
+        from arrowipc.schema import Schema
+
+        plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
+                           else import_schema(schema), &decoder.limits)
+        decoder.given = plan if bare else None
+        decoder.settle(plan)
+    decoder.decode_all(cells_from(column, start))
+    return decoder.result()
+
+
+# -- rows beside payloads --------------------------------------------------------------------------------------
+
+
+def repeat(batch, counts=None, *, parent_index=None):
+    """Repeat rows, as ``numpy.repeat`` does, for columns of any type: what stands beside decoded payloads.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        Or anything with ``__arrow_c_array__`` or ``__arrow_c_stream__`` that holds rows of columns.
+    counts : DecodedPayloads or sequence of int
+        How often each row comes. What :func:`decode_payloads` returned for a column of `batch` stands for its
+        cells: the result has a row for each row of its batch.
+    parent_index : sequence of int, optional
+        Instead of counts, the row that each row of the result is a copy of, in any order.
+
+    Returns
+    -------
+    RecordBatch
+        Dictionaries and the data of view columns are shared with `batch`.
+
+    Raises
+    ------
+    UsageError
+        If there are not as many counts as rows, a count is negative, or an index names no row.
+    UnsupportedError
+        If 32-bit offsets cannot count what the rows hold.
+    FormatError
+        If offsets or run ends are broken, which nothing has proven yet.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, string
+    >>> batch = ipc.RecordBatch.from_pydict({"topic": ["a", "b"]}, ipc.Schema([field("topic", string())]))
+    >>> ipc.repeat(batch, [1, 2]).to_pydict()
+    {'topic': ['a', 'b', 'b']}
+    >>> ipc.repeat(batch, parent_index=[1, 0, 0]).to_pydict()
+    {'topic': ['b', 'a', 'a']}
+    """
+    cdef RecordBatch source = batch if isinstance(batch, RecordBatch) else import_batch(batch)
+    cdef int64_t first = 0
+    if (counts is None) == (parent_index is None):
+        raise UsageError("repeat: expected either counts or parent_index")
+    if counts is None:
+        return take_rows(source, parent_index, "repeat")
+    if hasattr(counts, "counts") and hasattr(counts, "next"):
+        first = counts.start
+        if counts.next > source.d.length:
+            raise UsageError(f"repeat: the payloads are cells {first}..{counts.next}, the batch has "
+                             f"{source.d.length} rows")
+        counts = counts.counts
+    elif len(counts) != source.d.length:
+        raise UsageError(f"repeat: expected one count for each of {source.d.length} rows, found {len(counts)}")
+    return repeat_rows(source, counts, first, "repeat")

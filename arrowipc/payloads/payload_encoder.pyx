@@ -1,0 +1,819 @@
+"""Payload columns on their way out: ranges of rows of one batch, each a whole stream in a cell of its own.
+
+A cell has the bytes that `new_stream` writes for the slice. What is the same in all cells (the schema message,
+whole dictionaries, the end) is made once, by the writer that makes streams, and copied; the rest goes through
+the same trimmer and encoder, range by range, into one block of memory that grows. Python is there for what
+goes wrong, and for compressed bodies and custom metadata, whose encoders need it.
+"""
+
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, strlen
+
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, limits_data, raise_fault
+from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.columns.dictionary_gc cimport (
+    Room, Subset, close_subset, forget, gather, make_room, note, open_subset, renumber, serves,
+)
+from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.group_runs cimport find_runs, first_rows, select
+from arrowipc.columns.truncate cimport Trimmer
+from arrowipc.inline.body_parts cimport Part, put_part
+from arrowipc.inline.element cimport load_signed, load_unsigned
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport Type_Int
+from arrowipc.inline.loads cimport load_u32, loose_u64
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_SIGNED, LAYOUT_FIXED, ColumnsData, FieldPlan,
+    LimitsData,
+)
+from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
+from arrowipc.write.batch_encoder cimport Encoder
+from arrowipc.write.batch_writer cimport BatchWriter, Packing
+from arrowipc.write.dictionary_writer cimport Emission
+
+from collections import namedtuple
+from collections.abc import Mapping
+from operator import index as integer
+
+from arrowipc.arguments import check_integer, described
+from arrowipc.columns.concat import concat_batches
+from arrowipc.datatypes import Binary, Field, LargeBinary
+from arrowipc.errors import UsageError
+from arrowipc.schema import Schema
+from arrowipc.write.batch_writer import check_schema
+from arrowipc.write.sinks import BytearraySink
+from arrowipc.write.batches import as_schema, batches_of
+
+__all__ = ["GroupedPayloads", "encode_payloads"]
+
+cdef enum:
+    FIRST_BLOCK = 1 << 16   # of the cells; how the rest grows is found out on the way
+    LEAST_MESSAGE = 256     # of a RecordBatch, about
+    FEW_BYTES = 128         # up to which a loop of words beats a call of memcpy
+    # Times as many values as elements that make a dictionary worth trimming: smaller ones save little, and a
+    # reader that finds the same bytes in each payload need not unify.
+    LARGER = 2
+
+cdef enum Outcome:
+    # Why a payload could not be made.
+    BAD_COLUMNS = -1        # `fault`, of the batch
+    BAD_DICTIONARY = -2     # `fault`, of the values of dictionary `Packer.blamed`
+    BAD_ROWS = -3           # the writer refuses them, in words of its own
+    BAD_SIZE = -4           # the cells outgrow int32 offsets
+    RAISED = -5             # `Packer.error`
+
+cdef struct Encoded:
+    # A dictionary-encoded field.
+    int32_t field
+    Room indices            # the renumbered ones
+
+cdef struct Shared:
+    # One dictionary message that all payloads have, unless they take a part of the dictionary.
+    int64_t at              # of the whole one, in `Packer.common`
+    int64_t size
+    int64_t id
+    int64_t count           # values
+    bint ordered
+    Subset subset           # closed: it is always written whole
+    Encoded* fields         # that refer to it
+    int32_t n_fields
+
+
+GroupedPayloads = namedtuple("GroupedPayloads", ["payloads", "keys"])
+GroupedPayloads.__doc__ = """What `encode_payloads(group_by=...)` returns: one payload per run of equal keys.
+
+Attributes
+----------
+payloads : Array
+    Binary, one cell per run.
+keys : RecordBatch
+    The key columns, one row per run.
+"""
+
+
+# -- one payload ---------------------------------------------------------------------------------------------
+
+
+cdef class Packer:
+    """Encodes ranges of rows of one batch into cells that lie one behind the other.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+    offsets : Memory
+        int64, checked: cell i takes rows offsets[i] to offsets[i + 1].
+    schema : Schema
+        What the cells declare.
+    packing : Packing
+    with_schema, with_end, trim_dictionaries, large : bool
+        See `encode_payloads`.
+    """
+
+    cdef BatchWriter writer
+    cdef Encoder encoder
+    cdef Trimmer trimmer
+    cdef RecordBatch batch
+    cdef tuple pairs                # custom metadata of the batch
+    cdef bytes common               # what is in every cell: schema message, whole dictionaries
+    cdef bytes end
+    cdef int64_t schema_size
+    cdef const uint8_t* common_data
+    cdef int64_t common_size
+    cdef const uint8_t* end_data
+    cdef int64_t end_size
+    cdef Shared* shared             # dictionary messages, in their order
+    cdef int32_t n_shared
+    cdef bint subsets               # some of them may be written in part
+    cdef bint raw                   # neither compressed nor with metadata: no Python needed
+    cdef bint words                 # buffers are padded to 8 bytes
+    cdef bint careful               # the writer may refuse rows
+    cdef bint large
+    cdef list values                # Emission per dictionary message
+    cdef Memory offsets
+    cdef int64_t n
+    cdef int64_t done               # cells that are there
+    cdef int64_t fixed              # bytes that each cell has at least
+    cdef Memory cells
+    cdef uint8_t* data              # of cells
+    cdef int64_t used
+    cdef int64_t capacity
+    cdef Memory ends
+    cdef int32_t blamed
+    cdef object error
+
+    def __cinit__(self, RecordBatch batch, Memory offsets, schema, Packing packing, *, bint with_schema, bint with_end,
+                  bint trim_dictionaries, bint large):
+        cdef int32_t f
+        self.batch = batch
+        self.offsets = offsets
+        self.n = offsets.size // 8 - 1
+        self.pairs = batch.custom_metadata
+        self.large = large
+        self.writer = BatchWriter(BytearraySink(bytearray()), packing)
+        self.encoder = packing.encoder
+        self.begin(schema, with_schema, trim_dictionaries)
+        self.trimmer = self.writer.trimmer
+        self.end = b"" if not with_end else bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
+        self.common_data = <const uint8_t*> PyBytes_AS_STRING(self.common)
+        self.common_size = len(self.common)
+        self.end_data = <const uint8_t*> PyBytes_AS_STRING(self.end)
+        self.end_size = len(self.end)
+        self.raw = self.encoder.compressor is None and not self.pairs
+        self.words = self.encoder.alignment == 8 and self.encoder.compressor is None
+        self.careful = self.writer.has_required
+        for f in range(batch.d.plan.n_fields):
+            self.careful |= batch.d.nodes[f].length > INT32_MAX
+        self.cells = Memory(min(FIRST_BLOCK, max(1, self.n) * self.fixed))
+        self.data = self.cells.data
+        self.capacity = self.cells.capacity
+        self.ends = Memory((self.n + 1) * (8 if large else 4))
+
+    def __dealloc__(self):
+        cdef int32_t i, k
+        for i in range(self.n_shared):
+            for k in range(self.shared[i].n_fields):
+                free(self.shared[i].fields[k].indices.data)
+            free(self.shared[i].fields)
+            close_subset(&self.shared[i].subset)
+        free(self.shared)
+
+    cdef int begin(self, object schema, bint with_schema, bint trim_dictionaries) except -1:
+        """What is in every cell, made by the writer itself."""
+        cdef BatchWriter writer = self.writer
+        cdef bytearray target = bytearray()
+        cdef Emission emission
+        cdef int32_t i
+        cdef int64_t at
+        self.values = []
+        writer.sink = BytearraySink(target)
+        writer.begin(schema)
+        writer.accept(self.batch)
+        if not with_schema:
+            # Messages are aligned from the start of the cell.
+            target = bytearray()
+            writer.sink = BytearraySink(target)
+        self.schema_size = writer.sink.position
+        if writer.dictionaries is not None:
+            writer.dictionaries.before(self.batch, self.values)
+        self.shared = <Shared*> calloc(len(self.values) + 1, sizeof(Shared))
+        if self.shared == NULL:
+            raise MemoryError()
+        for emission in self.values:
+            i = self.n_shared
+            self.n_shared += 1
+            at = writer.sink.position
+            writer.put_dictionary(emission)
+            self.shared[i].at = at
+            self.shared[i].size = writer.sink.position - at
+            self.shared[i].id = emission.id
+            self.shared[i].count = emission.values.d.length
+            if trim_dictionaries and serves(emission.values) and not below_others(writer.plan, emission.id):
+                self.open_shared(&self.shared[i], emission.values)
+        self.common = bytes(target)
+        self.fixed = len(self.common) + LEAST_MESSAGE
+        for i in range(self.n_shared):
+            if self.shared[i].subset.values != NULL:
+                self.fixed -= self.shared[i].size
+        return 0
+
+    cdef int open_shared(self, Shared* one, Columns values) except -1:
+        """Make a dictionary ready to be written in part."""
+        cdef Plan plan = self.writer.plan
+        cdef int32_t f
+        one.fields = <Encoded*> calloc(plan.d.n_fields, sizeof(Encoded))
+        if one.fields == NULL:
+            raise MemoryError()
+        for f in range(plan.d.n_fields):
+            if plan.d.fields[f].flags & FIELD_ENCODED and id_of(plan, plan.d.fields[f].dictionary) == one.id:
+                one.fields[one.n_fields].field = f
+                one.n_fields += 1
+                one.ordered |= plan.d.fields[f].flags & FIELD_ORDERED != 0
+        open_subset(&one.subset, values)
+        self.subsets = True
+        return 0
+
+    cdef int run(self) except -1:
+        """Make all cells."""
+        cdef Fault fault
+        cdef int outcome
+        if self.raw:
+            with nogil:
+                outcome = pack_all(self, &fault)
+        else:
+            # Each payload needs the GIL: letting go of it in between would be waiting for it in between.
+            outcome = pack_all(self, &fault)
+        if outcome < 0:
+            self.raise_outcome(self.done, outcome, &fault)
+        self.cells.size = self.used
+        self.ends.size = (self.n + 1) * (8 if self.large else 4)
+        return 0
+
+    cdef int raise_outcome(self, int64_t i, int outcome, Fault* fault) except -1:
+        cdef const int64_t* offsets = <const int64_t*> self.offsets.data
+        cdef Emission emission
+        where = f"payload {i:,} (rows {offsets[i]:,} to {offsets[i + 1]:,})"
+        if outcome == BAD_COLUMNS:
+            raise_fault(fault, self.batch.plan, where)
+        elif outcome == BAD_DICTIONARY:
+            emission = self.values[self.blamed]
+            raise_fault(fault, emission.values.plan, f"{where}: dictionary {emission.id}")
+        elif outcome == BAD_ROWS:
+            self.writer.trim(self.batch, offsets[i], offsets[i + 1] - offsets[i])
+        elif outcome == BAD_SIZE:
+            raise UsageError(f"the payloads reach {self.used:,} bytes with number {i:,} of {self.n:,}, and the offsets "
+                             f"of a binary column count to {most_bytes:,}: pass large=True, or fewer rows at a time")
+        raise self.error
+
+    def column(self):
+        """The cells, as an `Array`."""
+        cdef Columns out = Columns.__new__(Columns)
+        out.allocate(cell_plan(self.large), 0)
+        out.d.length = out.d.nodes[0].length = self.n
+        out.d.nodes[0].null_count = out.d.nodes[0].offset = 0
+        out.d.extents[0].data = NULL
+        out.d.extents[0].size = 0
+        out.d.extents[1].data = self.ends.data
+        out.d.extents[1].size = self.ends.size
+        out.d.extents[2].data = self.cells.data if self.used else NULL
+        out.d.extents[2].size = self.used
+        out.dictionaries = ()
+        out.owner = (self.ends, self.cells)
+        return make_array(out, 0, 0, self.n)
+
+
+cdef list cell_plans = [None, None]
+
+
+cdef Plan cell_plan(bint large):
+    cdef LimitsData limits
+    if cell_plans[large] is None:
+        limits_data(None, &limits)
+        kind = LargeBinary() if large else Binary()
+        cell_plans[large] = python_plan(Schema([Field("", kind)]), &limits)
+    return cell_plans[large]
+
+
+cdef int64_t id_of(Plan plan, int32_t dictionary) except -1:
+    cdef DictionaryPlan found = plan.dictionaries[dictionary]
+    return found.id
+
+
+cdef bint below_others(Plan plan, int64_t id) except -1:
+    """Whether another dictionary refers to this one; then its indices lie in memory that all payloads share."""
+    cdef DictionaryPlan outer, inner
+    for outer in plan.dictionaries:
+        for inner in outer.values.dictionaries:
+            if inner.id == id:
+                return True
+        if below_others(outer.values, id):
+            return True
+    return False
+
+
+# -- the loop ------------------------------------------------------------------------------------------------
+
+
+cdef int64_t most_bytes = INT32_MAX
+cdef int64_t LEAST_PAYLOAD = 64     # a batch of nothing takes more
+
+
+def limit_cells(int64_t size=INT32_MAX):
+    """Let binary cells have fewer bytes together than their offsets can count; a seam for tests."""
+    global most_bytes
+    most_bytes = size
+
+
+cdef int grow(Packer k, int64_t size) noexcept with gil:
+    """Room for `size` more bytes; much more where the cells so far say that the rest will need it."""
+    cdef const int64_t* offsets = <const int64_t*> k.offsets.data
+    cdef int64_t needed = k.used + size
+    cdef int32_t i
+    # What each cell has, whatever its rows are, and what each row adds to it.
+    cdef double fixed = k.fixed, rows = offsets[k.done] - offsets[0]
+    cdef double wanted = k.n * fixed, bound = 8.0 * needed + 2.0 * k.n * fixed
+    try:
+        if rows:
+            wanted += max(0.0, k.used - k.done * fixed) / rows * (offsets[k.n] - offsets[0])
+        # Rows to come may be quite unlike those so far: no guess beyond what the input could explain.
+        for i in range(k.batch.d.n_extents):
+            bound += 2.0 * k.batch.d.extents[i].size
+        if not k.large:
+            bound = min(bound, <double> INT32_MAX)
+        k.cells.size = k.used
+        k.cells.reserve(max(needed + (needed >> 3), <int64_t> min(1.03 * wanted, bound)))
+    except BaseException as error:
+        k.error = error
+        return RAISED
+    k.data = k.cells.data
+    k.capacity = k.cells.capacity
+    return 0
+
+
+cdef inline uint8_t* take(Packer k, int64_t size) noexcept nogil:
+    """The next `size` bytes of the cells; NULL when there is no memory."""
+    if size > k.capacity - k.used and grow(k, size) < 0:
+        return NULL
+    k.used += size
+    return k.data + (k.used - size)
+
+
+cdef inline int put_bytes(Packer k, const uint8_t* data, int64_t size) noexcept nogil:
+    cdef uint8_t* out
+    if size == 0:
+        return 0
+    out = take(k, size)
+    if out == NULL:
+        return RAISED
+    memcpy(out, data, size)
+    return 0
+
+
+cdef inline uint8_t* put_words(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
+    """`size` bytes, and zeros up to a multiple of 8; returns where the next ones go.
+
+    Most buffers of a payload are shorter than what a call of memcpy costs.
+    """
+    cdef uint64_t word
+    cdef int64_t left = size & 7
+    if size > FEW_BYTES:
+        (<loose_u64*> (out + ((size - 1) & ~<int64_t> 7)))[0] = 0
+        memcpy(out, data, size)
+        return out + ((size + 7) & ~<int64_t> 7)
+    while size >= 16:
+        memcpy(out, data, 16)
+        out += 16
+        data += 16
+        size -= 16
+    if size >= 8:
+        memcpy(out, data, 8)
+        out += 8
+        data += 8
+    if left == 0:
+        return out
+    # Two loads that may overlap; where they do, they agree.
+    if left >= 4:
+        word = load_u32(data) | <uint64_t> load_u32(data + left - 4) << 8 * (left - 4)
+    else:
+        word = (data[0] | <uint64_t> data[left >> 1] << 8 * (left >> 1)
+                | <uint64_t> data[left - 1] << 8 * (left - 1))
+    (<loose_u64*> out)[0] = word
+    return out + 8
+
+
+cdef int put_message(Packer k) noexcept nogil:
+    """The message that was just encoded."""
+    cdef const Part* parts = k.encoder.parts
+    cdef int64_t head = k.encoder.head_size
+    cdef int32_t i, n = k.encoder.n_parts
+    cdef uint8_t* out = take(k, head + k.encoder.body_length)
+    if out == NULL:
+        return RAISED
+    memcpy(out, k.encoder.head, head)
+    out += head
+    if k.words:
+        for i in range(n):
+            out = put_words(out, parts[i].data, parts[i].size)
+    else:
+        for i in range(n):
+            out = put_part(out, &parts[i], k.encoder.alignment)
+    return 0
+
+
+cdef int encode_with_gil(Packer k, const ColumnsData* d, int64_t position, bint dictionary,
+                         int64_t id) noexcept with gil:
+    cdef Packing packing = k.writer.packing
+    cdef const uint8_t* chosen = NULL
+    try:
+        if dictionary:
+            k.encoder.dictionary_batch(d, id, False, position)
+        else:
+            if packing.chosen is not None:
+                chosen = <const uint8_t*> PyBytes_AS_STRING(packing.chosen)
+            k.encoder.record_batch(d, chosen, k.pairs, position)
+    except BaseException as error:
+        k.error = error
+        return RAISED
+    return 0
+
+
+cdef inline int encode(Packer k, const ColumnsData* d, int64_t position, bint dictionary, int64_t id) noexcept nogil:
+    if k.raw and k.encoder.encode_raw(d, position, dictionary, id):
+        return 0
+    return encode_with_gil(k, d, position, dictionary, id)
+
+
+cdef bint acceptable(Packer k) noexcept nogil:
+    """Whether the writer would take the trimmed rows; if not, it says why not."""
+    cdef const ColumnsData* d = &k.trimmer.d
+    cdef int32_t i, f
+    for f in range(d.plan.n_fields):
+        if d.nodes[f].length > INT32_MAX:
+            return False
+    for i in range(d.plan.n_columns):
+        f = d.plan.columns[i]
+        if d.nodes[f].null_count and not d.plan.fields[f].flags & FIELD_NULLABLE:
+            return False
+    return True
+
+
+cdef int put_subset(Packer k, Shared* one, int64_t start, Fault* fault) noexcept nogil:
+    """The part of a dictionary that the trimmed rows use, whose indices then count in it. 1: it has to be whole."""
+    cdef ColumnsData* d = &k.trimmer.d
+    cdef const FieldPlan* field
+    cdef Encoded* encoded
+    cdef int64_t elements = 0
+    cdef int32_t i
+    cdef int found
+    for i in range(one.n_fields):
+        elements += d.nodes[one.fields[i].field].length
+    if one.count <= LARGER * elements:
+        return 1
+    for i in range(one.n_fields):
+        if note(&one.subset, d, one.fields[i].field, fault) < 0:
+            return BAD_COLUMNS
+    found = gather(&one.subset, one.ordered, fault)
+    if found < 0:
+        return BAD_DICTIONARY
+    if found == 0:
+        for i in range(one.n_fields):
+            encoded = &one.fields[i]
+            field = &d.plan.fields[encoded.field]
+            if d.nodes[encoded.field].length == 0:
+                continue
+            if make_room(&encoded.indices, d.nodes[encoded.field].length * field.width, fault) < 0:
+                return BAD_COLUMNS
+            renumber(&one.subset, d, encoded.field, encoded.indices.data)
+            d.extents[field.first_buffer + 1].data = encoded.indices.data
+        found = encode(k, &one.subset.d, k.used - start, True, one.id)
+        if found == 0:
+            found = put_message(k)
+    forget(&one.subset)
+    return found
+
+
+cdef int put_dictionaries(Packer k, int64_t start, Fault* fault) noexcept nogil:
+    """The dictionary messages of a cell that begins at `start`."""
+    cdef Shared* one
+    cdef int32_t i
+    cdef int found
+    for i in range(k.n_shared):
+        one = &k.shared[i]
+        found = 1
+        if one.subset.values != NULL:
+            found = put_subset(k, one, start, fault)
+        if found == 1:
+            found = put_bytes(k, k.common_data + one.at, one.size)
+        if found < 0:
+            k.blamed = i
+            return found
+    return 0
+
+
+cdef int pack(Packer k, int64_t i, Fault* fault) noexcept nogil:
+    """Cell i."""
+    cdef const int64_t* offsets = <const int64_t*> k.offsets.data + i
+    cdef int64_t start = k.used
+    cdef int found
+    if k.trimmer.trim(&k.batch.d, offsets[0], offsets[1] - offsets[0], fault) < 0:
+        return BAD_COLUMNS
+    if k.careful and not acceptable(k):
+        return BAD_ROWS
+    found = put_bytes(k, k.common_data, k.schema_size if k.subsets else k.common_size)
+    if found == 0 and k.subsets:
+        found = put_dictionaries(k, start, fault)
+    if found == 0:
+        found = encode(k, &k.trimmer.d, k.used - start, False, 0)
+    if found == 0:
+        found = put_message(k)
+    if found == 0:
+        found = put_bytes(k, k.end_data, k.end_size)
+    if found == 0 and k.used > most_bytes and not k.large:
+        found = BAD_SIZE
+    return found
+
+
+cdef inline void put_end(Packer k, int64_t i) noexcept nogil:
+    """Where cell i begins."""
+    if k.large:
+        (<int64_t*> k.ends.data)[i] = k.used
+    else:
+        (<int32_t*> k.ends.data)[i] = <int32_t> k.used
+
+
+cdef int pack_all(Packer k, Fault* fault) noexcept nogil:
+    """All cells; `k.done` says how far it came."""
+    cdef int outcome = 0
+    put_end(k, 0)
+    while k.done < k.n and outcome == 0:
+        outcome = pack(k, k.done, fault)
+        if outcome == 0:
+            k.done += 1
+            put_end(k, k.done)
+    return outcome
+
+
+# -- what people hand in -------------------------------------------------------------------------------------
+
+
+cdef RecordBatch one_batch(object data, object schema):
+    """The one batch that is meant; several are joined."""
+    cdef RecordBatch out
+    if isinstance(data, RecordBatch):
+        return data
+    declared, found = batches_of(data, schema)
+    batches = list(found)
+    if batches:
+        return concat_batches(batches)
+    if declared is None:
+        raise UsageError("encode_payloads: there are no batches, so nothing says what the columns are")
+    return RecordBatch.from_pydict({i: [] for i in declared.names}, declared)
+
+
+cdef Memory int64s(int64_t count):
+    cdef Memory out = Memory(max(8 * count, 8))
+    out.size = 8 * count
+    return out
+
+
+cdef Memory widened(const uint8_t* values, int64_t count, int32_t width, bint signed):
+    cdef Memory out = int64s(count)
+    cdef int64_t* to = <int64_t*> out.data
+    cdef int64_t i
+    for i in range(count):
+        if signed:
+            to[i] = load_signed(values + i * width, width)
+        else:
+            # Those above 2^63 turn negative, and are outside either way.
+            to[i] = <int64_t> load_unsigned(values + i * width, width)
+    return out
+
+
+cdef Memory array_integers(Array array):
+    cdef const ColumnsData* d = &array.columns.d
+    cdef const FieldPlan* field = &d.plan.fields[array.index]
+    check_native(array.columns, "encode_payloads(offsets=)")
+    if field.layout != LAYOUT_FIXED or field.type != Type_Int or field.flags & FIELD_ENCODED:
+        raise UsageError(f"offsets: expected integers, found an array of {array.type}")
+    if array.null_count:
+        raise UsageError(f"offsets: {array.null_count:,} of the {array.length:,} entries are null")
+    if array.length == 0:
+        return int64s(0)
+    return widened(d.extents[field.first_buffer + 1].data + array.offset * field.width, array.length, field.width,
+                   (field.flags & FIELD_SIGNED) != 0)
+
+
+cdef Memory buffer_integers(object given):
+    """What a buffer of integers in our byte order holds; None: it is something else."""
+    cdef Py_buffer view
+    cdef const char* code
+    try:
+        PyObject_GetBuffer(given, &view, PyBUF_FORMAT | PyBUF_ND)
+    except (BufferError, ValueError):
+        return None
+    try:
+        code = view.format
+        if code == NULL:
+            code = b"B"
+        if code[0] == b"<" or code[0] == b"=" or code[0] == b"@":
+            code += 1
+        if view.ndim != 1 or strlen(code) != 1 or not (view.itemsize == 1 or view.itemsize == 2 or view.itemsize == 4
+                                                       or view.itemsize == 8):
+            return None
+        if code[0:1] in b"bhilqn":
+            return widened(<const uint8_t*> view.buf, view.shape[0], <int32_t> view.itemsize, True)
+        if code[0:1] in b"BHILQN":
+            return widened(<const uint8_t*> view.buf, view.shape[0], <int32_t> view.itemsize, False)
+        return None
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef Memory listed_integers(object given):
+    cdef Memory out
+    cdef int64_t i
+    try:
+        items = list(given)
+    except TypeError:
+        raise UsageError(f"offsets: expected a sequence or array of integers, found {described(given)}") from None
+    out = int64s(len(items))
+    for i, item in enumerate(items):
+        try:
+            # What no batch is long enough for need not be told apart.
+            (<int64_t*> out.data)[i] = max(-1, min(integer(item), INT64_MAX))
+        except TypeError:
+            raise UsageError(f"offsets: entry {i} must be an integer, found {described(item)}") from None
+    return out
+
+
+cdef Memory read_offsets(object given, int64_t rows):
+    """Offsets as int64, which rise and lie inside the batch."""
+    cdef Memory out = None
+    cdef const int64_t* offsets
+    cdef int64_t i, n
+    if isinstance(given, Array):
+        out = array_integers(given)
+    elif hasattr(given, "__arrow_c_array__"):
+        from arrowipc.cdata.import_array import array_from
+
+        out = array_integers(array_from(given))
+    elif PyObject_CheckBuffer(given):
+        out = buffer_integers(given)
+    if out is None:
+        out = listed_integers(given)
+    offsets = <const int64_t*> out.data
+    n = out.size // 8
+    if n == 0:
+        raise UsageError("offsets: expected one entry more than there are payloads, found none")
+    for i in range(n):
+        if not 0 <= offsets[i] <= rows:
+            raise UsageError(f"offsets: entry {i:,} is {offsets[i]:,}, outside the batch of {rows:,} rows")
+        if i and offsets[i] < offsets[i - 1]:
+            raise UsageError(f"offsets: entry {i:,} is {offsets[i]:,}, lower than {offsets[i - 1]:,} before it")
+    return out
+
+
+cdef Memory regular_offsets(int64_t step, int64_t rows):
+    cdef int64_t n = rows // step + (rows % step != 0), i
+    cdef Memory out = int64s(n + 1)
+    for i in range(n):
+        (<int64_t*> out.data)[i] = i * step
+    (<int64_t*> out.data)[n] = rows
+    return out
+
+
+cdef tuple key_columns(object group_by, object schema):
+    """Ordinals of the key columns."""
+    names = [group_by] if isinstance(group_by, str) else list(group_by)
+    found = {}      # in their order
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(f"group_by: expected names of columns, found {described(name)}")
+        places = schema.get_all_field_indices(name)
+        if len(places) != 1:
+            raise UsageError(f"group_by: {len(places) or 'no'} columns are named {name!r}; the batch has "
+                             f"{schema.names}")
+        if places[0] in found:
+            raise UsageError(f"group_by: {name!r} is named twice")
+        found[places[0]] = None
+    if not found:
+        raise UsageError("group_by: expected the name of a column at least")
+    return tuple(found)
+
+
+# -- the public side -----------------------------------------------------------------------------------------
+
+
+def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None, keep_keys=False, schema=None,
+                    with_schema=True, with_end=None, trim_dictionaries=True, large=False, compression=None,
+                    compression_level=None, min_space_savings=None, alignment=8, legacy=False,
+                    metadata_version="V5", use_threads=True):
+    """Encode ranges of rows as the cells of a binary column, each cell an Arrow IPC stream of its own.
+
+    Exactly one of `offsets`, `rows_per_payload` and `group_by` says which rows a payload has.
+
+    Parameters
+    ----------
+    batch : RecordBatch, or anything that a writer's ``write`` takes
+        Several batches are joined first.
+    offsets : sequence of int, NumPy array or Array of integers, optional
+        Payload ``i`` has the rows ``offsets[i]`` to ``offsets[i + 1]``; there is one more offset than there are
+        payloads. They must not fall.
+    rows_per_payload : int, optional
+        Rows of every payload but the last, which may have fewer.
+    group_by : str or sequence of str, optional
+        Key columns: neighbouring rows with equal keys are one payload. Equal keys that lie apart give payloads
+        of their own, so sort first where that matters. Null equals null, NaN equals NaN, 0.0 equals -0.0.
+    keep_keys : bool, default False
+        Leave the key columns in the payloads too.
+    schema : Schema, or an object with ``__arrow_c_schema__``, optional
+        What the payloads declare; needed for a dict of columns. Default: that of `batch`.
+    with_schema : bool, default True
+        Begin each payload with the Schema message. Without it, a cell is what :func:`read_record_batch` takes
+        (dictionary messages first, where there are dictionaries, numbered as :func:`new_stream` numbers them).
+    with_end : bool, optional
+        End each payload with the end-of-stream marker. Default: as `with_schema`.
+    trim_dictionaries : bool, default True
+        Where a dictionary has more than twice as many values as a payload has elements, write only those that
+        the payload uses, and renumber the indices; values of ordered dictionaries keep their order.
+        Dictionaries of nested types, and those that other dictionaries refer to, are written whole.
+    large : bool, default False
+        Return large binary, whose offsets have 64 bits.
+    compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
+        As for :func:`new_stream`. Each payload counts for itself: alignment begins with it.
+
+    Returns
+    -------
+    Array or GroupedPayloads
+        Binary, without nulls: one cell per payload. With `group_by` a pair, ``payloads`` and ``keys``: the
+        array, and a batch of the key columns with one row per payload.
+
+    Raises
+    ------
+    UsageError
+        Offsets that fall or lie outside the batch; columns that are not there; rows that the schema does not
+        allow; or payloads that take more than 2**31 - 1 bytes together, without ``large=True``.
+    FormatError
+        The batch was read with ``validate="none"`` and its contents are broken; the message names payload and
+        column.
+
+    Notes
+    -----
+    A payload has the bytes that :func:`new_stream` writes for the slice, trimmed dictionaries aside. Custom
+    metadata of the batch is in each.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int64, utf8
+    >>> schema = ipc.Schema([field("day", int64()), field("word", utf8())])
+    >>> batch = ipc.RecordBatch.from_pydict({"day": [1, 1, 2], "word": ["a", "b", None]}, schema)
+    >>> payloads = ipc.encode_payloads(batch, rows_per_payload=2)
+    >>> [ipc.open_stream(cell).read_all().num_rows for cell in payloads]
+    [2, 1]
+    >>> payloads, keys = ipc.encode_payloads(batch, group_by="day")
+    >>> keys.to_pydict()
+    {'day': [1, 2]}
+    >>> [ipc.open_stream(cell).read_all().to_pydict() for cell in payloads]
+    [{'word': ['a', 'b']}, {'word': [None]}]
+    """
+    cdef Packing packing = Packing(compression, compression_level, min_space_savings, alignment, legacy,
+                                   metadata_version, use_threads)
+    cdef RecordBatch rows, keys = None
+    cdef Memory starts
+    cdef Packer packer
+    if (offsets is not None) + (rows_per_payload is not None) + (group_by is not None) != 1:
+        raise UsageError("encode_payloads: expected one of offsets, rows_per_payload and group_by, found "
+                         f"{[each for each in (offsets, rows_per_payload, group_by) if each is not None] or 'none'}")
+    declared = None if schema is None else as_schema(schema)
+    rows = one_batch(batch, declared)
+    if declared is None:
+        declared = plan_schema(rows.plan)
+    if offsets is not None:
+        starts = read_offsets(offsets, rows.d.length)
+    elif rows_per_payload is not None:
+        each = check_integer("rows_per_payload", rows_per_payload, 1, INT64_MAX)
+        if not large and rows.d.length // each > most_bytes // LEAST_PAYLOAD:
+            raise UsageError(f"{rows.d.length // each:,} payloads take more than {most_bytes:,} bytes, which is what "
+                             "the offsets of a binary column count to: pass large=True, or fewer rows at a time")
+        starts = regular_offsets(each, rows.d.length)
+    else:
+        check_schema(declared, plan_schema(rows.plan))
+        check_native(rows, "encode_payloads(group_by=)")
+        columns = key_columns(group_by, declared)
+        keys = select(rows, columns)
+        starts = find_runs(keys)
+        if not keep_keys:
+            rest = tuple([i for i in range(len(declared)) if i not in columns])
+            rows = select(rows, rest)
+            declared = (plan_schema(rows.plan) if schema is None
+                        else Schema([declared.fields[i] for i in rest], declared.metadata))
+    packer = Packer(rows, starts, declared, packing, with_schema=with_schema,
+                    with_end=with_schema if with_end is None else with_end,
+                    trim_dictionaries=trim_dictionaries, large=large)
+    packer.run()
+    if keys is None:
+        return packer.column()
+    return GroupedPayloads(packer.column(), first_rows(keys, <const int64_t*> starts.data, packer.n))

@@ -1,0 +1,478 @@
+"""Maps the schema of a payload to that of the output: by name, in any order, with nulls for what is missing."""
+
+cimport cython
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport Columns, Plan
+from arrowipc.columns.concat cimport FAULT_FULL, raise_append_fault
+from arrowipc.inline.bits cimport largest
+from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_STRICT_NULLABLE, Fault, fail
+from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, get_bit, mul_overflows
+from arrowipc.inline.plan cimport (
+    FIELD_NULLABLE, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64,
+    LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
+    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node,
+)
+from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema
+
+from arrowipc.errors import LimitError, UsageError
+
+
+# -- nulls that nobody wrote ---------------------------------------------------------------------------------
+
+
+cdef int zeros(Blanks* b, Extent* extent, int64_t elements, int64_t width, Fault* fault) noexcept nogil:
+    """So many values of zeros."""
+    cdef int64_t size, room
+    if (mul_overflows(elements, width, &size) or add_overflows(b.used, size, &b.used) or b.used > b.most):
+        return fail(fault, FAULT_BLANKS, -1, -1, -1, b.used, b.most)
+    if size > b.n_zeros:
+        room = max(size, 2 * b.n_zeros + 4096)
+        free(b.zeros)
+        b.n_zeros = 0
+        b.zeros = <uint8_t*> calloc(1, room)
+        if b.zeros == NULL:
+            return fail(fault, FAULT_MEMORY)
+        b.n_zeros = room
+        b.moved = True
+    extent.data = b.zeros if size else NULL
+    extent.size = size
+    return 0
+
+
+cdef int codes_of(Blanks* b, Extent* extent, int32_t code, int64_t count, Fault* fault) noexcept nogil:
+    """So many type codes."""
+    if code == 0:
+        return zeros(b, extent, count, 1, fault)
+    if add_overflows(b.used, count, &b.used) or b.used > b.most:
+        return fail(fault, FAULT_BLANKS, -1, -1, -1, b.used, b.most)
+    if count > b.n_codes[code]:
+        free(b.codes[code])
+        b.n_codes[code] = 0
+        b.codes[code] = <uint8_t*> malloc(2 * count)
+        if b.codes[code] == NULL:
+            return fail(fault, FAULT_MEMORY)
+        memset(b.codes[code], code, 2 * count)
+        b.n_codes[code] = 2 * count
+        b.moved = True
+    extent.data = b.codes[code] if count else NULL
+    extent.size = count
+    return 0
+
+
+cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault* fault) noexcept nogil:
+    """Make field f and all below it `n` nulls, or zeros where it is not nullable and what is around it is null."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef Extent* extent = &d.extents[field.first_buffer]
+    cdef int layout = field.layout
+    cdef int32_t wide = 8 if layout in (LAYOUT_VAR64, LAYOUT_LIST64, LAYOUT_LIST_VIEW64) else 4
+    cdef int32_t k
+    d.nodes[f].length = n
+    d.nodes[f].offset = 0
+    d.nodes[f].null_count = n if layout == LAYOUT_NULL or (null and layout < LAYOUT_SPARSE) else 0
+    for k in range(field.n_buffers):
+        extent[k].data = NULL
+        extent[k].size = 0
+    if layout >= LAYOUT_SPARSE:
+        return blank_codes(b, d, f, n, fault)
+    if layout == LAYOUT_NULL:
+        return 0
+    if null and zeros(b, &extent[0], bitmap_bytes(n), 1, fault) < 0:
+        return -1
+    if layout == LAYOUT_BOOL:
+        return zeros(b, &extent[1], bitmap_bytes(n), 1, fault)
+    if layout == LAYOUT_FIXED:
+        return zeros(b, &extent[1], n, field.width, fault)
+    if layout == LAYOUT_VIEW:
+        d.views[field.view].first = d.plan.n_buffers
+        d.views[field.view].count = 0
+        return zeros(b, &extent[1], n, 16, fault)
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64:
+        return zeros(b, &extent[1], n + 1, wide, fault)
+    if layout == LAYOUT_LIST32 or layout == LAYOUT_LIST64:
+        return -1 if zeros(b, &extent[1], n + 1, wide, fault) < 0 else blank(b, d, f + 1, 0, True, fault)
+    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
+        if zeros(b, &extent[1], n, wide, fault) < 0 or zeros(b, &extent[2], n, wide, fault) < 0:
+            return -1
+        return blank(b, d, f + 1, 0, True, fault)
+    if layout == LAYOUT_FIXED_LIST and mul_overflows(n, field.width, &n):
+        return fail(fault, FAULT_FULL, f, -1, -1, INT64_MAX, INT64_MAX, b"elements")
+    return blank_children(b, d, f, n, fault)
+
+
+cdef int blank_children(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fault) noexcept nogil:
+    cdef int32_t child = f + 1
+    cdef bint null
+    while child < d.plan.fields[f].end:
+        # What is encoded becomes null in any case: its dictionary may have no value to stand there.
+        null = d.plan.fields[child].flags & FIELD_NULLABLE or d.plan.fields[child].dictionary >= 0
+        if blank(b, d, child, n, null, fault) < 0:
+            return -1
+        child = d.plan.fields[child].end
+    return 0
+
+
+cdef int blank_codes(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fault) noexcept nogil:
+    """Unions and runs, which have no nulls of their own: those of their first child, or of their values, count."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const FieldPlan* ends
+    cdef Extent* extent
+    cdef int32_t child = f + 1, code = 0
+    if field.layout == LAYOUT_RUN_END:
+        ends = &d.plan.fields[child]
+        if n > largest(ends.width, True):
+            return fail(fault, FAULT_FULL, f, -1, -1, n, largest(ends.width, True), b"run ends")
+        b.ends[f] = n
+        extent = &d.extents[ends.first_buffer]
+        extent[0].data = NULL
+        extent[0].size = 0
+        extent[1].data = <const uint8_t*> &b.ends[f] if n else NULL
+        extent[1].size = ends.width if n else 0
+        d.nodes[child] = Node(1 if n else 0, 0, 0)
+        return blank(b, d, ends.end, 1 if n else 0, True, fault)
+    if field.n_children == 0:
+        if n:
+            return fail(fault, FAULT_FULL, f, -1, -1, n, 0, b"values of a union without children")
+        return 0
+    while code < 127 and d.plan.codes[128 * field.codes + code] != 0:
+        code += 1
+    extent = &d.extents[field.first_buffer]
+    if codes_of(b, &extent[0], code, n, fault) < 0:
+        return -1
+    if field.layout == LAYOUT_DENSE:
+        # All rows are the one null of the first child.
+        if zeros(b, &extent[1], n, 4, fault) < 0:
+            return -1
+        n = 1 if n else 0
+    while child < field.end:
+        if blank(b, d, child, n, True, fault) < 0:
+            return -1
+        if field.layout == LAYOUT_DENSE:
+            n = 0
+        child = d.plan.fields[child].end
+    return 0
+
+
+# -- routes --------------------------------------------------------------------------------------------------
+
+
+cdef class Route:
+    def __dealloc__(self):
+        cdef int i
+        free(self.origins)
+        free(self.guarded)
+        free(self.prefix)
+        free(self.blanks.zeros)
+        free(self.blanks.ends)
+        for i in range(128):
+            free(self.blanks.codes[i])
+
+    cdef int reserve(self, int64_t variadic) except -1:
+        """Room for so many data buffers of views."""
+        cdef int64_t room = max(variadic, 2 * self.room)
+        cdef Columns walked = Columns.__new__(Columns), piece = Columns.__new__(Columns)
+        walked.allocate(self.plan, room)
+        piece.allocate(self.out, room)
+        self.walked = walked
+        self.piece = piece
+        self.room = room
+        return 0
+
+    cdef int allocate(self, int64_t guarded) except -1:
+        """Room for what is found about the fields, of which so many are guarded."""
+        cdef int32_t n = self.out.d.n_fields
+        self.origins = <Origin*> calloc(n + 1, sizeof(Origin))
+        self.guarded = <int32_t*> calloc(guarded + 1, sizeof(int32_t))
+        self.prefix = <int64_t*> calloc(self.plan.d.source_views + 1, sizeof(int64_t))
+        self.blanks.ends = <int64_t*> calloc(n + 1, sizeof(int64_t))
+        if self.origins == NULL or self.guarded == NULL or self.prefix == NULL or self.blanks.ends == NULL:
+            raise MemoryError()
+        self.n_guarded = guarded
+        return self.reserve(0)
+
+    cdef int settle(self, list entries, list guarded) except -1:
+        """Take over what was found: (how, field of `plan`) per field of `out`."""
+        cdef int32_t i
+        self.allocate(len(guarded))
+        self.direct = True
+        for i, entry in enumerate(entries):
+            if entry is not None:
+                self.origins[i].how = entry[0]
+                self.origins[i].field = entry[1]
+                self.encoded |= entry[0] >= HOW_RENUMBERED
+            self.direct = self.direct and entry == (HOW_READ, i)
+        for i, field in enumerate(guarded):
+            self.guarded[i] = field
+        return 0
+
+    cdef int settle_same(self) except -1:
+        """Every field is itself: few payloads at a time would wait longer for the comparison than for their rows."""
+        cdef int32_t i
+        self.allocate(0)
+        for i in range(self.out.d.n_fields):
+            self.origins[i].field = i
+            if self.out.d.fields[i].dictionary >= 0:
+                self.origins[i].how = HOW_RENUMBERED
+                self.encoded = True
+        self.direct = not self.encoded
+        return 0
+
+    cdef int spread(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil:
+        cdef int found
+        self.blanks.most = most
+        while True:
+            self.blanks.moved = False
+            self.blanks.used = 0
+            found = spread_fields(self.origins, &self.blanks, d, &self.piece.d, fault)
+            if found < 0 or not self.blanks.moved:
+                return found
+
+    cdef int spread_nulls(self, int64_t rows, int64_t most, Fault* fault) noexcept nogil:
+        cdef ColumnsData* piece = &self.piece.d
+        cdef int32_t i
+        self.blanks.most = most
+        piece.length = rows
+        piece.n_extents = piece.plan.n_buffers
+        while True:
+            self.blanks.moved = False
+            self.blanks.used = 0
+            for i in range(piece.plan.n_columns):
+                if blank(&self.blanks, piece, piece.plan.columns[i], rows, True, fault) < 0:
+                    return -1
+            if not self.blanks.moved:
+                return 0
+
+    cdef int check_nulls(self, const ColumnsData* d, Fault* fault) noexcept nogil:
+        """Whether a field has nulls that the output must not have."""
+        cdef int32_t i, f, p
+        cdef int64_t k, count
+        cdef const uint8_t* bits
+        cdef const uint8_t* above
+        for i in range(self.n_guarded):
+            f = self.guarded[i]
+            count = d.nodes[f].null_count
+            if count == 0:
+                continue
+            p = d.plan.fields[f].parent
+            if p >= 0 and d.plan.fields[p].layout == LAYOUT_STRUCT and d.nodes[p].null_count:
+                # What stands below a null does not count. A null field has no bitmap: all of it is null.
+                bits = NULL
+                if d.plan.fields[f].layout != LAYOUT_NULL:
+                    bits = d.extents[d.plan.fields[f].first_buffer].data
+                above = d.extents[d.plan.fields[p].first_buffer].data
+                count = 0
+                for k in range(d.nodes[p].length):
+                    count += (bits == NULL or not get_bit(bits, k)) and get_bit(above, k)
+                if count == 0:
+                    continue
+            return fail(fault, FAULT_STRICT_NULLABLE, f, -1, -1, count)
+        return 0
+
+
+cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, ColumnsData* piece,
+                       Fault* fault) noexcept nogil:
+    """Nodes and extents of every field of the output."""
+    cdef const FieldPlan* read = d.plan.fields
+    cdef const FieldPlan* out = piece.plan.fields
+    cdef int32_t f = 0, r, count, used = piece.plan.n_buffers
+    cdef int64_t n
+    piece.length = d.length
+    while f < piece.plan.n_fields:
+        if origins[f].how == HOW_ABSENT:
+            n = d.length if out[f].parent < 0 else piece.nodes[out[f].parent].length
+            if blank(b, piece, f, n, True, fault) < 0:
+                return -1
+        if origins[f].how == HOW_ABSENT or origins[f].how == HOW_DECODED:
+            f = out[f].end
+            continue
+        r = origins[f].field
+        piece.nodes[f] = d.nodes[r]
+        memcpy(&piece.extents[out[f].first_buffer], &d.extents[read[r].first_buffer],
+               out[f].n_buffers * sizeof(Extent))
+        if out[f].view >= 0:
+            count = d.views[read[r].view].count
+            piece.views[out[f].view].first = used
+            piece.views[out[f].view].count = count
+            if count:
+                memcpy(&piece.extents[used], &d.extents[d.views[read[r].view].first], count * sizeof(Extent))
+            used += count
+        f += 1
+    piece.n_extents = used
+    return 0
+
+
+cdef int raise_route_fault(const Fault* fault, Plan plan) except -1:
+    if fault.code == FAULT_BLANKS:
+        raise LimitError("the columns that the payload has not would take more bytes than it may become "
+                         "(Limits.decompressed_ratio and decompressed_slack)")
+    return raise_append_fault(fault, plan)
+
+
+# -- matching ------------------------------------------------------------------------------------------------
+
+
+cdef object plain_type(object type):
+    """The type with the values of dictionaries in their place."""
+    from arrowipc import datatypes as types
+
+    if isinstance(type, types.Dictionary):
+        return plain_type(type.value_type)
+    if not type.children:
+        return type
+    children = [plain_field(child) for child in type.children]
+    if isinstance(type, types.Struct):
+        return types.Struct(children)
+    if isinstance(type, types.FixedSizeList):
+        return types.FixedSizeList(children[0], type.list_size)
+    if isinstance(type, types.Map):
+        return types.Map(children[0], type.keys_sorted)
+    if isinstance(type, types.Union):
+        return types.Union(type.mode, children, type.type_codes)
+    if isinstance(type, types.RunEndEncoded):
+        return types.RunEndEncoded(*children)
+    return type.__class__(children[0])
+
+
+cdef object plain_field(object field):
+    from arrowipc.datatypes import Field
+
+    return Field(field.name, plain_type(field.type), field.nullable, field.metadata)
+
+
+cdef object plain_schema(object schema):
+    from arrowipc.schema import Schema
+
+    return Schema([plain_field(field) for field in schema.fields], schema.metadata, schema.endianness, schema.features)
+
+
+@cython.final
+cdef class Matching:
+    # One schema on its way to another.
+    cdef Plan whole, out
+    cdef bint strict
+    cdef int32_t taken          # fields of the arranged plan so far
+    cdef list entries           # of Route.settle
+    cdef list guarded
+    cdef list sources           # fields of `whole`, in the order in which they are taken
+
+    cdef object refuse(self, tuple path, object ours, object theirs):
+        return UsageError(f"column {'.'.join(path)!r}: the payload has {theirs}, the output {ours}")
+
+    cdef list children(self, tuple ours, list places, tuple theirs, list sources, tuple path):
+        """Match fields by name; returns what `arrange` takes. A name that occurs again means the next of its name."""
+        cdef list chosen = [], names = [field.name for field in theirs]
+        cdef dict used = {}, waiting = {}, surplus = None
+        for i in range(len(names) - 1, -1, -1):
+            waiting.setdefault(names[i], []).append(i)      # the next of its name comes last
+        for field, place in zip(ours, places):
+            if not waiting.get(field.name):
+                if not field.nullable:
+                    raise UsageError(f"column {'.'.join((*path, field.name))!r}: the payload has no such field, and "
+                                     "the output's is not nullable")
+                if surplus is None:
+                    surplus = by_spelling(ours, names)
+                other = surplus.get(field.name.lower())
+                if other is not None:
+                    # To take it for missing would lose its values.
+                    raise UsageError(f"column {'.'.join((*path, field.name))!r}: the payload spells it {other!r}")
+                self.entries[place] = (HOW_ABSENT, -1)
+                continue
+            used[field.name] = at = waiting[field.name].pop()
+            chosen.append(self.field(field, place, theirs[at], sources[at], (*path, field.name), True))
+        if self.strict and len(chosen) < len(theirs):
+            found = [name for i, name in enumerate(names) if used.get(name, -1) < i]
+            raise UsageError(f"column {'.'.join((*path, found[0]))!r}: the payload has this field and the output has "
+                             "not; pass schema= or columns= to say which are wanted")
+        return chosen
+
+    cdef tuple field(self, object ours, int32_t place, object theirs, int32_t source, tuple path, bint named):
+        """Match two fields, and what is below them: the children of structs by name, others one by one."""
+        from arrowipc import datatypes as types
+
+        a, b = ours.type, theirs.type
+        how = HOW_READ
+        if isinstance(b, types.Dictionary):
+            encoded = isinstance(a, types.Dictionary)
+            how = HOW_RENUMBERED if encoded else HOW_DECODED
+            if not (b.value_type == a.value_type if encoded else plain_type(b.value_type) == a):
+                raise self.refuse(path, a, b)
+        elif isinstance(a, types.Dictionary) and a.value_type == b and not b.children and not isinstance(b, types.Null):
+            # Values without fields below them, whose nulls have a bitmap that serves the indices as well.
+            how = HOW_ENCODED
+        elif type(a) is not type(b) or not same_shell(a, b, types):
+            raise self.refuse(path, a, b)
+        self.entries[place] = (how, self.taken)
+        if theirs.nullable and not ours.nullable:
+            self.guarded.append(self.taken)
+        self.taken += 1
+        self.sources.append(source)
+        if how != HOW_READ or not a.children:
+            return source, None
+        places, sources = children_of(self.out, place), children_of(self.whole, source)
+        if named and isinstance(a, types.Struct):
+            return source, self.children(a.children, places, b.children, sources, path)
+        # The struct of a map's entries: writers give its children different names.
+        named = not isinstance(a, types.Map)
+        return source, [self.field(a.children[i], places[i], b.children[i], sources[i],
+                                   (*path, a.children[i].name), named) for i in range(len(places))]
+
+
+cdef dict by_spelling(tuple ours, list names):
+    """The first of the `names` that none of our fields has, by how it is spelled without capitals."""
+    cdef set known = {field.name for field in ours}
+    cdef dict found = {}
+    for name in names:
+        if name not in known:
+            found.setdefault(name.lower(), name)
+    return found
+
+
+cdef bint same_shell(object a, object b, object types) except -1:
+    """Whether two types of one class are equal apart from their children."""
+    if isinstance(a, types.FixedSizeList):
+        return a.list_size == b.list_size
+    if isinstance(a, types.Map):
+        return a.keys_sorted <= b.keys_sorted
+    if isinstance(a, types.Union):
+        return (a.mode == b.mode and a.type_codes == b.type_codes
+                and [child.name for child in a.children] == [child.name for child in b.children])
+    if isinstance(a, types.RunEndEncoded):
+        return a.run_ends.type == b.run_ends.type
+    return bool(a.children) or isinstance(a, types.Struct) or a == b
+
+
+cdef Route find_route(Plan whole, Plan out, bint strict):
+    """The way from one schema to another; UsageError if there is none."""
+    cdef Route route = Route.__new__(Route)
+    route.whole = whole
+    route.out = out
+    if whole is out:
+        route.plan = whole
+        route.settle_same()
+    else:
+        match(route, strict)
+    return route
+
+
+cdef int match(Route route, bint strict) except -1:
+    """Compare the two schemas of a route by the names of their fields."""
+    cdef Matching matching = Matching.__new__(Matching)
+    cdef Plan whole = route.whole, out = route.out
+    cdef int32_t i
+    ours, theirs = plan_schema(out).fields, plan_schema(whole).fields
+    matching.whole = whole
+    matching.out = out
+    matching.strict = strict
+    matching.entries = [None] * out.d.n_fields
+    matching.guarded = []
+    matching.sources = []
+    chosen = matching.children(ours, [out.d.columns[i] for i in range(out.d.n_columns)],
+                               theirs, [whole.d.columns[i] for i in range(whole.d.n_columns)], ())
+    if ours and not chosen:
+        raise UsageError(f"the payload has none of the columns: it has {[field.name for field in theirs]}, the output "
+                         f"{[field.name for field in ours]}")
+    route.plan = whole if matching.sources == list(range(whole.d.n_fields)) else arrange(whole, chosen)
+    route.settle(matching.entries, matching.guarded)
+    return 0

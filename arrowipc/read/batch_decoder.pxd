@@ -1,0 +1,59 @@
+# What turns messages into batches: the one place where walk, body, validation and dictionaries meet.
+from libc.stdint cimport int64_t, uint8_t
+
+from arrowipc._core cimport Columns, DictionaryPlan, Plan
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.concat cimport Growing
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.flatbuf cimport Table
+from arrowipc.inline.plan cimport BatchHeader, Envelope, LimitsData
+from arrowipc.read.framing cimport Message
+
+
+cdef class Dictionary:
+    """One dictionary id as it stands: its values so far."""
+    cdef Columns values             # None: known, and not needed by the projection
+    cdef Growing growing            # None until the first delta
+    cdef int64_t nbytes
+    cdef list bounds                # [low, high] index per nested encoded field, over all values
+    cdef Columns resolved           # values with their own dictionaries, as of `resolved_at`
+    cdef int64_t resolved_at
+
+
+cdef class Decoder:
+    cdef Plan plan                  # what is read of the schema
+    cdef object columns             # ... as asked for
+    cdef bint keep_stored
+    cdef LimitsData limits
+    cdef int level
+    cdef bint use_threads
+    cdef dict known                 # id -> DictionaryPlan, at every depth of the whole schema
+    cdef dict needed                # the same for `plan`
+    cdef dict entries               # id -> Dictionary
+    cdef int64_t dictionary_bytes
+    cdef int64_t generation         # counts changes of any dictionary
+    cdef tuple current              # resolved dictionaries of `plan`; None: to be made
+    cdef readonly int64_t num_dictionary_batches
+    cdef readonly int64_t num_dictionary_deltas
+    cdef readonly int64_t num_replaced_dictionaries
+    cdef readonly int64_t num_record_batches
+
+    cdef int open(self, Plan whole) except -1
+    cdef int open_as(self, Plan whole, Plan plan) except -1
+    cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner)
+    cdef Columns stored(self, Message message)
+    cdef tuple dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable)
+    cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
+                  object body_owner, Plan plan, tuple dictionaries) except -1
+    cdef bint needs_dictionary(self, const Envelope* message) except -1
+    cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1
+    cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1
+    cdef int forget(self) except -1
+    cdef tuple resolve(self, list wanted)
+    cdef Columns values_of(self, DictionaryPlan wanted)
+
+
+# Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
+cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil
+cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
+                         bint ensure_native_endian)

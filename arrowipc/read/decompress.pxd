@@ -1,0 +1,122 @@
+# From the extents that `locate` found to columns that kernels can read.
+#
+# The order of the steps, which `normalise` keeps:
+#   locate (core) -> decompress -> check_sizes (core) -> swap_bytes -> align -> validate (_validate)
+# Dictionaries' values are Columns too and take the same way. A step that makes new memory chains it to
+# `columns.owner`; after decompression the compressed body is let go of unless a buffer in it was stored raw.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+
+cimport cython
+
+from arrowipc._core cimport Columns, check_sizes, raise_fault
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.plan cimport ColumnsData, LimitsData
+
+# The decoders as the packages export them; all NULL where there is no such thing.
+ctypedef size_t (*create_lz4_t)(void** context, unsigned int version) noexcept nogil
+ctypedef void (*reset_lz4_t)(void* context) noexcept nogil
+ctypedef size_t (*decode_lz4_t)(void* context, void* target, size_t* room, const void* frame, size_t* stored,
+                                const unsigned int* options) noexcept nogil
+ctypedef int (*decode_block_t)(const char* block, char* target, int stored, int room) noexcept nogil
+ctypedef void* (*create_zstd_t)() noexcept nogil
+ctypedef size_t (*decode_zstd_t)(void* context, void* target, size_t room, const void* frame,
+                                 size_t stored) noexcept nogil
+ctypedef size_t (*free_t)(void* context) noexcept nogil
+ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
+ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
+
+cdef enum:
+    WORTH_THREADS = 1 << 18     # bytes: below this, waking a thread costs more than it gives
+    IDLE_CONTEXTS = 16
+
+cdef struct Functions:
+    # Of liblz4 (frames) or libzstd; the others' are NULL.
+    free_t free
+    is_error_t is_error
+    error_name_t error_name
+    create_lz4_t create_lz4
+    reset_lz4_t reset_lz4
+    decode_lz4_t decode_lz4
+    decode_block_t decode_block
+    create_zstd_t create_zstd
+    decode_zstd_t decode_zstd
+
+cdef struct Job:
+    # One compressed buffer.
+    const uint8_t* frame
+    int64_t stored          # bytes of the frame
+    int64_t claim           # bytes that it says it holds
+    uint8_t* target
+    int64_t made            # bytes that the codec gave
+    size_t code             # what the codec returned
+    int outcome             # Outcome
+    int32_t extent
+    int32_t field
+    int32_t buffer
+
+cdef enum Outcome:
+    DONE = 0
+    BROKEN                  # the codec refuses the frame
+    UNFINISHED              # the frame goes on after its claim, or stops before its end
+    TRAILING                # bytes after the frame
+    OTHER_SIZE              # the frame holds another number of bytes
+
+cdef struct Ledger:
+    # Sums over the buffers of a batch, and the claim that was refused.
+    int64_t stored
+    int64_t claimed
+    int64_t reserved        # claims rounded up to the alignment of buffers
+    int64_t raw             # buffers stored raw
+    int64_t jobs
+    const char* why         # of REFUSED_FRAME
+
+
+@cython.final
+cdef class Library:
+    """How a codec is decoded: by C functions, or by the callable that codec.py wraps around its package."""
+    cdef int codec
+    cdef Functions c
+    cdef object call        # call(frame, target) -> None, raises; used where there are no functions
+    cdef list idle          # Contexts that nobody uses
+    cdef bint native(self)  # there are functions
+
+
+@cython.final
+cdef class Context:
+    """The C decoder's working memory, used by one thread at a time."""
+    cdef void* state
+    cdef Library library
+
+
+# For kernels that decompress without Python, in the order in which `decompress` does it: all prefixes are read (raw
+# and empty buffers are settled, the others become jobs; not 0: refused), then job after job is decoded to its
+# target (False: broken).
+cdef Library library_for(int codec)
+cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limits, Ledger* sums) noexcept nogil
+cdef bint decode_job(const Functions* library, void* state, Job* job) noexcept nogil
+
+cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1
+cdef int swap_bytes(Columns columns) except -1
+cdef int align(Columns columns) except -1
+
+# The same columns with every buffer copied into native byte order; for plans that keep the stored order.
+cdef Columns native_copy(Columns columns)
+
+
+cdef inline int normalise(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
+    """Everything between `locate` and `validate`; a raw, little-endian, aligned batch passes untouched."""
+    cdef Fault fault
+    cdef const ColumnsData* d = &columns.d
+    cdef uintptr_t address = 0
+    cdef int32_t i
+    if codec >= 0:
+        decompress(columns, codec, limits, use_threads)
+    if check_sizes(d, &fault) < 0:
+        raise_fault(&fault, columns.plan)
+    if d.plan.stored_big and not d.plan.keep_stored:
+        swap_bytes(columns)
+    for i in range(d.plan.n_buffers):
+        address |= <uintptr_t> d.extents[i].data
+    if address & 7:
+        align(columns)
+    return 0

@@ -1,0 +1,723 @@
+"""Makes a located body readable: decompressed, proven large enough, in native byte order, aligned."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport *
+from arrowipc.inline.fault cimport *
+from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME
+from arrowipc.inline.loads cimport (
+    bitmap_bytes, bswap16, bswap32, bswap64, load_i32, load_i64, load_u16, load_u32, loose_u16, loose_u32,
+    loose_u64, mul_overflows, round_up,
+)
+from arrowipc.inline.plan cimport *
+
+from arrowipc.errors import FormatError, LimitError, UnsupportedError
+
+cdef extern from * nogil:
+    int64_t fetch_add "__sync_fetch_and_add"(int64_t* counter, int64_t step) noexcept
+
+cdef enum:
+    PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
+    LZ4_EXPANSION = 255             # a byte of an LZ4 block yields at most this many
+    SPARE = 1 << 16                 # bytes that a buffer may always be larger than its length asks for
+    LZ4_VERSION = 100               # LZ4F_VERSION
+    ZSTD_RAW = 0                    # types of ZSTD blocks
+    ZSTD_RUN = 1
+    ZSTD_BLOCK = 1 << 17            # most that a compressed block holds
+    WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
+
+cdef uint32_t LZ4_MAGIC = 0x184D2204
+cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
+cdef uint32_t SKIPPABLE_MAGIC = 0x184D2A50      # and the 15 after it
+cdef int64_t ZSTD_WINDOW = 1 << 27              # what zstd itself grants a stream by default
+
+
+# -- decompression: what each buffer claims ------------------------------------------------------------------
+
+
+cdef enum Refusal:
+    # Claims that are refused before anything is allocated.
+    REFUSED_SHORT = 1       # no room for the prefix
+    REFUSED_NEGATIVE
+    REFUSED_EXPANSION       # LZ4 cannot hold that much in so little
+    REFUSED_KNOWN           # the length of the field asks for much less
+    REFUSED_TOTAL           # Limits.decompressed_bytes
+    REFUSED_RATIO           # Limits.decompressed_ratio and _slack
+    REFUSED_FRAME           # the frame itself speaks against it
+
+
+cdef inline int64_t scaled(int64_t elements, int64_t width) noexcept nogil:
+    cdef int64_t size
+    return INT64_MAX if mul_overflows(elements, width, &size) else size
+
+
+cdef int64_t known_size(const FieldPlan* plan, int64_t length, int32_t buffer) noexcept nogil:
+    """Bytes that a buffer needs for `length` elements, -1 for those that depend on values."""
+    cdef int layout = plan.layout
+    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+        return scaled(length, 4) if buffer else length
+    if buffer == 0:
+        return bitmap_bytes(length)
+    if layout == LAYOUT_BOOL:
+        return bitmap_bytes(length)
+    if layout == LAYOUT_FIXED:
+        return scaled(length, plan.width)
+    if layout == LAYOUT_LIST_VIEW32:
+        return scaled(length, 4)
+    if layout == LAYOUT_LIST_VIEW64:
+        return scaled(length, 8)
+    if buffer > 1:
+        return -1
+    if layout == LAYOUT_VIEW:
+        return scaled(length, 16)
+    if length == INT64_MAX:
+        return INT64_MAX
+    return scaled(length + 1, 8 if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64 else 4)
+
+
+cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) noexcept nogil:
+    """What speaks against an LZ4 frame of `claim` bytes, NULL when its header has nothing against it."""
+    cdef uint8_t flags
+    if size < 7 or load_u32(frame) != LZ4_MAGIC:
+        return "not an LZ4 frame (legacy and skippable frames are not allowed)"
+    flags = frame[4]
+    if flags & 1:
+        return "the LZ4 frame needs a dictionary"
+    if flags & 8 and (size < 15 or load_i64(frame + 6) != claim):
+        return "the LZ4 frame states another size"
+    return NULL
+
+
+cdef struct ZstdFrame:
+    int64_t size            # bytes of the frame
+    int64_t content         # bytes that it states, -1: it does not
+    int64_t most            # bytes that its blocks can hold
+
+
+cdef const char* measure_zstd(const uint8_t* frame, int64_t size, ZstdFrame* out) noexcept nogil:
+    """Walk the headers of the frame's blocks (RFC 8878, 3.1.1); what is broken about them, else NULL."""
+    cdef uint8_t flags
+    cdef int64_t at = 5
+    cdef uint32_t block
+    cdef int id_bytes, content_bytes
+    if size < 6:
+        return "the ZSTD frame is cut short"
+    flags = frame[4]
+    id_bytes = (1 << (flags & 3)) >> 1                                      # 0, 1, 2, 4
+    content_bytes = 1 << (flags >> 6) if flags >> 6 else flags >> 5 & 1     # 0 or 1, 2, 4, 8
+    if not flags & 0x20:
+        # Three bits of mantissa, in eighths of a power of two.
+        if (<int64_t> 8 + (frame[5] & 7)) << (7 + (frame[5] >> 3)) > ZSTD_WINDOW:
+            return "the ZSTD frame asks for a window of more than 128 MiB"
+        at += 1
+    if size - at < id_bytes + content_bytes:
+        return "the ZSTD frame is cut short"
+    while id_bytes:
+        if frame[at]:
+            return "the ZSTD frame needs a dictionary"
+        at += 1
+        id_bytes -= 1
+    out.content = -1
+    if content_bytes == 1:
+        out.content = frame[at]
+    elif content_bytes == 2:
+        out.content = load_u16(frame + at) + 256
+    elif content_bytes == 4:
+        out.content = load_u32(frame + at)
+    elif content_bytes == 8:
+        out.content = load_i64(frame + at) & INT64_MAX
+    at += content_bytes
+    out.most = 0
+    block = 0
+    while not block & 1:
+        if size - at < 3:
+            return "the ZSTD frame is cut short"
+        block = load_u16(frame + at) | <uint32_t> frame[at + 2] << 16
+        at += 3
+        if (block >> 1) & 3 == ZSTD_RUN:
+            at += 1
+            out.most += block >> 3
+        else:
+            at += block >> 3
+            out.most += block >> 3 if (block >> 1) & 3 == ZSTD_RAW else ZSTD_BLOCK
+    if flags & 4:
+        at += 4     # the checksum of the content
+    out.size = at
+    if at > size:
+        return "the ZSTD frame is cut short"
+    return NULL
+
+
+cdef const char* check_zstd(const uint8_t* data, int64_t size, int64_t claim) noexcept nogil:
+    """The same for ZSTD frames, of which there may be several, one after the other to the very end."""
+    cdef ZstdFrame frame
+    cdef const char* why
+    cdef int64_t least = 0, most = 0
+    if size == 0:
+        return "no ZSTD frame"
+    while size:
+        if size < 8:
+            return "bytes follow the ZSTD frame" if most else "not a ZSTD frame"
+        if load_u32(data) >> 4 == SKIPPABLE_MAGIC >> 4:
+            frame.size = 8 + <int64_t> load_u32(data + 4)
+            if frame.size > size:
+                return "a skippable ZSTD frame is cut short"
+        elif load_u32(data) != ZSTD_MAGIC:
+            return "bytes follow the ZSTD frame" if most else "not a ZSTD frame"
+        else:
+            why = measure_zstd(data, size, &frame)
+            if why != NULL:
+                return why
+            if frame.content > claim - least:
+                return "the ZSTD frame states a larger size"
+            least += frame.content if frame.content > 0 else 0
+            most += frame.most if frame.content < 0 else frame.content
+        data += frame.size
+        size -= frame.size
+    if most < claim:
+        return "the ZSTD frame holds less"
+    return NULL
+
+
+cdef int enter(Extent* extent, Job* job, int codec, int64_t known, int64_t most, Ledger* sums) noexcept nogil:
+    """Read one prefix: a raw or empty buffer is settled here, a compressed one becomes `job`.
+
+    `known` is the size that the field's length asks for (-1: depends on values), `most` the batch's limit.
+    """
+    job.stored = extent.size
+    job.claim = 0
+    if extent.size < PREFIX:
+        return REFUSED_SHORT
+    job.claim = load_i64(extent.data)
+    job.frame = extent.data + PREFIX
+    job.stored = extent.size - PREFIX
+    sums.stored += extent.size
+    if job.claim == -1:
+        extent.data = job.frame if job.stored else NULL
+        extent.size = job.stored
+        sums.raw += 1
+        return 0
+    if job.claim < 0:
+        return REFUSED_NEGATIVE
+    if job.claim == 0 and job.stored == 0:
+        extent.data = NULL
+        extent.size = 0
+        return 0
+    if codec == CompressionType_LZ4_FRAME and job.claim // LZ4_EXPANSION > job.stored:
+        return REFUSED_EXPANSION
+    if (0 <= known < INT64_MAX - SPARE and job.claim > known + SPARE
+            and (job.claim - known - SPARE) // LZ4_EXPANSION > job.stored):
+        # Writers may leave slack behind a slice, and slack compresses; a bomb compresses better.
+        return REFUSED_KNOWN
+    if codec == CompressionType_LZ4_FRAME:
+        sums.why = check_lz4(job.frame, job.stored, job.claim)
+    else:
+        sums.why = check_zstd(job.frame, job.stored, job.claim)
+    if sums.why != NULL:
+        return REFUSED_FRAME
+    if job.claim > most - sums.claimed or job.claim > INT64_MAX - 128 - sums.reserved:
+        return REFUSED_TOTAL
+    sums.claimed += job.claim
+    sums.reserved += round_up(job.claim, 64)
+    sums.jobs += 1
+    return 0
+
+
+cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limits,
+                   Ledger* sums) noexcept nogil:
+    """All prefixes. On refusal the job at `sums.jobs` tells which buffer it was."""
+    cdef const FieldPlan* plan
+    cdef int32_t f, k, n, extent
+    cdef int64_t allowed
+    cdef int refusal
+    memset(sums, 0, sizeof(Ledger))
+    for f in range(d.plan.n_fields):
+        plan = &d.plan.fields[f]
+        n = plan.n_buffers
+        if plan.view >= 0:
+            n += d.views[plan.view].count
+        for k in range(n):
+            if k < plan.n_buffers:
+                extent = plan.first_buffer + k
+            else:
+                extent = d.views[plan.view].first + k - plan.n_buffers
+            if d.extents[extent].size == 0:
+                continue    # an empty buffer has no prefix
+            jobs[sums.jobs].field = f
+            jobs[sums.jobs].buffer = k
+            jobs[sums.jobs].extent = extent
+            refusal = enter(&d.extents[extent], &jobs[sums.jobs], codec,
+                            known_size(plan, d.nodes[f].length, k) if k < plan.n_buffers else -1,
+                            limits.decompressed_bytes, sums)
+            if refusal:
+                return refusal
+    if not mul_overflows(sums.stored, limits.decompressed_ratio, &allowed):
+        if sums.claimed > allowed and sums.claimed - allowed > limits.decompressed_slack:
+            return REFUSED_RATIO
+    return 0
+
+
+# -- decompression: the codec --------------------------------------------------------------------------------
+
+
+cdef inline void* address(object number):
+    return <void*> <uintptr_t> number
+
+
+cdef class Library:
+    """How a codec is decoded: by C functions, or by the callable that codec.py wraps around its package."""
+    def __cinit__(self, int codec, addresses, call):
+        memset(&self.c, 0, sizeof(Functions))
+        self.codec = codec
+        self.call = call
+        self.idle = []
+        if addresses is None:
+            return
+        self.c.free = <free_t> address(addresses[1])
+        self.c.is_error = <is_error_t> address(addresses[2])
+        self.c.error_name = <error_name_t> address(addresses[3])
+        if codec == CompressionType_LZ4_FRAME:
+            self.c.create_lz4 = <create_lz4_t> address(addresses[0])
+            self.c.decode_lz4 = <decode_lz4_t> address(addresses[4])
+            self.c.reset_lz4 = <reset_lz4_t> address(addresses[5])
+            self.c.decode_block = <decode_block_t> address(addresses[6])
+        else:
+            self.c.create_zstd = <create_zstd_t> address(addresses[0])
+            self.c.decode_zstd = <decode_zstd_t> address(addresses[4])
+
+    cdef bint native(self):
+        return self.c.is_error != NULL
+
+
+cdef class Context:
+    """The C decoder's working memory, used by one thread at a time."""
+
+    def __cinit__(self, Library library):
+        self.library = library
+        if library.codec == CompressionType_LZ4_FRAME:
+            library.c.create_lz4(&self.state, LZ4_VERSION)
+        else:
+            self.state = library.c.create_zstd()
+        if self.state == NULL:
+            raise MemoryError(f"no memory to decompress {codec_name(library.codec)}")
+
+    def __dealloc__(self):
+        if self.state != NULL:
+            self.library.c.free(self.state)
+
+
+cdef void decode_zstd(const Functions* library, void* state, Job* job) noexcept nogil:
+    """All frames of a job; their headers and sizes are known to be what `check_zstd` allows."""
+    job.code = library.decode_zstd(state, job.target, job.claim, job.frame, job.stored)
+    job.made = 0
+    if library.is_error(job.code):
+        job.outcome = BROKEN
+    else:
+        job.made = job.code
+        job.outcome = DONE if job.made == job.claim else OTHER_SIZE
+
+
+cdef inline uint8_t lz4_checksum(uint8_t flags, uint8_t size) noexcept nogil:
+    """The byte that closes a header of two bytes: the second one of their XXH32."""
+    cdef uint32_t h = <uint32_t> 374761393 + 2
+    h += flags * <uint32_t> 374761393
+    h = (h << 11 | h >> 21) * <uint32_t> 2654435761
+    h += size * <uint32_t> 374761393
+    h = (h << 11 | h >> 21) * <uint32_t> 2654435761
+    h = (h ^ h >> 15) * <uint32_t> 2246822519
+    h = (h ^ h >> 13) * <uint32_t> 3266489917
+    return <uint8_t> ((h ^ h >> 16) >> 8)
+
+
+cdef bint decode_lz4_block(const Functions* library, Job* job) noexcept nogil:
+    """Decode a frame of one block and no checksums, as small buffers are, at half the price of the frame's decoder.
+
+    False: it has another shape, or something is wrong with it.
+    """
+    cdef const uint8_t* frame = job.frame
+    cdef int64_t stored = job.stored - 15, most
+    cdef uint32_t word
+    # 0x60 and 0x40: version 1, blocks independent or linked, nothing else.
+    if stored < 1 or (frame[4] & 0xDF) != 0x40 or frame[5] & 0x8F or frame[5] < 0x40 or job.claim < 1:
+        return False
+    most = <int64_t> 1 << (8 + 2 * (frame[5] >> 4))
+    word = load_u32(frame + 7)
+    if (word & 0x7FFFFFFF != stored or stored > most or job.claim > most or load_u32(frame + 11 + stored) != 0
+            or frame[6] != lz4_checksum(frame[4], frame[5])):
+        return False
+    if word >> 31:
+        if stored != job.claim:
+            return False
+        memcpy(job.target, frame + 11, stored)
+    elif library.decode_block(<const char*> frame + 11, <char*> job.target, <int> stored, <int> job.claim) != job.claim:
+        return False
+    job.made = job.claim
+    job.outcome = DONE
+    return True
+
+
+cdef void decode_lz4(const Functions* library, void* state, Job* job) noexcept nogil:
+    # stable_target: what is written stays where it is, so linked blocks refer to it in place.
+    cdef unsigned int[4] options = [1, 0, 0, 0]
+    cdef size_t room = job.claim, taken = job.stored
+    library.reset_lz4(state)
+    job.code = library.decode_lz4(state, job.target, &room, job.frame, &taken, options)
+    job.made = room
+    if library.is_error(job.code):
+        job.outcome = BROKEN
+    elif job.code != 0:
+        job.outcome = UNFINISHED
+    elif <int64_t> taken != job.stored:
+        job.outcome = TRAILING
+    else:
+        job.outcome = DONE if job.made == job.claim else OTHER_SIZE
+
+
+cdef bint decode_job(const Functions* library, void* state, Job* job) noexcept nogil:
+    if library.decode_zstd != NULL:
+        decode_zstd(library, state, job)
+    elif not decode_lz4_block(library, job):
+        decode_lz4(library, state, job)
+    return job.outcome == DONE
+
+
+cdef struct Queue:
+    Job* jobs
+    int64_t n_jobs
+    int64_t taken
+    int64_t failed      # a job that failed, n_jobs while none has
+
+
+cdef void run_native(const Functions* library, void* state, Queue* queue) noexcept nogil:
+    cdef int64_t i = fetch_add(&queue.taken, 1)
+    while i < queue.n_jobs and queue.failed == queue.n_jobs:
+        if not decode_job(library, state, &queue.jobs[i]):
+            queue.failed = i
+        i = fetch_add(&queue.taken, 1)
+
+
+@cython.final
+cdef class Work:
+    """The compressed buffers of one batch; any number of threads may `run` it, each takes the next one."""
+    cdef Queue queue
+    cdef int64_t claimed
+    cdef Library library
+    cdef object error       # of the failed job, when the library was called through Python
+    # Frames and targets: a thread that still runs when its caller is interrupted keeps them through the Work.
+    cdef object frames
+    cdef Memory targets
+
+    def __cinit__(self, int64_t room):
+        memset(&self.queue, 0, sizeof(Queue))
+        self.queue.jobs = <Job*> malloc(room * sizeof(Job))
+        if self.queue.jobs == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.queue.jobs)
+
+    def run(self):
+        """Decode until no job is left or one has failed."""
+        cdef Library library = self.library
+        cdef Context context
+        cdef Queue* queue
+        cdef void* state
+        if not library.native():
+            self.run_python()
+            return
+        context = library.idle.pop() if library.idle else Context(library)
+        if self.claimed < WORTH_RELEASING:
+            run_native(&library.c, context.state, &self.queue)
+        else:
+            queue = &self.queue
+            state = context.state
+            with nogil:
+                run_native(&library.c, state, queue)
+        # What a frame that failed leaves behind outlives a reset of LZ4's context (the size that it stated).
+        if self.queue.failed == self.queue.n_jobs and len(library.idle) < IDLE_CONTEXTS:
+            library.idle.append(context)
+
+    cdef int run_python(self) except -1:
+        cdef int64_t i = fetch_add(&self.queue.taken, 1)
+        cdef Job* job
+        while i < self.queue.n_jobs and self.queue.failed == self.queue.n_jobs:
+            job = &self.queue.jobs[i]
+            job.outcome = DONE
+            try:
+                self.library.call(
+                    PyMemoryView_FromMemory(<char*> job.frame, job.stored, PyBUF_READ),
+                    PyMemoryView_FromMemory(<char*> job.target, job.claim, PyBUF_WRITE),
+                )
+            except MemoryError:
+                raise
+            except Exception as error:
+                job.outcome = BROKEN
+                self.error = error
+                self.queue.failed = i
+            i = fetch_add(&self.queue.taken, 1)
+        return 0
+
+
+cdef list libraries = [None, None]
+
+
+cdef Library library_for(int codec):
+    if libraries[codec] is None:
+        from arrowipc import codecs
+
+        addresses = codecs.lz4_functions() if codec == CompressionType_LZ4_FRAME else codecs.zstd_functions()
+        libraries[codec] = Library(codec, addresses, codecs.decoder(codec))
+    return libraries[codec]
+
+
+def forget_libraries():
+    """Look for the codec libraries again at the next compressed batch; a seam for tests."""
+    libraries[:] = [None, None]
+
+
+cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
+    """Replace each stored buffer by its content: new memory, or a slice of the body if it is stored raw."""
+    cdef Work work = Work(columns.d.n_extents + 1)
+    cdef Ledger sums
+    cdef Memory memory
+    cdef Job* job
+    cdef int64_t i, used = 0
+    cdef int refusal = enter_all(&columns.d, codec, work.queue.jobs, limits, &sums)
+    if refusal:
+        raise refuse(columns, codec, refusal, &work.queue.jobs[sums.jobs], &sums, limits)
+    if sums.jobs == 0:
+        return 0
+    work.library = library_for(codec)
+    work.queue.n_jobs = work.queue.failed = sums.jobs
+    work.claimed = sums.claimed
+    work.frames = columns.owner
+    # One more line: an empty buffer at the end gets an address inside the block too.
+    memory = work.targets = Memory(sums.reserved + 64)
+    for i in range(sums.jobs):
+        job = &work.queue.jobs[i]
+        job.target = memory.data + used
+        used += round_up(job.claim, 64)
+        if job.claim & 63:
+            memset(memory.data + used - 64, 0, 64)
+    if use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS:
+        from arrowipc import codecs
+
+        codecs.run_shared(work.run, sums.jobs)
+    else:
+        work.run()
+    if work.queue.failed < work.queue.n_jobs:
+        raise broken(columns, work)
+    for i in range(sums.jobs):
+        job = &work.queue.jobs[i]
+        columns.d.extents[job.extent].data = job.target if job.claim else NULL
+        columns.d.extents[job.extent].size = job.claim
+    columns.owner = (columns.owner, memory) if sums.raw else memory
+    return 0
+
+
+# -- decompression: refusals in words ------------------------------------------------------------------------
+
+
+cdef str codec_name(int codec):
+    return "LZ4_FRAME" if codec == CompressionType_LZ4_FRAME else "ZSTD"
+
+
+cdef str place_name(Columns columns, const Job* job):
+    cdef list path = []
+    cdef int32_t field = job.field
+    while field >= 0:
+        path.append(field_name(columns.plan, field))
+        field = columns.plan.d.fields[field].parent
+    return f"column {'.'.join(reversed(path))!r}: buffer {job.buffer}"
+
+
+cdef object refuse(Columns columns, int codec, int refusal, const Job* job, const Ledger* sums,
+                   const LimitsData* limits):
+    """The exception for a claim that was not believed."""
+    cdef str place, claim, name = codec_name(codec)
+    cdef int64_t length
+    if refusal == REFUSED_RATIO:
+        return LimitError(
+            f"the batch claims {sums.claimed:,} bytes in {sums.stored:,} bytes of {name}: more than "
+            f"Limits.decompressed_ratio = {limits.decompressed_ratio:,} times as many and "
+            f"Limits.decompressed_slack = {limits.decompressed_slack:,}"
+        )
+    place = place_name(columns, job)
+    claim = f"{place}: claims {job.claim:,} bytes in {job.stored:,} bytes of {name}"
+    if refusal == REFUSED_SHORT:
+        return FormatError(f"{place}: {job.stored} bytes are too few for the 8-byte uncompressed length that "
+                           "a compressed buffer begins with")
+    if refusal == REFUSED_NEGATIVE:
+        return FormatError(f"{place}: the uncompressed length is {job.claim}: expected -1 (stored raw), 0 or "
+                           "more")
+    if refusal == REFUSED_EXPANSION:
+        return FormatError(f"{claim}, which cannot hold more than {LZ4_EXPANSION} times its size")
+    if refusal == REFUSED_KNOWN:
+        length = columns.d.nodes[job.field].length
+        needed = known_size(&columns.plan.d.fields[job.field], length, job.buffer)
+        return LimitError(f"{claim}; its {length:,} elements need {needed:,}")
+    if refusal == REFUSED_FRAME:
+        return FormatError(f"{claim}: {sums.why.decode()}")
+    return LimitError(f"{claim}; with it the batch needs more than Limits.decompressed_bytes = "
+                      f"{limits.decompressed_bytes:,}")
+
+
+cdef object broken(Columns columns, Work work):
+    """The exception for a frame that does not hold what was claimed."""
+    cdef Job* job = &work.queue.jobs[work.queue.failed]
+    cdef str why
+    if job.outcome == BROKEN and not work.library.native():
+        why = str(work.error)
+    elif job.outcome == BROKEN:
+        why = work.library.c.error_name(job.code).decode("utf-8", "replace")
+    elif job.outcome == TRAILING:
+        why = "bytes follow the frame"
+    elif job.outcome == UNFINISHED:
+        why = f"the frame does not end where it should, after {job.made:,} bytes"
+    else:
+        why = f"it holds {job.made:,} bytes"
+    name = codec_name(work.library.codec)
+    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to "
+                        f"the claimed {job.claim:,} bytes: {why}")
+    error.__cause__ = work.error
+    return error
+
+
+# -- byte order and alignment --------------------------------------------------------------------------------
+
+
+cdef inline int words_of(const FieldPlan* plan, int32_t buffer) noexcept nogil:
+    """Which words a buffer of a field is made of (Swap); SWAP_NONE for bits, bytes and type codes."""
+    cdef int layout = plan.layout
+    if buffer == 0:
+        return SWAP_NONE
+    if layout == LAYOUT_FIXED or layout == LAYOUT_VIEW:
+        return plan.swap
+    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_DENSE:
+        return SWAP_4
+    if layout == LAYOUT_LIST_VIEW64:
+        return SWAP_8
+    if buffer > 1:
+        return SWAP_NONE    # the data of strings
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
+        return SWAP_4
+    if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
+        return SWAP_8
+    return SWAP_NONE
+
+
+cdef inline uintptr_t alignment_of(int words) noexcept nogil:
+    """Bytes that consumers want an address of such words to be a multiple of."""
+    if words == SWAP_NONE:
+        return 1
+    if words == SWAP_2:
+        return 2
+    return 4 if words == SWAP_4 or words == SWAP_4_4 else 8
+
+
+cdef void swap_values(uint8_t* target, const uint8_t* source, int64_t size, int words) noexcept nogil:
+    """Copy values with their bytes reversed; a rest that is no whole value stays zero."""
+    cdef int64_t i, k, per
+    if words == SWAP_2:
+        for i in range(size >> 1):
+            (<loose_u16*> target)[i] = bswap16((<const loose_u16*> source)[i])
+    elif words == SWAP_4 or words == SWAP_4_4:
+        for i in range(size >> 2):
+            (<loose_u32*> target)[i] = bswap32((<const loose_u32*> source)[i])
+    elif words == SWAP_8:
+        for i in range(size >> 3):
+            (<loose_u64*> target)[i] = bswap64((<const loose_u64*> source)[i])
+    elif words == SWAP_16 or words == SWAP_32:
+        per = 2 if words == SWAP_16 else 4
+        for i in range(size // (8 * per)):
+            for k in range(i * per, i * per + per):
+                (<loose_u64*> target)[(2 * i + 1) * per - 1 - k] = bswap64((<const loose_u64*> source)[k])
+    elif words == SWAP_4_4_8:
+        for i in range(size >> 4):
+            (<loose_u32*> target)[4 * i] = bswap32((<const loose_u32*> source)[4 * i])
+            (<loose_u32*> target)[4 * i + 1] = bswap32((<const loose_u32*> source)[4 * i + 1])
+            (<loose_u64*> target)[2 * i + 1] = bswap64((<const loose_u64*> source)[2 * i + 1])
+    elif words == SWAP_VIEW:
+        for i in range(size >> 4):
+            memcpy(target + 16 * i, source + 16 * i, 16)
+            (<loose_u32*> target)[4 * i] = bswap32((<const loose_u32*> source)[4 * i])
+            if load_u32(target + 16 * i) > 12:
+                # The prefix is bytes; only buffer index and offset are numbers.
+                (<loose_u32*> target)[4 * i + 2] = bswap32((<const loose_u32*> source)[4 * i + 2])
+                (<loose_u32*> target)[4 * i + 3] = bswap32((<const loose_u32*> source)[4 * i + 3])
+
+
+cdef int swap_bytes(Columns columns) except -1:
+    """Copy every buffer of numbers into native byte order; bits, bytes and text stay where they are."""
+    return rewrite(columns, True)
+
+
+cdef int align(Columns columns) except -1:
+    """Copy the buffers that lie where loads of their values would be misaligned to multiples of 64."""
+    return rewrite(columns, False)
+
+
+cdef inline bint needs_copy(const Extent* extent, int words, bint swap) noexcept nogil:
+    if extent.size == 0 or words == SWAP_NONE:
+        return False
+    return swap or (<uintptr_t> extent.data & (alignment_of(words) - 1)) != 0
+
+
+cdef int rewrite(Columns columns, bint swap) except -1:
+    cdef ColumnsData* d = &columns.d
+    cdef const FieldPlan* plan
+    cdef Extent* extent
+    cdef Memory memory
+    cdef uint8_t* target
+    cdef int64_t total = 0
+    cdef int32_t f, k
+    cdef int words
+    for f in range(d.plan.n_fields):
+        plan = &d.plan.fields[f]
+        for k in range(plan.n_buffers):
+            extent = &d.extents[plan.first_buffer + k]
+            if needs_copy(extent, words_of(plan, k), swap):
+                total += round_up(extent.size, 64)
+    if total == 0:
+        return 0
+    memory = Memory(total)
+    target = memory.data
+    with nogil:
+        for f in range(d.plan.n_fields):
+            plan = &d.plan.fields[f]
+            for k in range(plan.n_buffers):
+                extent = &d.extents[plan.first_buffer + k]
+                words = words_of(plan, k)
+                if needs_copy(extent, words, swap):
+                    memset(target + round_up(extent.size, 64) - 64, 0, 64)
+                    if swap:
+                        swap_values(target, extent.data, extent.size, words)
+                    else:
+                        memcpy(target, extent.data, extent.size)
+                    extent.data = target
+                    target += round_up(extent.size, 64)
+    columns.owner = (columns.owner, memory)
+    return 0
+
+
+cdef Columns native_copy(Columns columns):
+    """The same columns in native byte order, for proofs about values that the caller wants left as stored."""
+    cdef Columns copy = Columns.__new__(Columns)
+    cdef int32_t i
+    copy.allocate(columns.plan, columns.d.n_extents - columns.plan.d.n_buffers)
+    copy.d.length = columns.d.length
+    for i in range(columns.plan.d.n_fields):
+        copy.d.nodes[i] = columns.d.nodes[i]
+    for i in range(columns.plan.d.n_views):
+        copy.d.views[i] = columns.d.views[i]
+    for i in range(columns.d.n_extents):
+        copy.d.extents[i] = columns.d.extents[i]
+    copy.owner = columns.owner
+    copy.dictionaries = columns.dictionaries
+    swap_bytes(copy)
+    return copy

@@ -1,0 +1,119 @@
+"""Reading from file objects of callers: short reads are repeated, and what the object answers is checked."""
+
+from __future__ import annotations
+
+import io
+import os
+
+from arrowipc.arguments import described
+from arrowipc.errors import TruncatedError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TEXT = "the file object reads text: open it in binary mode, open(path, 'rb')"
+
+
+class FileObjectError(UsageError):
+    """A file object did not do what its kind promises; which bytes it took is not known."""
+
+
+def _wrong(file: Any, found: str, expected: str) -> FileObjectError:
+    return FileObjectError(f"the file object {described(file)}: {found}: expected {expected}")
+
+
+def read_some(file: Any, buffer: memoryview) -> int:
+    """Fill the front of `buffer` with one read; 0 at the end of the input."""
+    size = len(buffer)
+    readinto = getattr(file, "readinto", None)
+    if readinto is not None:
+        call = f"readinto() of {size:,} bytes returned"
+        try:
+            count = readinto(buffer)
+            if type(count) is int and 0 <= count <= size:
+                return count
+        except (NotImplementedError, io.UnsupportedOperation):
+            readinto = None  # io.RawIOBase has one, which does nothing
+    if readinto is None:
+        data = file.read(size)
+        count = None if data is None else take(file, data, buffer)
+        call = f"read({size}) returned"
+    if count is None:
+        raise BlockingIOError(
+            "the source has no data now: arrowipc readers need a blocking source; "
+            "feed a StreamDecoder from non-blocking ones"
+        )
+    number = _number(count)
+    if number is None or not 0 <= number <= size:
+        raise _wrong(file, f"{call} {described(count)}", f"a number of bytes from 0 to {size:,}")
+    return number
+
+
+def take(file: Any, data: Any, buffer: memoryview) -> int:
+    """Put what `read` returned into `buffer`."""
+    if isinstance(data, str):
+        raise FileObjectError(TEXT)
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError:
+        raise _wrong(file, f"read({len(buffer)}) returned {described(data)}", "bytes") from None
+    if len(view) > len(buffer):
+        found = f"read({len(buffer)}) returned {len(view):,} bytes"
+        raise _wrong(file, found, f"{len(buffer):,} bytes at most")
+    buffer[: len(view)] = view
+    return len(view)
+
+
+def _number(value: Any) -> int | None:
+    return int(value) if hasattr(value, "__index__") else None
+
+
+def read_up_to(file: Any, size: int) -> bytes:
+    """Read `size` bytes, or all that are left."""
+    data = bytearray(size)
+    done = 0
+    while done < size:
+        count = read_some(file, memoryview(data)[done:])
+        if count == 0:
+            break
+        done += count
+    return bytes(data[:done])
+
+
+def read_at(file: Any, offset: int, buffer: memoryview) -> None:
+    """Fill all of `buffer` from byte `offset` of a seekable file."""
+    seek_to(file, offset)
+    done = 0
+    while done < len(buffer):
+        count = read_some(file, buffer[done:])
+        if count == 0:
+            raise TruncatedError(
+                f"the file ends at byte {offset + done}: {len(buffer) - done} bytes are missing"
+            )
+        done += count
+
+
+def seek_to(file: Any, offset: int) -> None:
+    """Move a file to an offset; one that says it went elsewhere is refused."""
+    found = file.seek(offset)
+    if found != offset and found is not None:  # some return nothing
+        raise _wrong(file, f"seek({offset}) returned {described(found)}", f"{offset}")
+
+
+def position_of(file: Any) -> int:
+    """Where a file says that it is; what is no offset is refused."""
+    return _position(file, file.tell(), "tell()")
+
+
+def end_of(file: Any) -> int:
+    """Move a file to its end; returns where that is."""
+    found = file.seek(0, os.SEEK_END)
+    return position_of(file) if found is None else _position(file, found, "seek(0, SEEK_END)")
+
+
+def _position(file: Any, found: Any, call: str) -> int:
+    number = _number(found)
+    if number is None or not 0 <= number < 2**63:
+        raise _wrong(file, f"{call} returned {described(found)}", "a position, an integer from 0")
+    return number

@@ -1,0 +1,136 @@
+# The framer's shape: what lies between chunks of input and whole messages.
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from arrowipc._core cimport Memory, Source
+from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.loads cimport load_i32
+from arrowipc.inline.plan cimport Envelope, LimitsData
+
+cdef enum Frame:
+    FRAME_MORE = 0      # more input is needed
+    FRAME_MESSAGE = 1   # `envelope`, `metadata` and `body` hold a message
+    FRAME_END = 2       # the stream is over
+
+
+cdef struct Cut:
+    # A message's metadata in memory that holds it whole, and what follows it: the body, then the next message.
+    const uint8_t* metadata
+    int64_t metadata_size
+    const uint8_t* rest
+    int64_t rest_size
+
+
+cdef inline bint sized_right(int32_t size, const LimitsData* limits) noexcept nogil:
+    return 0 < size and size <= limits.metadata_bytes
+
+
+cdef inline int cut_message(const uint8_t* data, int64_t size, const LimitsData* limits, Cut* out) noexcept nogil:
+    """What `Framer` finds at `data`, for kernels: FRAME_MESSAGE, FRAME_END, or FRAME_MORE: it must say itself."""
+    cdef int64_t prefix = 4
+    cdef int32_t word
+    if size < 4:
+        return FRAME_END if size == 0 else FRAME_MORE
+    word = load_i32(data)
+    if word == -1:
+        if size < 8:
+            return FRAME_MORE
+        word = load_i32(data + 4)
+        prefix = 8
+    if word == 0:
+        return FRAME_END
+    if not sized_right(word, limits) or word > size - prefix:
+        return FRAME_MORE
+    out.metadata = data + prefix
+    out.metadata_size = word
+    out.rest = data + prefix + word
+    out.rest_size = size - prefix - word
+    return FRAME_MESSAGE
+
+
+cdef class Framer:
+    cdef LimitsData limits
+    cdef int state
+    cdef Source chunk               # the input at hand
+    cdef int64_t at                 # its next unread byte
+    cdef int64_t began              # where the message at hand begins in it
+    cdef int64_t stride             # bytes from the message before it to that
+    cdef object queue               # deque: chunks behind it
+    cdef bint last                  # nothing will be fed after what is here
+    cdef Memory partial             # the first bytes of a piece that no chunk holds whole
+    cdef int64_t wanted             # bytes of the piece that is being read
+    cdef const uint8_t* piece       # the piece read last, and whose bytes it is
+    cdef object piece_owner
+    cdef object failure             # the error that poisoned this framer
+    cdef bint busy                  # a call that changes it is under way, perhaps in another thread
+    cdef readonly int64_t bytes_consumed
+    cdef readonly int64_t num_messages
+    cdef int64_t number             # of the message at hand, from 1
+    cdef bint kind_known            # `envelope` is that message's
+    cdef readonly object end_marker
+    cdef Envelope envelope
+    cdef const uint8_t* metadata
+    cdef int64_t metadata_size
+    cdef object metadata_owner
+    cdef const uint8_t* body
+    cdef object body_owner
+
+    cdef int take(self, int64_t size) except -1
+    cdef int advance(self) except -1
+    cdef int read_prefix(self) except -1
+    cdef int poison(self, object error) except -1
+    cdef int check_usable(self) except -1
+    cdef int check_idle(self) except -1
+
+    @cython.final
+    cdef inline int occupy(self) except -1:
+        """Begin what must not meet itself: kernels let other threads run, and so does every piece of Python."""
+        if self.failure is not None or self.busy:
+            self.check_usable()
+            self.check_idle()
+        self.busy = True
+        return 0
+
+    @cython.final
+    cdef inline int vacate(self) except -1:
+        """End it; a reader that was closed, or has failed, meanwhile lets go of its input."""
+        if self.failure is not None:
+            self._forget()
+        self.busy = False
+        return 0
+
+    cdef int64_t _unread(self) noexcept
+    cdef inline void prefetch_next(self) noexcept
+    cdef int _truncated(self) except -1
+    cdef int _forget(self) except -1
+    cdef object _lend(self)
+    cdef int _filled(self, int64_t nbytes) except -1
+    cdef int _sized(self, int32_t size, str marker) except -1
+
+
+cdef class Message:
+    cdef Envelope envelope
+    cdef const uint8_t* metadata_bytes
+    cdef int64_t metadata_size
+    cdef object metadata_owner
+    cdef const uint8_t* body_bytes      # NULL while `pieces` is there
+    cdef object body_owner
+    cdef Pieces pieces                  # None: the body is in one stretch
+
+    cdef int join(self) except -1       # makes it so
+
+
+cdef class Pieces:
+    """A body that nobody has put together: its parts, and what keeps them alive."""
+    cdef Part* parts                    # one per Buffer of the message
+    cdef int32_t count
+    cdef int64_t alignment
+    cdef object owners
+
+
+cdef Message take_message(Framer framer)
+cdef Message open_apart(object metadata, object body, object limits)
+cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const Part* parts, int32_t n_parts,
+                         int64_t alignment, object owners)
+cdef str kind_name(int kind)
+

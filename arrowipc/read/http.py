@@ -1,0 +1,417 @@
+"""Files behind HTTP: no more of an answer is read than was asked for, and all answers are of one version.
+
+The connections, their TLS and their pool are those of fsspec's HTTP file system (aiohttp). What an answer
+says of itself is compared with the question before its body is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from weakref import WeakKeyDictionary
+
+from arrowipc.read.replaced import replaced, version_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+    from typing import Any, TypeVar
+
+    Result = TypeVar("Result")
+
+__all__ = ["HttpFile", "HttpStream", "Refused"]
+
+#: Bytes that one read takes from a connection.
+CHUNK = 1 << 18
+#: An exchange that brings fewer bytes of a range than this within the deadline has stalled ...
+STEP = 1 << 12
+#: ... or fewer of a stream, which may be written while it is read.
+LIVE_STEP = 1 << 8
+REDIRECTS = 10
+#: What a server may have done to the bytes of a file (Content-Encoding).
+CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"))
+#: Headers that may follow a redirect to another host.
+HARMLESS = {"user-agent", "accept", "accept-language"}
+
+_STRONG = re.compile(r'"[!#-~]*"')
+_LENGTH = re.compile(r"\d{1,18}", re.ASCII)
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
+_NO_RANGES = (
+    "the server sends only whole files (no range requests), and an Arrow IPC file is read in parts; put "
+    "'simplecache::' before the URL to download it first"
+)
+#: Exchanges of each session that may run, so that none waits for a connection while its time runs.
+_turns: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+class Refused(OSError):
+    """A server's answer that is not what was asked for, in words."""
+
+
+class Missing(FileNotFoundError, Refused):
+    """The server says that there is no such file."""
+
+
+class _Deadline:
+    """Bounds how long exchanges wait for `step` more bytes; None: they may wait forever."""
+
+    def __init__(self, timeout: float | None, step: int = STEP) -> None:
+        self._timeout = self._left = timeout
+        self.step = step
+        self.begun = False  # a step has come
+        self._count = 0
+
+    async def wait(self, what: Awaitable[Result], asked: float | None = None) -> Result:
+        """Wait for a step; `asked` (as time.monotonic() says it) is when somebody began to wait for it."""
+        if self._left is None:
+            return await what
+        start = time.monotonic() if asked is None else asked
+        try:
+            async with asyncio.timeout(self._left - (time.monotonic() - start)) as limit:
+                try:
+                    return await what
+                finally:
+                    self._left -= time.monotonic() - start
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self._stalled() from error
+
+    def arrived(self, count: int) -> None:
+        """Begin anew when enough has come; `wait` has no say where all that it waited for was there already.
+
+        In a busy event loop that may be so each time, as long as the server sends a byte now and then.
+        """
+        self._count += count
+        if self._count >= self.step:
+            self._left, self._count, self.begun = self._timeout, 0, True
+        elif self._left is not None and self._left <= 0:
+            raise self._stalled()
+
+    def _stalled(self) -> TimeoutError:
+        words = (
+            f"the server stalls: {self._count:,} bytes came in {self._timeout:g} s; "
+            "RemoteSource(url, timeout=) waits longer"
+        )
+        self._left, self._count = self._timeout, 0  # of who tries again
+        return TimeoutError(words)
+
+
+class HttpFile:
+    """A file behind HTTP, of which one version is read: that of the first answer.
+
+    Parameters
+    ----------
+    system : fsspec's HTTPFileSystem
+    url : str
+    timeout : float, optional
+        Seconds that an answer may stall, or all that come before the first step of bytes.
+    version : mapping
+        What an earlier answer said of the version; may be empty.
+
+    Attributes
+    ----------
+    version : dict
+        As `version_of` gives it; what answers are compared with.
+    """
+
+    def __init__(self, system: Any, url: str, timeout: float | None, version: Mapping[str, str]) -> None:
+        self._system = system
+        self._url = url
+        self._timeout = timeout
+        self.version = dict(version)
+        self._opening = _Deadline(timeout)  # of what comes before the first step of bytes
+
+    def size(self) -> int | None:
+        """Ask how long the file is; None where the server does not say."""
+        return self._run(self._size)  # type: ignore[no-any-return]
+
+    def fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[bytearray]:
+        """Return the bytes of all ranges of a file of `size` bytes; the first failure ends them all."""
+        return self._run(self._fetch, ranges, size)  # type: ignore[no-any-return]
+
+    def open(self, size: int | None) -> HttpStream:
+        """Ask for the whole file, which may be known to have `size` bytes, to be read in order."""
+        answer, deadline = self._run(self._open, size)
+        return HttpStream(self._system.loop, answer, deadline, size)
+
+    def _run(self, what: Any, *arguments: Any) -> Any:
+        from fsspec.asyn import sync
+
+        try:
+            return sync(self._system.loop, what, *arguments)
+        except BaseException:
+            self._opening = _Deadline(self._timeout)  # of who tries again
+            raise
+
+    def _deadline(self, step: int = STEP) -> _Deadline:
+        """That of one exchange; those before the first step of bytes, which are few, have one together."""
+        if self._opening.begun:
+            return _Deadline(self._timeout, step)
+        self._opening.step = step
+        return self._opening
+
+    # -- in the thread in which fsspec works --
+
+    async def _size(self) -> int | None:
+        import aiohttp
+
+        deadline = self._deadline()
+        for method in ("HEAD", "GET"):  # some servers know no HEAD; the body of a GET is not read
+            try:
+                answer = await self._ask(method, {}, deadline)
+            except TimeoutError:
+                raise
+            except (OSError, aiohttp.ClientError):
+                if method == "GET":
+                    raise
+                continue
+            try:
+                if method == "HEAD" and answer.status != 200:
+                    continue
+                _check_status(answer, (200,))
+                length = None if _codings(answer) else _length(answer)
+                if length is not None or method == "GET":
+                    self._compare(answer, length)
+                    return length
+            finally:
+                answer.release()
+        return None
+
+    async def _fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[bytearray]:
+        session = await self._system.set_session()
+        if session not in _turns:
+            limit = getattr(getattr(session, "connector", None), "limit", 0) or 100
+            _turns[session] = asyncio.Semaphore(limit)
+
+        async def one(start: int, end: int) -> bytearray:
+            async with _turns[session]:
+                return await self._range(start, end, size, _Deadline(self._timeout))
+
+        if len(ranges) == 1:
+            async with _turns[session]:
+                return [await self._range(*ranges[0], size, self._deadline())]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(*piece)) for piece in ranges]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        self._opening.begun = True  # each had a deadline of its own
+        return [task.result() for task in tasks]
+
+    async def _range(self, start: int, end: int, size: int, deadline: _Deadline) -> bytearray:
+        if start == end:
+            return bytearray()
+        answer = await self._ask("GET", {"Range": f"bytes={start}-{end - 1}"}, deadline)
+        try:
+            _check_status(answer, (200, 206), f"bytes {start:,} to {end:,}: ")
+            if answer.status == 206:
+                total = _checked_range(answer, start, end)
+            elif start:
+                raise Refused(_NO_RANGES)
+            else:
+                total = _length(answer)  # a server without ranges: what is asked for comes first
+            self._compare(answer, total if total is not None else size, size)
+            return await _body(answer, start, end, answer.status == 206 or end == size, deadline)
+        finally:
+            answer.release()
+
+    async def _open(self, size: int | None) -> tuple[Any, _Deadline]:
+        deadline = self._deadline(LIVE_STEP)
+        answer = await self._ask("GET", {}, deadline)
+        try:
+            _check_status(answer, (200,))
+            length = _length(answer)
+            self._compare(answer, length if length is not None else size, size)
+        except BaseException:
+            answer.close()
+            raise
+        return answer, deadline
+
+    async def _ask(self, method: str, headers: dict[str, str], deadline: _Deadline) -> Any:
+        """Send a request and wait for the head of its answer."""
+        headers = {"Accept-Encoding": "identity", **headers}
+        etag, modified = self.version.get("etag", ""), self.version.get("time", "")
+        if _STRONG.fullmatch(etag):
+            headers["If-Match"] = etag
+        elif modified.endswith(" GMT") and modified.isascii():
+            headers["If-Unmodified-Since"] = modified
+        return await deadline.wait(self._follow(method, headers))
+
+    async def _follow(self, method: str, ours: dict[str, str]) -> Any:
+        """Send a request, and again to where its answers point; what is secret stays with the first host."""
+        import aiohttp
+        from multidict import CIMultiDict
+        from yarl import URL
+
+        session = await self._system.set_session()
+        unbounded = aiohttp.ClientTimeout(total=None)  # the deadline is ours
+        options = {"timeout": unbounded, **self._system.kwargs, "auto_decompress": False}
+        if "timeout" in self._system.client_kwargs:
+            options.pop("timeout")
+        redirects = options.pop("max_redirects", REDIRECTS) if options.pop("allow_redirects", True) else 0
+        headers = CIMultiDict(options.pop("headers", None) or {})
+        headers.update(ours)
+        url = self._system.encode_url(self._url)
+        for _ in range(redirects + 1):
+            answer = await session.request(
+                method, url, headers=headers, allow_redirects=False, **options
+            )
+            place = answer.headers.get("Location")
+            if answer.status not in (301, 302, 303, 307, 308) or place is None:
+                return answer
+            answer.release()
+            try:
+                target = url.join(URL(place))
+                elsewhere = target.origin() not in (url.origin(), _secured(url).origin())
+            except ValueError:
+                raise Refused(f"the server redirects to {place[:80]!r}, which is no HTTP URL") from None
+            if target.scheme not in ("http", "https"):
+                raise Refused(f"the server redirects to a URL of another kind, {target.scheme[:20]!r}")
+            options.pop("params", None)
+            if elsewhere:
+                _check_session(session)
+                headers = CIMultiDict(ours)
+                for name in ("auth", "cookies"):
+                    options.pop(name, None)
+            elif target.user is None and url.user is not None:
+                target = target.with_user(url.user).with_password(url.password)
+            url = target
+        raise Refused(f"the server redirects more than {redirects} times")
+
+    def _compare(self, answer: Any, total: int | None, size: int | None = None) -> None:
+        """Refuse an answer of another version, or let the first one say which version it is."""
+        headers = answer.headers
+        found = {"ETag": headers.get("ETag"), "LastModified": headers.get("Last-Modified"), "size": total}
+        version = version_of(found)
+        words = replaced(self.version, {**version, **({} if total is None else {"size": str(total)})})
+        if words is None and size is not None and total != size:
+            words = f"{size:,} bytes became {total:,}"
+        known = self.version.keys() & {"etag", "time"}
+        if words is None and known and not known & version.keys():
+            words = "the server says no more which version it sends"
+        if words is not None:
+            raise Refused(
+                f"the file was replaced while it was read: {words[:200]}; open it again (or put "
+                "'simplecache::' before the URL, if the servers of one file disagree)"
+            )
+        if not self.version:
+            self.version = version
+
+
+class HttpStream:
+    """A file that is read in order, as it arrives; reads give some bytes, and none at the end."""
+
+    def __init__(self, loop: Any, answer: Any, deadline: _Deadline, size: int | None) -> None:
+        self._loop, self._answer, self._deadline = loop, answer, deadline
+        self._left = size
+
+    def read(self, count: int) -> bytes:
+        """Wait for some bytes, at most `count`; none at the end of the file."""
+        from fsspec.asyn import sync
+
+        return sync(self._loop, self._read, count, time.monotonic())  # type: ignore[no-any-return]
+
+    async def _read(self, count: int, asked: float) -> bytes:
+        data: bytes = await self._deadline.wait(self._answer.content.read(count), asked)
+        self._deadline.arrived(len(data) or LIVE_STEP)  # its end is progress too
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0 or (self._left and not data):
+                words = "longer" if data else "shorter"
+                raise Refused(f"the answer is {abs(self._left):,} bytes {words} than the file")
+        return data
+
+    def close(self) -> None:
+        """Give the connection up, in whatever state the answer is."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._answer.close)
+
+
+def _check_status(answer: Any, wanted: tuple[int, ...], where: str = "") -> None:
+    """Refuse what is no answer to the question, and bytes that are not those of the file."""
+    status = answer.status
+    if status not in wanted:
+        words = f"{where}the server answers {status} ({(answer.reason or '')[:80]!r})"
+        if status in (404, 410):
+            raise Missing(words)
+        if status in (412, 416):
+            words += "; was the file replaced meanwhile?"
+        raise Refused(words)
+    if answer.method != "HEAD" and (codings := ", ".join(_codings(answer))):
+        raise Refused(
+            f"the server sends the file as {codings!r} (Content-Encoding), where its bytes are asked for; "
+            "put 'simplecache::' before the URL to download it first"
+        )
+
+
+def _codings(answer: Any) -> list[str]:
+    """Name what was done to the bytes; objects of stores are also said to be "utf-8" or "aws-chunked"."""
+    said = answer.headers.get("Content-Encoding", "").lower().split(",")
+    return sorted(CODINGS & {each.strip() for each in said})
+
+
+def _secured(url: Any) -> Any:
+    """Return the URL over HTTPS, as servers upgrade it: the same host at the default port."""
+    return url.with_scheme("https") if url.scheme == "http" and url.is_default_port() else url
+
+
+def _check_session(session: Any) -> None:
+    """Refuse to show another host what is meant for the first one and belongs to every request."""
+    if (
+        getattr(session, "auth", None) is not None
+        or {name.lower() for name in getattr(session, "headers", None) or ()} - HARMLESS
+    ):
+        raise Refused(
+            "the server redirects to another host, to which the headers or auth in client_kwargs would go "
+            "too; give them as storage options of their own: they stay with the first host"
+        )
+
+
+def _length(answer: Any) -> int | None:
+    """The bytes that an answer says it has."""
+    text = answer.headers.get("Content-Length")
+    if text is None:
+        return None
+    if not _LENGTH.fullmatch(text):
+        raise Refused(f"the server says a length that is none: {text[:40]!r}")
+    return int(text)
+
+
+def _checked_range(answer: Any, start: int, end: int) -> int | None:
+    """Refuse another range than the one asked for; return the length of the file where it is said."""
+    text = answer.headers.get("Content-Range", "")
+    found = _CONTENT_RANGE.fullmatch(text)
+    length = _length(answer)
+    if found is None:
+        raise Refused(
+            f"asked for bytes {start:,} to {end:,}, and the answer does not say which they are: "
+            f"Content-Range {text[:60]!r}"
+        )
+    first, last = int(found[1]), int(found[2]) + 1
+    if (first, last) != (start, end) or length not in (None, end - start):
+        count = last - first if length is None else length
+        raise Refused(
+            f"asked for bytes {start:,} to {end:,} and got {count:,} of {end - start:,} from {first:,} on; "
+            "was the file replaced meanwhile?"
+        )
+    return None if found[3] == "*" else int(found[3])
+
+
+async def _body(answer: Any, start: int, end: int, exact: bool, deadline: _Deadline) -> bytearray:
+    """Read the body of an answer, `exact` if nothing may follow; memory grows with what has arrived."""
+    data, left = bytearray(), end - start
+    content = answer.content
+    while left:
+        chunk = await deadline.wait(content.read(min(left, CHUNK)))
+        if not chunk:
+            break
+        deadline.arrived(len(chunk))
+        data += chunk
+        left -= len(chunk)
+    more = exact and not left and not content.at_eof() and await deadline.wait(content.read(1))
+    if left or more:
+        found = "more" if more else f"{len(data):,} of {end - start:,}"
+        raise Refused(f"asked for bytes {start:,} to {end:,} and got {found}")
+    return data

@@ -1,0 +1,506 @@
+"""Files behind URLs: their ends, and the ranges that a reader needs, in few requests."""
+
+from __future__ import annotations
+
+import errno
+import io
+from bisect import bisect_right
+from collections import deque
+from itertools import islice
+
+from arrowipc._core import aligned_buffer
+from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.read.file_objects import FileObjectError, take
+from arrowipc.read.replaced import replaced, version_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from arrowipc._core import Memory
+    from arrowipc.read.file_decoder import FileDecoder
+    from arrowipc.read.http import HttpFile
+
+    Range = tuple[int, int]
+
+__all__ = ["RemoteBlocks", "RemoteSource", "find_system", "io_error", "merge"]
+
+#: A request costs some 20 to 50 ms wherever it goes, in which 20 to 50 MB/s bring about this many bytes:
+#: ranges that are closer are fetched as one.
+GAP = 1 << 20
+#: Fetched from the end at once: holds the footer of most files, and all of a small one.
+TAIL = 1 << 16
+#: What is fetched ahead of a reader that takes the batches in order: a few GAPs, so that the time of a
+#: request does not count, and little beside what a task may hold.
+WINDOW = 8 << 20
+#: Batches whose metadata is fetched at once.
+HEADS = 64
+#: Batches looked at for one window.
+BATCHES = 1024
+#: Seconds in which a server has to send something.
+TIMEOUT = 30.0
+#: Reads of a stream; each crosses over to the thread in which fsspec works.
+STREAM_BUFFER = 1 << 20
+
+
+def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
+    """Return fsspec's file system for a URL, and the path in it.
+
+    Raises
+    ------
+    UsageError
+        fsspec, or what it needs for this kind of URL, is not installed; or nobody knows this kind.
+    """
+    try:
+        import fsspec
+    except ImportError:
+        raise UsageError(f"{url!r} is a URL, which needs fsspec: pip install 'arrowipc[remote]'") from None
+    try:
+        system, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
+    except ImportError as error:
+        raise UsageError(f"{url}: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{url}: not a URL that fsspec knows: {error}") from error
+    return system, path
+
+
+def io_error(url: str, error: BaseException, where: str = "") -> BaseException:
+    """What a file system raised, of whatever kind, as an OSError that names the URL."""
+    if isinstance(error, (ArrowIpcError, MemoryError)):
+        return error
+    cause = error.__cause__ if isinstance(error, OSError) and error.__cause__ is not None else error
+    if type(cause).__module__ == "arrowipc.read.http":
+        words = f"{where}{cause}"
+    elif isinstance(cause, TimeoutError):  # most have no words
+        words = f"{where}no answer in time{f': {cause}' if str(cause) else ''}"
+    else:
+        words = f"{where}{type(cause).__name__}: {cause}"
+    # Over HTTP fsspec takes every failure for a missing file; the cause tells what it was.
+    http = type(cause).__module__.partition(".")[0] == "aiohttp"
+    if isinstance(error, FileNotFoundError) and (not http or getattr(cause, "status", 0) in (404, 410)):
+        return FileNotFoundError(errno.ENOENT, f"not found ({words})", url)
+    if isinstance(error, PermissionError):
+        return PermissionError(errno.EACCES, f"not allowed ({words})", url)
+    if isinstance(cause, TimeoutError):
+        return TimeoutError(f"{url}: {words}")
+    return OSError(f"{url}: {words}")
+
+
+class RemoteSource:
+    """A file behind a URL; every reader takes one in place of the URL, to which it adds options.
+
+    Parameters
+    ----------
+    url : str
+        Of any file system that fsspec knows.
+    storage_options : mapping, optional
+        What that file system wants to know, such as credentials.
+    size : int, optional
+        Bytes of the file, where the caller knows them: saves a request.
+    gap : int, default 1 MiB
+        Ranges closer than this are fetched as one: about what arrives in the time that a request costs.
+    tail : int, default 64 KiB
+        Bytes that are fetched from the end at once: more than most footers have.
+    timeout : float, default 30
+        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after
+        which a stalled HTTP server is given up with a TimeoutError; until that much has come for the first
+        time, of all requests together that opening takes. A `timeout` among the storage options takes its
+        place, as aiohttp understands it. Other file systems have deadlines of their own, which are storage
+        options.
+    version : mapping, optional
+        The `version` of another source for the same file: this one reads no other.
+
+    Notes
+    -----
+    All that one source reads is of one version of the file; another one is an OSError, so make a new source
+    then. Over HTTP, answers are compared by ETag, Last-Modified and length, and the server is asked to do so
+    too (``If-Match``). Of other file systems, their ``info`` is compared after every round of requests, and
+    after every 8 MiB of a stream. Where neither tells versions apart, only another length is noticed.
+
+    Over HTTP, no more of an answer is read than was asked for, nothing is decompressed, and what a
+    redirect leads to on another host does not see the headers, cookies and auth of the storage options.
+
+    Raises
+    ------
+    UsageError
+        There is no file system for this URL; or `timeout` is not a positive number.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> source = ipc.RemoteSource("s3://bucket/x.arrow", {"anon": True})   # doctest: +SKIP
+    >>> ipc.open_file(source, columns=["price"]).read_all()            # doctest: +SKIP
+    """
+
+    __slots__ = ("_asked", "_ends", "_http", "_path", "_size", "_system", "_version", "gap", "tail", "url")
+
+    def __init__(
+        self,
+        url: str,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        size: int | None = None,
+        gap: int = GAP,
+        tail: int = TAIL,
+        timeout: float | None = None,
+        version: Mapping[str, str] | None = None,
+    ) -> None:
+        given: Any = timeout
+        if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
+            raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
+        self.url = url
+        self.gap = gap
+        self.tail = tail
+        self._system, self._path = find_system(url, storage_options)
+        self._size = size
+        self._asked = False
+        self._version = dict(version) if version else None
+        self._http = self._over_http(timeout)
+        #: (offset, bytes) of what was fetched from both ends
+        self._ends: list[tuple[int, bytes | bytearray]] = []
+
+    @property
+    def local_path(self) -> str | None:
+        """str: the path, where the URL means a file of this machine."""
+        from fsspec.implementations.local import LocalFileSystem
+
+        return self._path if isinstance(self._system, LocalFileSystem) else None
+
+    @property
+    def size(self) -> int:
+        """int: bytes of the file; asked for once."""
+        size = self.known_size
+        if size is None:
+            raise OSError(
+                f"{self.url}: the server does not say how long the file is, and an Arrow IPC file is read "
+                "from its end; put 'simplecache::' before the URL to download it first"
+            )
+        return size
+
+    @property
+    def known_size(self) -> int | None:
+        """int: bytes of the file; None where the server does not say how many."""
+        if self._size is None and not self._asked:
+            try:
+                if self._http is not None:
+                    self._size = self._http.size()
+                else:
+                    info = self._system.info(self._path)
+                    self._pin(info)
+                    self._size = info.get("size")
+                    if self._size is None:  # a download knows more than its server
+                        with self._system.open(self._path, "rb") as file:
+                            self._size = file.seek(0, io.SEEK_END)
+            except Exception as error:
+                raise io_error(self.url, error) from error
+            self._asked = True
+        return self._size
+
+    @property
+    def version(self) -> dict[str, str]:
+        """dict: what tells this version of the file from others, as far as it was asked for; may be empty."""
+        return dict((self._version or {}) if self._http is None else self._http.version)
+
+    def head(self) -> bytes:
+        """Return the first 8 bytes, or fewer where the file is shorter."""
+        size = self.known_size
+        if size is None:
+            with self.open() as file:
+                return file.read(8)
+        first = min(size, 8)
+        if self._held(0, first) is None:
+            self._ends.append((0, self._request([(0, size if size <= self.tail else first)])[0]))
+        return bytes(self._held(0, first) or b"")
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return some bytes; from both ends they are fetched together with what will be needed next."""
+        size = self.size
+        if start < 8:
+            self.head()
+        elif start + length > size - self.tail and self._held(start, start + length) is None:
+            first = max(min(start, size - self.tail), 0)
+            self._ends.append((first, self._request([(first, size)])[0]))
+        return bytes(self.fetch([(start, start + length)])[0])
+
+    def fetch(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """Return the bytes of all ranges (start, end), near ones fetched as one, and all at the same time.
+
+        Raises
+        ------
+        OSError
+            They cannot be had.
+        """
+        held = [self._held(start, end) for start, end in ranges]
+        merged = merge([piece for piece, have in zip(ranges, held, strict=True) if have is None], self.gap)
+        answers = [memoryview(data) for data in self._request(merged)]
+        starts = [start for start, _ in merged]
+        out = []
+        for (start, end), have in zip(ranges, held, strict=True):
+            if have is None:
+                at = bisect_right(starts, start) - 1
+                have = answers[at][start - starts[at] : end - starts[at]]
+            out.append(have)
+        return out
+
+    def open(self) -> io.BufferedReader:
+        """Open the file for reading from its beginning to its end, with one request where that can be."""
+        try:
+            if self._http is not None:
+                file: Any = self._http.open(self._size)
+            else:
+                file = self._system.open(self._path, "rb")
+                self._pin(getattr(file, "details", None) or self._system.info(self._path))
+        except Exception as error:
+            raise io_error(self.url, error) from error
+        return io.BufferedReader(_Sequential(file, self), STREAM_BUFFER)
+
+    def _held(self, start: int, end: int) -> memoryview | None:
+        if start == end:
+            return memoryview(b"")
+        for offset, data in self._ends:
+            if offset <= start and end <= offset + len(data):
+                return memoryview(data)[start - offset : end - offset]
+        return None
+
+    def _request(self, ranges: Sequence[Range]) -> Sequence[bytes | bytearray]:
+        if not ranges:
+            return []
+        try:
+            if self._http is not None:
+                return self._http.fetch(ranges, self.size)
+            if self._version is None:
+                self._confirm()
+            starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+            answers = self._system.cat_ranges([self._path] * len(ranges), starts, ends, on_error="return")
+        except Exception as error:
+            raise io_error(self.url, error) from error
+        found = [self._checked(*answer) for answer in zip(answers, starts, ends, strict=True)]
+        self._confirm()
+        return found
+
+    def _checked(self, answer: Any, start: int, end: int) -> bytes:
+        if isinstance(answer, BaseException):
+            raise io_error(self.url, answer, f"bytes {start:,} to {end:,}: ") from answer
+        if len(answer) != end - start:
+            raise OSError(
+                f"{self.url}: asked for bytes {start:,} to {end:,} and got {len(answer):,} of "
+                f"{end - start:,}; was the file replaced meanwhile?"
+            )
+        return bytes(answer)
+
+    def _over_http(self, timeout: float | None) -> HttpFile | None:
+        """What reads it, where it is behind HTTP."""
+        protocol = self._system.protocol
+        if "http" not in ((protocol,) if isinstance(protocol, str) else protocol):
+            return None
+        from arrowipc.read.http import HttpFile
+
+        if timeout is None and not {"timeout"} & {*self._system.kwargs, *self._system.client_kwargs}:
+            timeout = TIMEOUT
+        return HttpFile(self._system, self._path, timeout, self._version or {})
+
+    def _pin(self, info: Mapping[str, Any]) -> None:
+        """Let what a file system says of the file first tell which version it is."""
+        from fsspec.implementations.cached import WholeFileCacheFileSystem
+
+        if self._version is None:
+            # A file that was downloaded whole stays as it is.
+            whole = isinstance(self._system, WholeFileCacheFileSystem)
+            self._version = {} if whole else version_of(info)
+
+    def _confirm(self) -> None:
+        """Ask the file system whether the file is still the one that was opened."""
+        if self._version == {}:
+            return
+        try:
+            self._system.invalidate_cache(self._path)
+            info = self._system.info(self._path)
+        except Exception as error:
+            if self._version is not None:
+                raise io_error(self.url, error) from error
+            info = {}  # reading it will tell, or need not know
+        self._pin(info)
+        words = replaced(self._version or {}, version_of(info))
+        if words is not None:
+            raise OSError(f"{self.url}: the file was replaced while it was read: {words}; open it again")
+
+    def __repr__(self) -> str:
+        return f"RemoteSource({self.url!r})"
+
+
+class _Sequential(io.RawIOBase):
+    """A remote file that is read in order; what goes wrong is an OSError that names the URL."""
+
+    def __init__(self, file: Any, source: RemoteSource) -> None:
+        self._inner, self._source = file, source
+        self._unsure = 0  # bytes since the version was looked at
+        size = source.version.get("size")
+        self._left = None if size is None else int(size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            count = take(self._inner, self._inner.read(len(buffer)), memoryview(buffer))
+        except FileObjectError as error:
+            raise OSError(f"{self._source.url}: {error}") from error
+        except Exception as error:
+            raise io_error(self._source.url, error) from error
+        if self._source._http is None:
+            self._look(count)
+        return count
+
+    def _look(self, count: int) -> None:
+        """See whether the file is still the same: at its end, and after every window of it."""
+        self._unsure += count
+        if self._left is not None:
+            self._left -= count
+        if self._unsure and (not count or self._left == 0 or self._unsure > WINDOW):
+            self._source._confirm()
+            self._unsure = 0
+
+    def close(self) -> None:
+        if not self.closed:
+            self._inner.close()
+        super().close()
+
+
+def merge(ranges: Iterable[Range], gap: int) -> list[Range]:
+    """Join ranges that overlap or lie closer than `gap`; in rising order."""
+    joined: list[Range] = []
+    for start, end in sorted(ranges):
+        if joined and start - joined[-1][1] < max(gap, 1):
+            start, last = joined.pop()
+            end = max(end, last)
+        joined.append((start, end))
+    return joined
+
+
+class RemoteBlocks:
+    """The blocks of a remote file, of which only what the projection reads is fetched.
+
+    Batches that are expected in order come several with one request (`expect`), others one by one.
+    """
+
+    def __init__(self, source: RemoteSource, decoder: FileDecoder) -> None:
+        self._source = source
+        self._decoder = decoder
+        self._expected: deque[int] = deque()
+        self._heads: dict[int, memoryview] = {}
+        self._ready: dict[int, tuple[list[Range], list[memoryview]]] = {}
+
+    def expect(self, numbers: Iterable[int]) -> None:
+        """Say which batches will be asked for, in rising order."""
+        self._expected = deque(numbers)
+        self._ready.clear()
+
+    def batch(self, i: int) -> tuple[Memory, int]:
+        """Return the bytes of a batch, and where in them it begins."""
+        if i not in self._ready:
+            self._fetch([i, *self._following(i)])
+        ranges, pieces = self._ready.pop(i)
+        # Room for the whole body, as the metadata's offsets ask for; pages without columns stay untouched.
+        offset, head, body = self._decoder.block(i)
+        block, at = _room(head, body)
+        view = memoryview(block)[at:]
+        for (start, end), piece in zip(ranges, pieces, strict=True):
+            view[start - offset : end - offset] = piece
+        return block, at
+
+    def head(self, i: int) -> memoryview:
+        """Return the metadata of a batch, fetched with that of the expected ones behind it."""
+        if i not in self._heads:
+            self._fetch_heads([i, *self._following(i)])
+        return self._heads[i]
+
+    def dictionaries(self) -> Iterator[tuple[Memory, int]]:
+        """Yield the bytes of all dictionary batches, in order."""
+        pending: list[tuple[int, int, int]] = []
+        size = 0
+        for i in range(self._decoder.num_dictionaries):
+            pending.append(self._decoder.block(i, dictionary=True))
+            size += pending[-1][1] + pending[-1][2]
+            if size > WINDOW:
+                yield from self._whole(pending)
+                pending, size = [], 0
+        yield from self._whole(pending)
+
+    def _whole(self, blocks: list[tuple[int, int, int]]) -> Iterator[tuple[Memory, int]]:
+        pieces = self._source.fetch([(offset, offset + head + body) for offset, head, body in blocks])
+        for (_, head, body), piece in zip(blocks, pieces, strict=True):
+            block, at = _room(head, body)
+            memoryview(block)[at:] = piece
+            yield block, at
+
+    def _following(self, i: int) -> list[int]:
+        """What is expected behind batch `i`; nothing where `i` itself is not."""
+        expected = self._expected
+        in_order = bool(expected) and expected[0] <= i <= expected[-1]
+        while in_order and expected and expected[0] < i:
+            expected.popleft()
+        return list(islice(expected, 1, BATCHES)) if in_order and expected[0] == i else []
+
+    def _fetch(self, numbers: list[int]) -> None:
+        """Fetch the first of some batches, and with it those behind it that fit into the window."""
+        wanted: dict[int, list[Range]] = {}
+        total = 0
+        for position, number in enumerate(numbers):
+            try:
+                ranges = self._ranges(numbers[position:])
+            except ArrowIpcError:
+                if not wanted:
+                    raise
+                break  # it will be said when it is this batch's turn
+            total += sum(end - start for start, end in ranges)
+            if wanted and total > WINDOW:
+                break
+            wanted[number] = ranges
+        pieces = iter(self._source.fetch([piece for ranges in wanted.values() for piece in ranges]))
+        for number, ranges in wanted.items():
+            self._ready[number] = ranges, [next(pieces) for _ in ranges]
+            offset, head, body = self._decoder.block(number)
+            if not self._is_whole(head, body):
+                ranges.append((offset, offset + head))
+                self._ready[number][1].append(self._heads[number])
+
+    def _ranges(self, numbers: list[int]) -> list[Range]:
+        """What to fetch of the first of some batches, beside its metadata if that lies alone."""
+        offset, head, body = self._decoder.block(numbers[0])
+        if self._is_whole(head, body):
+            return [(offset, offset + head + body)]
+        if numbers[0] not in self._heads:
+            self._fetch_heads(numbers)
+        start = offset + head
+        found = self._decoder.body_ranges(numbers[0], self._heads[numbers[0]])
+        return [(start + first, start + end) for first, end in found]
+
+    def _is_whole(self, head: int, body: int) -> bool:
+        """Whether a block is fetched in one piece: all of it is read, or asking twice would cost more."""
+        return self._decoder.reads_all or head + body <= self._source.gap
+
+    def _fetch_heads(self, numbers: list[int]) -> None:
+        """Fetch the metadata of the first of some batches, and of some behind it."""
+        ranges: dict[int, Range] = {}
+        cost = last = 0
+        for number in numbers[:HEADS]:
+            try:
+                offset, head, _ = self._decoder.block(number)
+            except ArrowIpcError:
+                if not ranges:
+                    raise
+                break
+            between = offset - last
+            cost += head + (between if 0 < between < self._source.gap else 0)
+            if ranges and cost > WINDOW:
+                break
+            ranges[number] = (offset, offset + head)
+            last = offset + head
+        self._heads = dict(zip(ranges, self._source.fetch(list(ranges.values())), strict=True))
+
+
+def _room(head: int, body: int) -> tuple[Memory, int]:
+    """Memory for a block, and where it begins there so that its body is aligned to 64 bytes."""
+    at = -head % 64
+    return aligned_buffer(at + head + body), at

@@ -1,0 +1,18 @@
+# The stream decoder: framing below, the rules of order of a stream above.
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.read.batch_decoder cimport Decoder
+from arrowipc.read.framing cimport Framer
+
+
+cdef class StreamDecoder(Framer):
+    cdef Decoder decoder        # has a schema once the stream's first message arrived
+    cdef bint opened
+    cdef bint ended             # EndOfStream was reported
+
+    cdef bint reach_batch(self) except -1
+    cdef RecordBatch read_batch(self)
+    cdef int begin(self) except -1
+    cdef object take_event(self)
+    cdef object event(self)
+    cdef int check_order(self, int kind) except -1
+    cdef int check_end(self, int found) except -1

@@ -1,0 +1,20 @@
+# Proof that the values of a batch are safe to follow ("full") and within their domains ("strict").
+from libc.stdint cimport int32_t, int64_t
+
+from arrowipc._core cimport Columns
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.plan cimport ColumnsData
+
+# Raises for the first fault at `level`; LEVEL_NONE returns at once. Run it after `read.decompress.normalise`.
+# Indices are checked against `columns.dictionaries`; where that is None, they are left to the caller.
+cdef int validate(Columns columns, int level) except -1
+
+# The same for kernels: `words[i]` is the length of dictionary i, -1 before it arrives; NULL: indices are left to the
+# caller. Native byte order only; `fault.found` of FAULT_NO_DICTIONARY is an ordinal of Plan.dictionaries.
+cdef int check_columns(const ColumnsData* d, const int64_t* words, int level, Fault* fault) noexcept nogil
+
+# Smallest and largest dictionary index among the valid slots [start, start + length) of an encoded field,
+# counted in its buffers (node.offset included). Returns 1, or 0 when none is valid: then low = 0, high = -1.
+# Indices of uint64 clamp to INT64_MAX.
+cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t length,
+                     int64_t* low, int64_t* high) noexcept nogil

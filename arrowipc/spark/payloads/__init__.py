@@ -1,0 +1,1 @@
+"""Payload columns in Spark: ``decode`` and ``encode`` over batches, on ``cells`` of pyarrow columns."""

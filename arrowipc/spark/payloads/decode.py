@@ -1,0 +1,407 @@
+"""Decodes a binary column whose every cell is Arrow IPC: a whole stream, a whole file, or bare messages."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+import arrowipc
+from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.schema import Schema
+from arrowipc.spark.payloads.cells import PayloadDecoder, binary_column
+from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, find_name, to_spark_schema
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["decode_payload_batches", "decode_payloads"]
+
+OnError: "TypeAlias" = Literal["raise", "skip", "null"]
+
+# More rows per batch gain nothing, and 16 MiB of them keep a worker small: it holds its input, what it
+# decodes and what it hands over at the same time.
+DEFAULT_ROWS_PER_BATCH = 10_000
+DEFAULT_BYTES_PER_BATCH = 16 << 20
+DEFAULT_SAMPLE = 10
+
+
+def decode_payloads(
+    df: "DataFrame",
+    column: str,
+    schema: Any = None,
+    *,
+    columns: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    on_error: OnError = "raise",
+    error_column: str | None = None,
+    nanoseconds: str = "error",
+    unsupported: str = "error",
+    validate: str = "full",
+    rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
+    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
+    sample: int = DEFAULT_SAMPLE,
+) -> "DataFrame":
+    """Turn a binary column of Arrow IPC payloads into the rows they hold.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        With a binary column; each cell is a whole stream or a whole file, or null (no rows). Streaming data
+        frames work too, with `schema` given.
+    column : str
+        Name of that column.
+    schema : StructType, str or Arrow schema, optional
+        Columns wanted from the payloads, found by name; a text is DDL (``"id bigint, tag string"``). With an
+        Arrow schema (pyarrow's or ours) cells may also be bare RecordBatch messages of that schema. By
+        default what the first payloads hold, for which a small job runs at once.
+    columns : sequence of str, optional
+        The names of the columns wanted (``a.b`` for a field of a struct), of an Arrow schema or of what the
+        first payloads hold.
+    keep : sequence of str
+        Columns of `df` to repeat beside each row of their payload; they come first.
+    on_error : {"raise", "skip", "null"}
+        Stop at a payload that cannot be read, leave it out entirely, or put one row of nulls in its place,
+        beside its kept columns.
+    error_column : str, optional
+        With ``on_error="null"``, a last column with the reason why a payload could not be read; null in
+        every other row. What Spark's own sources call the column of corrupt records; count its values to
+        count the failures.
+    nanoseconds, unsupported : str
+        See :class:`TypeOptions`.
+    validate : {"full", "none", "strict"}
+        As in :func:`arrowipc.open`.
+    rows_per_batch, bytes_per_batch : int
+        Most rows, and about the most bytes, handed to Spark at once; larger payloads come in several batches.
+    sample : int, default 10
+        How many payloads are looked at where no `schema` is given. Columns that some of them lack are null in
+        their rows.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The kept columns and the payloads' columns, one row per row of a payload.
+
+    Raises
+    ------
+    UsageError
+        For a column that `df` does not have, a name that occurs twice, no payload to take the schema from,
+        or payloads in the sample that do not go together.
+    ArrowIpcError
+        On the executors, for a broken payload; the text gives its row and partition.
+
+    Notes
+    -----
+    A payload that lacks a column has nulls there; one that has none of the columns counts as broken. Columns
+    of another Arrow type are converted where no value changes.
+
+    Examples
+    --------
+    >>> decode_payloads(messages, "payload", keep=["topic"]).groupBy("topic").count()   # doctest: +SKIP
+    """
+    for name in (column, *keep):
+        find_name(name, df.columns, "the data frame")
+    if isinstance(schema, st.StructType | str) and columns is not None:
+        raise UsageError("give either schema= or columns=: a schema already says which columns are wanted")
+    _check_choices(on_error, error_column, validate)
+    options = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
+    if schema is None:
+        schema = infer_schema(df, column, options, sample)
+    elif isinstance(schema, str):
+        schema = st.StructType.fromDDL(schema)
+    wanted = _wanted(schema, columns, options)
+    source = df.select(*map(quoted, dict.fromkeys((column, *keep))))
+    output = _output(source.schema, keep, wanted.target, on_error, error_column)
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _decoded(
+            batches,
+            wanted,
+            column=column,
+            keep=list(keep),
+            on_error=on_error,
+            error_column=error_column,
+            options=options,
+            validate=validate,
+            rows_per_batch=rows_per_batch,
+            bytes_per_batch=bytes_per_batch,
+        )
+
+    return map_in_arrow(source, decode, output)
+
+
+def decode_payload_batches(
+    batches: Iterable[pa.RecordBatch],
+    column: str,
+    schema: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    on_error: OnError = "raise",
+    error_column: str | None = None,
+    options: TypeOptions | None = None,
+    validate: str = "full",
+    rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
+    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
+) -> Iterator[pa.RecordBatch]:
+    """Decode the payloads of an iterator of batches, for use in a ``mapInArrow`` function of your own.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        As ``mapInArrow`` hands them in.
+    column : str
+        The binary column.
+    schema : StructType or Arrow schema
+        The columns wanted from the payloads; see :func:`decode_payloads`. No text: only the driver reads DDL.
+    columns : sequence of str, optional
+        Some of the columns of `schema`.
+    keep, on_error, error_column, validate, rows_per_batch, bytes_per_batch
+        As in :func:`decode_payloads`.
+    options : TypeOptions, optional
+        What to do about values that Spark cannot hold.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        The kept columns, then those of `schema`, then the error column; never without rows.
+
+    Raises
+    ------
+    UsageError
+        For arguments that are not as described.
+    ArrowIpcError
+        For a payload that cannot be read, unless `on_error` says otherwise.
+
+    Examples
+    --------
+    >>> schema = StructType.fromDDL("id bigint, tag string")                            # doctest: +SKIP
+    >>> def decode(batches):
+    ...     yield from decode_payload_batches(batches, "payload", schema)
+    >>> messages.mapInArrow(decode, schema)                                             # doctest: +SKIP
+    """
+    _check_choices(on_error, error_column, validate)
+    if isinstance(schema, str):
+        raise UsageError("schema: DDL can be read on the driver only; call StructType.fromDDL there")
+    options = options or TypeOptions()
+    return _decoded(
+        batches,
+        _wanted(schema, columns, options),
+        column=column,
+        keep=list(keep),
+        on_error=on_error,
+        error_column=error_column,
+        options=options,
+        validate=validate,
+        rows_per_batch=rows_per_batch,
+        bytes_per_batch=bytes_per_batch,
+    )
+
+
+def _check_choices(on_error: str, error_column: str | None, validate: str) -> None:
+    for name, value, allowed in (
+        ("on_error", on_error, get_args(OnError)),
+        ("validate", validate, ("full", "none", "strict")),
+    ):
+        if value not in allowed:
+            choices = ", ".join(map(repr, allowed))
+            raise UsageError(f"{name}: expected one of {choices}, found {value!r}")
+    if error_column is not None and on_error != "null":
+        raise UsageError(f'error_column needs on_error="null": with {on_error!r} no row holds a reason')
+
+
+class Wanted(NamedTuple):
+    """The columns wanted from the payloads, and the schema of bare messages."""
+
+    target: st.StructType
+    given: Schema | None
+
+
+def _wanted(schema: Any, columns: Sequence[str] | None, options: TypeOptions) -> Wanted:
+    given = None
+    if isinstance(schema, st.StructType):
+        target = schema
+    else:
+        given = as_schema(schema)
+        target = to_spark_schema(given, options)
+    if columns is not None:
+        target = narrowed(target, columns)
+    # Asked for here, where the driver still hears of types that no payload can have.
+    arrow_schema_of(target)
+    return Wanted(target, given)
+
+
+def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, **options: Any) -> Iterator[pa.RecordBatch]:
+    if not wanted.target.fields and not options["keep"]:
+        raise UsageError("no column is wanted from the payloads, and none is kept")
+    decoder = PayloadDecoder(wanted.target, wanted.given, **options)
+    for batch in batches:
+        yield from decoder.decode(batch)
+
+
+def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
+    """The columns of these names in this order; ``a.b`` is field b of struct a, unless a name has the dot."""
+    order: dict[str, list[str] | None] = {}
+    for name in columns:
+        head, _, rest = (name, "", "") if name in schema.names else name.partition(".")
+        head = schema.names[find_name(head, schema.names, "the schema of the payloads")]
+        inner = order.setdefault(head, [])
+        if not rest:
+            order[head] = None
+        elif inner is not None:
+            inner.append(rest)
+    fields = []
+    for head, inner in order.items():
+        field = schema[head]
+        if inner is not None:
+            if not isinstance(field.dataType, st.StructType):
+                raise UsageError(f"column '{head}.{inner[0]}': {head!r} is no struct")
+            field = st.StructField(head, narrowed(field.dataType, inner), field.nullable)
+        fields.append(field)
+    return st.StructType(fields)
+
+
+def _output(
+    source: st.StructType,
+    keep: Sequence[str],
+    target: st.StructType,
+    on_error: OnError,
+    error_column: str | None,
+) -> st.StructType:
+    """The schema of the kept columns, the decoded ones, and the reasons."""
+    kept = [source.fields[find_name(name, source.names, "the data frame")] for name in keep]
+    for field in kept:
+        if isinstance(field.dataType, st.YearMonthIntervalType | st.CalendarIntervalType):
+            raise UsageError(
+                f"keep: Python cannot be handed column {field.name!r} of type "
+                f"{field.dataType.simpleString()}; cast it in Spark"
+            )
+    taken = {field.name.lower() for field in kept}
+    for field in target.fields:
+        if field.name.lower() in taken:
+            raise UsageError(
+                f"the payloads have a column {field.name!r} and so does keep=; "
+                "rename the column of the data frame"
+            )
+    fields = [
+        st.StructField(field.name, field.dataType, field.nullable or on_error == "null")
+        for field in target.fields
+    ]
+    if error_column is not None:
+        if error_column.lower() in taken | {field.name.lower() for field in fields}:
+            raise UsageError(f"error_column: there is a column {error_column!r} already; choose another name")
+        fields.append(st.StructField(error_column, st.StringType()))
+    return st.StructType([*kept, *fields])
+
+
+def quoted(name: str) -> "Column":
+    """The column of exactly this name, dots and all."""
+    from pyspark.sql import functions as F
+
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")
+
+
+def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "DataFrame":
+    """As the method of data frames, which fails for columns with a dot in their names."""
+    names = df.columns
+    if not any("." in name for name in names):
+        return df.mapInArrow(function, schema)
+
+    def renamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from function(batch.rename_columns(names) for batch in batches)
+
+    return df.toDF(*(f"c{index}" for index in range(len(names)))).mapInArrow(renamed, schema)
+
+
+# -- the schema of payloads that nobody described ------------------------------------------------------------
+
+
+def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int) -> st.StructType:
+    """The columns of the first payloads, merged; their schemas alone travel to the driver.
+
+    Payloads without a readable schema are passed over: decoding says more about them, or what to do instead.
+    """
+    if df.isStreaming:
+        raise UsageError(
+            f"column {column!r}: the payloads of a streaming data frame cannot be looked at beforehand; "
+            "pass schema="
+        )
+    if sample < 1:
+        raise UsageError(f"sample: expected a whole number from 1, found {sample!r}")
+
+    def schemas(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _schemas_of(batches, sample)
+
+    payload = quoted(column)
+    source = df.select(payload.alias("payload")).where(payload.isNotNull())
+    found = source.mapInArrow(schemas, "schema binary, problem string").head(sample)
+    if not found:
+        raise UsageError(f"column {column!r} holds no payload to take the schema from; pass schema=")
+    readable = [row["schema"] for row in found if row["schema"] is not None]
+    if not readable:
+        raise UsageError(
+            f"column {column!r}: none of the first {len(found)} payloads has a schema that can be read; pass "
+            f"schema=. The first: {found[0]['problem']}"
+        )
+    return merge_schemas([to_spark_schema(arrowipc.read_schema(bytes(each)), options) for each in readable])
+
+
+def _schemas_of(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Schema message, or what is wrong, of the first so many cells."""
+    for batch in batches:
+        cells = binary_column(batch, "payload").slice(0, most)
+        schemas: list[bytes | None] = []
+        problems: list[str | None] = []
+        for cell in cells:
+            try:
+                with arrowipc.open(memoryview(cell.as_buffer())) as reader:
+                    schemas.append(bytes(reader.schema.serialize()))
+                problems.append(None)
+            except ArrowIpcError as error:
+                schemas.append(None)
+                problems.append(str(error))
+        arrays = [pa.array(schemas, pa.binary()), pa.array(problems, pa.string())]
+        if len(cells):
+            yield pa.RecordBatch.from_arrays(arrays, names=["schema", "problem"])
+        most -= len(cells)
+        if not most:
+            return
+
+
+def merge_schemas(schemas: Sequence[st.StructType]) -> st.StructType:
+    """All columns of all schemas, in the order in which they appear.
+
+    Raises
+    ------
+    UsageError
+        For a column that has two types.
+    """
+    return _merge_fields(schemas, "")
+
+
+def _merge_fields(structs: Sequence[st.StructType], prefix: str) -> st.StructType:
+    merged: dict[str, st.StructField] = {}
+    for struct in structs:
+        for field in struct.fields:
+            known = merged.setdefault(field.name.lower(), field)
+            if known is not field:
+                type_ = _merge_types(known.dataType, field.dataType, prefix + field.name)
+                merged[field.name.lower()] = st.StructField(known.name, type_)
+    return st.StructType(list(merged.values()))
+
+
+def _merge_types(one: st.DataType, other: st.DataType, path: str) -> st.DataType:
+    match one, other:
+        case st.StructType(), st.StructType():
+            return _merge_fields([one, other], f"{path}.")
+        case st.ArrayType(), st.ArrayType():
+            return st.ArrayType(_merge_types(one.elementType, other.elementType, f"{path}.element"))
+    if one != other:
+        raise UsageError(
+            f"payloads of the sample do not go together: column {path!r} is {one.simpleString()} in one and "
+            f"{other.simpleString()} in another; pass schema= to say what is wanted"
+        )
+    return one

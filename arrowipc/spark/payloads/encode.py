@@ -1,0 +1,571 @@
+"""Encodes the rows of a data frame as a binary column whose every cell is an Arrow IPC stream."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as st
+
+import arrowipc
+from arrowipc import RecordBatch
+from arrowipc.columns.group_runs import runs_of
+from arrowipc.errors import LimitError, UsageError
+from arrowipc.schema import Schema
+from arrowipc.spark.payloads.decode import map_in_arrow, quoted
+from arrowipc.spark.read.convert import Disguised
+from arrowipc.spark.types import arrow_type_of, as_schema, check_unique, find_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["encode_payload_batches", "encode_payloads", "payload_schema"]
+
+DEFAULT_BYTES_PER_PAYLOAD = 64 << 20
+DEFAULT_ROWS_PER_BATCH = 10_000
+DEFAULT_BYTES_PER_BATCH = 16 << 20
+# What rows_per_payload may make wait in memory for one payload; a cell of Spark ends at 2 GiB.
+MOST_PAYLOAD_BYTES = 1 << 30
+# About what a payload holds beside its values, and once more for each of its columns.
+PAYLOAD_OVERHEAD = 300
+COLUMN_OVERHEAD = 150
+
+
+def encode_payloads(
+    df: "DataFrame",
+    *,
+    rows_per_payload: int | None = None,
+    group_by: str | Sequence[str] | None = None,
+    column: str = "payload",
+    keep_keys: bool = False,
+    dictionary_columns: Sequence[str] = (),
+    with_schema: bool = True,
+    compression: Literal["lz4", "zstd"] | None = None,
+    compression_level: int | None = None,
+    bytes_per_payload: int = DEFAULT_BYTES_PER_PAYLOAD,
+    rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
+    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
+) -> "DataFrame":
+    """Turn rows into a binary column of Arrow IPC streams, the inverse of :func:`decode_payloads`.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        Any rows; streaming data frames work too.
+    rows_per_payload : int, optional
+        Rows of every payload but the last of a partition. With `group_by`, the most rows of one payload.
+    group_by : str or sequence of str, optional
+        Key columns: one payload per group, beside its keys.
+    column : str, default "payload"
+        Name of the binary column.
+    keep_keys : bool, default False
+        Leave the key columns in the payloads too.
+    dictionary_columns : sequence of str
+        Columns to be encoded as dictionaries: worth it for texts that repeat within a payload.
+    with_schema : bool, default True
+        Begin each payload with its schema. Without it, cells are bare messages, which
+        ``decode_payloads(..., schema=payload_schema(df, ...))`` reads.
+    compression, compression_level
+        As for :func:`arrowipc.encode_payloads`.
+    bytes_per_payload : int, default 64 MiB
+        With `group_by`, about the most bytes of rows in a payload: what a group has more goes to a further
+        payload with the same keys. This is also what a task holds of a group.
+    rows_per_batch, bytes_per_batch : int
+        Most payloads, and about the most bytes, handed to Spark at once.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The key columns, if any, and the payloads.
+
+    Raises
+    ------
+    UsageError
+        For columns that are not there, neither or wrong sizes, or types that no payload can hold.
+
+    Notes
+    -----
+    `group_by` moves the rows of a group into one partition and sorts it there, so a group has one payload,
+    whatever the number of partitions. Structured Streaming sorts nothing: there the rows that come to Python
+    together (``spark.sql.execution.arrow.maxRecordsPerBatch`` of them at most) are sorted, per micro-batch
+    and partition, and a group may have several payloads. Rows of a group keep no order.
+
+    Timestamps are encoded in UTC, whatever the time zone of the session.
+
+    Examples
+    --------
+    >>> encode_payloads(flights, rows_per_payload=1000)                                  # doctest: +SKIP
+    >>> encode_payloads(flights, group_by=["origin", "day"], compression="zstd")         # doctest: +SKIP
+    """
+    keys = _keys(group_by)
+    schema = payload_schema(df, group_by=keys, keep_keys=keep_keys, dictionary_columns=dictionary_columns)
+    options = EncodeOptions(
+        rows_per_payload,
+        tuple(keys),
+        column,
+        keep_keys,
+        tuple(dictionary_columns),
+        with_schema,
+        compression,
+        compression_level,
+        bytes_per_payload,
+        rows_per_batch,
+        bytes_per_batch,
+    )
+    # Tried without rows: what the encoder refuses is refused here, before any data moves.
+    nothing = RecordBatch.from_pydict({name: [] for name in schema.names}, schema)
+    arrowipc.encode_payloads(nothing, rows_per_payload=1, **options.codec)
+    source, sort = df, False
+    if keys:
+        fields = [df.schema.fields[find_name(name, df.schema.names, "the data frame")] for name in keys]
+        source = df.repartition(*(quoted(field.name) for field in fields))
+        sort = df.isStreaming
+        if sort and any(isinstance(field.dataType, _NESTED) for field in fields):
+            raise UsageError(
+                "group_by: the rows of a streaming data frame cannot be grouped by nested columns"
+            )
+        if not sort:
+            source = source.sortWithinPartitions(*(quoted(field.name) for field in fields))
+
+    def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _encoded(_sorted(batches, keys) if sort else batches, options)
+
+    return map_in_arrow(source, encode, _output(df.schema, keys, column))
+
+
+def encode_payload_batches(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    rows_per_payload: int | None = None,
+    group_by: str | Sequence[str] | None = None,
+    column: str = "payload",
+    keep_keys: bool = False,
+    dictionary_columns: Sequence[str] = (),
+    with_schema: bool = True,
+    compression: Literal["lz4", "zstd"] | None = None,
+    compression_level: int | None = None,
+    bytes_per_payload: int = DEFAULT_BYTES_PER_PAYLOAD,
+    rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
+    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
+) -> Iterator[pa.RecordBatch]:
+    """Encode an iterator of batches, for use in a ``mapInArrow`` function of your own.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        As ``mapInArrow`` hands them in; all of one schema.
+    rows_per_payload : int, optional
+        Rows of every payload but the last, across the borders of batches.
+    group_by : str or sequence of str, optional
+        Key columns: neighbouring rows with equal keys are one payload, across the borders of batches. Sort
+        first where equal keys that lie apart matter.
+    column, keep_keys, dictionary_columns, with_schema, compression, compression_level
+        As in :func:`encode_payloads`.
+    bytes_per_payload, rows_per_batch, bytes_per_batch
+        As in :func:`encode_payloads`.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        The key columns, if any, and the payloads.
+
+    Raises
+    ------
+    UsageError
+        For arguments that are not as described.
+    LimitError
+        If `rows_per_payload` rows take more than 1 GiB.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> batches = [pa.record_batch({"id": [1, 2]}), pa.record_batch({"id": [3]})]
+    >>> [batch.num_rows for batch in encode_payload_batches(batches, rows_per_payload=3)]
+    [1]
+    """
+    options = EncodeOptions(
+        rows_per_payload,
+        tuple(_keys(group_by)),
+        column,
+        keep_keys,
+        tuple(dictionary_columns),
+        with_schema,
+        compression,
+        compression_level,
+        bytes_per_payload,
+        rows_per_batch,
+        bytes_per_batch,
+    )
+    return _encoded(batches, options)
+
+
+def payload_schema(
+    df: "DataFrame",
+    *,
+    group_by: str | Sequence[str] | None = None,
+    keep_keys: bool = False,
+    dictionary_columns: Sequence[str] = (),
+) -> Schema:
+    """The Arrow schema of the payloads that :func:`encode_payloads` makes of a data frame.
+
+    Parameters
+    ----------
+    df, group_by, keep_keys, dictionary_columns
+        As there.
+
+    Returns
+    -------
+    Schema
+        What ``decode_payloads(schema=)`` needs for payloads without one.
+
+    Raises
+    ------
+    UsageError
+        For a column whose type no payload can hold.
+
+    Examples
+    --------
+    >>> bare = encode_payloads(df, rows_per_payload=100, with_schema=False)              # doctest: +SKIP
+    >>> decode_payloads(bare, "payload", schema=payload_schema(df))                      # doctest: +SKIP
+    """
+    large = df.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
+    check_unique(df.schema.names, "the data frame")
+    fields = []
+    for field in df.schema.fields:
+        try:
+            type_ = arrow_type_of(field.dataType, field.name)
+        except UsageError:
+            raise UsageError(
+                f"column {field.name!r} has the Spark type {field.dataType.simpleString()}, which payloads "
+                "cannot hold; cast it or leave it out"
+            ) from None
+        fields.append(pa.field(field.name, _large(type_) if large else type_, field.nullable))
+    split = _Split(pa.schema(fields), _keys(group_by), keep_keys, dictionary_columns)
+    return as_schema(split.payload_schema)
+
+
+_NESTED = (st.ArrayType, st.MapType, st.StructType)
+
+
+def _keys(group_by: str | Sequence[str] | None) -> list[str]:
+    return [group_by] if isinstance(group_by, str) else list(group_by or ())
+
+
+def _output(source: st.StructType, keys: Sequence[str], column: str) -> st.StructType:
+    fields = [source.fields[find_name(name, source.names, "the data frame")] for name in keys]
+    if column.lower() in (field.name.lower() for field in fields):
+        raise UsageError(f"column: there is a key column {column!r} already; choose another name")
+    return st.StructType([*fields, st.StructField(column, st.BinaryType(), False)])
+
+
+def _sorted(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Bring together the equal keys of each batch."""
+    for batch in batches:
+        names = [batch.schema.names[find_name(key, batch.schema.names, "the batch")] for key in keys]
+        yield batch.sort_by([(name, "ascending") for name in names])
+
+
+def _encoded(batches: Iterable[pa.RecordBatch], options: "EncodeOptions") -> Iterator[pa.RecordBatch]:
+    encoder: PayloadEncoder | None = None
+    for batch in batches:
+        if encoder is None:
+            encoder = PayloadEncoder(batch.schema, options)
+        yield from encoder.add(batch)
+    if encoder is not None:
+        yield from encoder.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeOptions:
+    """The options of :func:`encode_payloads`, checked."""
+
+    rows_per_payload: int | None
+    group_by: tuple[str, ...]
+    column: str
+    keep_keys: bool
+    dictionary_columns: tuple[str, ...]
+    with_schema: bool
+    compression: str | None
+    compression_level: int | None
+    bytes_per_payload: int
+    rows_per_batch: int
+    bytes_per_batch: int
+
+    def __post_init__(self) -> None:
+        if self.rows_per_payload is None and not self.group_by:
+            raise UsageError("give rows_per_payload= or group_by=: which rows make up a payload?")
+        for name in ("rows_per_payload", "bytes_per_payload", "rows_per_batch", "bytes_per_batch"):
+            value = getattr(self, name)
+            if value is None and name == "rows_per_payload":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"{name}: expected a whole number from 1, found {value!r}")
+
+    @property
+    def codec(self) -> dict[str, Any]:
+        """The arguments of the kernel that do not depend on data."""
+        return {
+            "with_schema": self.with_schema,
+            "compression": self.compression,
+            "compression_level": self.compression_level,
+        }
+
+
+class _Split:
+    """Which columns go into the payloads, which are keys, and what the payloads declare.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Of the rows.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, keys: Sequence[str], keep_keys: bool, dictionary_columns: Sequence[str]
+    ) -> None:
+        names = schema.names
+        self.keys = [find_name(name, names, "the data frame") for name in keys]
+        self.columns = [i for i in range(len(names)) if keep_keys or i not in self.keys]
+        if not self.columns:
+            raise UsageError("all columns are keys, so the payloads would be empty; pass keep_keys=True")
+        # The words of Spark's column metadata are not for the readers of payloads.
+        self.rows = pa.schema([pa.field(f.name, _utc(f.type), f.nullable) for f in schema])
+        wanted = {find_name(name, names, "the data frame") for name in dictionary_columns}
+        for index in sorted(wanted):
+            if index not in self.columns:
+                raise UsageError(
+                    f"dictionary_columns: column {names[index]!r} is a key and not in the payloads"
+                )
+            if schema.field(index).type.num_fields or pa.types.is_null(schema.field(index).type):
+                raise UsageError(
+                    f"dictionary_columns: column {names[index]!r} has the type {schema.field(index).type}, "
+                    "whose values cannot make up a dictionary"
+                )
+        self.dictionaries = [position for position, index in enumerate(self.columns) if index in wanted]
+        self.payload_schema = pa.schema([self.rows.field(index) for index in self.columns])
+        for position in self.dictionaries:
+            field = self.payload_schema.field(position)
+            self.payload_schema = self.payload_schema.set(
+                position, field.with_type(pa.dictionary(pa.int32(), field.type))
+            )
+
+
+def _utc(type_: pa.DataType) -> pa.DataType:
+    """The type with UTC in place of the session's time zone: the instants are the same."""
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp(type_.unit, "UTC") if type_.tz else type_
+    return _rebuilt(type_, _utc)
+
+
+def _large(type_: pa.DataType) -> pa.DataType:
+    """The type as Spark hands it to Python with useLargeVarTypes."""
+    if pa.types.is_string(type_):
+        return pa.large_string()
+    if pa.types.is_binary(type_):
+        return pa.large_binary()
+    return _rebuilt(type_, _large)
+
+
+def _rebuilt(type_: pa.DataType, change: Any) -> pa.DataType:
+    """A nested type with its children changed, any other as it is."""
+
+    def field(child: pa.Field) -> pa.Field:
+        return pa.field(child.name, change(child.type), child.nullable or pa.types.is_null(child.type))
+
+    if pa.types.is_map(type_):
+        return pa.map_(field(type_.key_field), field(type_.item_field), type_.keys_sorted)
+    if pa.types.is_struct(type_):
+        return pa.struct([field(child) for child in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(field(type_.value_field))
+    if pa.types.is_large_list(type_):
+        return pa.large_list(field(type_.value_field))
+    return type_
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Some rows: what goes into payloads, and their keys; about how many bytes one takes."""
+
+    rows: RecordBatch
+    keys: RecordBatch | None
+    row_bytes: float
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def slice(self, start: int, stop: int) -> "_Rows":
+        keys = None if self.keys is None else self.keys.slice(start, stop - start)
+        return _Rows(self.rows.slice(start, stop - start), keys, self.row_bytes)
+
+
+class PayloadEncoder:
+    """Cuts the rows of one Spark task into payloads: groups of rows that may span batches.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Of all batches.
+    options : EncodeOptions
+    """
+
+    def __init__(self, schema: pa.Schema, options: EncodeOptions) -> None:
+        self._options = options
+        self._schema = schema
+        self._split = _Split(schema, options.group_by, options.keep_keys, options.dictionary_columns)
+        names = [schema.names[index] for index in self._split.keys]
+        if options.column.lower() in map(str.lower, names):
+            raise UsageError(f"column: there is a key column {options.column!r} already; choose another name")
+        self._names = [*names, options.column]
+        self._overhead = PAYLOAD_OVERHEAD + COLUMN_OVERHEAD * _count_fields(self._split.payload_schema)
+        # The group at hand, which the next batch may go on with.
+        self._pending: list[_Rows] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0.0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The payloads that are complete with one more batch."""
+        if not batch.num_rows:
+            return
+        if not batch.schema.equals(self._schema):
+            raise UsageError(f"the schema of the batches changes from {self._schema} to {batch.schema}")
+        rows = self._take(batch)
+        bounds, first_keys = [0, len(rows)], None
+        if rows.keys is not None:
+            bounds, first_keys = runs_of(rows.keys, range(rows.keys.num_columns))
+        begin = 0
+        if self._pending:
+            if first_keys is None or self._goes_on(first_keys):
+                yield from self._extend(rows.slice(0, bounds[1]))
+                begin = 1
+            if len(bounds) - begin > 1:
+                yield from self._flush()
+        if len(bounds) - begin > 1:
+            yield from self._encode(rows, self._cut(bounds[begin:-1], rows))
+            yield from self._extend(rows.slice(bounds[-2], bounds[-1]))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The payload of the rows that are left."""
+        yield from self._flush()
+
+    def _take(self, batch: pa.RecordBatch) -> _Rows:
+        split = self._split
+        renamed = pa.record_batch(Disguised(batch, split.rows)) if batch.schema != split.rows else batch
+        payload = RecordBatch.from_arrow(renamed.select(split.columns))
+        keys = RecordBatch.from_arrow(renamed.select(split.keys)) if split.keys else None
+        return _Rows(payload, keys, batch.nbytes / batch.num_rows)
+
+    def _goes_on(self, keys: RecordBatch) -> bool:
+        """Whether the first of some keys is that of the group at hand."""
+        before = self._pending[-1].keys
+        assert before is not None
+        both = arrowipc.concat_batches([before.slice(before.num_rows - 1), keys.slice(0, 1)])
+        bounds, _ = runs_of(both, range(both.num_columns))
+        return len(bounds) == 2
+
+    def _limit(self, rows: _Rows) -> int:
+        """Most rows of one payload."""
+        options = self._options
+        most: int = options.rows_per_payload or 1 << 62
+        if options.group_by:
+            most = min(most, max(1, int(options.bytes_per_payload / max(rows.row_bytes, 1.0))))
+        return most
+
+    def _cut(self, bounds: list[int], rows: _Rows) -> Any:
+        """Offsets of the payloads of complete groups."""
+        limit = self._limit(rows)
+        offsets = np.array(bounds, np.int64)
+        if len(offsets) > 1 and (np.diff(offsets) > limit).any():
+            pieces = [np.arange(first, last, limit) for first, last in pairwise(bounds)]
+            offsets = np.concatenate([*pieces, offsets[-1:]])
+        return offsets
+
+    def _extend(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
+        """Add rows to the group at hand, and encode the payloads that this fills."""
+        limit = self._limit(rows)
+        if self._pending_rows and self._pending_rows + len(rows) >= limit:
+            missing = max(limit - self._pending_rows, 0)
+            self._hold(rows.slice(0, missing))
+            rows = rows.slice(missing, len(rows))
+            yield from self._flush()
+        whole = len(rows) // limit * limit
+        if whole:
+            yield from self._encode(rows, np.arange(0, whole + 1, limit))
+        if whole < len(rows):
+            self._hold(rows.slice(whole, len(rows)))
+        if self._options.group_by and self._pending_bytes >= self._options.bytes_per_payload:
+            yield from self._flush()
+
+    def _hold(self, rows: _Rows) -> None:
+        if not len(rows):
+            return
+        self._pending.append(rows)
+        self._pending_rows += len(rows)
+        self._pending_bytes += len(rows) * rows.row_bytes
+        if not self._options.group_by and self._pending_bytes > MOST_PAYLOAD_BYTES:
+            raise LimitError(
+                f"{self._pending_rows:,} rows take more than {MOST_PAYLOAD_BYTES >> 30} GiB, and a payload "
+                f"is to have {self._options.rows_per_payload:,}; lower rows_per_payload"
+            )
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        """Encode the group at hand as one payload."""
+        held, self._pending = self._pending, []
+        size, self._pending_bytes, self._pending_rows = self._pending_bytes, 0.0, 0
+        if not held:
+            return
+        rows = held[0]
+        if len(held) > 1:
+            joined = arrowipc.concat_batches([each.rows for each in held])
+            keys = None if rows.keys is None else rows.keys.slice(0, 1)
+            rows = _Rows(joined, keys, size / joined.num_rows)
+        yield from self._encode(rows, np.array([0, len(rows)]))
+
+    def _encode(self, rows: _Rows, offsets: Any) -> Iterator[pa.RecordBatch]:
+        """Encode the payloads between offsets, as many at a time as a batch may hold."""
+        sizes = (offsets - offsets[0]) * rows.row_bytes + np.arange(len(offsets)) * self._overhead
+        first, last = 0, len(offsets) - 1
+        while first < last:
+            stop = int(np.searchsorted(sizes, sizes[first] + self._options.bytes_per_batch, "right")) - 1
+            stop = min(max(stop, first + 1), first + self._options.rows_per_batch, last)
+            yield from self._encode_some(rows, offsets[first : stop + 1])
+            first = stop
+
+    def _encode_some(self, rows: _Rows, offsets: Any) -> Iterator[pa.RecordBatch]:
+        source: Any = rows.rows
+        arrays: list[Any] = []
+        if rows.keys is not None:
+            arrays += pa.record_batch(arrowipc.repeat(rows.keys, parent_index=offsets[:-1])).columns
+        if self._split.dictionaries:
+            # Only of the rows at hand: each of the payloads then takes the words that it uses.
+            first, last = int(offsets[0]), int(offsets[-1])
+            columns = pa.record_batch(source.slice(first, last - first)).columns
+            for index in self._split.dictionaries:
+                columns[index] = columns[index].dictionary_encode()
+            source = pa.RecordBatch.from_arrays(columns, schema=self._split.payload_schema)
+            offsets = offsets - first
+        arrays.append(pa.array(arrowipc.encode_payloads(source, offsets, **self._options.codec)))
+        yield from _parts(
+            pa.RecordBatch.from_arrays(arrays, names=self._names), self._options.bytes_per_batch
+        )
+
+
+def _count_fields(schema: pa.Schema) -> int:
+    def count(type_: pa.DataType) -> int:
+        return 1 + sum(count(type_.field(index).type) for index in range(type_.num_fields))
+
+    return sum(count(field.type) for field in schema)
+
+
+def _parts(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of at most so many bytes of payloads, or one payload."""
+    cells = batch.column(batch.num_columns - 1)
+    ends = np.frombuffer(cells.buffers()[1], np.int32, len(cells) + 1 + cells.offset)[cells.offset :]
+    first = 0
+    while first < len(cells):
+        stop = int(np.searchsorted(ends, int(ends[first]) + most, "right")) - 1
+        stop = min(max(stop, first + 1), len(cells))
+        yield batch.slice(first, stop - first)
+        first = stop

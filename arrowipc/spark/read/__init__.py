@@ -1,0 +1,4 @@
+"""Reading in Spark.
+
+``partitions`` plans and reads, on what ``files`` finds and ``pruning`` leaves out; ``convert``.
+"""

@@ -1,0 +1,446 @@
+"""Finds the files that the paths of a read mean: files, directories, patterns, URLs and lists of them."""
+
+import datetime as dt
+import errno
+import glob
+import json
+import logging
+import os
+import re
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from fnmatch import fnmatch, fnmatchcase
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from arrowipc.errors import UsageError
+from arrowipc.read.remote import RemoteSource, find_system, io_error
+
+__all__ = [
+    "FoundFile",
+    "check_link",
+    "find_files",
+    "is_hidden",
+    "is_local",
+    "is_url",
+    "passes_over_missing",
+    "storage_options",
+    "walk",
+]
+
+log = logging.getLogger("arrowipc.spark")
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_STORAGE = "storage."
+_MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "created")
+
+
+class FoundFile(NamedTuple):
+    """A file to read, as the listing that found it describes it.
+
+    ``size`` (bytes) and ``mtime`` (seconds since 1970) are None where a remote listing does not say.
+    """
+
+    path: str
+    size: int | None
+    mtime: float | None
+
+
+def find_files(options: Mapping[str, str]) -> list[FoundFile]:
+    """All files that the options ``path``, ``paths`` and ``pathglobfilter`` name.
+
+    Parameters
+    ----------
+    options : mapping
+        ``path``: one path; ``paths``: a JSON list of them, as Spark passes ``load([...])``. A path may be a
+        file, a directory (searched to any depth, without names that begin with ``_`` or ``.``; see `walk`) or
+        a pattern with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL of a file system that
+        fsspec knows. ``pathglobfilter``: a pattern for the names of the files in directories.
+        ``ignoremissingfiles``: ``true`` passes over links that lead nowhere. ``storage.*``: see
+        `storage_options`.
+
+    Returns
+    -------
+    list of FoundFile
+        Absolute paths or URLs in the order of the paths, sorted within each; never empty.
+
+    Raises
+    ------
+    UsageError
+        If there is no path, if one finds nothing, if a link leads nowhere, or if nobody knows a URL's kind.
+    OSError
+        If a file system does not answer.
+    """
+    paths = _paths(options)
+    if not paths:
+        raise UsageError(
+            'arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")'
+        )
+    name_filter = options.get("pathglobfilter")
+    found: dict[str, FoundFile] = {}
+    for path in paths:
+        local = _local(path) or _local_behind(path, options)
+        if local is not None:
+            files = sorted(_expand(local, name_filter, passes_over_missing(options)))
+        else:
+            files = sorted(_expand_url(path, name_filter, storage_options(options)))
+        if not files:
+            extra = f" whose name matches {name_filter!r}" if name_filter else ""
+            raise UsageError(
+                f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)"
+            )
+        found.update({file.path: file for file in files})
+    return list(found.values())
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Take the options ``storage.NAME``, which the file system of a URL wants to know.
+
+    Values are JSON where they can be (``true``, ``5``, ``{"endpoint_url": ...}``), else texts; a text that
+    looks like JSON is given in quotes (``"12345"``). Spark passes the names in lower case.
+    """
+    taken: dict[str, Any] = {}
+    for name, value in options.items():
+        if name.lower().startswith(_STORAGE):
+            try:
+                taken[name[len(_STORAGE) :]] = json.loads(value)
+            except ValueError:
+                taken[name[len(_STORAGE) :]] = value
+    return taken
+
+
+def is_url(path: str) -> bool:
+    """Whether a path that `find_files` gave is one for fsspec."""
+    return "://" in path and not path.startswith(os.sep)
+
+
+def _paths(options: Mapping[str, str]) -> list[str]:
+    paths = [options["path"]] if options.get("path") else []
+    if options.get("paths"):
+        try:
+            more = json.loads(options["paths"])
+        except ValueError:
+            more = None
+        if not isinstance(more, list) or not all(isinstance(path, str) for path in more):
+            raise UsageError(f"option paths: expected a JSON list of texts, found {options['paths']!r}")
+        paths += more
+    return paths
+
+
+# -- local paths ---------------------------------------------------------------------------------------------
+
+
+def _local(path: str) -> str | None:
+    """The absolute path of a local file; None for a URL."""
+    scheme = _SCHEME.match(path)
+    if scheme is None or os.path.exists(path):
+        return os.path.abspath(path)
+    if scheme.group().lower() == "file:":
+        return os.path.abspath(unquote(urlsplit(path).path))
+    if "://" in path:
+        return None
+    raise UsageError(f"{path}: expected a local path or a URL such as s3://bucket/{path[scheme.end() :]}")
+
+
+def _local_behind(url: str, options: Mapping[str, str]) -> str | None:
+    """The path of a URL such as ``local:///data``; None for one that is really remote."""
+    system, path = _system_of(url, storage_options(options))
+    return path if is_local(system) else None
+
+
+def is_local(system: Any) -> bool:
+    """Whether a file system of fsspec is that of this machine; it would follow loops of links."""
+    return "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
+
+
+def passes_over_missing(options: Mapping[str, str]) -> bool:
+    """Whether the option ``ignoremissingfiles`` asks to pass over links that lead nowhere."""
+    return options.get("ignoremissingfiles", "").lower() == "true"
+
+
+def walk(
+    *directories: str, pass_over: bool = False, links: list[str] | None = None
+) -> Iterator[tuple[str, os.stat_result]]:
+    """All files in local directories, at any depth, without names that begin with ``_`` or ``.``.
+
+    Links to files and to directories are followed, but no directory is visited twice, whatever leads to it:
+    loops come to an end. Files are found without the help of links where that is possible.
+
+    Parameters
+    ----------
+    *directories : str
+    pass_over : bool
+        Whether links that lead nowhere are passed over, with a warning.
+    links : list of str, optional
+        Takes up the links to directories that lie in the directories themselves, not behind other links.
+
+    Yields
+    ------
+    (str, os.stat_result)
+        Path and description of a regular file.
+
+    Raises
+    ------
+    UsageError
+        A link leads nowhere; the text names it.
+    OSError
+        A directory cannot be read.
+    """
+    real = deque(sorted(directories, key=os.path.islink))
+    linked: deque[str] = deque()
+    seen: set[tuple[int, int]] = set()
+    behind = False
+    while real or linked:
+        behind = behind or not real
+        for path, found, is_link in _listed((real or linked).popleft(), seen, pass_over):
+            if not stat.S_ISDIR(found.st_mode):
+                if stat.S_ISREG(found.st_mode):
+                    yield path, found
+            elif not is_link:
+                real.append(path)
+            else:
+                linked.append(path)
+                if links is not None and not behind:
+                    links.append(path)
+
+
+def _listed(
+    directory: str, seen: set[tuple[int, int]], pass_over: bool
+) -> Iterator[tuple[str, os.stat_result, bool]]:
+    """What lies in a directory that was not `seen`: where links lead, and whether it is one."""
+    try:
+        found = os.stat(directory)
+        names = [] if (found.st_dev, found.st_ino) in seen else sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return  # others are at work: it was there a moment ago
+    seen.add((found.st_dev, found.st_ino))
+    for name in names:
+        if is_hidden(name):
+            continue
+        path = os.path.join(directory, name)
+        is_link = os.path.islink(path)
+        try:
+            yield path, os.stat(path), is_link
+        except OSError as error:
+            if os.path.islink(path):
+                if error.errno not in _LEADS_NOWHERE:
+                    raise
+                if not pass_over:
+                    raise UsageError(_nowhere(path)) from None
+                log.warning("left out: %s", _nowhere(path))
+            elif not isinstance(error, FileNotFoundError):
+                raise
+
+
+#: What the system says of a link to nothing, to itself, and through a file.
+_LEADS_NOWHERE = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR)
+
+
+def check_link(path: str) -> None:
+    """Refuse a path that is a link which leads nowhere.
+
+    Raises
+    ------
+    UsageError
+        Names the link, and what it says.
+    """
+    if not os.path.islink(path):
+        return
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno in _LEADS_NOWHERE:
+            raise UsageError(_nowhere(path)) from None
+        raise
+
+
+def _nowhere(path: str) -> str:
+    try:
+        to = repr(os.readlink(path))
+    except OSError:  # gone meanwhile
+        to = "elsewhere"
+    return (
+        f"{path}: a link to {to}, which leads nowhere; remove it, or put back what it leads to "
+        "(ignoreMissingFiles=true reads without it)"
+    )
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a name, or some part of it between slashes, begins with ``_`` or ``.``: nobody's data."""
+    return any(part.startswith(("_", ".")) for part in name.split("/"))
+
+
+def _expand(path: str, name_filter: str | None, pass_over: bool) -> Iterator[FoundFile]:
+    if os.path.isdir(path):
+        yield from _in(path, name_filter=name_filter, pass_over=pass_over)
+    elif os.path.exists(path):
+        yield _described(path, os.stat(path))
+    else:
+        check_link(path)
+        yield from _once(_expand_pattern(path, name_filter, pass_over))
+
+
+def _expand_pattern(path: str, name_filter: str | None, pass_over: bool) -> Iterator[FoundFile]:
+    directories = []
+    for match in _matches(path, name_filter, pass_over):
+        if os.path.isdir(match):
+            directories.append(match)
+        elif os.path.exists(match):
+            yield _described(match, os.stat(match))
+        elif not pass_over:
+            check_link(match)
+    yield from _in(*directories, name_filter=name_filter, pass_over=pass_over)
+
+
+def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
+    """Files without those that a link to their directory shows once more, which a pattern may match."""
+    real: dict[str, str] = {}
+    found: dict[tuple[str, str], FoundFile] = {}
+    for file in files:
+        directory, name = os.path.split(file.path)
+        if directory not in real:
+            real[directory] = os.path.realpath(directory)
+        if real[directory] == directory:
+            found[directory, name] = file
+        else:
+            found.setdefault((real[directory], name), file)
+    return found.values()
+
+
+def _in(*directories: str, name_filter: str | None, pass_over: bool) -> Iterator[FoundFile]:
+    for path, found in walk(*directories, pass_over=pass_over):
+        if name_filter is None or fnmatch(os.path.basename(path), name_filter):
+            yield _described(path, found)
+
+
+def _described(path: str, found: os.stat_result) -> FoundFile:
+    return FoundFile(path, found.st_size, found.st_mtime)
+
+
+def _matches(path: str, name_filter: str | None, pass_over: bool) -> Iterator[str]:
+    """The files and directories that a pattern means, without hidden ones."""
+    for pattern in _braces(path):
+        fixed = _fixed(pattern)
+        if "**" in pattern[len(fixed) :].split(os.sep):
+            yield from _deep_matches(fixed, pattern[len(fixed) :].strip(os.sep), name_filter, pass_over)
+            continue
+        for match in glob.glob(pattern):
+            if not is_hidden(match[len(fixed) :].strip(os.sep).replace(os.sep, "/")):
+                yield match
+
+
+def _deep_matches(fixed: str, rest: str, name_filter: str | None, pass_over: bool) -> Iterator[str]:
+    """The files that a pattern with ``**`` means, or whose directory it means; glob would follow loops."""
+    wanted = rest.split(os.sep)
+    for path, _ in walk(fixed, pass_over=pass_over):
+        parts = os.path.relpath(path, fixed).split(os.sep)
+        chosen = name_filter is None or fnmatch(parts[-1], name_filter)
+        if _fits(parts, wanted) or (chosen and any(_fits(parts[:i], wanted) for i in range(1, len(parts)))):
+            yield path
+
+
+def _fits(parts: list[str], wanted: list[str]) -> bool:
+    """Whether names fit patterns one by one; ``**`` stands for any number of them."""
+    if not wanted:
+        return not parts
+    if wanted[0] == "**":
+        return any(_fits(parts[i:], wanted[1:]) for i in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _fits(parts[1:], wanted[1:])
+
+
+def _fixed(pattern: str) -> str:
+    """The directories at the beginning of a pattern that are spelt out."""
+    return os.path.dirname(pattern[: re.search(r"[*?\[]|$", pattern).start()])  # type: ignore[union-attr]
+
+
+def _braces(pattern: str) -> list[str]:
+    """Spell out the ``{a,b}`` alternatives, which Spark users know and ``glob`` does not."""
+    match = re.search(r"\{([^{}]*)\}", pattern)
+    if match is None:
+        return [pattern]
+    before, after = pattern[: match.start()], pattern[match.end() :]
+    return [spelt for choice in match.group(1).split(",") for spelt in _braces(before + choice + after)]
+
+
+# -- URLs ----------------------------------------------------------------------------------------------------
+
+
+def _system_of(url: str, storage: Mapping[str, Any]) -> tuple[Any, str]:
+    try:
+        return find_system(url, storage)
+    except UsageError as error:
+        raise UsageError(
+            f"{error}; what only Spark can read comes with "
+            'spark.read.format("binaryFile").load(...) and decode_payloads(df, "content")'
+        ) from error
+
+
+def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -> list[FoundFile]:
+    system, path = _system_of(url, storage)
+    try:
+        entries = list(_entries(system, url, path, name_filter, storage))
+    except Exception as error:
+        failure = io_error(url, error)
+        if isinstance(failure, FileNotFoundError):
+            raise UsageError(f"{url}: no such file") from error
+        raise failure from error
+    return [FoundFile(_url_of(url, info["name"]), info.get("size"), _modified(info)) for info in entries]
+
+
+def _entries(
+    system: Any, url: str, path: str, name_filter: str | None, storage: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """What the file system says of each file."""
+    if url.endswith("/"):  # over HTTP nothing else tells a directory from a file
+        yield from _below(system, url if path.startswith("http") else path, name_filter)
+        return
+    info = None
+    patterns = any(mark in path for mark in "*?[{")
+    with suppress(*((FileNotFoundError,) if patterns else ())):
+        if "*" not in path:
+            if path.startswith("http"):  # where fsspec takes every failure for a missing file
+                info = {"name": path, "type": "file", "size": RemoteSource(url, storage).known_size}
+            else:
+                info = system.info(path)
+    if info is None:
+        for pattern in _braces(path):
+            fixed = len(_fixed(pattern))
+            for name, match in system.glob(pattern, detail=True).items():
+                if not is_hidden(name[fixed:]):
+                    directory = match["type"] == "directory"
+                    yield from _below(system, name, name_filter) if directory else [match]
+    elif info["type"] == "directory":
+        yield from _below(system, path, name_filter)
+    else:
+        yield info
+
+
+def _below(system: Any, directory: str, name_filter: str | None) -> Iterable[dict[str, Any]]:
+    """The files in a directory, at any depth."""
+    return [
+        info
+        for name, info in system.find(directory, detail=True).items()
+        if not is_hidden(name[len(directory.rstrip("/")) :])
+        and (name_filter is None or fnmatch(os.path.basename(name), name_filter))
+    ]
+
+
+def _url_of(url: str, name: str) -> str:
+    """The URL of a file that the file system of `url` calls `name`."""
+    first, chained, rest = url.partition("::")
+    if "://" not in first:  # such as simplecache::s3://...
+        return f"{first}::{_url_of(rest, name)}"
+    scheme = first.partition("://")[0]
+    return (name if "://" in name else f"{scheme}://{name}") + chained + rest
+
+
+def _modified(info: Mapping[str, Any]) -> float | None:
+    for key in _MODIFIED:
+        value = info.get(key)
+        if isinstance(value, dt.datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return None

@@ -1,0 +1,1 @@
+"""Structured streaming: ``source`` offers new files as micro-batches, ``sink`` commits each batch once."""

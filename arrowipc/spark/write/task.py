@@ -1,0 +1,180 @@
+"""What one task does of a write: its rows become complete files in the hidden directory of the job."""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from arrowipc.spark.write.options import WriteOptions
+from arrowipc.spark.write.storage import Storage
+
+__all__ = ["HIDDEN", "Part", "PartsWriter", "Written", "regroup"]
+
+#: Where the files of jobs that are not committed lie; readers pass over names that begin with ``_``.
+HIDDEN = "_temporary"
+# Offsets of strings and lists are 32 bits wide, so batches are not joined beyond this.
+LARGEST_JOIN = 1 << 30
+
+
+@dataclass(frozen=True)
+class Part:
+    """A complete file of a task: where it lies, under the root, and its name in the end."""
+
+    temporary: str
+    name: str
+    rows: int
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver.
+
+    `query` is the streaming query's id, empty for a batch job.
+    """
+
+    parts: tuple[Part, ...]
+    query: str = ""
+
+
+class PartsWriter:
+    """Writes the rows of tasks as files of one schema.
+
+    Parameters
+    ----------
+    storage : Storage
+        The destination.
+    schema : pyarrow.Schema
+        Of the files.
+    options : WriteOptions
+    """
+
+    def __init__(self, storage: Storage, schema: pa.Schema, options: WriteOptions) -> None:
+        self._storage = storage
+        self._schema = schema
+        self._options = options
+        # Dictionaries are made of the batches as they are written, not as they come.
+        plain = [
+            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+            for field in schema
+        ]
+        self._plain = pa.schema(plain)
+
+    def write(
+        self, batches: Iterable[pa.RecordBatch], directory: str, job: str, partition: int
+    ) -> list[Part]:
+        """Write the rows of one task attempt; no rows, no file.
+
+        Parameters
+        ----------
+        batches : iterable of pyarrow.RecordBatch
+            As Spark hands them over.
+        directory : str
+            Of the job, which is there. The attempt gets a directory of its own in it: one that outlives its
+            job finds its directory gone, one that begins after it that of the job, and fails.
+        job : str
+            What makes the names of the job's files unique.
+        partition : int
+        """
+        attempt = f"{directory}/{partition:05}-{uuid.uuid4().hex}"
+        self._storage.make_child(attempt)
+        options = self._options
+        fitted = (fit(batch, self._plain) for batch in batches)
+        rows = regroup(fitted, options.batch_rows, options.batch_bytes)
+        parts: list[Part] = []
+        for number, batch_group in enumerate(split_files(rows, options.max_records_per_file)):
+            # Only where there can be several, so that the order of names is the order of rows.
+            numbered = "" if options.max_records_per_file is None else f"-{number:04}"
+            name = f"part-{partition:05}-{job}{numbered}{options.suffix}"
+            count = self._write_file(batch_group, f"{attempt}/{name}")
+            parts.append(Part(f"{attempt}/{name}", name, count))
+        return parts
+
+    def write_empty(self, directory: str, job: str) -> Part:
+        """Write a file that holds the schema and no rows."""
+        name = f"part-00000-{job}{self._options.suffix}"
+        attempt = f"{directory}/{uuid.uuid4().hex}"
+        self._storage.make_child(attempt)
+        self._write_file((), f"{attempt}/{name}")
+        return Part(f"{attempt}/{name}", name, 0)
+
+    def _write_file(self, batches: Iterable[pa.RecordBatch], name: str) -> int:
+        rows = 0
+        with self._storage.sink(name) as sink, self._options.open(sink, self._schema) as writer:
+            for batch in batches:
+                rows += batch.num_rows
+                writer.write_table(
+                    self._encoded(batch),
+                    self._options.batch_rows,
+                    max_chunk_bytes=self._options.batch_bytes,
+                )
+        return rows
+
+    def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
+            for column, field in zip(batch.columns, self._schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Bring a batch of Spark's to the schema of files: UTC instead of the session's zone, small offsets."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def regroup(batches: Iterable[pa.RecordBatch], rows: int, bytes_: int) -> Iterator[pa.RecordBatch]:
+    """Join and cut batches so that each has `rows` rows, fewer where they take `bytes_` or at the end."""
+    bytes_ = min(bytes_, LARGEST_JOIN)
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            piece = batch.slice(start, rows - count)
+            if waiting and size + piece.nbytes > bytes_:
+                yield _joined(waiting)
+                waiting, count, size = [], 0, 0
+                continue
+            waiting.append(piece)
+            start += piece.num_rows
+            count += piece.num_rows
+            size += piece.nbytes
+            if count == rows or size >= bytes_:
+                yield _joined(waiting)
+                waiting, count, size = [], 0, 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    columns = [
+        pa.concat_arrays(columns) for columns in zip(*(batch.columns for batch in batches), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
+def split_files(batches: Iterator[pa.RecordBatch], most: int | None) -> Iterator[Iterable[pa.RecordBatch]]:
+    """Split batches into the rows of one file after the other; each is to be consumed before the next."""
+    rest: Any = next(batches, None)
+
+    def one_file() -> Iterator[pa.RecordBatch]:
+        nonlocal rest
+        room = most
+        while rest is not None and room != 0:
+            piece = rest if room is None else rest.slice(0, room)
+            if room is not None:
+                room -= piece.num_rows
+            rest = rest.slice(piece.num_rows) if piece.num_rows < rest.num_rows else next(batches, None)
+            yield piece
+
+    while rest is not None:
+        yield one_file()

@@ -1,0 +1,1014 @@
+"""`Tensor`: what a Tensor message holds, over memory that nobody copied; from and to other libraries' arrays."""
+
+from cpython.buffer cimport (
+    PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND, PyBUF_STRIDED_RO,
+    PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
+from cpython.ref cimport PyObject, Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
+
+from arrowipc._core cimport Memory, Source, limits_data, open_message, raise_fault, window
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
+from arrowipc.inline.loads cimport load_i64, load_u16
+from arrowipc.inline.plan cimport FIELD_SIGNED, LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
+from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
+from arrowipc.read.framing cimport FRAME_MESSAGE, Cut, Message, cut_message
+from arrowipc.tensors.message cimport (
+    MOST_DIMENSIONS, Shape, Stretch, count_elements, element_type, read_buffer, read_element, read_names,
+    read_shape,
+)
+from arrowipc.tensors.strided_copy cimport (
+    Gathered, gather_all, gathered, is_column_major, is_row_major, reach, row_major, stored_strides,
+)
+
+from arrowipc.datatypes import Bool, FloatingPoint, Int
+from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
+
+__all__ = ["Tensor"]
+
+cdef enum:
+    MOST_REMEMBERED = 256
+    MOST_HEADS = 16
+    COMPARED = 1 << 20          # bytes of each tensor that are gathered to be compared: what a Gathered asks for
+
+# Floats at any address, as in inline/loads.pxd.
+cdef extern from * nogil:
+    """
+    typedef float loose_f32 __attribute__((aligned(1), may_alias));
+    typedef double loose_f64 __attribute__((aligned(1), may_alias));
+    """
+    ctypedef float loose_f32
+    ctypedef double loose_f64
+
+cdef dict plain_types = {}      # (Schema.fbs Type, width, flags) -> the one type object
+
+
+cdef object type_object(const FieldPlan* element, const Table* table):
+    """The type of elements; that of plain numbers is made once."""
+    if element.type != Type_Int and element.type != Type_FloatingPoint:
+        return element_type(element, table)
+    key = element.type << 16 | element.width << 8 | element.flags
+    found = plain_types.get(key)
+    if found is None:
+        found = plain_types[key] = element_type(element, table)
+    return found
+
+
+cdef class Held:
+    # A buffer with strides, kept for as long as a tensor points into it.
+    cdef Py_buffer view
+    cdef bint held
+
+    def __cinit__(self, obj):
+        PyObject_GetBuffer(obj, &self.view, PyBUF_STRIDED_RO)
+        self.held = True
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+cdef class Tensor:
+    """A dense tensor of values of a fixed width, in memory that it keeps alive and does not change.
+
+    Parameters
+    ----------
+    data : numpy.ndarray, buffer, DLPack object, object with ``__array__``, or nested list
+        Memory on the CPU is pointed into, whatever its strides.
+    dim_names : sequence of str, optional
+        One name per dimension; empty: no name.
+    type : DataType, optional
+        What the values mean, where a dtype cannot say it: ``date32()`` for int32 values, say. The widths must agree.
+        Default: the type of the dtype; booleans become uint8, one byte per value.
+
+    Raises
+    ------
+    UsageError
+        The data is no array, or its elements have no type of a fixed width.
+
+    Notes
+    -----
+    Equality compares type, shape and values (NaN differs from NaN, as in NumPy), not names or strides.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arrowipc as ipc
+    >>> tensor = ipc.Tensor(np.arange(6, dtype="int16").reshape(2, 3), dim_names=("y", "x"))
+    >>> tensor.shape, tensor.strides, tensor.type
+    ((2, 3), (6, 2), DataType(int16))
+    >>> ipc.read_tensor(tensor.serialize()) == tensor
+    True
+    """
+
+    def __init__(self, data, dim_names=None, type=None):
+        cdef Held held
+        cdef int32_t i
+        from arrowipc.values.dtypes import as_values, byte_width
+
+        if self.dims != NULL:
+            raise UsageError("a tensor does not change: make another one")
+        values, kind = as_values(data, type)
+        if values.ndim > MOST_DIMENSIONS:
+            raise UsageError(f"a tensor has at most {MOST_DIMENSIONS} dimensions, found {values.ndim}")
+        names = checked_names(dim_names, values.ndim)
+        self.allocate(values.ndim)
+        self.type = kind
+        self.width = values.dtype.itemsize
+        self.dim_names = names
+        self.count = values.size
+        for i in range(self._ndim):
+            self.dims[i] = values.shape[i]
+            self.dims[self._ndim + i] = values.strides[i]
+        if self.count and self.width:
+            held = Held(values)
+            self.data = <const uint8_t*> held.view.buf
+            self.readonly_memory = held.view.readonly
+            self.owner = held
+
+    def __dealloc__(self):
+        free(self.dims)
+
+    cdef int allocate(self, int32_t ndim) except -1:
+        self.dims = <int64_t*> malloc(2 * ndim * sizeof(int64_t) + 1)
+        if self.dims == NULL:
+            raise MemoryError()
+        self._ndim = ndim
+        self.readonly_memory = True
+        return 0
+
+    @staticmethod
+    def from_numpy(obj, dim_names=None, type=None):
+        """Make a tensor of a NumPy array: its memory, its strides. Parameters are those of `Tensor`."""
+        return Tensor(obj, dim_names, type)
+
+    @staticmethod
+    def from_dlpack(obj, dim_names=None):
+        """Make a tensor of an object with ``__dlpack__`` whose memory is on the CPU.
+
+        Raises
+        ------
+        UsageError
+            It cannot be had: another device, a type that NumPy does not have, gradients.
+        """
+        import numpy as np
+
+        try:
+            values = np.from_dlpack(obj)
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise UsageError(f"cannot take this {obj.__class__.__name__} over DLPack: {error}") from error
+        return Tensor(values, dim_names)
+
+    # -- what it is --
+
+    @property
+    def shape(self):
+        """tuple of int: the sizes of the dimensions."""
+        return tuple([self.dims[i] for i in range(self._ndim)])
+
+    @property
+    def strides(self):
+        """tuple of int: bytes from one element to the next along each dimension."""
+        return tuple([self.dims[self._ndim + i] for i in range(self._ndim)])
+
+    @property
+    def ndim(self):
+        """int: dimensions."""
+        return self._ndim
+
+    @property
+    def size(self):
+        """int: elements."""
+        return self.count
+
+    @property
+    def itemsize(self):
+        """int: bytes of an element."""
+        return self.width
+
+    @property
+    def nbytes(self):
+        """int: bytes of all elements, each counted as often as it occurs."""
+        return self.count * self.width
+
+    @property
+    def is_contiguous(self):
+        """bool: the elements are neighbours, in row-major or column-major order."""
+        return self.is_row_major or self.is_column_major
+
+    @property
+    def is_row_major(self):
+        """bool: the elements are neighbours in row-major order."""
+        return self.in_rows()
+
+    @property
+    def is_column_major(self):
+        """bool: the elements are neighbours in column-major order."""
+        return is_column_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
+
+    cdef bint in_rows(self) noexcept:
+        return is_row_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
+
+    def dim_name(self, int i):
+        """Return the name of dimension `i`; "" when it has none."""
+        if not 0 <= i < self._ndim:
+            raise IndexError(f"dimension {i} is out of range: the tensor has {self._ndim}")
+        return self.dim_names[i] if self.dim_names is not None else ""
+
+    # -- to others --
+
+    def to_numpy(self, bint copy=False):
+        """Return the values as a NumPy array.
+
+        Parameters
+        ----------
+        copy : bool, default False
+            False: a read-only view of this tensor's memory. True: an array of its own, row-major.
+
+        Raises
+        ------
+        UsageError
+            NumPy cannot hold this shape.
+        """
+        np = numpy_module()
+        dtype = dtype_for(self.type)
+        try:
+            if copy:
+                return np.array(self.to_numpy(), order="C")
+            if self.count == 0 or self.width == 0:
+                values = np.empty(self.shape, dtype)
+                values.flags.writeable = False
+                return values
+            if self.in_rows():
+                return np.ndarray(self.shape, dtype, window(self.data, self.nbytes, self))
+            return viewed(self, np, dtype)
+        except ValueError as error:
+            raise UsageError(f"NumPy cannot hold a tensor of shape {self.shape} and {dtype}: {error}") from error
+
+    def __array__(self, dtype=None, copy=None):
+        values = self.to_numpy(copy is True)
+        if dtype is None or values.dtype == dtype:
+            return values
+        if copy is False:
+            raise ValueError(f"conversion of {self.type} to {dtype} needs a copy")
+        return values.astype(dtype)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef bint contiguous = self.in_rows()
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("this memory is read-only")
+        if not contiguous:
+            if flags & PyBUF_STRIDES != PyBUF_STRIDES or flags & PyBUF_C_CONTIGUOUS == PyBUF_C_CONTIGUOUS:
+                raise BufferError("the elements are not neighbours in row-major order: ask for strides")
+            if flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS and not self.is_column_major:
+                raise BufferError("the elements are not neighbours: ask for strides")
+        if flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS and not self.is_column_major:
+            raise BufferError("the elements are not neighbours in column-major order")
+        view.obj = self
+        view.buf = <void*> self.data if self.data != NULL else <void*> self.dims
+        view.len = self.count * self.width
+        view.readonly = True
+        view.itemsize = self.width
+        view.format = PyBytes_AS_STRING(self.format_of()) if flags & PyBUF_FORMAT else NULL
+        view.ndim = self._ndim
+        view.shape = <Py_ssize_t*> self.dims if flags & PyBUF_ND else NULL
+        view.strides = <Py_ssize_t*> (self.dims + self._ndim) if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        view.suboffsets = NULL
+        view.internal = NULL
+
+    cdef bytes format_of(self):
+        """The elements as the struct module spells them; kept, since views point into it."""
+        found = formats.get(self.type)
+        if found is None:
+            dtype = dtype_for(self.type)
+            code = dtype.char if dtype.kind in "biuf" else {4: "i", 8: "q"}[self.width] if dtype.kind in "mM" else None
+            found = formats[self.type] = code.encode() if code else b"%ds" % self.width
+        return found
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """Hand the memory over as DLPack does; see the Array API standard.
+
+        Consumers that say ``max_version=(1, 0)`` or later get the memory itself, marked as read-only. Older ones
+        could write to it, so that they get a copy, or an error with ``copy=False``.
+        """
+        return export(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self):
+        """Return the device of the memory, ``(1, 0)``: the CPU."""
+        return (1, 0)
+
+    # -- values --
+
+    def equals(self, other, bint nan_equal=False):
+        """Whether type, shape and values are equal; with `nan_equal`, NaN equals NaN."""
+        return isinstance(other, Tensor) and same(self, other, nan_equal)
+
+    def __eq__(self, other):
+        if not isinstance(other, Tensor):
+            return NotImplemented
+        return same(self, other, False)
+
+    __hash__ = None
+
+    def __len__(self):
+        if self._ndim == 0:
+            raise TypeError("a tensor of no dimensions has no length")
+        return self.dims[0]
+
+    def serialize(self):
+        """Return the encapsulated message as bytes.
+
+        Raises
+        ------
+        MemoryError
+            There is no room for it.
+        """
+        from arrowipc._upcalls import serialize_tensor
+
+        return serialize_tensor(self)
+
+    def __reduce__(self):
+        from arrowipc._upcalls import read_tensor
+
+        return read_tensor, (self.serialize(),)
+
+    def __repr__(self):
+        from arrowipc._upcalls import tensor_text
+
+        return tensor_text(self)
+
+    def _repr_html_(self):
+        from arrowipc.values.repr import tensor_html
+
+        return tensor_html(self)
+
+
+cdef dict formats = {}
+cdef object numpy = None        # once somebody has asked for an array
+cdef dict dtypes = {}           # id of a type object -> (that object, its dtype): a view takes less than hashing a type
+
+
+cdef object numpy_module():
+    global numpy
+    if numpy is None:
+        import numpy
+    return numpy
+
+
+cdef object dtype_for(object kind):
+    found = dtypes.get(id(kind))
+    if found is None:
+        from arrowipc.values.dtypes import dtype_of
+
+        if len(dtypes) >= MOST_REMEMBERED:
+            dtypes.clear()
+        found = dtypes[id(kind)] = (kind, dtype_of(kind))
+    return found[1]
+
+
+cdef object viewed(Tensor tensor, object np, object dtype):
+    """The values at strides, as an array over the stretch of memory that they lie in."""
+    cdef int64_t low = 0, size
+    cdef int32_t i, ndim = tensor._ndim
+    cdef int64_t strides[MOST_DIMENSIONS]
+    for i in range(ndim):
+        strides[i] = tensor.dims[ndim + i]
+        if strides[i] < 0:
+            low += (tensor.dims[i] - 1) * strides[i]
+            strides[i] = -strides[i]
+    size = reach(ndim, tensor.dims, strides, tensor.width)
+    memory = window(tensor.data + low, size, tensor)
+    return np.ndarray(tensor.shape, dtype, memory, -low, tensor.strides)
+
+
+cdef tuple checked_names(object names, int ndim):
+    from arrowipc.arguments import check_text, described
+
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise UsageError(f"dim_names must be a sequence of str, found {described(names)}")
+    names = tuple([check_text("dim_names: each name", name) for name in names])
+    if len(names) != ndim:
+        raise UsageError(f"dim_names has {len(names)} names for {ndim} dimensions: {names}")
+    return names if any(names) else None
+
+
+# -- from messages -------------------------------------------------------------------------------------------
+
+
+cdef Tensor open_tensor(const Table* header, const uint8_t* body, int64_t body_length, object owner,
+                        const LimitsData* limits):
+    """The tensor that a Tensor table describes, all of it proven to lie in the body."""
+    cdef Tensor tensor = Tensor.__new__(Tensor)
+    cdef FieldPlan element
+    cdef Table type
+    cdef Shape shape
+    cdef Stretch data
+    cdef int64_t nbytes, needed
+    cdef Memory memory
+    read_element(header, Tensor_type_type, Tensor_type, "Tensor", &element, &type)
+    read_shape(header, Tensor_shape, "Tensor", &shape)
+    read_buffer(header, Tensor_data, "Tensor", "data", body_length, &data)
+    tensor.allocate(shape.ndim)
+    tensor.width = element.width
+    tensor.count = count_elements(&shape, element.width, "Tensor", &nbytes)
+    if shape.ndim:
+        memcpy(tensor.dims, shape.size, shape.ndim * sizeof(int64_t))
+    needed = read_strides(header, tensor, nbytes, limits, data.length)
+    if needed > data.length:
+        raise FormatError(f"Tensor.data holds {data.length:,} bytes: shape {tensor.shape} and strides {tensor.strides} "
+                          f"need {needed:,}")
+    tensor.type = type_object(&element, &type)
+    tensor.dim_names = read_names(header, Tensor_shape, "Tensor")
+    if needed == 0:
+        return tensor
+    tensor.data = body + data.offset
+    tensor.owner = owner
+    if <uintptr_t> tensor.data & (alignment_of(&element) - 1):
+        memory = Memory(needed)
+        memcpy(memory.data, tensor.data, needed)
+        memory.size = needed
+        tensor.data = memory.data
+        tensor.owner = memory
+    return tensor
+
+
+cdef inline int64_t alignment_of(const FieldPlan* element) noexcept nogil:
+    if element.layout == LAYOUT_BOOL or element.type == Type_FixedSizeBinary:
+        return 1
+    return min(element.width, 8)
+
+
+cdef int64_t read_strides(const Table* header, Tensor tensor, int64_t nbytes, const LimitsData* limits,
+                          int64_t length) except -1:
+    """Fill the strides; returns how many bytes the elements reach over, 0 when there are none."""
+    cdef int64_t* strides = tensor.dims + tensor._ndim
+    cdef Vector stored
+    cdef int64_t needed
+    cdef int32_t i
+    if fb_vector(header, Tensor_strides, 8, &stored) < 0:
+        raise FormatError("Tensor.strides does not lie inside the metadata: the FlatBuffers data is broken")
+    if stored.count == 0:
+        row_major(tensor._ndim, tensor.dims, tensor.width, strides)
+        return nbytes
+    if stored.count != tensor._ndim:
+        raise FormatError(f"Tensor.strides has {stored.count} entries for {tensor._ndim} dimensions")
+    for i in range(tensor._ndim):
+        strides[i] = load_i64(stored.data + 8 * i)
+        if strides[i] < 0:
+            raise FormatError(f"Tensor.strides[{i}] is {strides[i]}: expected 0 or more")
+    if nbytes == 0:
+        return 0
+    needed = reach(tensor._ndim, tensor.dims, strides, tensor.width)
+    if needed < 0:
+        raise FormatError(f"Tensor.strides: strides {tensor.strides} of shape {tensor.shape} reach over more than "
+                          "2**63 - 1 bytes")
+    if nbytes > length and nbytes - length > limits.overlap_bytes:
+        raise LimitError(f"Tensor.strides: the elements of shape {tensor.shape} add up to {nbytes:,} bytes in a buffer "
+                         f"of {length:,}: they share more than Limits.overlap_bytes = {limits.overlap_bytes:,}")
+    return needed
+
+
+cdef Tensor tensor_in(Message message):
+    """The tensor of a message, whose body stays where it is."""
+    cdef LimitsData limits
+    limits_data(None, &limits)
+    message.join()
+    return open_tensor(&message.envelope.header, message.body_bytes, message.envelope.body_length, message.body_owner,
+                       &limits)
+
+
+def tensor_of(Message message not None, limits=None):
+    """Return the tensor of a message of kind "Tensor".
+
+    Parameters
+    ----------
+    message : Message
+    limits : Limits, optional
+        Of them ``overlap_bytes`` counts: by how much elements may exceed the buffer that they share.
+
+    Raises
+    ------
+    FormatError
+        The message is of another kind, or what it says cannot be: the text names the field.
+    """
+    cdef LimitsData bounds
+    limits_data(limits, &bounds)
+    if message.envelope.kind != MessageHeader_Tensor:
+        raise FormatError(f"expected a Tensor message, found {message.kind}")
+    message.join()
+    return open_tensor(&message.envelope.header, message.body_bytes, message.envelope.body_length, message.body_owner,
+                       &bounds)
+
+
+cdef LimitsData default_bounds
+limits_data(None, &default_bounds)
+
+
+cdef Tensor tensor_at(const uint8_t* data, int64_t size, object owner, const LimitsData* limits):
+    """The tensor of a whole message at `data`; None where a framer has to look, which has the words for it."""
+    cdef Cut cut
+    cdef Envelope envelope
+    cdef Fault fault
+    if cut_message(data, size, limits, &cut) != FRAME_MESSAGE:
+        return None
+    if open_message(cut.metadata, cut.metadata_size, &envelope, &fault) < 0:
+        return None
+    if envelope.kind != MessageHeader_Tensor or envelope.body_length > cut.rest_size:
+        return None
+    return open_tensor(&envelope.header, cut.rest, envelope.body_length, owner, limits)
+
+
+def tensor_in_bytes(bytes data not None):
+    """Return the tensor of bytes that begin with a whole Tensor message; None where a framer has to look."""
+    return tensor_at(<const uint8_t*> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, &default_bounds)
+
+
+def tensors_of_cells(column, on_other, limits=None):
+    """Return the tensors of a column of binary cells, one message each.
+
+    Parameters
+    ----------
+    column : Arrow column of binary, or sequence of bytes-like or None
+    on_other : callable
+        Is given the bytes of each cell that is not simply a Tensor message: it has the words for what is wrong, and
+        knows other kinds.
+    limits : Limits, optional
+
+    Returns
+    -------
+    list
+        Of `Tensor`, None for null, and what `on_other` returned.
+    """
+    cdef LimitsData bounds
+    cdef Cells cells
+    cdef Cell cell
+    cdef Fault fault
+    cdef int64_t i
+    cdef Tensor tensor
+    limits_data(limits, &bounds)
+    out = []
+    for cells in cells_from(column, 0):
+        for i in range(cells.first, cells.first + cells.count):
+            if cells.get(i, &cell, &fault) < 0:
+                raise_cell_fault(&fault, cells)
+            if cell.data == NULL:
+                out.append(None)
+                continue
+            tensor = None
+            try:
+                if cell.metadata_size < 0:
+                    tensor = tensor_at(cell.data, cell.size, cells.owner(i), &bounds)
+                out.append(tensor if tensor is not None else on_other(whole_cell(&cell, cells.owner(i))))
+            except FormatError as error:
+                error.args = (f"cell {i}: {error}",)
+                raise
+    return out
+
+
+cdef object whole_cell(const Cell* cell, object owner):
+    if cell.metadata_size >= 0:
+        raise FormatError("expected a Tensor message, found a message of another kind")
+    return window(cell.data, cell.size, owner)
+
+
+# -- on the way out ------------------------------------------------------------------------------------------
+
+
+def body_of(Tensor tensor not None):
+    """Say how a tensor is stored: its strides (None: row-major), and its buffer.
+
+    Elements that are neighbours go out as they lie, in whatever order of dimensions; others are gathered row-major.
+    """
+    cdef int64_t strides[MOST_DIMENSIONS]
+    if tensor.count == 0 or tensor.width == 0:
+        return None, b""
+    if tensor.in_rows():
+        return None, window(tensor.data, tensor.nbytes, tensor)
+    if stored_strides(tensor._ndim, tensor.dims, tensor.dims + tensor._ndim, tensor.width, strides):
+        return tuple([strides[i] for i in range(tensor._ndim)]), window(tensor.data, tensor.nbytes, tensor)
+    return None, gathered(tensor.data, tensor, tensor._ndim, tensor.dims, tensor.dims + tensor._ndim, tensor.width)
+
+
+cdef class Head:
+    # What goes in front of the bodies of all tensors of one shape, type, order and names.
+    cdef int64_t shape[MOST_DIMENSIONS]
+    cdef int32_t ndim
+    cdef object type
+    cdef object strides
+    cdef object names
+    cdef bytes head
+
+
+cdef list recent_heads = []     # those who write tensors write many of the same shape
+
+
+def recent_head(Tensor tensor not None, strides):
+    """Return the head of an earlier tensor that this one shares; None if there is none."""
+    cdef Head head
+    for head in recent_heads:
+        if (head.ndim == tensor._ndim and memcmp(head.shape, tensor.dims, head.ndim * sizeof(int64_t)) == 0
+                and (head.type is tensor.type or head.type == tensor.type) and head.strides == strides
+                and head.names == tensor.dim_names):
+            return head.head
+    return None
+
+
+def remember_head(Tensor tensor not None, strides, bytes head not None):
+    """Keep a head for `recent_head`."""
+    cdef Head made = Head.__new__(Head)
+    memcpy(made.shape, tensor.dims, tensor._ndim * sizeof(int64_t))
+    made.ndim = tensor._ndim
+    made.type = tensor.type
+    made.strides = strides
+    made.names = tensor.dim_names
+    made.head = head
+    if len(recent_heads) >= MOST_HEADS:
+        recent_heads.pop()
+    recent_heads.insert(0, made)
+
+
+def joined(bytes head not None, buffer, int64_t stored):
+    """Return a head and a buffer as bytes, with zeros up to `stored` bytes behind the head."""
+    cdef bytes out
+    cdef Gathered pieces
+    cdef Source source
+    cdef uint8_t* at
+    if not isinstance(buffer, Gathered):
+        return b"".join((head, buffer, bytes(stored - len(buffer))))
+    pieces = buffer
+    out = PyBytes_FromStringAndSize(NULL, len(head) + stored)
+    at = <uint8_t*> PyBytes_AS_STRING(out)
+    memcpy(at, PyBytes_AS_STRING(head), len(head))
+    at += len(head)
+    pieces.rewind()
+    with nogil:
+        gather_all(pieces, at)
+    zeros = bytes(stored - pieces.nbytes)
+    memcpy(at + pieces.nbytes, PyBytes_AS_STRING(zeros), len(zeros))
+    return out
+
+
+def row_major_copy(Tensor tensor not None):
+    """Return the values as a bytearray, row-major."""
+    cdef Gathered pieces = gathered(tensor.data, tensor, tensor._ndim, tensor.dims, tensor.dims + tensor._ndim,
+                                    tensor.width)
+    cdef uint8_t* at
+    out = bytearray(pieces.nbytes)
+    if pieces.nbytes:
+        at = out
+        with nogil:
+            gather_all(pieces, at)
+    return out
+
+
+# -- equality ------------------------------------------------------------------------------------------------
+
+
+cdef bint same(Tensor a, Tensor b, bint nan_equal) except -1:
+    """Whether two tensors have equal types, shapes and values; without copies of more than a piece."""
+    cdef Gathered left, right
+    cdef Memory memory
+    cdef int width
+    cdef bint equal
+    from arrowipc.datatypes import FloatingPoint
+
+    if a._ndim != b._ndim or a.type != b.type or memcmp(a.dims, b.dims, a._ndim * sizeof(int64_t)):
+        return False
+    if a.count == 0 or a.width == 0:
+        return True
+    width = a.width if isinstance(a.type, FloatingPoint) else 0
+    if a.in_rows() and b.in_rows():
+        with nogil:
+            equal = equal_bytes(a.data, b.data, a.count * a.width, width, nan_equal)
+        return equal
+    left = gathered(a.data, a, a._ndim, a.dims, a.dims + a._ndim, a.width)
+    right = gathered(b.data, b, b._ndim, b.dims, b.dims + b._ndim, b.width)
+    memory = Memory(2 * COMPARED)
+    with nogil:
+        equal = equal_pieces(left, right, memory.data, memory.data + COMPARED, width, nan_equal)
+    return equal
+
+
+cdef bint equal_pieces(Gathered left, Gathered right, uint8_t* a, uint8_t* b, int width, bint nan_equal) noexcept nogil:
+    """Gather both, each in the pieces that its layout gives, and compare what is there of both."""
+    cdef int64_t done = 0, from_left = 0, from_right = 0, in_left = 0, in_right = 0, size
+    while done < left.nbytes:
+        if from_left == in_left:
+            in_left = left.fill(a, COMPARED)
+            from_left = 0
+        if from_right == in_right:
+            in_right = right.fill(b, COMPARED)
+            from_right = 0
+        size = min(in_left - from_left, in_right - from_right)
+        if not equal_bytes(a + from_left, b + from_right, size, width, nan_equal):
+            return False
+        from_left += size
+        from_right += size
+        done += size
+    return True
+
+
+cdef bint equal_bytes(const uint8_t* a, const uint8_t* b, int64_t size, int width, bint nan_equal) noexcept nogil:
+    """Whether two stretches hold equal values: floats of `width` bytes, or with 0 just bytes."""
+    cdef int64_t i
+    if width == 0:
+        return memcmp(a, b, size) == 0
+    if width == 8:
+        return equal_floats(<const loose_f64*> a, <const loose_f64*> b, size // 8, nan_equal)
+    if width == 4:
+        return equal_floats(<const loose_f32*> a, <const loose_f32*> b, size // 4, nan_equal)
+    for i in range(0, size, 2):
+        if not equal_halves(load_u16(a + i), load_u16(b + i), nan_equal):
+            return False
+    return True
+
+
+ctypedef fused Float:
+    loose_f32
+    loose_f64
+
+
+cdef inline bint equal_floats(const Float* a, const Float* b, int64_t count, bint nan_equal) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        if a[i] != b[i] and not (nan_equal and a[i] != a[i] and b[i] != b[i]):
+            return False
+    return True
+
+
+cdef inline bint equal_halves(uint16_t a, uint16_t b, bint nan_equal) noexcept nogil:
+    cdef bint a_nan = a & 0x7FFF > 0x7C00, b_nan = b & 0x7FFF > 0x7C00
+    if a_nan or b_nan:
+        return nan_equal and a_nan and b_nan
+    return a == b or (a | b) & 0x7FFF == 0      # both zeros
+
+
+# -- as DLPack capsules, which other libraries take without a copy and release when they like ----------------
+
+
+cdef extern from "Python.h" nogil:
+    bint Py_IsInitialized() noexcept
+
+cdef extern from "Python.h":
+    void Py_DECREF(PyObject* o) noexcept
+
+cdef extern from * nogil:
+    """
+    #if PY_VERSION_HEX >= 0x030D0000
+    #define arrowipc_finalizing Py_IsFinalizing
+    #else
+    #define arrowipc_finalizing _Py_IsFinalizing
+    #endif
+
+    /* The structs of DLPack 1.0, which are its ABI. */
+    typedef struct { int32_t device_type; int32_t device_id; } arrowipc_DLDevice;
+    typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } arrowipc_DLDataType;
+    typedef struct {
+        void* data;
+        arrowipc_DLDevice device;
+        int32_t ndim;
+        arrowipc_DLDataType dtype;
+        int64_t* shape;
+        int64_t* strides;           /* in elements */
+        uint64_t byte_offset;
+    } arrowipc_DLTensor;
+    typedef struct arrowipc_DLManagedTensor {
+        arrowipc_DLTensor dl_tensor;
+        void* manager_ctx;
+        void (*deleter)(struct arrowipc_DLManagedTensor*);
+    } arrowipc_DLManagedTensor;
+    typedef struct arrowipc_DLManagedTensorVersioned {
+        struct { uint32_t major; uint32_t minor; } version;
+        void* manager_ctx;
+        void (*deleter)(struct arrowipc_DLManagedTensorVersioned*);
+        uint64_t flags;
+        arrowipc_DLTensor dl_tensor;
+    } arrowipc_DLManagedTensorVersioned;
+    """
+    bint finalizing "arrowipc_finalizing"() noexcept
+
+    struct DLDevice "arrowipc_DLDevice":
+        int32_t device_type
+        int32_t device_id
+
+    struct DLDataType "arrowipc_DLDataType":
+        uint8_t code
+        uint8_t bits
+        uint16_t lanes
+
+    ctypedef struct DLTensor "arrowipc_DLTensor":
+        void* data
+        DLDevice device
+        int32_t ndim
+        DLDataType dtype
+        int64_t* shape
+        int64_t* strides
+        uint64_t byte_offset
+
+    ctypedef struct DLManagedTensor "arrowipc_DLManagedTensor":
+        DLTensor dl_tensor
+        void* manager_ctx
+        void (*deleter)(DLManagedTensor*) noexcept nogil
+
+    struct DLPackVersion:
+        uint32_t major
+        uint32_t minor
+
+    ctypedef struct DLManagedTensorVersioned "arrowipc_DLManagedTensorVersioned":
+        DLPackVersion version
+        void* manager_ctx
+        void (*deleter)(DLManagedTensorVersioned*) noexcept nogil
+        uint64_t flags
+        DLTensor dl_tensor
+
+    int64_t atomic_add "__atomic_add_fetch"(int64_t* counter, int64_t by, int order) noexcept
+
+cdef enum:
+    RELAXED = 0
+    DEVICE_CPU = 1
+    FLAG_READ_ONLY = 1
+    FLAG_IS_COPIED = 2
+    CODE_INT = 0
+    CODE_UINT = 1
+    CODE_FLOAT = 2
+    CODE_BOOL = 6
+
+cdef const char* PLAIN = "dltensor"
+cdef const char* VERSIONED = "dltensor_versioned"
+
+# Structs that nobody has freed yet.
+cdef int64_t live = 0
+
+
+def live_dlpack():
+    """Count the DLPack structs that are not released yet: a seam for leak tests."""
+    return atomic_add(&live, 0, RELAXED)
+
+
+def export(Tensor tensor not None, stream, max_version, dl_device, copy):
+    """See `Tensor.__dlpack__`.
+
+    Raises
+    ------
+    BufferError
+        What DLPack's protocol asks for when memory cannot be handed over like this.
+    """
+    cdef bint versioned = max_version is not None and tuple(max_version) >= (1, 0)
+    cdef bint copied
+    cdef uint64_t flags
+    if stream is not None:
+        raise BufferError(f"this memory is on the CPU, which has no streams; found stream={stream!r}")
+    if dl_device is not None and tuple(dl_device) != (DEVICE_CPU, 0):
+        raise BufferError(f"this memory is on the CPU, device (1, 0); asked for {tuple(dl_device)}")
+    dtype = dtype_of(tensor)
+    # Consumers from before version 1 take memory for writable; and strides count elements.
+    needed = not versioned or not in_elements(tensor)
+    if copy is False and needed:
+        raise BufferError("this memory is read-only, or its strides are no multiples of an element: it needs a copy, "
+                          "or a consumer of DLPack 1.0")
+    copied = copy is True or needed
+    if copied:
+        tensor = Tensor(copy_of(tensor), None, tensor.type)
+    flags = FLAG_IS_COPIED if copied else FLAG_READ_ONLY
+    return capsule_versioned(tensor, dtype, flags) if versioned else capsule_plain(tensor, dtype)
+
+
+cdef object copy_of(Tensor tensor):
+    import numpy as np
+    from arrowipc.values.dtypes import dtype_of as numpy_dtype
+
+    if tensor.count == 0:
+        return np.empty(tensor.shape, numpy_dtype(tensor.type))
+    return np.frombuffer(row_major_copy(tensor), numpy_dtype(tensor.type)).reshape(tensor.shape)
+
+
+cdef tuple dtype_of(Tensor tensor):
+    """Code and bits of the elements."""
+    kind = tensor.type
+    if isinstance(kind, Int):
+        return (CODE_INT if kind.signed else CODE_UINT, 8 * tensor.width)
+    if isinstance(kind, FloatingPoint):
+        return (CODE_FLOAT, 8 * tensor.width)
+    if isinstance(kind, Bool):
+        return (CODE_BOOL, 8)
+    raise BufferError(f"DLPack has no type for {kind}: hand over numbers, for instance to_numpy().view('int64')")
+
+
+cdef bint in_elements(Tensor tensor) noexcept:
+    cdef int32_t i
+    for i in range(tensor._ndim):
+        if tensor.dims[tensor._ndim + i] % tensor.width:
+            return False
+    return True
+
+
+cdef int fill(DLTensor* out, Tensor tensor, tuple dtype, int64_t* dims) noexcept:
+    """Describe the tensor; `dims` has room for shape and strides and lives as long as `out`."""
+    cdef int32_t i, ndim = tensor._ndim
+    for i in range(ndim):
+        dims[i] = tensor.dims[i]
+        dims[ndim + i] = tensor.dims[ndim + i] // tensor.width
+    out.data = <void*> tensor.data
+    out.device.device_type = DEVICE_CPU
+    out.device.device_id = 0
+    out.ndim = ndim
+    out.dtype.code = dtype[0]
+    out.dtype.bits = dtype[1]
+    out.dtype.lanes = 1
+    out.shape = dims
+    out.strides = dims + ndim
+    out.byte_offset = 0
+    return 0
+
+
+cdef void* block_for(Tensor tensor, size_t size) except NULL:
+    """Memory for a struct of `size` bytes, a multiple of 8, and shape and strides behind it."""
+    cdef void* block = malloc(size + 2 * tensor._ndim * sizeof(int64_t))
+    if block == NULL:
+        raise MemoryError()
+    memset(block, 0, size)
+    atomic_add(&live, 1, RELAXED)
+    Py_INCREF(tensor)
+    return block
+
+
+cdef object capsule_plain(Tensor tensor, tuple dtype):
+    cdef DLManagedTensor* made = <DLManagedTensor*> block_for(tensor, sizeof(DLManagedTensor))
+    fill(&made.dl_tensor, tensor, dtype, <int64_t*> (made + 1))
+    made.manager_ctx = <void*> tensor
+    made.deleter = delete_plain
+    try:
+        return PyCapsule_New(made, PLAIN, drop_plain)
+    except BaseException:
+        delete_plain(made)
+        raise
+
+
+cdef object capsule_versioned(Tensor tensor, tuple dtype, uint64_t flags):
+    cdef DLManagedTensorVersioned* made = <DLManagedTensorVersioned*> block_for(tensor,
+                                                                                sizeof(DLManagedTensorVersioned))
+    fill(&made.dl_tensor, tensor, dtype, <int64_t*> (made + 1))
+    made.version.major = 1
+    made.version.minor = 0
+    made.flags = flags
+    made.manager_ctx = <void*> tensor
+    made.deleter = delete_versioned
+    try:
+        return PyCapsule_New(made, VERSIONED, drop_versioned)
+    except BaseException:
+        delete_versioned(made)
+        raise
+
+
+# -- release: from any thread, with or without the GIL, also while an exception is on its way ----------------
+
+
+cdef void delete_plain(DLManagedTensor* made) noexcept nogil:
+    let_go(made.manager_ctx)
+    free(made)
+
+
+cdef void delete_versioned(DLManagedTensorVersioned* made) noexcept nogil:
+    let_go(made.manager_ctx)
+    free(made)
+
+
+cdef void let_go(void* tensor) noexcept nogil:
+    atomic_add(&live, -1, RELAXED)
+    if not Py_IsInitialized() or finalizing():
+        return      # there is no interpreter left to give it back to
+    with gil:
+        drop_reference(<PyObject*> tensor)
+
+
+cdef void drop_reference(PyObject* tensor) noexcept:
+    cdef PyObject* kind = NULL
+    cdef PyObject* value = NULL
+    cdef PyObject* traceback = NULL
+    PyErr_Fetch(&kind, &value, &traceback)
+    Py_DECREF(tensor)
+    PyErr_Restore(kind, value, traceback)
+
+
+cdef void drop_plain(object capsule) noexcept:
+    """A capsule that nobody has taken: a consumer renames it."""
+    cdef DLManagedTensor* made
+    if PyCapsule_IsValid(capsule, PLAIN):
+        made = <DLManagedTensor*> PyCapsule_GetPointer(capsule, PLAIN)
+        made.deleter(made)
+
+
+cdef void drop_versioned(object capsule) noexcept:
+    cdef DLManagedTensorVersioned* made
+    if PyCapsule_IsValid(capsule, VERSIONED):
+        made = <DLManagedTensorVersioned*> PyCapsule_GetPointer(capsule, VERSIONED)
+        made.deleter(made)

@@ -1,0 +1,283 @@
+"""Dense tensors in and out: what people call, and tensors in the cells of binary columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from arrowipc.errors import FormatError, UsageError
+from arrowipc.metadata.schema_tables import write_tensor_message
+from arrowipc.read.framing import Message
+from arrowipc.tensors.dense import (
+    Tensor,
+    body_of,
+    joined,
+    recent_head,
+    remember_head,
+    tensor_in_bytes,
+    tensor_of,
+    tensors_of_cells,
+)
+from arrowipc.tensors.message import head_of, stored_length
+from arrowipc.tensors.message_io import read_framed, read_framed_all, write_headed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from arrowipc.datatypes import DataType
+    from arrowipc.limits import Limits
+
+__all__ = [
+    "Tensor",
+    "arrays_from_cells",
+    "cells_from_arrays",
+    "get_tensor_size",
+    "read_tensor",
+    "read_tensors",
+    "write_tensor",
+]
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def read_tensor(source: Any, *, limits: Limits | None = None) -> Any:
+    """Read one tensor.
+
+    Parameters
+    ----------
+    source : path, URL, bytes-like, binary file object, socket file or Message
+        Memory and mapped paths are pointed into, except that elements at addresses that are not multiples of
+        their size are copied once. A file object is read from its position and left behind the tensor.
+    limits : Limits, optional
+        Bounds on what the bytes may claim.
+
+    Returns
+    -------
+    Tensor
+        Of a SparseTensor message: the class of its layout, such as ``SparseCOOTensor``.
+
+    Raises
+    ------
+    FormatError
+        The bytes are no tensor; `TruncatedError` and `LimitError` are kinds of it.
+    UnsupportedError
+        The bytes are valid and not implemented here.
+    OSError
+        The source cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arrowipc as ipc
+    >>> sink = bytearray()
+    >>> ipc.write_tensor(np.eye(2), sink)
+    256
+    >>> ipc.read_tensor(sink).to_numpy()
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    if type(source) is bytes and limits is None:
+        tensor = tensor_in_bytes(source)
+        if tensor is not None:
+            return tensor
+    return _opened(source if isinstance(source, Message) else read_framed(source, limits), limits)
+
+
+def read_tensors(source: Any, *, limits: Limits | None = None) -> Iterator[Any]:
+    """Iterate over the tensors of a source that holds any number of them, one after another.
+
+    Parameters are those of `read_tensor`.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> sink = bytearray()
+    >>> sizes = [ipc.write_tensor(x, sink) for x in ([1.5], [[2]])]
+    >>> [tensor.shape for tensor in ipc.read_tensors(sink)]
+    [(1,), (1, 1)]
+    """
+    return (_opened(message, limits) for message in read_framed_all(source, limits))
+
+
+def _opened(message: Message, limits: Limits | None) -> Any:
+    if message.kind == "SparseTensor":
+        from arrowipc.tensors.sparse_io import tensor_of as sparse_tensor_of
+
+        return sparse_tensor_of(message, limits)
+    return tensor_of(message, limits)
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+
+def write_tensor(
+    x: Any,
+    sink: Any,
+    dim_names: Sequence[str] | None = None,
+    *,
+    type: DataType | None = None,
+    durable: bool = True,
+) -> int:
+    """Write one tensor.
+
+    Values that are neighbours in memory go out as they lie, row-major, column-major or with dimensions in any
+    other order. What the format cannot express (negative strides) is gathered row-major, and so is what has
+    gaps or occurs more than once (slices, broadcast values).
+
+    Parameters
+    ----------
+    x : Tensor, numpy.ndarray, buffer, DLPack object, or a sparse tensor of ours
+        Booleans are written as uint8, one byte per value, as Arrow C++ does.
+    sink : path, URL, file object, socket, bytearray or writable buffer
+        A file object is written from its position, a bytearray is appended to. The tensor and its values
+        begin at multiples of 64 in the sink: zeros come first where it stands elsewhere, which `read_tensor`
+        skips.
+    dim_names : sequence of str, optional
+        One name per dimension. Default: those of a `Tensor`.
+    type : DataType, optional
+        What the values mean, where their dtype cannot say it; see `Tensor`.
+    durable : bool, default True
+        For paths: wait until the file is on the disk.
+
+    Returns
+    -------
+    int
+        Bytes that were written.
+
+    Raises
+    ------
+    UsageError
+        Not a tensor, or no sink; nothing was written then.
+    OSError
+        The sink failed.
+    """
+    if hasattr(x, "_write_sparse"):
+        return int(x._write_sparse(sink, dim_names, durable))
+    head, body = _encoded(_tensor(x, dim_names, type))
+    return write_headed(sink, head, (body,), durable=durable)
+
+
+def get_tensor_size(x: Any, dim_names: Sequence[str] | None = None, *, type: DataType | None = None) -> int:
+    """Return how many bytes `write_tensor` writes at a position that is a multiple of 64.
+
+    Parameters are those of `write_tensor`.
+    """
+    if hasattr(x, "_sparse_size"):
+        return int(x._sparse_size(dim_names))
+    head, body = _encoded(_tensor(x, dim_names, type))
+    return len(head) + stored_length(_size_of(body))
+
+
+def serialize_tensor(tensor: Tensor) -> bytes:
+    """Return the encapsulated message of a tensor; public as `Tensor.serialize`."""
+    head, body = _encoded(tensor)
+    return joined(head, body, stored_length(_size_of(body)))
+
+
+def _tensor(x: Any, dim_names: Sequence[str] | None, type: DataType | None) -> Tensor:
+    if isinstance(x, Tensor):
+        if dim_names is None and type is None:
+            return x
+        return Tensor(x.to_numpy(), x.dim_names if dim_names is None else dim_names, type or x.type)
+    return Tensor(x, dim_names, type)
+
+
+def _size_of(body: Any) -> int:
+    return body.nbytes if hasattr(body, "nbytes") else len(body)
+
+
+def _encoded(tensor: Tensor) -> tuple[bytes, Any]:
+    """Return the head of a tensor's message, for an aligned position, and its body."""
+    strides, body = body_of(tensor)
+    head = recent_head(tensor, strides)
+    if head is None:
+        length = _size_of(body)
+        head = head_of(
+            write_tensor_message(
+                tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length)
+            )
+        )
+        remember_head(tensor, strides, head)
+    return head, body
+
+
+# -- cells of binary columns ---------------------------------------------------------------------------------
+
+
+def cells_from_arrays(arrays: Iterable[Any], dim_names: Sequence[str] | None = None) -> list[bytes | None]:
+    """Return one tensor message per array, for the cells of a binary column.
+
+    Parameters
+    ----------
+    arrays : iterable of arrays or None
+        What `Tensor` takes; an array of one more dimension gives its rows. None becomes None.
+    dim_names : sequence of str, optional
+        The names of each array's dimensions.
+
+    Returns
+    -------
+    list of bytes or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
+    >>> cells = cells_from_arrays([np.zeros(3), None])
+    >>> arrays_from_cells(cells)
+    [array([0., 0., 0.]), None]
+    """
+    return [None if x is None else serialize_tensor(_tensor(x, dim_names, None)) for x in arrays]
+
+
+def arrays_from_cells(column: Any, *, limits: Limits | None = None) -> list[npt.NDArray[Any] | None]:
+    """Return the tensors of a binary column as NumPy arrays, read-only views of the cells.
+
+    Parameters
+    ----------
+    column : Arrow column of binary, or sequence of bytes-like or None
+        Of any library; each cell is one tensor message. Null becomes None.
+    limits : Limits, optional
+
+    Returns
+    -------
+    list of numpy.ndarray or None
+
+    Raises
+    ------
+    FormatError
+        A cell is no dense tensor; the text names the cell.
+    """
+
+    def other(cell: Any) -> Any:
+        tensor = read_tensor(cell, limits=limits)
+        if not isinstance(tensor, Tensor):
+            raise FormatError(f"expected a dense tensor, found a {tensor.__class__.__name__}")
+        return tensor
+
+    tensors = tensors_of_cells(column, other, limits)
+    return [None if tensor is None else tensor.to_numpy() for tensor in tensors]
+
+
+# -- text ----------------------------------------------------------------------------------------------------
+
+
+def tensor_text(tensor: Tensor) -> str:
+    """Return the repr of a tensor: what it is, and some of its values."""
+    from arrowipc.values.repr import shaped
+
+    parts = [shaped(tensor)]
+    if not tensor.is_row_major:
+        parts.append(f"strides {tensor.strides}")
+    first = f"<Tensor of {tensor.type}: {', '.join(parts)}>"
+    if tensor.size == 0 or tensor.itemsize == 0:
+        return first
+    import numpy as np
+
+    try:
+        text = np.array2string(tensor.to_numpy(), threshold=24, edgeitems=2 if tensor.ndim < 3 else 1)
+    except UsageError:
+        return first
+    lines = text.split("\n")
+    return "\n".join([first, *lines[:12], *(["..."] if len(lines) > 12 else [])])

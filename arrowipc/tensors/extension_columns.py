@@ -1,0 +1,534 @@
+"""Columns of tensors: Arrow's canonical extension types for tensors of one shape, and of a shape per row.
+
+``arrow.fixed_shape_tensor`` is stored as a fixed-size list, ``arrow.variable_shape_tensor`` as a struct of a
+list (``data``) and a fixed-size list of int32 (``shape``). Both keep row-major values, and their parameters
+as JSON in the field's metadata, which is as untrusted as any other: a field whose metadata is broken is read
+as what it is stored as.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc.arguments import check_integer, described
+from arrowipc.columns.array import Array
+from arrowipc.columns.from_buffers import assemble
+from arrowipc.datatypes import (
+    EXTENSION_METADATA,
+    EXTENSION_NAME,
+    Bool,
+    DataType,
+    Field,
+    FixedSizeList,
+    Int,
+    LargeList,
+    List,
+    Struct,
+)
+from arrowipc.errors import FormatError, UsageError
+from arrowipc.schema import Schema
+from arrowipc.tensors.dense import Tensor, row_major_copy
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = [
+    "FIXED_SHAPE",
+    "VARIABLE_SHAPE",
+    "TensorColumn",
+    "column_to_numpy",
+    "fixed_shape_tensor",
+    "tensor_column",
+    "tensor_parameters",
+    "variable_shape_tensor",
+]
+
+FIXED_SHAPE = "arrow.fixed_shape_tensor"
+VARIABLE_SHAPE = "arrow.variable_shape_tensor"
+
+_INT32_MAX = 2**31 - 1
+
+
+class TensorColumn(NamedTuple):
+    """The parameters of a column of tensors.
+
+    Shapes are those of the stored, row-major values. ``permutation`` says where the dimensions that users see
+    are among these: dimension i is the stored dimension ``permutation[i]``; names are those of the stored
+    dimensions.
+    """
+
+    value_type: DataType
+    #: None: each row has its own.
+    shape: tuple[int, ...] | None
+    ndim: int
+    dim_names: tuple[str, ...] | None
+    permutation: tuple[int, ...] | None
+    #: Of tensors with a shape per row: sizes that are the same in all rows; None where they differ.
+    uniform_shape: tuple[int | None, ...] | None
+
+
+# -- fields --------------------------------------------------------------------------------------------------
+
+
+def fixed_shape_tensor(
+    name: str,
+    value_type: DataType,
+    shape: Sequence[int],
+    *,
+    dim_names: Sequence[str] | None = None,
+    permutation: Sequence[int] | None = None,
+    nullable: bool = True,
+) -> Field:
+    """Make a field of type ``arrow.fixed_shape_tensor``.
+
+    Parameters
+    ----------
+    name : str
+    value_type : DataType
+        Of the elements: of a fixed width.
+    shape : sequence of int
+        Of each row, as it is stored.
+    dim_names : sequence of str, optional
+        Of the stored dimensions.
+    permutation : sequence of int, optional
+        Where the dimensions that users see are among the stored ones.
+    nullable : bool, default True
+
+    Raises
+    ------
+    UsageError
+        The parameters do not fit each other.
+
+    Examples
+    --------
+    >>> from arrowipc.tensors.extension_columns import fixed_shape_tensor
+    >>> from arrowipc.types import uint8
+    >>> fixed_shape_tensor("image", uint8(), (32, 32, 3), dim_names=("y", "x", "rgb"))
+    Field(image: fixed_size_list<item: uint8>[3072])
+    """
+    sizes = [check_integer("shape: each size", size, 0, _INT32_MAX) for size in shape]
+    storage = FixedSizeList(
+        Field("item", value_type), check_integer("shape", math.prod(sizes), 0, _INT32_MAX)
+    )
+    parameters = {"shape": sizes, **_common(len(sizes), dim_names, permutation)}
+    return Field(name, storage, nullable, _metadata(FIXED_SHAPE, parameters))
+
+
+def variable_shape_tensor(
+    name: str,
+    value_type: DataType,
+    ndim: int,
+    *,
+    dim_names: Sequence[str] | None = None,
+    permutation: Sequence[int] | None = None,
+    uniform_shape: Sequence[int | None] | None = None,
+    nullable: bool = True,
+) -> Field:
+    """Make a field of type ``arrow.variable_shape_tensor``.
+
+    Parameters
+    ----------
+    ndim : int
+        Dimensions of every row.
+    uniform_shape : sequence of int or None, optional
+        The sizes that are the same in all rows, None for the others.
+    name, value_type, dim_names, permutation, nullable
+        As for `fixed_shape_tensor`.
+    """
+    check_integer("ndim", ndim, 0, _INT32_MAX)
+    parameters = _common(ndim, dim_names, permutation)
+    if uniform_shape is not None:
+        if len(uniform_shape) != ndim:
+            raise UsageError(f"uniform_shape has {len(uniform_shape)} sizes for {ndim} dimensions")
+        parameters["uniform_shape"] = [
+            None if size is None else check_integer("uniform_shape: each size", size, 0, _INT32_MAX)
+            for size in uniform_shape
+        ]
+    sizes = FixedSizeList(Field("item", Int(32, True)), ndim)
+    storage = Struct([Field("data", List(Field("item", value_type))), Field("shape", sizes)])
+    return Field(name, storage, nullable, _metadata(VARIABLE_SHAPE, parameters))
+
+
+def _common(ndim: int, dim_names: Sequence[str] | None, permutation: Sequence[int] | None) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    if dim_names is not None:
+        if isinstance(dim_names, str) or len(dim_names) != ndim:
+            raise UsageError(f"dim_names: expected {ndim} names, found {described(dim_names)}")
+        parameters["dim_names"] = list(dim_names)
+    if permutation is not None:
+        if sorted(permutation) != list(range(ndim)):
+            raise UsageError(
+                f"permutation: expected 0 to {ndim - 1} in some order, found {described(permutation)}"
+            )
+        parameters["permutation"] = [int(each) for each in permutation]
+    return parameters
+
+
+def _metadata(name: str, parameters: dict[str, Any]) -> list[tuple[bytes, bytes]]:
+    text = json.dumps(parameters, separators=(",", ":"), ensure_ascii=False)
+    return [(EXTENSION_NAME, name.encode()), (EXTENSION_METADATA, text.encode())]
+
+
+def tensor_parameters(field: Field) -> TensorColumn | None:
+    """Return what the metadata of a field says of its tensors; None if it is no field of tensors.
+
+    Raises
+    ------
+    FormatError
+        The metadata is broken, or does not fit the type that the field is stored as.
+    """
+    if field.extension_name == FIXED_SHAPE:
+        return _fixed(field, _Parameters(field))
+    if field.extension_name == VARIABLE_SHAPE:
+        return _variable(field, _Parameters(field))
+    return None
+
+
+class _Parameters:
+    """The JSON of a field's metadata, looked at with suspicion."""
+
+    def __init__(self, field: Field) -> None:
+        self._where = f"field {field.name!r}: {field.extension_name}"
+        try:
+            found = json.loads(field.extension_metadata or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise self.broken(f"its metadata is no JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise self.broken(f"its metadata is no JSON object but {described(found)}")
+        self._found = found
+
+    def broken(self, problem: str) -> FormatError:
+        return FormatError(f"{self._where}: {problem}")
+
+    def entries(self, name: str, kind: type | tuple[type, ...]) -> tuple[Any, ...] | None:
+        """Return a list of values of one kind as a tuple; None if there is none."""
+        found = self._found.get(name)
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(
+            isinstance(each, kind) and not isinstance(each, bool) for each in found
+        ):
+            raise self.broken(f"{name} is {described(found)}")
+        return tuple(found)
+
+    def sizes(self, name: str, kind: type | tuple[type, ...] = int) -> tuple[Any, ...] | None:
+        found = self.entries(name, kind)
+        if found is not None and any(each is not None and not 0 <= each <= 2**63 - 1 for each in found):
+            raise self.broken(f"{name} is {described(list(found))}: expected sizes of 0 or more")
+        return found
+
+    def of_dimensions(self, ndim: int) -> tuple[tuple[str, ...] | None, tuple[int, ...] | None]:
+        """Return names and permutation, which have one entry per dimension."""
+        names, order = self.entries("dim_names", str), self.entries("permutation", int)
+        if names is not None and len(names) != ndim:
+            raise self.broken(f"dim_names has {len(names)} names for {ndim} dimensions")
+        if order is not None and (len(order) != ndim or sorted(order) != list(range(ndim))):
+            raise self.broken(
+                f"permutation is {described(list(order))}: expected 0 to {ndim - 1} in some order"
+            )
+        return names, order
+
+
+def _fixed(field: Field, parameters: _Parameters) -> TensorColumn:
+    kind = field.type
+    if not isinstance(kind, FixedSizeList):
+        raise parameters.broken(f"is stored as a fixed-size list, found {kind}")
+    shape = parameters.sizes("shape")
+    if shape is None:
+        raise parameters.broken("its metadata lacks the shape")
+    if len(shape) > 63 or math.prod(shape) != kind.list_size:
+        raise parameters.broken(
+            f"shape {described(list(shape))} does not fit lists of {kind.list_size} elements"
+        )
+    names, order = parameters.of_dimensions(len(shape))
+    return TensorColumn(kind.value_type, shape, len(shape), names, order, None)
+
+
+def _variable(field: Field, parameters: _Parameters) -> TensorColumn:
+    kind = field.type
+    fields = {child.name: child.type for child in kind.children} if isinstance(kind, Struct) else {}
+    data, sizes = fields.get("data"), fields.get("shape")
+    if (
+        len(fields) != 2
+        or not isinstance(data, (List, LargeList))
+        or not isinstance(sizes, FixedSizeList)
+        or not isinstance(sizes.value_type, Int)
+    ):
+        raise parameters.broken(
+            f"is stored as a struct of data (a list) and shape (a fixed-size list of integers), found {kind}"
+        )
+    ndim = sizes.list_size
+    if ndim > 63:
+        raise parameters.broken(f"tensors of {ndim} dimensions are not supported: at most 63 are")
+    names, order = parameters.of_dimensions(ndim)
+    uniform = parameters.sizes("uniform_shape", (int, type(None)))
+    if uniform is not None and len(uniform) != ndim:
+        raise parameters.broken(f"uniform_shape has {len(uniform)} sizes for {ndim} dimensions")
+    return TensorColumn(data.value_type, None, ndim, names, order, uniform)
+
+
+# -- to NumPy ------------------------------------------------------------------------------------------------
+
+
+def column_to_numpy(array: Array, copy: bool = False) -> npt.NDArray[Any]:
+    """Return a column of tensors as NumPy sees tensors; also what ``array.to_numpy()`` does.
+
+    Parameters
+    ----------
+    array : Array
+        Its field says ``arrow.fixed_shape_tensor`` or ``arrow.variable_shape_tensor``.
+    copy : bool, default False
+        False: read-only views of the column's memory. True: memory of its own, and None for null rows.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of shape ``(n, *shape)``, dimensions permuted as the column says; for tensors with a shape per row,
+        and for columns with nulls: of objects, one array (or None) per row.
+
+    Raises
+    ------
+    FormatError
+        The metadata is broken, or a row's shape does not fit its values.
+    UsageError
+        The column holds no tensors, or needs ``copy=True``.
+    """
+    parameters = tensor_parameters(array.field)
+    if parameters is None:
+        raise UsageError(f"expected a column of tensors, found {array.field}")
+    if array.null_count and not copy:
+        raise UsageError(f"a column of tensors with {array.null_count:,} nulls needs a copy: use copy=True")
+    if parameters.shape is not None:
+        return _fixed_to_numpy(array, parameters, parameters.shape, copy)
+    return _variable_to_numpy(array, parameters, copy)
+
+
+def _fixed_to_numpy(
+    array: Array, parameters: TensorColumn, shape: tuple[int, ...], copy: bool
+) -> npt.NDArray[Any]:
+    order = None
+    if parameters.permutation is not None:
+        order = (0, *[each + 1 for each in parameters.permutation])
+    child, size = array.children[0], math.prod(shape)
+    bits = isinstance(parameters.value_type, Bool)
+
+    def seen(values: Array, length: int) -> npt.NDArray[Any]:
+        rows = values.to_numpy(copy=bits).reshape(length, *shape)
+        return rows if order is None else rows.transpose(order)
+
+    if array.null_count:
+        # The elements of null rows are nulls too, or anything.
+        valid = array.is_valid()
+        return _objects(
+            [seen(child.slice(i * size, size), 1)[0].copy() if valid[i] else None for i in range(len(array))]
+        )
+    rows = seen(child, len(array))
+    return rows.copy() if copy else rows
+
+
+def _objects(items: list[Any]) -> npt.NDArray[Any]:
+    import numpy as np
+
+    out = np.empty(len(items), object)
+    for i, item in enumerate(items):  # not out[:] = items, which would look into the arrays
+        out[i] = item
+    return out
+
+
+def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> npt.NDArray[Any]:
+    import numpy as np
+
+    names = [child.name for child in array.type.children]
+    data, sizes = (array.children[names.index(name)] for name in ("data", "shape"))
+    values = data.children[0].to_numpy(copy=isinstance(parameters.value_type, Bool))
+    edges = _edges(data, np.dtype("<i8" if isinstance(data.type, LargeList) else "<i4"))
+    shapes = sizes.children[0].to_numpy().reshape(len(array), parameters.ndim).tolist()
+    order = parameters.permutation
+    rows: list[Any] = []
+    for i, valid in enumerate(array.is_valid() if array.null_count else [True] * len(array)):
+        if not valid:
+            rows.append(None)
+            continue
+        start, stop, shape = edges[i], edges[i + 1], shapes[i]
+        if (
+            not 0 <= start <= stop <= len(values)
+            or min(shape, default=0) < 0
+            or math.prod(shape) != stop - start
+        ):
+            raise FormatError(
+                f"field {array.field.name!r}: row {i} has the shape {shape} and {stop - start} values"
+            )
+        row = values[start:stop].reshape(shape)
+        row = row if order is None else row.transpose(order)
+        rows.append(row.copy() if copy else row)
+    return _objects(rows)
+
+
+def _edges(lists: Array, dtype: np.dtype[Any]) -> list[int]:
+    """Return where the lists of an array begin and end among the values of its child."""
+    import numpy as np
+
+    if len(lists) == 0:
+        return [0]
+    stored = lists.buffers()[1]
+    assert stored is not None
+    found: list[int] = np.frombuffer(stored, dtype, len(lists) + 1, lists.offset * dtype.itemsize).tolist()
+    return found
+
+
+# -- from NumPy ----------------------------------------------------------------------------------------------
+
+
+def tensor_column(
+    values: Any,
+    name: str = "",
+    *,
+    dim_names: Sequence[str] | None = None,
+    permutation: Sequence[int] | None = None,
+    uniform_shape: Sequence[int | None] | None = None,
+) -> Array:
+    """Make a column of tensors.
+
+    Parameters
+    ----------
+    values : array of shape ``(n, *shape)``, or sequence of arrays or None
+        One array becomes an ``arrow.fixed_shape_tensor`` column, which points into it when it is row-major
+        (in the order that is stored). Several become an ``arrow.variable_shape_tensor`` column: copies, of
+        one dtype and one number of dimensions; None is null. Booleans are stored as uint8.
+    name : str
+        Of the column.
+    dim_names, permutation, uniform_shape
+        As for `fixed_shape_tensor` and `variable_shape_tensor`; the values have the dimensions that users
+        see.
+
+    Returns
+    -------
+    Array
+        For ``{name: array}`` in ``RecordBatch.from_pydict``, with ``Schema([array.field, ...])``.
+
+    Raises
+    ------
+    UsageError
+        The values do not fit the parameters or each other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arrowipc.tensors.extension_columns import tensor_column
+    >>> images = tensor_column(np.zeros((10, 32, 32), "uint8"), "image")
+    >>> images.to_numpy().shape
+    (10, 32, 32)
+    """
+    if isinstance(values, (list, tuple)) or (hasattr(values, "dtype") and values.dtype == object):
+        return _variable_column(list(values), name, dim_names, permutation, uniform_shape)
+    if uniform_shape is not None:
+        raise UsageError("uniform_shape is for tensors with a shape per row: give a list of arrays")
+    tensor = Tensor(values)
+    if tensor.ndim == 0:
+        raise UsageError("expected an array of rows, found one of no dimensions")
+    if permutation is not None:
+        _common(tensor.ndim - 1, None, permutation)
+        back = sorted(range(tensor.ndim - 1), key=lambda i: permutation[i])
+        tensor = Tensor(tensor.to_numpy().transpose(0, *[each + 1 for each in back]), None, tensor.type)
+    length, *shape = tensor.shape
+    field = fixed_shape_tensor(name, tensor.type, shape, dim_names=dim_names, permutation=permutation)
+    stored = _bytes_of(tensor)
+    batch = assemble(Schema([field]), length, [(length, 0), (tensor.size, 0)], [None, None, stored])
+    return batch.column(0)
+
+
+def _bytes_of(tensor: Tensor) -> Any:
+    if tensor.size == 0:
+        return b""
+    return memoryview(tensor).cast("B") if tensor.is_row_major and tensor.ndim else row_major_copy(tensor)
+
+
+def _variable_column(
+    rows: list[Any],
+    name: str,
+    dim_names: Sequence[str] | None,
+    permutation: Sequence[int] | None,
+    uniform_shape: Sequence[int | None] | None,
+) -> Array:
+    import numpy as np
+
+    tensors = [None if row is None else Tensor(row) for row in rows]
+    first = next((tensor for tensor in tensors if tensor is not None), None)
+    if first is None:
+        raise UsageError("expected at least one array: nulls alone have no type")
+    order = list(range(first.ndim)) if permutation is None else list(permutation)
+    field = variable_shape_tensor(
+        name,
+        first.type,
+        first.ndim,
+        dim_names=dim_names,
+        permutation=permutation,
+        uniform_shape=uniform_shape,
+    )
+    parts, shapes, offsets = _laid_out(tensors, first, order, uniform_shape)
+    values = np.concatenate(parts)
+    valid = np.array([tensor is not None for tensor in tensors], np.bool_)
+    nulls = int(len(rows) - valid.sum())
+    bitmap = np.packbits(valid, bitorder="little") if nulls else None
+    n = len(rows)
+    batch = assemble(
+        Schema([field]),
+        n,
+        [(n, nulls), (n, 0), (len(values), 0), (n, 0), (shapes.size, 0)],
+        [
+            bitmap,
+            None,
+            offsets.astype(np.int32),
+            None,
+            values.view(f"V{values.itemsize}"),
+            None,
+            None,
+            shapes,
+        ],
+    )
+    return batch.column(0)
+
+
+def _laid_out(
+    tensors: list[Tensor | None],
+    first: Tensor,
+    order: Sequence[int],
+    uniform_shape: Sequence[int | None] | None,
+) -> tuple[list[Any], Any, Any]:
+    """Return the values of each row as they are stored, the stored shapes, and the offsets of the list."""
+    import numpy as np
+
+    back = sorted(range(first.ndim), key=lambda i: order[i])
+    offsets = np.zeros(len(tensors) + 1, np.int64)
+    shapes = np.zeros((len(tensors), first.ndim), np.int32)
+    parts = []
+    for i, tensor in enumerate(tensors):
+        if tensor is None:
+            continue
+        if tensor.type != first.type or tensor.ndim != first.ndim:
+            raise UsageError(
+                f"row {i} is {tensor.type} of {tensor.ndim} dimensions, the first one {first.type} of "
+                f"{first.ndim}"
+            )
+        stored = tensor.to_numpy().transpose(back)
+        _check_uniform(i, stored.shape, uniform_shape)
+        shapes[i] = stored.shape
+        parts.append(stored.reshape(-1))
+        offsets[i + 1] = tensor.size
+    np.cumsum(offsets, out=offsets)
+    if offsets[-1] > _INT32_MAX:
+        raise UsageError(
+            f"the rows have {offsets[-1]:,} values: a column takes {_INT32_MAX:,}, write more batches"
+        )
+    return parts, shapes, offsets
+
+
+def _check_uniform(row: int, shape: tuple[int, ...], uniform: Sequence[int | None] | None) -> None:
+    if uniform is not None and any(
+        expected not in (None, size) for size, expected in zip(shape, uniform, strict=True)
+    ):
+        raise UsageError(f"row {row} is stored in the shape {shape}, uniform_shape says {tuple(uniform)}")

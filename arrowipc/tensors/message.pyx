@@ -1,0 +1,298 @@
+"""What dense and sparse tensor messages share: their parts read with verified steps, and written at multiples of 64."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from arrowipc._core cimport Memory, Source, raise_fault
+from arrowipc.inline.body_parts cimport Part, padding
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport (
+    Table, Vector, fb_field, fb_i64, fb_string, fb_table, fb_u8, fb_vector, fb_vector_table,
+)
+from arrowipc.inline.loads cimport inside, load_i32, load_i64, mul_overflows, round_up
+from arrowipc.inline.plan cimport LAYOUT_BOOL, LAYOUT_FIXED, FieldPlan
+from arrowipc.inline.utf8 cimport utf8_error
+from arrowipc.metadata.schema_reader cimport fixed_type, read_type
+from arrowipc.write.sinks cimport Sink
+
+from arrowipc.errors import FormatError, LimitError, UnsupportedError
+
+cdef enum:
+    PIECE = 1 << 20             # of a buffer that is made while it goes out: warm in the cache when it is copied
+    PREFIX_BYTES = 8
+
+cdef dict TYPE_NAMES = {
+    Type_Null: "Null", Type_Binary: "Binary", Type_Utf8: "Utf8", Type_List: "List", Type_Struct_: "Struct_",
+    Type_Union: "Union", Type_FixedSizeList: "FixedSizeList", Type_Map: "Map", Type_LargeBinary: "LargeBinary",
+    Type_LargeUtf8: "LargeUtf8", Type_LargeList: "LargeList", Type_RunEndEncoded: "RunEndEncoded",
+    Type_BinaryView: "BinaryView", Type_Utf8View: "Utf8View", Type_ListView: "ListView",
+    Type_LargeListView: "LargeListView",
+}
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+cdef int broken(str table, str part) except -1:
+    raise FormatError(f"{table}.{part} does not lie inside the metadata: the FlatBuffers data is broken")
+
+
+cdef int read_element(const Table* header, int32_t tag, int32_t slot, str table, FieldPlan* out, Table* type) except -1:
+    cdef Fault fault
+    cdef int kind, found
+    if fb_u8(header, tag, 0, &kind) < 0:
+        return broken(table, "type_type")
+    found = fb_table(header, slot, type)
+    if found < 0:
+        return broken(table, "type")
+    if found == 0 or kind == 0:
+        raise FormatError(f"the metadata lacks the required {table}.type")
+    memset(out, 0, sizeof(FieldPlan))
+    if read_type(type, kind, out, &fault) < 0:
+        raise_fault(&fault, None, f"{table}.type")
+    if out.layout == LAYOUT_BOOL:
+        out.width = 1
+    elif out.layout != LAYOUT_FIXED:
+        raise FormatError(f"{table}.type is {TYPE_NAMES.get(kind, kind)}: expected a type whose values have a fixed "
+                          "width")
+    return 0
+
+
+cdef object element_type(const FieldPlan* element, const Table* type):
+    if element.layout == LAYOUT_BOOL:
+        from arrowipc.datatypes import Bool
+
+        return Bool()
+    return fixed_type(element, type)
+
+
+cdef int read_index_type(const Table* header, int32_t slot, str table, str part, FieldPlan* out) except -1:
+    cdef Table type
+    cdef Fault fault
+    cdef int found = fb_table(header, slot, &type)
+    if found < 0:
+        return broken(table, part)
+    if found == 0:
+        raise FormatError(f"the metadata lacks the required {table}.{part}")
+    memset(out, 0, sizeof(FieldPlan))
+    if read_type(&type, Type_Int, out, &fault) < 0:
+        raise_fault(&fault, None, f"{table}.{part}")
+    return 0
+
+
+cdef int read_dims(const Table* header, int32_t slot, str table, Vector* dims) except -1:
+    cdef int found = fb_vector(header, slot, 4, dims)
+    if found < 0:
+        return broken(table, "shape")
+    if found == 0:
+        raise FormatError(f"the metadata lacks the required {table}.shape")
+    if dims.count > MOST_DIMENSIONS:
+        raise LimitError(f"{table}.shape has {dims.count:,} dimensions: at most {MOST_DIMENSIONS} are supported")
+    return 0
+
+
+cdef int read_shape(const Table* header, int32_t slot, str table, Shape* out) except -1:
+    cdef Vector dims
+    cdef Table dim
+    cdef int64_t i
+    read_dims(header, slot, table, &dims)
+    out.ndim = <int32_t> dims.count
+    for i in range(dims.count):
+        if fb_vector_table(header, &dims, i, &dim) < 0 or fb_i64(&dim, TensorDim_size, 0, &out.size[i]) < 0:
+            return broken(table, f"shape[{i}]")
+        if out.size[i] < 0:
+            raise FormatError(f"{table}.shape[{i}].size is {out.size[i]}: expected 0 or more")
+    return 0
+
+
+cdef tuple read_names(const Table* header, int32_t slot, str table):
+    cdef Vector dims, name
+    cdef Table dim
+    cdef int64_t i, bad
+    cdef bint named = False
+    names = []
+    read_dims(header, slot, table, &dims)
+    for i in range(dims.count):
+        if fb_vector_table(header, &dims, i, &dim) < 0 or fb_string(&dim, TensorDim_name, &name) < 0:
+            broken(table, f"shape[{i}].name")
+        if name.count == 0:
+            names.append("")
+            continue
+        bad = utf8_error(name.data, name.count)
+        if bad >= 0:
+            raise FormatError(f"{table}.shape[{i}].name is not UTF-8 (byte {bad})")
+        named = True
+        names.append((<const char*> name.data)[:name.count].decode())
+    return tuple(names) if named else None
+
+
+cdef int read_buffer(const Table* header, int32_t slot, str table, str part, int64_t body_length,
+                     Stretch* out) except -1:
+    cdef int64_t at = fb_field(header, slot, Buffer_SIZE)
+    if at < 0:
+        return broken(table, part)
+    if at == 0:
+        raise FormatError(f"the metadata lacks the required {table}.{part}")
+    return check_buffer(header.base + at, table, part, body_length, out)
+
+
+cdef int check_buffer(const uint8_t* entry, str table, str part, int64_t body_length, Stretch* out) except -1:
+    out.offset = load_i64(entry + Buffer_offset)
+    out.length = load_i64(entry + Buffer_length)
+    if out.length == 0 and out.offset >= 0:
+        # Writers give empty buffers any offset; there is nothing to point at.
+        out.offset = 0
+    elif not inside(out.offset, out.length, body_length):
+        raise FormatError(f"{table}.{part}: bytes {out.offset}..+{out.length} lie outside the {body_length}-byte body")
+    return 0
+
+
+cdef int64_t count_elements(const Shape* shape, int64_t width, str table, int64_t* nbytes) except -1:
+    cdef int64_t count = 1
+    cdef int32_t i
+    for i in range(shape.ndim):
+        if shape.size[i] == 0:
+            # Whatever the others say.
+            nbytes[0] = 0
+            return 0
+    for i in range(shape.ndim):
+        if mul_overflows(count, shape.size[i], &count):
+            raise FormatError(f"{table}.shape: more elements than 2**63 - 1")
+    if mul_overflows(count, width, nbytes):
+        raise FormatError(f"{table}.shape: {count:,} elements of {width} bytes are more than 2**63 - 1 bytes")
+    return count
+
+
+def leading_padding(data):
+    """Count the zeros in front of a message that writers put there to align it: fewer than 64; 0 without a message.
+
+    No size from before version 0.15 looks like 1 to 3 zeros and the beginning of a continuation marker: it would be
+    negative.
+    """
+    cdef Source source = Source(data)
+    cdef int64_t i = 0, most = min(source.size, <int64_t> TENSOR_ALIGNMENT)
+    if source.size < 4 or load_i32(source.data) > 0:
+        return 0
+    while i < most and source.data[i] == 0:
+        i += 1
+    if i < 4:
+        for k in range(i, 4):
+            if source.data[k] != 0xFF:
+                return 0
+    return i if i < most else 0
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+
+cdef class Piecewise:
+    """A buffer of a body that is made while it goes out, a piece at a time."""
+
+    cdef int64_t fill(self, uint8_t* out, int64_t room) noexcept nogil:
+        return 0
+
+    cdef void rewind(self) noexcept:
+        pass
+
+
+def head_of(bytes metadata not None, int64_t position=0):
+    """What goes in front of a body: zeros up to a multiple of 64, prefix, metadata, and zeros again.
+
+    Parameters
+    ----------
+    metadata : bytes
+        A finished ``Message`` table.
+    position : int
+        Where in the sink it begins.
+    """
+    cdef int64_t size = round_up(PREFIX_BYTES + len(metadata), TENSOR_ALIGNMENT)
+    lead = bytes(-position & (TENSOR_ALIGNMENT - 1))
+    prefix = b"\xff\xff\xff\xff" + (size - PREFIX_BYTES).to_bytes(4, "little")
+    return b"".join((lead, prefix, metadata, bytes(size - PREFIX_BYTES - len(metadata))))
+
+
+def stored_length(int64_t size):
+    """Bytes of a buffer in a body, with the zeros behind it."""
+    return round_up(size, TENSOR_ALIGNMENT)
+
+
+cdef class Exports:
+    # The buffers of a body, held while they go out.
+    cdef Py_buffer* views
+    cdef Part* parts
+    cdef int32_t count
+
+    def __cinit__(self, Py_ssize_t room):
+        self.views = <Py_buffer*> calloc(room + 1, sizeof(Py_buffer))
+        self.parts = <Part*> calloc(room + 1, sizeof(Part))
+        if self.views == NULL or self.parts == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        cdef int32_t i
+        for i in range(self.count):
+            PyBuffer_Release(&self.views[i])
+        free(self.views)
+        free(self.parts)
+
+    cdef int64_t add(self, object buffer) except -1:
+        PyObject_GetBuffer(buffer, &self.views[self.count], PyBUF_SIMPLE)
+        self.parts[self.count].data = <const uint8_t*> self.views[self.count].buf
+        self.parts[self.count].size = self.views[self.count].len
+        self.count += 1
+        return round_up(self.views[self.count - 1].len, TENSOR_ALIGNMENT)
+
+
+def write_message(Sink sink not None, bytes head not None, buffers):
+    """Write a head and the buffers of a body, each followed by zeros up to a multiple of 64.
+
+    Parameters
+    ----------
+    sink : Sink
+    head : bytes
+    buffers : sequence of bytes-like or Piecewise
+
+    Returns
+    -------
+    int
+        Bytes that were written.
+    """
+    cdef int64_t start = sink.position, body = 0
+    cdef const uint8_t* at = <const uint8_t*> PyBytes_AS_STRING(head)
+    cdef int64_t size = len(head)
+    cdef Exports held = Exports(len(buffers))
+    for buffer in buffers:
+        if not isinstance(buffer, Piecewise):
+            body += held.add(buffer)
+            continue
+        # What is known goes out, and room is made for the next.
+        sink.write(at, size, held.parts, held.count, TENSOR_ALIGNMENT, body)
+        body = size = 0
+        held = Exports(len(buffers))
+        write_pieces(sink, buffer)
+    if size or body:
+        sink.write(at, size, held.parts, held.count, TENSOR_ALIGNMENT, body)
+    return sink.position - start
+
+
+cdef int write_pieces(Sink sink, Piecewise buffer) except -1:
+    """Make a buffer and hand each piece over while it is warm; the zeros behind it go with the last."""
+    cdef int64_t zeros = padding(buffer.nbytes, TENSOR_ALIGNMENT), done = 0, size
+    cdef Memory memory = Memory(min(buffer.nbytes, <int64_t> PIECE) + zeros)
+    cdef Part part
+    memset(&part, 0, sizeof(Part))
+    buffer.rewind()
+    part.data = memory.data
+    while done < buffer.nbytes:
+        with nogil:
+            size = buffer.fill(memory.data, PIECE)
+        done += size
+        if done == buffer.nbytes:
+            memset(memory.data + size, 0, zeros)
+            size += zeros
+        part.size = size
+        sink.write(memory.data, 0, &part, 1, 1, size)
+    return 0

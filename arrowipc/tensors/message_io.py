@@ -1,0 +1,268 @@
+"""One encapsulated tensor message from any source, into any sink: the I/O of dense and sparse tensors.
+
+In a sink, messages and the buffers of their bodies begin at multiples of 64 bytes, counted from the sink's
+own beginning: where a sink stands at another position, zeros come first, and readers skip them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from arrowipc.errors import FormatError, TruncatedError, UsageError
+from arrowipc.read.file_objects import read_some
+from arrowipc.read.framing import Framer, Message
+from arrowipc.read.sources import open_source, pump
+from arrowipc.tensors.message import Piecewise, head_of, leading_padding, stored_length, write_message
+from arrowipc.write.sinks import FixedSink, Sink
+from arrowipc.write.targets import is_map, open_sink
+
+if TYPE_CHECKING:
+    from arrowipc.limits import Limits
+
+__all__ = [
+    "TENSOR_KINDS",
+    "framed_size",
+    "read_framed",
+    "read_framed_all",
+    "write_framed",
+    "write_headed",
+]
+
+TENSOR_KINDS = ("Tensor", "SparseTensor")
+
+#: Of messages and of the buffers of their bodies.
+TENSOR_ALIGNMENT = 64
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def read_framed(source: Any, limits: Limits | None = None) -> Message:
+    """Read one message that holds a tensor.
+
+    Parameters
+    ----------
+    source : path, URL, bytes-like or binary file object
+        Memory is pointed into, a path is mapped; a file object or socket file is read from its position and
+        left behind the message, whose body lies in 64-byte aligned memory then.
+    limits : Limits, optional
+        Bounds on what the bytes may claim.
+
+    Returns
+    -------
+    Message
+        Of kind "Tensor" or "SparseTensor".
+
+    Raises
+    ------
+    FormatError
+        The bytes are no message, or a message of another kind.
+    TruncatedError
+        They stop too soon, or there are none.
+    """
+    framer = Framer(limits)
+    if type(source) is bytes:  # of small tensors there are many: no call for them
+        message = _next_in_memory(framer, source)
+    else:
+        buffer, file, owned = open_source(source, True)
+        try:
+            message = _next_in_memory(framer, buffer) if file is None else _next_in_file(framer, file)
+        finally:
+            if owned:
+                file.close()
+    if message is None:
+        raise TruncatedError("no message: the input is empty or begins with an end-of-stream marker")
+    return _checked(message)
+
+
+def read_framed_all(source: Any, limits: Limits | None = None) -> Iterator[Message]:
+    """Iterate over the tensor messages of a source, one after another, until it ends.
+
+    Parameters are those of `read_framed`.
+    """
+    buffer, file, owned = open_source(source, True)
+    if file is None:
+        rest = memoryview(buffer).cast("B")
+        while len(rest):
+            framer = Framer(limits)
+            start = leading_padding(rest)
+            framer.feed(rest[start:], True)
+            message = framer.next_message()
+            if message is None:
+                return
+            yield _checked(message)
+            rest = rest[start + framer.bytes_consumed :]
+        return
+    try:
+        while (message := _next_in_file(Framer(limits), file)) is not None:
+            yield _checked(message)
+    finally:
+        if owned:
+            file.close()
+
+
+def _next_in_memory(framer: Framer, buffer: Any) -> Message | None:
+    start = leading_padding(buffer)
+    framer.feed(memoryview(buffer).cast("B")[start:] if start else buffer, True)
+    return framer.next_message()
+
+
+def _next_in_file(framer: Framer, file: Any) -> Message | None:
+    first = _skip_padding(file)
+    if first:
+        framer.feed(first)
+    while (message := framer.next_message()) is None:
+        if framer.at_end:
+            return None
+        pump(framer, file)
+    return message
+
+
+def _skip_padding(file: Any) -> bytes:
+    """Read words until one is not zero; what was read of the message that it begins."""
+    word = bytearray(4)
+    skipped = b""
+    while len(skipped) < 64:
+        have = 0
+        while have < 4 and (count := read_some(file, memoryview(word)[have:])):
+            have += count
+        if have < 4 or any(word):
+            rest = bytes(word[:have])
+            marker = rest.lstrip(b"\0")
+            # Zeros in front of the first word belong to it, if it is a size from before version 0.15.
+            return marker if skipped or not marker.strip(b"\xff") else rest
+        skipped += word
+    return skipped
+
+
+def _checked(message: Message) -> Message:
+    if message.kind not in TENSOR_KINDS:
+        raise FormatError(
+            f"expected a Tensor or SparseTensor message, found {message.kind}: read streams with "
+            "open_stream(), files with open_file()"
+        )
+    return message
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+
+def framed_size(metadata: bytes, body_length: int) -> int:
+    """Bytes of a message in a sink whose position is a multiple of 64."""
+    return len(head_of(metadata)) + body_length
+
+
+def write_framed(target: Any, metadata: bytes, buffers: Sequence[Any], *, durable: bool = True) -> int:
+    """Write one message, so that it and the buffers of its body begin at multiples of 64 in the sink.
+
+    Parameters
+    ----------
+    target : path, URL, file object, socket, bytearray or writable buffer
+        A path appears under its name when the message is complete. A bytearray is appended to; a map is
+        written at its position, other memory at its beginning.
+    metadata : bytes
+        A finished ``Message`` table.
+    buffers : sequence of bytes-like or Piecewise
+        The body: each is followed by zeros up to a multiple of 64, so offsets in the metadata are sums of
+        `stored_length`.
+    durable : bool, default True
+        For paths: wait until the file is on the disk.
+
+    Returns
+    -------
+    int
+        Bytes that were written, with the zeros in front.
+
+    Raises
+    ------
+    UsageError
+        The target cannot be written to, or has no room.
+    OSError
+        Writing failed.
+    """
+    return write_headed(target, head_of(metadata), buffers, durable=durable)
+
+
+def write_headed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: bool = True) -> int:
+    """Write one message whose head, for a position that is a multiple of 64, is made already.
+
+    Parameters, result and errors are those of `write_framed`.
+    """
+    if type(target) is memoryview and target.c_contiguous and not target.readonly:
+        return _write_to_memory(target, head, buffers)
+    sink, destination, position = _sink_at(target, durable)
+    try:
+        if position % TENSOR_ALIGNMENT:
+            head = bytes(-position % TENSOR_ALIGNMENT) + head
+        if isinstance(sink, FixedSink):
+            _check_room(_size_of(target) - position, head, buffers)
+        written = write_message(sink, head, buffers)
+    except BaseException:
+        _give_up(target, sink, position, destination)
+        raise
+    if destination is not None:
+        destination.commit()
+    elif isinstance(sink, FixedSink):
+        sink.release()
+        if is_map(target):
+            target.seek(written, os.SEEK_CUR)
+    elif type(target) is not bytearray and hasattr(target, "flush"):
+        target.flush()
+    return written
+
+
+def _write_to_memory(target: memoryview, head: bytes, buffers: Sequence[Any]) -> int:
+    """Do it for memory at hand: of small tensors in shared memory there are many."""
+    _check_room(target.nbytes, head, buffers)
+    sink = FixedSink(target)
+    try:
+        return write_message(sink, head, buffers)
+    finally:
+        sink.release()
+
+
+def _sink_at(target: Any, durable: bool) -> tuple[Sink, Any, int]:
+    """Open a sink; also what has to be told how it ended, and where in the sink the next byte goes.
+
+    The position is 0 where it is unknown, as for pipes and sockets.
+    """
+    sink, destination = open_sink(target, durable)
+    if isinstance(target, bytearray):
+        return sink, destination, len(target)
+    if destination is not None or not hasattr(target, "tell"):
+        return sink, destination, 0
+    try:
+        return sink, destination, int(target.tell())
+    except (OSError, ValueError, TypeError):
+        return sink, destination, 0
+
+
+def _give_up(target: Any, sink: Any, position: int, destination: Any) -> None:
+    """Take back what can be taken back of a message that was not completed."""
+    if destination is not None:
+        destination.discard()
+    elif isinstance(sink, FixedSink):
+        sink.release()
+    elif isinstance(target, bytearray) and len(target) > position:
+        del target[position:]
+
+
+def _size_of(buffer: Any) -> int:
+    if isinstance(buffer, (bytes, memoryview, Piecewise)):
+        return len(buffer) if isinstance(buffer, bytes) else buffer.nbytes
+    with memoryview(buffer) as view:
+        return view.nbytes
+
+
+def _check_room(room: int, head: bytes, buffers: Sequence[Any]) -> None:
+    """Refuse what does not fit before anything is written."""
+    size = len(head)
+    for buffer in buffers:
+        size += stored_length(_size_of(buffer))
+    if size > room:
+        raise UsageError(
+            f"the buffer is full: the tensor needs {size:,} bytes and {room:,} are left "
+            "(get_tensor_size() tells what a tensor needs)"
+        )

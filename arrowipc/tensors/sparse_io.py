@@ -1,0 +1,307 @@
+"""Sparse tensors as messages, in and out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arrowipc.arguments import check_choice
+from arrowipc.errors import FormatError, UsageError
+from arrowipc.metadata.schema_tables import write_sparse_tensor_message
+from arrowipc.read.framing import Message
+from arrowipc.tensors.message import stored_length
+from arrowipc.tensors.message_io import framed_size, read_framed, write_framed
+from arrowipc.tensors.sparse_index import count_nodes
+from arrowipc.tensors.sparse_layouts import (
+    SparseCOOTensor,
+    SparseCSCMatrix,
+    SparseCSFTensor,
+    SparseCSRMatrix,
+    SparseTensor,
+    from_any,
+)
+from arrowipc.tensors.sparse_message import Opened, open_sparse
+from arrowipc.types import Int
+from arrowipc.values.dtypes import dtype_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Literal
+
+    from arrowipc.limits import Limits
+    from arrowipc.tensors.sparse_convert import Indices, Values
+    from arrowipc.tensors.sparse_tensor import Validate
+
+__all__ = [
+    "get_sparse_tensor_size",
+    "read_sparse_tensor",
+    "tensor_of",
+    "write_sparse_tensor",
+]
+
+# Reading.
+
+
+def read_sparse_tensor(
+    source: Any, *, validate: Validate = "full", limits: Limits | None = None
+) -> SparseTensor:
+    """Read one sparse tensor.
+
+    Parameters
+    ----------
+    source : path, URL, bytes-like, binary file object, socket file or Message
+        Memory and mapped paths are pointed into, except for buffers at addresses that are not multiples of
+        the size of what they hold. A file object is read from its position and left behind the tensor.
+    validate : {"full", "none", "strict"}
+        "full" proves every index. "none" leaves that to the first use of the index, other than looking at its
+        arrays. "strict" also refuses a COO index that claims to be sorted and unique and is not, and
+        compressed ones that are not.
+    limits : Limits, optional
+        Bounds on what the bytes may claim.
+
+    Returns
+    -------
+    SparseCOOTensor, SparseCSRMatrix, SparseCSCMatrix or SparseCSFTensor
+
+    Raises
+    ------
+    FormatError
+        The bytes are no sparse tensor; the text names the field. `TruncatedError` and `LimitError` are kinds
+        of it.
+    OSError
+        The source cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arrowipc as ipc
+    >>> sink = bytearray()
+    >>> size = ipc.write_sparse_tensor(ipc.SparseCOOTensor.from_dense(np.eye(2)), sink)
+    >>> ipc.read_sparse_tensor(sink).to_dense().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    message = source if isinstance(source, Message) else read_framed(source, limits)
+    return tensor_of(message, limits, validate)
+
+
+def tensor_of(message: Message, limits: Limits | None = None, validate: Validate = "full") -> SparseTensor:
+    """Return the tensor of a "SparseTensor" message; parameters are those of `read_sparse_tensor`."""
+    check_choice("validate", validate, ("none", "full", "strict"))
+    opened = open_sparse(message, limits)
+    layout, index = _INDEX[opened.layout](opened)
+    data = np.frombuffer(opened.data, dtype_of(opened.type))
+    tensor = layout._of(index, data, opened.shape, opened.dim_names, opened.type, None)
+    if validate == "none":
+        return tensor
+    try:
+        canonical = tensor._prove()
+    except FormatError as error:
+        raise FormatError(f"SparseTensor.sparseIndex: {error}") from None
+    if validate == "strict" and not canonical and (opened.layout != "COO" or opened.is_canonical):
+        raise FormatError(
+            "SparseTensor.sparseIndex: the coordinates are not sorted, or some occur twice"
+            + (", though isCanonical says otherwise" if opened.layout == "COO" else "")
+        )
+    return tensor
+
+
+def _rows(opened: Opened) -> tuple[type[SparseTensor], dict[str, Any]]:
+    shape = opened.non_zero_length, len(opened.shape)
+    if 0 in shape:
+        indices = np.empty(shape, opened.indices_type)
+    else:
+        indices = np.ndarray(shape, opened.indices_type, opened.indices[0], strides=opened.strides)
+    return SparseCOOTensor, {"_indices": indices}
+
+
+def _compressed(opened: Opened) -> tuple[type[SparseTensor], dict[str, Any]]:
+    layout = SparseCSRMatrix if opened.layout == "CSR" else SparseCSCMatrix
+    return layout, {
+        "_indptr": np.frombuffer(opened.indptr[0], opened.indptr_type),
+        "_indices": np.frombuffer(opened.indices[0], opened.indices_type),
+    }
+
+
+def _fibres(opened: Opened) -> tuple[type[SparseTensor], dict[str, Any]]:
+    indptr = [np.frombuffer(level, opened.indptr_type) for level in opened.indptr]
+    indices = [np.frombuffer(level, opened.indices_type) for level in opened.indices]
+    leaves = opened.non_zero_length
+    if len(indices[-1]) < leaves:
+        raise FormatError(
+            f"SparseTensorIndexCSF.indicesBuffers[{len(indices) - 1}] holds {len(indices[-1]):,} entries: "
+            f"{leaves:,} values need as many"
+        )
+    counts = count_nodes(indptr, [len(level) for level in indices[:-1]] + [leaves], leaves)
+    return SparseCSFTensor, {
+        "_indptr": tuple([level[: count + 1] for level, count in zip(indptr, counts, strict=False)]),
+        "_indices": tuple([level[:count] for level, count in zip(indices, counts, strict=True)]),
+        "_axis_order": opened.axis_order,
+    }
+
+
+_INDEX = {"COO": _rows, "CSR": _compressed, "CSC": _compressed, "CSF": _fibres}
+
+
+# Writing.
+
+
+def write_sparse_tensor(
+    x: Any,
+    sink: Any,
+    dim_names: Sequence[str] | None = None,
+    *,
+    durable: bool = True,
+    csf_lengths: Literal["bytes", "entries"] = "bytes",
+) -> int:
+    """Write one sparse tensor.
+
+    Compressed rows, columns and fibres are written sorted, as the format wants them, the values of equal
+    coordinates added up; coordinates (COO) are written as they are, with the flag ``isCanonical`` computed.
+
+    Parameters
+    ----------
+    x : sparse tensor
+        Ours, or of SciPy, PyData Sparse or PyTorch, in the layout that it has.
+    sink : path, URL, file object, socket, bytearray or writable buffer
+        A file object is written from its position, a bytearray is appended to. The tensor and every buffer of
+        it begin at multiples of 64 in the sink: zeros come first where it stands elsewhere, which readers
+        skip.
+    dim_names : sequence of str, optional
+        One name per dimension. Default: those of the tensor.
+    durable : bool, default True
+        For paths: wait until the file is on the disk.
+    csf_lengths : {"bytes", "entries"}
+        What the lengths of buffers of compressed fibres count. The format says bytes. Arrow C++ (at least 26)
+        writes and expects numbers of entries there, and reads outside its memory otherwise: "entries" is for
+        it. We read both.
+
+    Returns
+    -------
+    int
+        Bytes that were written.
+
+    Raises
+    ------
+    UsageError
+        Not a sparse tensor, a dimension is larger than the type of the indices can hold, or no sink; nothing
+        was written then.
+    OSError
+        The sink failed.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> import arrowipc as ipc
+    >>> sink = bytearray()
+    >>> ipc.write_sparse_tensor(scipy.sparse.eye_array(3, format="csr"), sink) == len(sink)
+    True
+    """
+    check_choice("csf_lengths", csf_lengths, ("bytes", "entries"))
+    metadata, buffers = _encoded(from_any(x, dim_names), csf_lengths == "entries")
+    return write_framed(sink, metadata, buffers, durable=durable)
+
+
+def get_sparse_tensor_size(x: Any, dim_names: Sequence[str] | None = None) -> int:
+    """Return how many bytes `write_sparse_tensor` writes at a position that is a multiple of 64."""
+    metadata, buffers = _encoded(from_any(x, dim_names))
+    return framed_size(metadata, sum(stored_length(len(buffer)) for buffer in buffers))
+
+
+#: What metadata is made of -> metadata: those who write sparse tensors write many of the same structure.
+_recent: dict[tuple[Any, ...], bytes] = {}
+_MOST_RECENT = 64
+
+
+def _encoded(tensor: SparseTensor, counted: bool = False) -> tuple[bytes, list[memoryview]]:
+    """Return the metadata of a tensor, and the buffers of its body."""
+    if not isinstance(tensor, SparseCOOTensor):
+        tensor = tensor.canonical()
+    canonical = tensor.is_canonical
+    index = tensor._index_arrays()
+    _check_index_type(tensor.shape, index[-1].dtype)
+    body = _Body()
+    places = [body.add(array) for array in index]
+    data = body.add(tensor.data)
+    about = (tensor.shape, tensor.dim_names, tensor.type, tensor.non_zero_length)
+    key = (*about, type(tensor), tensor._axes(), index[0].dtype, index[-1].dtype, canonical, counted, *places)
+    metadata = _recent.get(key)
+    if metadata is None:
+        metadata = _metadata(tensor, places, data, body.length, counted)
+        if len(_recent) >= _MOST_RECENT:
+            _recent.clear()
+        _recent[key] = metadata
+    return metadata, body.buffers
+
+
+def _metadata(
+    tensor: SparseTensor,
+    places: list[tuple[int, int]],
+    data: tuple[int, int],
+    body_length: int,
+    counted: bool,
+) -> bytes:
+    if isinstance(tensor, SparseCOOTensor):
+        index = _rows_index(tensor, places[0])
+    elif isinstance(tensor, SparseCSFTensor):
+        index = _fibres_index(tensor, places, counted)
+    else:
+        assert isinstance(tensor, (SparseCSRMatrix, SparseCSCMatrix))
+        index = _compressed_index(tensor, places)
+    return write_sparse_tensor_message(
+        tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, index, data, body_length
+    )
+
+
+class _Body:
+    """The buffers of a body, each at a multiple of 64."""
+
+    def __init__(self) -> None:
+        self.buffers: list[memoryview] = []
+        self.length = 0
+
+    def add(self, array: Values) -> tuple[int, int]:
+        """Add an array, row by row; returns its ``Buffer``."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        buffer = flat.view(np.uint8).data if flat.size else memoryview(b"")
+        self.buffers.append(buffer)
+        place = self.length, len(buffer)
+        self.length += stored_length(len(buffer))
+        return place
+
+
+def _check_index_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    most = np.iinfo(dtype).max
+    for axis, size in enumerate(shape):
+        if size > most:
+            raise UsageError(
+                f"dimension {axis} of {size:,} is larger than the {most:,} that indices of {dtype} can hold: "
+                "convert the tensor with index_type="
+            )
+
+
+def _type_of(indices: Indices) -> Int:
+    return Int(8 * indices.dtype.itemsize, indices.dtype.kind == "i")
+
+
+def _rows_index(tensor: SparseCOOTensor, place: tuple[int, int]) -> tuple[Any, ...]:
+    # Written row by row, as `_Body.add` does: Arrow C++ takes indices for that, whatever the strides say, and
+    # of a matrix without rows it expects these strides.
+    width = tensor.indices.dtype.itemsize
+    strides = (tensor.ndim * width if len(tensor.indices) else width, width)
+    return "COO", _type_of(tensor.indices), strides, place, tensor.is_canonical
+
+
+def _compressed_index(
+    tensor: SparseCSRMatrix | SparseCSCMatrix, places: list[tuple[int, int]]
+) -> tuple[Any, ...]:
+    layout = "CSR" if isinstance(tensor, SparseCSRMatrix) else "CSC"
+    return layout, _type_of(tensor.indptr), places[0], _type_of(tensor.indices), places[1]
+
+
+def _fibres_index(tensor: SparseCSFTensor, places: list[tuple[int, int]], counted: bool) -> tuple[Any, ...]:
+    if counted:
+        levels = zip(places, tensor._index_arrays(), strict=True)
+        places = [(offset, len(level)) for (offset, _), level in levels]
+    above = len(tensor.indptr)
+    kinds = _type_of(tensor.indptr[0]), _type_of(tensor.indices[0])
+    return "CSF", kinds[0], places[:above], kinds[1], places[above:], tensor.axis_order

@@ -1,0 +1,285 @@
+"""SparseTensor messages opened: the parts of the table, each proven to lie in the body and to be as long as it must."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+from libc.string cimport memcpy
+
+from arrowipc._core cimport Memory, limits_data, window
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport Table, Vector, fb_i16, fb_i64, fb_table, fb_u8, fb_vector
+from arrowipc.inline.loads cimport load_i32, load_i64, mul_overflows
+from arrowipc.inline.plan cimport FIELD_SIGNED, FieldPlan, LimitsData
+from arrowipc.read.framing cimport Message
+from arrowipc.tensors.message cimport (
+    Shape, Stretch, check_buffer, element_type, read_buffer, read_element, read_index_type, read_names, read_shape,
+)
+from arrowipc.tensors.strided_copy cimport reach
+
+from arrowipc.errors import FormatError, LimitError, UnsupportedError
+
+cdef enum:
+    ADDRESS = 8                 # the most that loads of values and indices ask of an address
+
+
+cdef class Opened:
+    """A SparseTensor table: what all layouts have, and the arrays of the index as (dtype, bytes)."""
+
+    cdef readonly object type           # DataType
+    cdef readonly tuple shape
+    cdef readonly tuple dim_names       # None: none has a name
+    cdef readonly int64_t non_zero_length
+    cdef readonly object data           # memoryview, exactly the values
+    cdef readonly str layout            # "COO", "CSR", "CSC" or "CSF"
+    cdef readonly bint is_canonical     # COO: what the message claims
+    cdef readonly tuple strides         # COO: bytes from row to row, and from column to column
+    cdef readonly str indptr_type       # as NumPy says it
+    cdef readonly str indices_type
+    cdef readonly list indptr           # memoryviews; may be longer than they have to be
+    cdef readonly list indices
+    cdef readonly tuple axis_order      # CSF
+    cdef Shape size
+    cdef Message message
+    cdef int64_t used                   # bytes of all buffers, shared ones as often as they are used
+    cdef int64_t allowed
+
+    cdef object stretch(self, const Stretch* part, int64_t length, int64_t width):
+        """The first bytes of a buffer, at an address that suits their width: copied if they lie elsewhere."""
+        cdef const uint8_t* data = self.message.body_bytes + part.offset
+        cdef Memory memory
+        self.used += part.length
+        if self.used > self.allowed:
+            raise LimitError(f"the buffers of the SparseTensor add up to more than its body of "
+                             f"{self.message.envelope.body_length:,} bytes and Limits.overlap_bytes: they share bytes")
+        if length == 0:
+            return memoryview(b"")
+        if <uintptr_t> data & (min(width, <int64_t> ADDRESS) - 1) == 0 or width & (width - 1):
+            return window(data, length, self.message.body_owner)
+        memory = Memory(length)
+        memcpy(memory.data, data, length)
+        memory.size = length
+        return memoryview(memory)
+
+
+cdef str type_of_index(const FieldPlan* plan):
+    return f"<{'i' if plan.flags & FIELD_SIGNED else 'u'}{plan.width}"
+
+
+cdef int open_rows(Opened out, const Table* index, int64_t body_length) except -1:
+    """SparseTensorIndexCOO: a row of coordinates per value, at any strides that stay in the buffer."""
+    cdef FieldPlan plan
+    cdef Stretch part
+    cdef Vector stored
+    cdef int64_t[2] strides
+    cdef int64_t[2] shape
+    cdef int64_t needed = 0, total
+    cdef int canonical
+    cdef str table = "SparseTensorIndexCOO"
+    read_index_type(index, SparseTensorIndexCOO_indicesType, table, "indicesType", &plan)
+    read_buffer(index, SparseTensorIndexCOO_indicesBuffer, table, "indicesBuffer", body_length, &part)
+    if fb_vector(index, SparseTensorIndexCOO_indicesStrides, 8, &stored) < 0:
+        raise FormatError(f"{table}.indicesStrides does not lie inside the metadata: the FlatBuffers data is broken")
+    shape[0] = out.non_zero_length
+    shape[1] = out.size.ndim
+    strides[0] = shape[1] * plan.width
+    strides[1] = plan.width
+    if stored.count:
+        if stored.count != 2:
+            raise FormatError(f"{table}.indicesStrides has {stored.count} entries: expected 2")
+        strides[0] = load_i64(stored.data)
+        strides[1] = load_i64(stored.data + 8)
+        if strides[0] < 0 or strides[1] < 0:
+            raise FormatError(f"{table}.indicesStrides is {(strides[0], strides[1])}: expected no negative number")
+    if shape[0] and shape[1]:
+        needed = reach(2, shape, strides, plan.width)
+        if needed < 0 or needed > part.length:
+            raise FormatError(f"{table}.indicesBuffer holds {part.length:,} bytes: {shape[0]:,} rows of {shape[1]} "
+                              f"indices at strides {(strides[0], strides[1])} do not fit")
+        if mul_overflows(shape[0], shape[1] * plan.width, &total) or total - part.length > out.allowed:
+            raise LimitError(f"{table}.indicesStrides: {shape[0]:,} rows of indices share more bytes than "
+                             f"Limits.overlap_bytes")
+    if fb_u8(index, SparseTensorIndexCOO_isCanonical, 0, &canonical) < 0:
+        raise FormatError(f"{table}.isCanonical does not lie inside the metadata: the FlatBuffers data is broken")
+    out.layout = "COO"
+    out.is_canonical = canonical != 0
+    out.strides = (strides[0], strides[1])
+    out.indices_type = type_of_index(&plan)
+    out.indices = [out.stretch(&part, needed, plan.width)]
+    return 0
+
+
+cdef int open_compressed(Opened out, const Table* index, int64_t body_length) except -1:
+    """SparseMatrixIndexCSX: counts are derived from the shape and the number of values, never from lengths."""
+    cdef FieldPlan pointer, plan
+    cdef Stretch pointers, part
+    cdef int axis
+    cdef int64_t parents
+    cdef str table = "SparseMatrixIndexCSX"
+    if fb_i16(index, SparseMatrixIndexCSX_compressedAxis, 0, &axis) < 0:
+        raise FormatError(f"{table}.compressedAxis does not lie inside the metadata: the FlatBuffers data is broken")
+    if axis < 0 or axis > SparseMatrixCompressedAxis_MAX:
+        raise FormatError(f"{table}.compressedAxis has the unknown value {axis}")
+    if out.size.ndim != 2:
+        raise FormatError(f"SparseTensor.shape has {out.size.ndim} dimensions: a {table} is for 2")
+    read_index_type(index, SparseMatrixIndexCSX_indptrType, table, "indptrType", &pointer)
+    read_buffer(index, SparseMatrixIndexCSX_indptrBuffer, table, "indptrBuffer", body_length, &pointers)
+    read_index_type(index, SparseMatrixIndexCSX_indicesType, table, "indicesType", &plan)
+    read_buffer(index, SparseMatrixIndexCSX_indicesBuffer, table, "indicesBuffer", body_length, &part)
+    parents = out.size.size[axis]
+    if pointers.length // pointer.width <= parents:
+        raise FormatError(f"{table}.indptrBuffer holds {pointers.length // pointer.width:,} entries: "
+                          f"SparseTensor.shape[{axis}] of {parents:,} needs one more than that")
+    if part.length // plan.width < out.non_zero_length:
+        raise FormatError(f"{table}.indicesBuffer holds {part.length // plan.width:,} entries: "
+                          f"{out.non_zero_length:,} values need as many")
+    out.layout = "CSC" if axis else "CSR"
+    out.indptr_type = type_of_index(&pointer)
+    out.indices_type = type_of_index(&plan)
+    out.indptr = [out.stretch(&pointers, (parents + 1) * pointer.width, pointer.width)]
+    out.indices = [out.stretch(&part, out.non_zero_length * plan.width, plan.width)]
+    return 0
+
+
+cdef int find_levels(const Table* index, int32_t slot, str part, int64_t count, Vector* entries) except -1:
+    cdef int found = fb_vector(index, slot, Buffer_SIZE, entries)
+    if found < 0:
+        raise FormatError(f"SparseTensorIndexCSF.{part} does not lie inside the metadata: the FlatBuffers data is "
+                          "broken")
+    if found == 0:
+        raise FormatError(f"the metadata lacks the required SparseTensorIndexCSF.{part}")
+    if entries.count != count:
+        raise FormatError(f"SparseTensorIndexCSF.{part} has {entries.count} entries: the dimensions need {count}")
+    return 0
+
+
+cdef inline int64_t stored_length(const Vector* entries, int64_t k) noexcept:
+    return load_i64(entries.data + Buffer_SIZE * k + Buffer_length)
+
+
+cdef bint counts_entries(const Vector* pointers, const Vector* nodes, int64_t leaves) noexcept:
+    """Whether lengths are numbers of entries, as Arrow C++ 26 writes them, and not bytes, as the format has it.
+
+    Lengths in bytes never look like this unless all integers are single bytes, and then both are the same: a level
+    has one pointer more than it has nodes, and as many leaves as there are values.
+    """
+    cdef int64_t k
+    if stored_length(nodes, nodes.count - 1) != leaves:
+        return False
+    for k in range(pointers.count):
+        if stored_length(nodes, k) < 0 or stored_length(pointers, k) - 1 != stored_length(nodes, k):
+            return False
+    return True
+
+
+cdef list open_levels(Opened out, const Vector* entries, str part, int64_t width, bint counted, int64_t body_length):
+    """Each buffer as many whole integers as it holds: who counts the nodes knows how many are meant."""
+    cdef Stretch level
+    cdef uint8_t[16] entry
+    cdef int64_t k, length
+    cdef str table = "SparseTensorIndexCSF"
+    levels = []
+    for k in range(entries.count):
+        memcpy(entry, entries.data + Buffer_SIZE * k, sizeof(entry))
+        if counted:
+            length = stored_length(entries, k)
+            if mul_overflows(length, width, &length):
+                raise FormatError(f"{table}.{part}[{k}] holds more than 2**63 - 1 bytes")
+            memcpy(entry + Buffer_length, &length, sizeof(length))
+        check_buffer(entry, table, f"{part}[{k}]", body_length, &level)
+        levels.append(out.stretch(&level, level.length // width * width, width))
+    return levels
+
+
+cdef int open_fibres(Opened out, const Table* index, int64_t body_length) except -1:
+    """SparseTensorIndexCSF."""
+    cdef FieldPlan pointer, plan
+    cdef Vector axes, pointers, nodes
+    cdef int64_t k
+    cdef int32_t ndim = out.size.ndim
+    cdef int found
+    cdef bint counted
+    cdef str table = "SparseTensorIndexCSF"
+    if ndim < 2:
+        raise FormatError(f"SparseTensor.shape has {ndim} dimensions: a {table} is for 2 or more")
+    read_index_type(index, SparseTensorIndexCSF_indptrType, table, "indptrType", &pointer)
+    read_index_type(index, SparseTensorIndexCSF_indicesType, table, "indicesType", &plan)
+    found = fb_vector(index, SparseTensorIndexCSF_axisOrder, 4, &axes)
+    if found < 0:
+        raise FormatError(f"{table}.axisOrder does not lie inside the metadata: the FlatBuffers data is broken")
+    if found == 0:
+        raise FormatError(f"the metadata lacks the required {table}.axisOrder")
+    order = [load_i32(axes.data + 4 * k) for k in range(min(axes.count, ndim + 1))]
+    if sorted(order) != list(range(ndim)):
+        raise FormatError(f"{table}.axisOrder must name each of 0..{ndim - 1} once, found {axes.count} entries that "
+                          f"begin with {order}")
+    out.layout = "CSF"
+    out.axis_order = tuple(order)
+    out.indptr_type = type_of_index(&pointer)
+    out.indices_type = type_of_index(&plan)
+    find_levels(index, SparseTensorIndexCSF_indptrBuffers, "indptrBuffers", ndim - 1, &pointers)
+    find_levels(index, SparseTensorIndexCSF_indicesBuffers, "indicesBuffers", ndim, &nodes)
+    counted = counts_entries(&pointers, &nodes, out.non_zero_length)
+    out.indptr = open_levels(out, &pointers, "indptrBuffers", pointer.width, counted, body_length)
+    out.indices = open_levels(out, &nodes, "indicesBuffers", plan.width, counted, body_length)
+    return 0
+
+
+cdef int open_values(Opened out, const Table* header, int64_t body_length) except -1:
+    """What all layouts have: type, shape, names, and as many values as there are."""
+    cdef FieldPlan element
+    cdef Table type
+    cdef Stretch data
+    read_element(header, SparseTensor_type_type, SparseTensor_type, "SparseTensor", &element, &type)
+    if element.width == 0:
+        raise UnsupportedError("SparseTensor.type: values of 0 bytes, whose number nothing can confirm")
+    read_shape(header, SparseTensor_shape, "SparseTensor", &out.size)
+    out.type = element_type(&element, &type)
+    out.shape = tuple([out.size.size[k] for k in range(out.size.ndim)])
+    out.dim_names = read_names(header, SparseTensor_shape, "SparseTensor")
+    if fb_i64(header, SparseTensor_non_zero_length, 0, &out.non_zero_length) < 0:
+        raise FormatError("SparseTensor.non_zero_length does not lie inside the metadata: the FlatBuffers data is "
+                          "broken")
+    if out.non_zero_length < 0:
+        raise FormatError(f"SparseTensor.non_zero_length is {out.non_zero_length}: expected 0 or more")
+    read_buffer(header, SparseTensor_data, "SparseTensor", "data", body_length, &data)
+    if data.length // element.width < out.non_zero_length:
+        raise FormatError(f"SparseTensor.data holds {data.length:,} bytes: {out.non_zero_length:,} values of "
+                          f"{element.width} bytes need more")
+    out.data = out.stretch(&data, out.non_zero_length * element.width, element.width)
+    return 0
+
+
+def open_sparse(Message message not None, limits=None):
+    """Return the parts of a SparseTensor message; what the index says is not looked at.
+
+    Raises
+    ------
+    FormatError
+        The message is of another kind, or what it says cannot be: the text names the field.
+    """
+    cdef Opened out = Opened.__new__(Opened)
+    cdef LimitsData bounds
+    cdef const Table* header = &message.envelope.header
+    cdef Table index
+    cdef int64_t body_length = message.envelope.body_length
+    cdef int kind, found = -1
+    limits_data(limits, &bounds)
+    if message.envelope.kind != MessageHeader_SparseTensor:
+        raise FormatError(f"expected a SparseTensor message, found {message.kind}")
+    message.join()
+    out.message = message
+    out.allowed = body_length + min(bounds.overlap_bytes, (<int64_t> 1 << 62) - body_length)
+    open_values(out, header, body_length)
+    if fb_u8(header, SparseTensor_sparseIndex_type, 0, &kind) >= 0:
+        found = fb_table(header, SparseTensor_sparseIndex, &index)
+    if found < 0:
+        raise FormatError("SparseTensor.sparseIndex does not lie inside the metadata: the FlatBuffers data is broken")
+    if found == 0 or kind == SparseTensorIndex_NONE:
+        raise FormatError("the metadata lacks the required SparseTensor.sparseIndex")
+    if kind == SparseTensorIndex_SparseTensorIndexCOO:
+        open_rows(out, &index, body_length)
+    elif kind == SparseTensorIndex_SparseMatrixIndexCSX:
+        open_compressed(out, &index, body_length)
+    elif kind == SparseTensorIndex_SparseTensorIndexCSF:
+        open_fibres(out, &index, body_length)
+    else:
+        raise FormatError(f"SparseTensor.sparseIndex has the unknown type {kind}")
+    return out

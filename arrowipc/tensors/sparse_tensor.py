@@ -1,0 +1,478 @@
+"""What all sparse tensors have in common, and the checks of their parts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from arrowipc.arguments import check_choice, check_text, described
+from arrowipc.datatypes import DataType
+from arrowipc.errors import FormatError, UsageError
+from arrowipc.tensors.sparse_convert import canonical_rows, dense_to_rows, index_dtype, native, rows_to_dense
+from arrowipc.values.dtypes import as_values, dtype_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+
+    from arrowipc.tensors.sparse_convert import Indices, Values
+    from arrowipc.tensors.sparse_layouts import (
+        SparseCOOTensor,
+        SparseCSCMatrix,
+        SparseCSFTensor,
+        SparseCSRMatrix,
+    )
+
+    Validate = Literal["none", "full", "strict"]
+    _Layout = TypeVar("_Layout", bound="SparseTensor")
+    # Inside the class, `type` is the Arrow type of the values.
+    _Class: TypeAlias = type[_Layout]
+
+__all__ = [
+    "SparseTensor",
+    "checked_axes",
+    "checked_integers",
+    "checked_levels",
+    "checked_names",
+    "checked_shape",
+    "elements",
+]
+
+
+class SparseTensor(ABC):
+    """What the four layouts have in common; use one of the classes below.
+
+    Equality (``==``, :meth:`equals`) compares tensors of one layout: shape, type, and the stored values with
+    their coordinates. The width of the indices, the order in which values are stored and the names of
+    dimensions make no difference.
+    """
+
+    __slots__ = ("_canonical", "_data", "_dim_names", "_shape", "_type")
+    __hash__ = None  # type: ignore[assignment]
+
+    #: The layout's short name.
+    layout: ClassVar[str]
+    #: The attributes that make the index.
+    _index_names: ClassVar[tuple[str, ...]]
+
+    _canonical: bool | None
+    _data: Values
+    _dim_names: tuple[str, ...] | None
+    _shape: tuple[int, ...]
+    _type: DataType
+
+    def _hold(
+        self,
+        data: Any,
+        shape: Sequence[int],
+        dim_names: Iterable[str] | None,
+        kind: DataType | None,
+        validate: Validate,
+    ) -> None:
+        """Take over what all layouts have; the index is in place already."""
+        check_choice("validate", validate, ("none", "full", "strict"))
+        self._shape = checked_shape(shape)
+        self._dim_names = checked_names(dim_names, len(self._shape))
+        self._data, self._type = _values(data, kind)
+        self._canonical = None
+        self._fit()
+        if validate != "none":
+            try:
+                self._prove()
+            except FormatError as error:
+                raise UsageError(str(error)) from None
+
+    @classmethod
+    def _of(
+        cls,
+        index: dict[str, Any],
+        data: Values,
+        shape: tuple[int, ...],
+        dim_names: tuple[str, ...] | None,
+        kind: DataType,
+        canonical: bool | None = True,
+    ) -> Self:
+        """Make one of parts that fit each other; `canonical` None: nobody has looked at the indices."""
+        made = cls.__new__(cls)
+        for name, value in index.items():
+            setattr(made, name, value)
+        made._data, made._shape, made._dim_names, made._type = data, shape, dim_names, kind
+        made._canonical = canonical
+        return made
+
+    def _index(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._index_names}
+
+    # What a layout has to say.
+
+    @abstractmethod
+    def _fit(self) -> None:
+        """Refuse parts whose sizes contradict each other."""
+
+    @abstractmethod
+    def _check(self) -> bool:
+        """Prove all indices; return whether they are sorted and unique."""
+
+    @abstractmethod
+    def _index_arrays(self) -> tuple[Indices, ...]:
+        """Return the arrays of the index, pointers first."""
+
+    @abstractmethod
+    def _rows(self) -> Indices:
+        """Return the coordinates of all values, proven."""
+
+    @classmethod
+    @abstractmethod
+    def _build(
+        cls,
+        indices: Indices,
+        data: Values,
+        shape: tuple[int, ...],
+        dim_names: tuple[str, ...] | None,
+        kind: DataType,
+        dtype: np.dtype[Any],
+        axes: Sequence[int],
+    ) -> Self:
+        """Make one of coordinates that are sorted and unique in the order of `axes`."""
+
+    def _prove(self) -> bool:
+        if self._canonical is None:
+            self._canonical = self._check()
+        return self._canonical
+
+    # What they are.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dimension."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def dim_names(self) -> tuple[str, ...] | None:
+        """The names of the dimensions, "" for one without; None: none has a name."""
+        return self._dim_names
+
+    @property
+    def type(self) -> DataType:
+        """The Arrow type of the values."""
+        return self._type
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of :attr:`data`."""
+        return self._data.dtype
+
+    @property
+    def data(self) -> Values:
+        """The stored values, not copied; read-only where they lie in a message."""
+        return self._data
+
+    @property
+    def non_zero_length(self) -> int:
+        """The number of stored values; some may be zero all the same."""
+        return len(self._data)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the coordinates are sorted and none occurs twice: computed, whatever a message claims."""
+        return self._prove()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of values and index together."""
+        return self._data.nbytes + sum(array.nbytes for array in self._index_arrays())
+
+    def __repr__(self) -> str:
+        names = "" if self._dim_names is None else f", dim_names={self._dim_names}"
+        return (
+            f"<arrowipc.{type(self).__name__} {self._type}, shape={self._shape}{names}, "
+            f"{self.non_zero_length:,} values, {self.nbytes:,} bytes>"
+        )
+
+    def _repr_html_(self) -> str:
+        from arrowipc.values.repr import sparse_html
+
+        return sparse_html(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, SparseTensor) else NotImplemented
+
+    def equals(self, other: object, nan_equal: bool = False) -> bool:
+        """Whether `other` has the same layout, shape, type, and the same values at the same coordinates.
+
+        Parameters
+        ----------
+        other : object
+        nan_equal : bool, default False
+            Whether NaN equals NaN.
+        """
+        if type(other) is not type(self):
+            return False
+        assert isinstance(other, SparseTensor)
+        if self._shape != other._shape or self._type != other._type:
+            return False
+        left, right = self.canonical(), other.canonical()
+        index = zip(left._index_arrays(), right._index_arrays(), strict=True)
+        return (
+            len(left._data) == len(right._data)
+            and left._axes() == right._axes()
+            and all(np.array_equal(a, b) for a, b in index)
+            and np.array_equal(left._data, right._data, equal_nan=nan_equal and left.dtype.kind in "fmM")
+        )
+
+    def _axes(self) -> tuple[int, ...]:
+        """Return the order of axes in which canonical coordinates rise."""
+        return tuple(range(self.ndim))
+
+    def canonical(self) -> Self:
+        """Return the tensor with sorted coordinates, the values of equal ones added up; itself if it is that.
+
+        Raises
+        ------
+        UsageError
+            If values of a type without sums (anything but numbers and durations) share their coordinates.
+        """
+        if self._prove():
+            return self
+        return self._convert(type(self), None, self._axes())
+
+    def rename(self, dim_names: Iterable[str] | None) -> Self:
+        """Return the tensor with other names of its dimensions; nothing is copied."""
+        names = checked_names(dim_names, self.ndim)
+        return self._of(self._index(), self._data, self._shape, names, self._type, self._canonical)
+
+    # Other layouts.
+
+    def _convert(self, layout: _Class[_Layout], index_type: Any, axes: Sequence[int]) -> _Layout:
+        self._prove()
+        rows = self._rows()
+        indices, data = canonical_rows(rows, self._data, self._shape, axes, self._type)
+        like = self._index_arrays()[-1].dtype
+        dtype = index_dtype(index_type, self._shape, like)
+        return layout._build(indices, data, self._shape, self._dim_names, self._type, dtype, axes)
+
+    @classmethod
+    def from_dense(
+        cls, array: Any, dim_names: Iterable[str] | None = None, *, index_type: Any = None
+    ) -> Self:
+        """Take the values of an array that are not zero.
+
+        Parameters
+        ----------
+        array : array-like
+            Of any strides. -0.0 counts as zero, NaN does not.
+        dim_names : iterable of str, optional
+        index_type : dtype-like or arrowipc.types.Int, optional
+            The type of the indices; None: int64.
+
+        Returns
+        -------
+        a tensor of this class, canonical
+
+        Raises
+        ------
+        UsageError
+            If the dtype has no Arrow type of a fixed width, the layout does not take so many dimensions, or
+            `index_type` is too small for the shape.
+
+        Examples
+        --------
+        >>> import numpy as np, arrowipc
+        >>> matrix = arrowipc.SparseCSRMatrix.from_dense(np.eye(3))
+        >>> matrix.indices.tolist(), matrix.data.tolist()
+        ([0, 1, 2], [1.0, 1.0, 1.0])
+        """
+        return cls._from_dense(array, dim_names, index_type, None)
+
+    @classmethod
+    def _from_dense(
+        cls, array: Any, dim_names: Iterable[str] | None, index_type: Any, axis_order: Sequence[int] | None
+    ) -> Self:
+        dense, kind = elements(array)
+        cls._check_ndim(dense.ndim)
+        names = checked_names(dim_names, dense.ndim)
+        axes = cls._order_of(dense.shape) if axis_order is None else checked_axes(axis_order, dense.ndim)
+        indices, data = dense_to_rows(dense, axes, kind, index_type, cls.layout == "COO")
+        return cls._build(indices, data, dense.shape, names, kind, indices.dtype, axes)
+
+    @classmethod
+    def _check_ndim(cls, ndim: int) -> None:
+        """Refuse a number of dimensions that the layout does not take; coordinates take any."""
+        del ndim
+
+    @classmethod
+    def _order_of(cls, shape: Sequence[int]) -> tuple[int, ...]:
+        return tuple(range(len(shape)))
+
+    def to_dense(self) -> Values:
+        """Return a dense array of :attr:`dtype`.
+
+        Values that share their coordinates are added up, as SciPy does it; the format says nothing about
+        them. The shape decides how much memory this takes: look at it first if the tensor came from somebody
+        else.
+
+        Raises
+        ------
+        UsageError
+            If NumPy has no array of that shape, or values of a type without sums share coordinates.
+        FormatError
+            If the tensor was read with ``validate="none"`` and its indices are broken.
+        MemoryError
+            If the array does not fit into memory.
+        """
+        whole = self.canonical()
+        return rows_to_dense(whole._rows(), whole._data, whole._shape)
+
+    def to_coo(self, *, index_type: Any = None) -> SparseCOOTensor:
+        """Return the tensor as sorted coordinates; `index_type` None: as it is, if that is enough."""
+        from arrowipc._upcalls import SparseCOOTensor
+
+        return self._convert(SparseCOOTensor, index_type, range(self.ndim))
+
+    def to_csr(self, *, index_type: Any = None) -> SparseCSRMatrix:
+        """Return the matrix with compressed rows; that takes a pointer per row."""
+        from arrowipc._upcalls import SparseCSRMatrix
+
+        SparseCSRMatrix._check_ndim(self.ndim)
+        return self._convert(SparseCSRMatrix, index_type, (0, 1))
+
+    def to_csc(self, *, index_type: Any = None) -> SparseCSCMatrix:
+        """Return the matrix with compressed columns; that takes a pointer per column."""
+        from arrowipc._upcalls import SparseCSCMatrix
+
+        SparseCSCMatrix._check_ndim(self.ndim)
+        return self._convert(SparseCSCMatrix, index_type, (1, 0))
+
+    def to_csf(self, axis_order: Sequence[int] | None = None, *, index_type: Any = None) -> SparseCSFTensor:
+        """Return the tensor as compressed fibres.
+
+        Parameters
+        ----------
+        axis_order : sequence of int, optional
+            From the root of the tree to its leaves; None: by rising size, which gives the fewest nodes.
+        index_type : dtype-like or arrowipc.types.Int, optional
+        """
+        from arrowipc._upcalls import SparseCSFTensor
+
+        SparseCSFTensor._check_ndim(self.ndim)
+        axes = (
+            SparseCSFTensor._order_of(self._shape)
+            if axis_order is None
+            else checked_axes(axis_order, self.ndim)
+        )
+        return self._convert(SparseCSFTensor, index_type, axes)
+
+    # Messages.
+
+    def serialize(self) -> bytes:
+        """Return the encapsulated message as bytes."""
+        from arrowipc._upcalls import write_sparse_tensor
+
+        sink = bytearray()
+        write_sparse_tensor(self, sink)
+        return bytes(sink)
+
+    def _write_sparse(self, sink: Any, dim_names: Sequence[str] | None, durable: bool) -> int:
+        from arrowipc._upcalls import write_sparse_tensor
+
+        return write_sparse_tensor(self, sink, dim_names, durable=durable)
+
+    def _sparse_size(self, dim_names: Sequence[str] | None) -> int:
+        from arrowipc._upcalls import get_sparse_tensor_size
+
+        return get_sparse_tensor_size(self, dim_names)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (
+            type(self),
+            self._index(),
+            self._data,
+            self._shape,
+            self._dim_names,
+            self._type,
+        )
+
+
+def _restore(layout: type[SparseTensor], *parts: Any) -> SparseTensor:
+    index, data, shape, dim_names, kind = parts
+    return layout._of(index, data, shape, dim_names, kind, None)
+
+
+# Checked parts.
+
+
+def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape as a tuple of ints from 0 to 2**63 - 1."""
+    try:
+        sizes = tuple([int(size) for size in shape])
+    except (TypeError, ValueError):
+        raise UsageError(f"a shape is a sequence of integers, found {described(shape)}") from None
+    if any(not 0 <= size < 2**63 for size in sizes):
+        raise UsageError(f"the sizes of a shape are from 0 to 2**63 - 1, found {sizes}")
+    return sizes
+
+
+def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | None:
+    """Return names of dimensions as a tuple, one for each; None if there are none or all are empty."""
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise UsageError(f"dim_names must be a sequence of str, found {described(names)}")
+    checked = tuple([check_text("a name in dim_names", name) for name in names])
+    if len(checked) != ndim:
+        raise UsageError(f"{ndim} dimensions need as many dim_names, found {len(checked)}")
+    return checked if any(checked) else None
+
+
+def checked_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return an order of axes that names each once."""
+    order = tuple(axes)
+    if sorted(order) != list(range(ndim)):
+        raise UsageError(f"axis_order must name each of 0..{ndim - 1} once, found {order}")
+    return tuple([int(axis) for axis in order])
+
+
+def checked_integers(name: str, array: Any, ndim: int) -> Indices:
+    """Return an index array as it is, if it is one of integers in our byte order; else a copy that is."""
+    indices = native(np.asarray(array))
+    if indices.size == 0 and indices.dtype.kind == "f" and not hasattr(array, "dtype"):
+        indices = indices.astype(np.int64)  # NumPy takes an empty list for floating-point numbers
+    if indices.dtype.kind not in "iu":
+        raise UsageError(f"{name} must be integers, found {indices.dtype}")
+    if indices.ndim != ndim:
+        raise UsageError(f"{name} must have {ndim} dimensions, found {indices.ndim}")
+    return indices
+
+
+def checked_levels(name: str, arrays: Sequence[Any]) -> tuple[Indices, ...]:
+    """Return the arrays of all levels, which the format stores in one type."""
+    checked = [checked_integers(f"{name}[{level}]", array, 1) for level, array in enumerate(arrays)]
+    if len({array.dtype for array in checked}) > 1:
+        raise UsageError(
+            f"all arrays of {name} must have one type, found {', '.join(str(a.dtype) for a in checked)}"
+        )
+    return tuple(checked)
+
+
+def elements(array: Any, kind: DataType | None = None) -> tuple[Values, DataType]:
+    """Return an array as its type stores it, and that type; booleans become uint8, one byte each."""
+    values, kind = as_values(array, kind)
+    stored = dtype_of(kind)
+    if not stored.itemsize:
+        raise UsageError(f"a sparse tensor holds values of one byte or more, found the type {kind}")
+    return values if values.dtype == stored else values.view(stored), kind
+
+
+def _values(data: Any, kind: DataType | None) -> tuple[Values, DataType]:
+    """Return values of one dimension and their type."""
+    values, kind = elements(data, kind)
+    if values.ndim != 1:
+        raise UsageError(f"data must have one dimension, found {values.ndim}")
+    return values, kind

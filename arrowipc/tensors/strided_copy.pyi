@@ -1,0 +1,3 @@
+from arrowipc.tensors.message import Piecewise
+
+class Gathered(Piecewise): ...

@@ -1,0 +1,3 @@
+"""The buffers of columns being built; see ``values/converters.pyx``."""
+
+def shown(value: object) -> str: ...

@@ -1,0 +1,1116 @@
+"""The buffers of columns being built, and the loops that fill those of leaf types from Python lists.
+
+Each loop has a short way for the exact Python class that the type is read back as; everything else, nulls
+among it, goes one value at a time through `store_value`. Only that second way runs code of other people, which
+could change the list: it looks at the length again afterwards.
+
+`store_value` is the inverse of what `columns.elements` does with values of fixed width, and as exact: a value that
+would lose digits, a fraction of a second or a time of day is a misfit, never rounded. Integers are taken as the stored
+number by every type that counts something.
+
+Null slots and the padding of every block up to 64 bytes are zero, so that nothing leaves the process but what
+was put in.
+"""
+
+from cpython.bool cimport PyBool_Check
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check, PyFloat_CheckExact
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.long cimport (
+    PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_Check, PyLong_CheckExact,
+)
+from cpython.number cimport PyIndex_Check, PyNumber_Index
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.math cimport isinf
+from libc.stdint cimport (
+    INT32_MAX, INT32_MIN, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t,
+)
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport Columns, Memory, Plan, field_path
+from arrowipc.inline.bits cimport largest, load_int, ones, store_int
+from arrowipc.inline.fbs_layout cimport (
+    DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, Precision_DOUBLE, Precision_SINGLE,
+    TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, TimeUnit_SECOND, Type_Date, Type_Decimal, Type_Duration,
+    Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Time, Type_Timestamp,
+)
+from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, loose_i64, mul_overflows, round_up, set_bit
+from arrowipc.inline.plan cimport (
+    FIELD_NULLABLE, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
+    LAYOUT_LIST64, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Extent,
+    FieldPlan, Node,
+)
+from arrowipc.metadata.schema_reader cimport plan_field
+
+import sys
+
+from arrowipc.errors import UnsupportedError, UsageError
+
+cdef extern from "Python.h":
+    int PyFloat_Pack2(double x, char* p, int little_endian) except -1
+    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+
+# Not cpython.datetime: to cimport that is to import datetime together with this module, which takes 5 ms.
+cdef extern from *:
+    """
+    #include <datetime.h>
+
+    static int arrowipc_scalars_datetime(void) {
+        PyDateTime_IMPORT;
+        return PyDateTimeAPI == NULL ? -1 : 0;
+    }
+    """
+    int import_datetime "arrowipc_scalars_datetime"() except -1
+    bint is_datetime "PyDateTime_Check"(object value) noexcept
+    bint is_plain_datetime "PyDateTime_CheckExact"(object value) noexcept
+    bint is_date "PyDate_Check"(object value) noexcept
+    bint is_time "PyTime_Check"(object value) noexcept
+    bint is_delta "PyDelta_Check"(object value) noexcept
+    bint is_plain_delta "PyDelta_CheckExact"(object value) noexcept
+    int year_of "PyDateTime_GET_YEAR"(object value) noexcept
+    int month_of "PyDateTime_GET_MONTH"(object value) noexcept
+    int day_of "PyDateTime_GET_DAY"(object value) noexcept
+    int hour_of "PyDateTime_DATE_GET_HOUR"(object value) noexcept
+    int minute_of "PyDateTime_DATE_GET_MINUTE"(object value) noexcept
+    int second_of "PyDateTime_DATE_GET_SECOND"(object value) noexcept
+    int microsecond_of "PyDateTime_DATE_GET_MICROSECOND"(object value) noexcept
+    PyObject* zone_of "PyDateTime_DATE_GET_TZINFO"(object value) noexcept
+    int time_hour "PyDateTime_TIME_GET_HOUR"(object value) noexcept
+    int time_minute "PyDateTime_TIME_GET_MINUTE"(object value) noexcept
+    int time_second "PyDateTime_TIME_GET_SECOND"(object value) noexcept
+    int time_microsecond "PyDateTime_TIME_GET_MICROSECOND"(object value) noexcept
+    PyObject* time_zone_of "PyDateTime_TIME_GET_TZINFO"(object value) noexcept
+    int delta_days "PyDateTime_DELTA_GET_DAYS"(object value) noexcept
+    int delta_seconds "PyDateTime_DELTA_GET_SECONDS"(object value) noexcept
+    int delta_microseconds "PyDateTime_DELTA_GET_MICROSECONDS"(object value) noexcept
+
+cdef bint datetime_ready = False
+cdef object UTC = None
+cdef object decimal_type = None
+
+cdef const char* TOO_FINE = b"it is finer than the unit of the type"
+cdef const char* TOO_FAR = b"it lies outside the range of the type"
+cdef const char* TOO_LONG = b"it has more digits than the type"
+cdef const char* TOO_PRECISE = b"digits would be lost"
+
+cdef enum:
+    SECONDS_PER_DAY = 86400
+    EPOCH_ORDINAL = 719162      # days from 0001-01-01 to 1970-01-01
+
+
+cdef int store_value(const FieldPlan* f, bint zoned, object value, uint8_t* out,
+                     const char** reason) except -1:
+    """Put one value, which is not None, into the `f.width` bytes at `out`; returns an Outcome.
+
+    `zoned`: the type is a timestamp with a timezone. `reason` is set where a misfit needs one.
+    """
+    cdef int kind = f.type
+    if kind == Type_Int:
+        return store_integer(f, value, out)
+    if kind == Type_FloatingPoint:
+        return store_float(f, value, out, reason)
+    if kind == Type_Decimal:
+        return store_decimal(f, value, out, reason)
+    if kind == Type_FixedSizeBinary:
+        return store_binary(f, value, out, reason)
+    if kind == Type_Interval:
+        return store_interval(f, value, out)
+    return store_temporal(f, zoned, value, out, reason)
+
+
+# -- numbers -------------------------------------------------------------------------------------------------
+
+
+cdef int whole(object value, int64_t* out) except -1:
+    """STORED for an integer that int64 holds; booleans and NumPy's spans of time are no integers here."""
+    cdef int overflow = 0
+    if PyLong_Check(value):
+        if PyBool_Check(value):
+            return MISFIT
+        out[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
+        return MISFIT if overflow else STORED
+    number = index_of(value)
+    if number is None:
+        return MISFIT
+    return whole(number, out)
+
+
+cdef object index_of(object value):
+    """The int that an integer of another class stands for; None for everything else."""
+    if not PyIndex_Check(value) or PyBool_Check(value) or is_numpy(value, "timedelta64"):
+        return None
+    try:
+        return PyNumber_Index(value)
+    except TypeError:
+        return None
+
+
+cdef int store_integer(const FieldPlan* f, object value, uint8_t* out) except -1:
+    cdef int64_t number = 0, high
+    cdef bint signed = f.flags & FIELD_SIGNED != 0
+    cdef uint64_t large
+    if whole(value, &number) != STORED:
+        if signed or f.width < 8:
+            return MISFIT
+        index = value if PyLong_Check(value) and not PyBool_Check(value) else index_of(value)
+        if index is None:
+            return MISFIT
+        try:
+            large = PyLong_AsUnsignedLongLong(index)
+        except OverflowError:
+            return MISFIT
+        memcpy(out, &large, 8)
+        return STORED
+    high = largest(f.width, signed)
+    if number > high or number < (-high - 1 if signed else 0):
+        return MISFIT
+    store_int(out, 0, f.width, number)
+    return STORED
+
+
+cdef int store_float(const FieldPlan* f, object value, uint8_t* out, const char** reason) except -1:
+    cdef double number, kept
+    cdef float single
+    index = None
+    if PyFloat_Check(value):
+        number = PyFloat_AS_DOUBLE(value)
+    else:
+        index = index_of(value)
+        try:
+            if index is not None:
+                number = index
+            elif is_real(value):
+                number = value
+            else:
+                return MISFIT
+        except OverflowError:
+            reason[0] = TOO_FAR
+            return MISFIT
+    if f.unit == Precision_DOUBLE:
+        memcpy(out, &number, 8)
+        kept = number
+    elif f.unit == Precision_SINGLE:
+        single = <float> number
+        memcpy(out, &single, 4)
+        kept = single
+    else:
+        try:
+            PyFloat_Pack2(number, <char*> out, 1)
+        except OverflowError:
+            reason[0] = TOO_FAR
+            return MISFIT
+        kept = PyFloat_Unpack2(<const char*> out, 1)
+    if isinf(kept) and not isinf(number):
+        reason[0] = TOO_FAR
+        return MISFIT
+    if index is not None and int(kept) != index:
+        # Floats are rounded to the precision of the type; integers are meant exactly.
+        reason[0] = TOO_PRECISE
+        return MISFIT
+    return STORED
+
+
+cdef bint is_real(object value) except -1:
+    """Whether a value is a float of another class, such as numpy.float32."""
+    import numbers
+
+    return isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational)
+
+
+cdef bint is_numpy(object value, str name) except -1:
+    """Whether a value is a NumPy object of a class; does not import NumPy, which another thread may be doing."""
+    kind = getattr(sys.modules.get("numpy"), name, None)
+    return kind is not None and isinstance(value, kind)
+
+
+cdef object as_decimal(object value, int32_t scale):
+    """The Decimal of a Decimal, an int or a str; None for everything else."""
+    global decimal_type
+    if decimal_type is None:
+        from decimal import Decimal
+
+        decimal_type = Decimal
+    if isinstance(value, decimal_type):
+        return value
+    if isinstance(value, str):
+        try:
+            return decimal_type(value)
+        except ArithmeticError:
+            return None
+    value = value if PyLong_Check(value) and not PyBool_Check(value) else index_of(value)
+    # 256 bits, and no more than four per digit that a negative scale takes away: longer ones never fit, and
+    # take long to turn into decimal digits.
+    if value is None or value.bit_length() > 256 - 4 * min(<int64_t> scale, 0):
+        return None
+    return decimal_type(value)
+
+
+cdef int store_decimal(const FieldPlan* f, object value, uint8_t* out, const char** reason) except -1:
+    cdef int64_t shift, number = 0, count, k
+    cdef tuple digits
+    value = as_decimal(value, f.scale)
+    if value is None or not value.is_finite():
+        return MISFIT
+    sign, digits, exponent = value.as_tuple()
+    count = len(digits)
+    shift = exponent + f.scale
+    if not value:
+        shift = 0
+    elif shift < 0:
+        # The stored integer ends before these digits.
+        if -shift >= count or any(digits[count + shift:]):
+            reason[0] = TOO_PRECISE
+            return MISFIT
+        digits = digits[:count + shift]
+        count += shift
+        shift = 0
+    if count > f.precision or shift > f.precision - count:
+        reason[0] = TOO_LONG
+        return MISFIT
+    if count + shift > 18:
+        large = int("".join(map(str, digits))) * <object> 10 ** <object> shift
+        stored = (-large if sign else large).to_bytes(f.width, "little", signed=True)
+        memcpy(out, PyBytes_AS_STRING(stored), f.width)
+        return STORED
+    for k in range(count):
+        number = 10 * number + <int64_t> digits[k]
+    for k in range(shift):
+        number *= 10
+    if sign:
+        number = -number
+    if f.width == 4:
+        store_int(out, 0, 4, number)
+    else:
+        memset(out, 0xFF if number < 0 else 0, f.width)
+        store_int(out, 0, 8, number)
+    return STORED
+
+
+cdef int store_binary(const FieldPlan* f, object value, uint8_t* out, const char** reason) except -1:
+    cdef Py_buffer view
+    cdef int64_t size
+    if not PyBytes_CheckExact(value):
+        try:
+            PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
+        except BufferError:
+            return store_binary(f, memoryview(value).tobytes(), out, reason)
+        except TypeError:
+            return MISFIT
+        size = view.len
+        if size == f.width and size:
+            memcpy(out, view.buf, size)
+        PyBuffer_Release(&view)
+    else:
+        size = PyBytes_GET_SIZE(value)
+        if size == f.width and size:
+            memcpy(out, PyBytes_AS_STRING(value), size)
+    if size != f.width:
+        reason[0] = b"it has another length"
+        return MISFIT
+    return STORED
+
+
+cdef int store_interval(const FieldPlan* f, object value, uint8_t* out) except -1:
+    """Months; (days, milliseconds); (months, days, nanoseconds)."""
+    cdef int64_t number = 0
+    cdef int32_t k, parts = 2 if f.unit == IntervalUnit_DAY_TIME else 3
+    if f.unit == IntervalUnit_YEAR_MONTH:
+        if whole(value, &number) != STORED or number < INT32_MIN or number > INT32_MAX:
+            return MISFIT
+        store_int(out, 0, 4, number)
+        return STORED
+    if not isinstance(value, (tuple, list)) or len(value) != parts:
+        return MISFIT
+    value = tuple(value)
+    for k in range(parts):
+        if whole((<tuple> value)[k], &number) != STORED:
+            return MISFIT
+        if k == 2:
+            store_int(out, 1, 8, number)
+        elif number < INT32_MIN or number > INT32_MAX:
+            return MISFIT
+        else:
+            store_int(out, k, 4, number)
+    return STORED
+
+
+# -- dates and times -----------------------------------------------------------------------------------------
+
+
+cdef int ready() except -1:
+    """Import datetime, whose C macros may be used from then on."""
+    global datetime_ready, UTC
+    if not datetime_ready:
+        import_datetime()
+        from datetime import timezone
+
+        UTC = timezone.utc
+        datetime_ready = True
+    return 0
+
+
+cdef int store_temporal(const FieldPlan* f, bint zoned, object value, uint8_t* out,
+                        const char** reason) except -1:
+    """Dates, times, timestamps and durations: the class that `to_pylist` gives, or the stored number."""
+    cdef int64_t number = 0
+    cdef int kind = f.type, found
+    ready()
+    found = whole(value, &number)
+    if found == STORED:
+        pass
+    elif kind == Type_Timestamp:
+        found = timestamp(f.unit, zoned, value, &number, reason)
+    elif kind == Type_Date:
+        found = date(f.unit, value, &number, reason)
+    elif kind == Type_Time:
+        found = time_of_day(f.unit, value, &number, reason)
+    elif kind == Type_Duration:
+        found = duration(f.unit, value, &number, reason)
+    if found != STORED:
+        return found
+    if f.width == 4 and (number < INT32_MIN or number > INT32_MAX):
+        reason[0] = TOO_FAR
+        return MISFIT
+    store_int(out, 0, f.width, number)
+    return STORED
+
+
+cdef int64_t day_number(object value) noexcept:
+    """Days from 1970-01-01 to a date of the Gregorian calendar."""
+    cdef int64_t year = year_of(value), month = month_of(value), past = year - 1
+    cdef int64_t days = 365 * past + past // 4 - past // 100 + past // 400 + day_of(value) - 1 - EPOCH_ORDINAL
+    cdef bint leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if month > 2:
+        # Every five months from March on have 153 days.
+        return days + 59 + leap + (153 * (month - 3) + 2) // 5
+    return days + 31 * (month - 1)
+
+
+cdef int in_unit(int64_t microseconds, int64_t nanoseconds, int32_t unit, int64_t* out,
+                 const char** reason) noexcept:
+    """Microseconds, and nanoseconds beyond them, as ticks of a TimeUnit."""
+    cdef int64_t per_tick = 1
+    if unit == TimeUnit_SECOND or unit == TimeUnit_MILLISECOND:
+        per_tick = 1000000 if unit == TimeUnit_SECOND else 1000
+    if unit == TimeUnit_NANOSECOND:
+        if microseconds < 0 and nanoseconds > 0:
+            # Towards zero, or the product would leave int64 where the sum does not.
+            microseconds += 1
+            nanoseconds -= 1000
+        if mul_overflows(microseconds, 1000, out) or add_overflows(out[0], nanoseconds, out):
+            reason[0] = TOO_FAR
+            return MISFIT
+        return STORED
+    if microseconds % per_tick or nanoseconds:
+        reason[0] = TOO_FINE
+        return MISFIT
+    out[0] = microseconds // per_tick
+    return STORED
+
+
+cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const char** reason) except -1:
+    cdef int64_t microseconds, nanoseconds = 0
+    if not is_datetime(value):
+        return numpy_ticks(value, "datetime64", unit, out, reason)
+    if not is_plain_datetime(value):
+        # pandas: NaT is a datetime, and a Timestamp counts nanoseconds beside it.
+        if value != value:
+            return IS_NULL
+        nanoseconds = getattr(value, "nanosecond", 0)
+    microseconds = (day_number(value) * SECONDS_PER_DAY + hour_of(value) * 3600 + minute_of(value) * 60
+                    + second_of(value)) * 1000000 + microsecond_of(value)
+    if <object> zone_of(value) is not None:
+        if not zoned:
+            reason[0] = b"the type has no timezone, and the value has one"
+            return MISFIT
+        if <object> zone_of(value) is not UTC:
+            offset = value.utcoffset()
+            if offset is not None:
+                microseconds -= ((delta_days(offset) * <int64_t> SECONDS_PER_DAY + delta_seconds(offset))
+                                 * 1000000 + delta_microseconds(offset))
+    return in_unit(microseconds, nanoseconds, unit, out, reason)
+
+
+cdef int date(int32_t unit, object value, int64_t* out, const char** reason) except -1:
+    if is_datetime(value):
+        if value != value:
+            return IS_NULL
+        if timestamp(TimeUnit_MILLISECOND, False, value, out, reason) != STORED:
+            return MISFIT
+        if unit == DateUnit_DAY:
+            if out[0] % (1000 * SECONDS_PER_DAY):
+                reason[0] = TOO_FINE
+                return MISFIT
+            out[0] //= 1000 * SECONDS_PER_DAY
+        return STORED
+    if is_date(value):
+        out[0] = day_number(value) * (1 if unit == DateUnit_DAY else 1000 * SECONDS_PER_DAY)
+        return STORED
+    # -1: days, which no TimeUnit counts.
+    return numpy_ticks(value, "datetime64", -1 if unit == DateUnit_DAY else TimeUnit_MILLISECOND, out, reason)
+
+
+cdef int time_of_day(int32_t unit, object value, int64_t* out, const char** reason) except -1:
+    cdef int64_t seconds
+    if not is_time(value):
+        return MISFIT
+    if <object> time_zone_of(value) is not None:
+        reason[0] = b"times of day have no timezone"
+        return MISFIT
+    seconds = time_hour(value) * 3600 + time_minute(value) * 60 + time_second(value)
+    return in_unit(seconds * 1000000 + time_microsecond(value), 0, unit, out, reason)
+
+
+cdef int duration(int32_t unit, object value, int64_t* out, const char** reason) except -1:
+    cdef int64_t seconds, rest, microseconds = 0, nanoseconds = 0
+    if not is_delta(value):
+        return numpy_ticks(value, "timedelta64", unit, out, reason)
+    if not is_plain_delta(value):
+        nanoseconds = getattr(value, "nanoseconds", 0)
+    seconds = delta_days(value) * <int64_t> SECONDS_PER_DAY + delta_seconds(value)
+    if unit == TimeUnit_SECOND:
+        # The longest timedelta does not fit 64 bits of microseconds.
+        if delta_microseconds(value) or nanoseconds:
+            reason[0] = TOO_FINE
+            return MISFIT
+        out[0] = seconds
+        return STORED
+    if unit == TimeUnit_MILLISECOND:
+        if delta_microseconds(value) % 1000 or nanoseconds:
+            reason[0] = TOO_FINE
+            return MISFIT
+        out[0] = seconds * 1000 + delta_microseconds(value) // 1000
+        return STORED
+    rest = delta_microseconds(value)
+    if seconds < 0 and rest > 0:
+        # Towards zero, or the product would leave int64 where the sum does not.
+        seconds += 1
+        rest -= 1000000
+    if mul_overflows(seconds, 1000000, &microseconds) or add_overflows(microseconds, rest, &microseconds):
+        reason[0] = TOO_FAR
+        return MISFIT
+    return in_unit(microseconds, nanoseconds, unit, out, reason)
+
+
+cdef int numpy_ticks(object value, str kind, int32_t unit, int64_t* out, const char** reason) except -1:
+    """The same for a NumPy scalar, and for NaT."""
+    if not is_numpy(value, kind):
+        return MISFIT
+    import numpy
+
+    if numpy.isnat(value):
+        return IS_NULL
+    word = "D" if unit < 0 else ("s", "ms", "us", "ns")[unit]
+    try:
+        stored = value.astype(f"{'M' if kind == 'datetime64' else 'm'}8[{word}]")
+        exact = stored.astype(value.dtype) == value
+    except (TypeError, OverflowError):
+        return MISFIT
+    if not exact:
+        # Beyond the unit on either side: too fine for it, or wrapped around.
+        reason[0] = TOO_FINE
+        return MISFIT
+    out[0] = stored.astype("i8")
+    return STORED
+
+
+# -- in words ------------------------------------------------------------------------------------------------
+
+
+cdef str describe_kind(const FieldPlan* f):
+    """What a field of fixed width takes, for messages."""
+    cdef int kind = f.type
+    cdef int32_t bits = 8 * f.width
+    if kind == Type_Int:
+        count = <object> 2 ** <object> bits
+        low, high = (-count // 2, count // 2 - 1) if f.flags & FIELD_SIGNED else (0, count - 1)
+        return f"an integer from {low} to {high}"
+    if kind == Type_FloatingPoint:
+        return "a float"
+    if kind == Type_Decimal:
+        return (f"a Decimal, an int or a str of at most {f.precision} digits, {f.scale} of them after the "
+                "point")
+    if kind == Type_FixedSizeBinary:
+        return f"exactly {f.width} bytes"
+    if kind == Type_Interval:
+        return ("an int of months", "(days, milliseconds)", "(months, days, nanoseconds)")[f.unit]
+    unit = ("seconds", "milliseconds", "microseconds", "nanoseconds")[f.unit & 3]
+    if kind == Type_Date:
+        return f"a date or an int of {'days' if f.unit == DateUnit_DAY else 'milliseconds'} since 1970-01-01"
+    if kind == Type_Time:
+        return f"a time or an int of {unit} since midnight"
+    if kind == Type_Timestamp:
+        return f"a datetime or an int of {unit} since 1970-01-01"
+    return f"a timedelta or an int of {unit}"
+
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
+    int PyUnicode_KIND(object text) noexcept
+    void* PyUnicode_DATA(object text) noexcept
+    Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
+
+# Stands for the slots of children under a null parent: null where the child may be, else a zero.
+FILLER = object()
+
+cdef enum:
+    INLINE = 12                 # bytes that a view holds itself
+    FIRST_POOL = 1 << 12        # data buffers of views double from the one size
+    LARGEST_POOL = 1 << 25      # to the other
+    CAUTIOUS_ROWS = 64          # before as many rows say how long values are, only as much is reserved
+    CAUTIOUS_BYTES = 1 << 20
+
+cdef enum Zoned:
+    ZONED_UNKNOWN = 0
+    ZONED_NO
+    ZONED_YES
+
+
+cdef inline object item(list items, int64_t i, int64_t count):
+    """Element i of a list that is known to have had `count` of them."""
+    if PyList_GET_SIZE(items) != count:
+        raise UsageError(f"a list of {count} values changed to {len(items)} while it was being read")
+    return <object> PyList_GET_ITEM(items, i)
+
+
+# -- text ----------------------------------------------------------------------------------------------------
+
+ctypedef fused CodeUnit:
+    uint8_t
+    uint16_t
+    uint32_t
+
+
+cdef inline int64_t encode(const CodeUnit* text, int64_t count, uint8_t* out) noexcept nogil:
+    """Code points as UTF-8; the number of bytes, -1 for a surrogate."""
+    cdef uint8_t* p = out
+    cdef uint32_t c
+    cdef int64_t i
+    for i in range(count):
+        c = text[i]
+        if c < 0x80:
+            p[0] = <uint8_t> c
+            p += 1
+            continue
+        if c < 0x800:
+            p[0] = <uint8_t> (0xC0 | c >> 6)
+        else:
+            if c < 0x10000:
+                if 0xD800 <= c < 0xE000:
+                    return -1
+                p[0] = <uint8_t> (0xE0 | c >> 12)
+            else:
+                p[0] = <uint8_t> (0xF0 | c >> 18)
+                p += 1
+                p[0] = <uint8_t> (0x80 | (c >> 12 & 0x3F))
+            p += 1
+            p[0] = <uint8_t> (0x80 | (c >> 6 & 0x3F))
+        p[1] = <uint8_t> (0x80 | (c & 0x3F))
+        p += 2
+    return p - out
+
+
+cdef struct Word:
+    # The bytes of one text or binary value, wherever they lie.
+    const void* data
+    int64_t count           # bytes, or code points
+    int64_t bound           # bytes at most
+    int kind                # 0: bytes as they are; else the size of a code point
+
+
+cdef inline void open_text(object value, Word* w) noexcept:
+    w.count = w.bound = PyUnicode_GET_LENGTH(value)
+    w.data = PyUnicode_DATA(value)
+    w.kind = 0
+    if not PyUnicode_IS_COMPACT_ASCII(value):
+        w.kind = PyUnicode_KIND(value)
+        w.bound *= w.kind + (w.kind < 4)
+
+
+cdef inline void open_bytes(object value, Word* w) noexcept:
+    w.count = w.bound = PyBytes_GET_SIZE(value)
+    w.data = PyBytes_AS_STRING(value)
+    w.kind = 0
+
+
+cdef inline int64_t put_word(const Word* w, uint8_t* out) noexcept nogil:
+    """Write a word where `bound` bytes are free; the number of bytes, -1 for a surrogate."""
+    if w.kind == 0:
+        if w.count:
+            memcpy(out, w.data, w.count)
+        return w.count
+    if w.kind == 1:
+        return encode(<const uint8_t*> w.data, w.count, out)
+    if w.kind == 2:
+        return encode(<const uint16_t*> w.data, w.count, out)
+    return encode(<const uint32_t*> w.data, w.count, out)
+
+
+cdef inline bint next_word(Leaves b, int32_t f, int64_t i, list items, int64_t count, bint text,
+                           Word* w) except -1:
+    """Open value i; False: it is null, and marked so."""
+    cdef PyObject* value = PyList_GET_ITEM(items, i)
+    if text and PyUnicode_CheckExact(<object> value):
+        open_text(<object> value, w)
+        return True
+    if not text and PyBytes_CheckExact(<object> value):
+        open_bytes(<object> value, w)
+        return True
+    if value == <PyObject*> None:
+        b.null(f, i, True)
+        return False
+    if value == <PyObject*> b.filler:
+        b.null(f, i, False)
+        return False
+    b.held = b.word(f, i, <object> value)
+    item(items, 0, count)
+    if text:
+        open_text(b.held, w)
+    else:
+        open_bytes(b.held, w)
+    return True
+
+
+cdef int make_room(Memory memory, int64_t used, int64_t more, int64_t rows_done, int64_t rows) except -1:
+    """Let a block that holds `used` bytes take `more`, and about as much as the other rows will need."""
+    cdef int64_t least = used + more
+    cdef double ahead = 1.0625 * least * rows / (rows_done + 1)
+    cdef int64_t most = 16 * least if rows_done >= CAUTIOUS_ROWS and least < 1 << 56 else CAUTIOUS_BYTES
+    memory.size = used
+    try:
+        memory.reserve(max(least, 2 * memory.capacity, <int64_t> min(ahead, <double> most)))
+    except MemoryError:
+        memory.reserve(least)
+    return 0
+
+
+cdef int clear_padding(Memory memory) noexcept:
+    """Zero what lies behind the bytes in use, up to 64."""
+    cdef int64_t end = round_up(memory.size, 64)
+    if memory.size < end <= memory.capacity:
+        memset(memory.data + memory.size, 0, end - memory.size)
+    return 0
+
+
+# -- the buffers of a plan -----------------------------------------------------------------------------------
+
+
+cdef class Leaves:
+    """The buffers of one plan while they are being filled, and the fields that need no other field."""
+
+    def __cinit__(self, Plan plan not None, *_):
+        cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
+        cdef int64_t extents = plan.d.n_buffers * <int64_t> sizeof(Extent)
+        cdef uint8_t* block = <uint8_t*> calloc(1, nodes + extents + plan.d.n_fields + 1)
+        if block == NULL:
+            raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
+        self.plan = plan
+        self.p = self.d.plan = &plan.d
+        self.d.block = block
+        self.d.nodes = <Node*> block
+        self.d.extents = <Extent*> (block + nodes)
+        self.zoned = block + nodes + extents
+        self.owners = [None] * plan.d.n_buffers
+        self.pools = [[] for _ in range(plan.d.n_views)]
+        self.filler = FILLER
+        self.user_field = -1
+
+    def __dealloc__(self):
+        free(self.d.block)
+
+    cdef uint8_t* room(self, int32_t buffer, int64_t size) except NULL:
+        """Memory for a buffer of exactly `size` bytes; only its padding is zero so far."""
+        cdef Memory memory
+        if size <= 0:
+            return <uint8_t*> self.d.block     # nothing is written there
+        memory = Memory.__new__(Memory, size)
+        memory.size = size
+        clear_padding(memory)
+        self.take(buffer, memory.data, size, memory)
+        return memory.data
+
+    cdef int take(self, int32_t buffer, const uint8_t* data, int64_t size, object owner) except -1:
+        """Let a buffer be bytes that `owner` keeps alive."""
+        self.d.extents[buffer].data = data if size else NULL
+        self.d.extents[buffer].size = size
+        self.owners[buffer] = owner
+        return 0
+
+    cdef int null(self, int32_t f, int64_t at, bint asked) except -1:
+        """Mark an element as null; `asked`: by a value, which a field that is not nullable refuses."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef Node* node = &self.d.nodes[f]
+        cdef uint8_t* bits
+        if not field.flags & FIELD_NULLABLE:
+            if asked:
+                self.blame(f, at, "is null, and the field is not nullable")
+            return 0
+        if node.null_count == 0:
+            bits = self.room(field.first_buffer, bitmap_bytes(node.length))
+            memset(bits, 0xFF, node.length >> 3)
+            if node.length & 7:
+                bits[node.length >> 3] = <uint8_t> ones(node.length & 7)
+        bits = <uint8_t*> self.d.extents[field.first_buffer].data
+        bits[at >> 3] &= <uint8_t> ~(1 << (at & 7))
+        node.null_count += 1
+        return 0
+
+    cdef Columns finish(self, Columns out, int64_t length, tuple dictionaries):
+        """Fill `out`, which is new, with what has been built."""
+        cdef int32_t next_extent = self.p.n_buffers, i
+        cdef int64_t variadic = 0
+        cdef uintptr_t address
+        cdef list owners = [], pool
+        for pool in self.pools:
+            variadic += len(pool)
+        if variadic > INT32_MAX - self.p.n_buffers:
+            raise UnsupportedError(f"the view columns have {variadic:,} data buffers, more than fit a batch")
+        out.allocate(self.plan, variadic)
+        if self.p.n_fields:
+            memcpy(out.d.nodes, self.d.nodes, self.p.n_fields * sizeof(Node))
+        if self.p.n_buffers:
+            memcpy(out.d.extents, self.d.extents, self.p.n_buffers * sizeof(Extent))
+        for owner in self.owners:
+            if owner is not None and (not owners or owners[len(owners) - 1] is not owner):
+                owners.append(owner)
+        for i in range(self.p.n_views):
+            pool = self.pools[i]
+            out.d.views[i].first = next_extent
+            out.d.views[i].count = <int32_t> len(pool)
+            for address, size, owner in pool:
+                out.d.extents[next_extent].data = <const uint8_t*> address
+                out.d.extents[next_extent].size = size
+                next_extent += 1
+                owners.append(owner)
+        out.d.length = length
+        out.owner = tuple(owners)
+        out.dictionaries = dictionaries
+        return out
+
+    # What is wrong, and where.
+
+    cdef int refuse(self, int32_t f, int64_t at, object expected, object value, object reason=None) except -1:
+        """Raise: element `at` of field `f` was to be something else. Always returns -1."""
+        because = f" ({reason})" if reason else ""
+        return self.blame(f, at, f"expected {expected}, found {shown(value)}{because}")
+
+    cdef int blame(self, int32_t f, int64_t at, object problem) except -1:
+        """Raise: something is wrong with an element, or with the whole field where `at` is -1."""
+        path, row = self.origin(f, max(at, 0))
+        where = [f"column {path!r}"] if path else []
+        if at >= 0:
+            where.append(f"row {row}")
+        raise UsageError(f"{', '.join(where)}: {problem}" if where else problem)
+
+    cdef tuple origin(self, int32_t f, int64_t at):
+        """The path of a field and the row of the column that its element belongs to."""
+        cdef int level = self.depth
+        path = field_path(self.plan, f)
+        while level > 0:
+            level -= 1
+            at = self.parent_of(self.above[level], self.above_child(level, f), at)
+        if self.user is not None:
+            # The plan of dictionary values begins with the field that they are for.
+            outer, at = self.user.origin(self.user_field, at)
+            path = outer + path[len(field_path(self.plan, 0)):]
+        return (path[1:] if path.startswith(".") else path), at
+
+    cdef int32_t above_child(self, int level, int32_t f) noexcept:
+        """Which child of above[level] leads to field `f`."""
+        cdef int32_t child = self.above[level] + 1
+        while self.p.fields[child].end <= f:
+            child = self.p.fields[child].end
+        return child
+
+    cdef int64_t parent_of(self, int32_t f, int32_t child, int64_t at) noexcept:
+        """The element of field `f` that element `at` of its child belongs to."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef const Extent* extent = &self.d.extents[field.first_buffer]
+        cdef int layout = field.layout
+        cdef int64_t count = self.d.nodes[f].length, low = 0, high = count, middle
+        cdef int32_t width = 8 if layout == LAYOUT_LIST64 or layout == LAYOUT_LIST_VIEW64 else 4
+        if layout == LAYOUT_FIXED_LIST:
+            return at // field.width if field.width else at
+        if layout == LAYOUT_RUN_END:
+            extent = &self.d.extents[self.p.fields[f + 1].first_buffer + 1]
+            return load_int(extent.data, at - 1, self.p.fields[f + 1].width) if at else 0
+        if layout == LAYOUT_DENSE:
+            while low < count and (self.child_of(f, <int8_t> extent[0].data[low]) != child
+                                   or load_int(extent[1].data, low, 4) != at):
+                low += 1
+            return low
+        # Offsets rise: the last one that is not behind the element.
+        while low + 1 < high:
+            middle = (low + high) // 2
+            if load_int(extent[1].data, middle, width) <= at:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    cdef int32_t child_of(self, int32_t f, int8_t code) noexcept:
+        """The child of a union that a type code names."""
+        cdef int8_t ordinal = self.p.codes[128 * self.p.fields[f].codes + code]
+        cdef int32_t child = f + 1
+        while ordinal > 0:
+            child = self.p.fields[child].end
+            ordinal -= 1
+        return child
+
+    # One value.
+
+    cdef int store(self, int32_t f, int64_t at, object value, uint8_t* out) except -1:
+        """Put one value of fixed width, which is not None, at `out`; STORED or IS_NULL."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef const char* reason = NULL
+        cdef int found
+        if field.type == Type_Timestamp and self.zoned[f] == ZONED_UNKNOWN:
+            zone = plan_field(self.plan, f).type.timezone
+            self.zoned[f] = ZONED_NO if zone is None else ZONED_YES
+        found = store_value(field, self.zoned[f] == ZONED_YES, value, out, &reason)
+        if found == MISFIT:
+            self.refuse(f, at, describe_kind(field), value, None if reason == NULL else reason.decode())
+        return found
+
+    cdef int slow(self, int32_t f, int64_t at, list items, int64_t count, uint8_t* out) except -1:
+        """Put value `at` of a list at `out`, whatever it is."""
+        value = item(items, at, count)
+        memset(out, 0, self.p.fields[f].width)
+        if value is None or value is self.filler:
+            return self.null(f, at, value is None)
+        if self.store(f, at, value, out) == IS_NULL:
+            memset(out, 0, self.p.fields[f].width)
+            self.null(f, at, True)
+        item(items, 0, count)
+        return 0
+
+    cdef object word(self, int32_t f, int64_t at, object value):
+        """A text as str, or a binary as bytes."""
+        if self.p.fields[f].flags & FIELD_UTF8:
+            if isinstance(value, str):
+                return str.__str__(value)
+            self.refuse(f, at, "a str", value)
+        if isinstance(value, bytes):
+            return bytes(memoryview(value))
+        try:
+            return memoryview(value).tobytes()
+        except TypeError:
+            pass
+        self.refuse(f, at, "bytes", value)
+
+    cdef object truth(self, int32_t f, int64_t at, object value):
+        """A bool as True or False."""
+        if value is True or value is False:
+            return value
+        if is_numpy(value, "bool_"):
+            return bool(value)
+        self.refuse(f, at, "True or False", value)
+
+    # Whole columns.
+
+    cdef int leaf(self, int32_t f, list items) except -1:
+        """Fill a field that has no children; its node is set."""
+        cdef int layout = self.p.fields[f].layout, kind = self.p.fields[f].type
+        if layout == LAYOUT_NULL:
+            return fill_nulls(self, f, items)
+        if layout == LAYOUT_BOOL:
+            return fill_bools(self, f, items)
+        if layout == LAYOUT_VIEW:
+            return fill_views(self, f, items)
+        if layout != LAYOUT_FIXED:
+            return fill_words(self, f, items)
+        if kind == Type_Int:
+            return fill_integers(self, f, items)
+        if kind == Type_FloatingPoint:
+            return fill_floats(self, f, items)
+        return fill_others(self, f, items)
+
+
+def shown(value):
+    """The class and a short look of any object, for a message; objects that cannot be shown do no harm."""
+    import reprlib
+
+    try:
+        text = reprlib.repr(value)
+    except Exception:
+        text = "that cannot be shown"
+    name = type(value).__name__
+    return text if value is None else f"{name} {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+# -- the loops -----------------------------------------------------------------------------------------------
+
+
+cdef int64_t bytes_for(int64_t count, int64_t width) except -1:
+    cdef int64_t size = 0
+    if mul_overflows(count, width, &size):
+        raise MemoryError(f"{count:,} values of {width:,} bytes do not fit memory")
+    return size
+
+
+cdef int fill_nulls(Leaves b, int32_t f, list items) except -1:
+    cdef int64_t count = b.d.nodes[f].length, i
+    for i in range(count):
+        value = item(items, i, count)
+        if value is None:
+            if not b.p.fields[f].flags & FIELD_NULLABLE:
+                b.blame(f, i, "is null, and the field is not nullable")
+        elif value is not b.filler:
+            b.refuse(f, i, "None, as in every row of a null column", value)
+    b.d.nodes[f].null_count = count
+    return 0
+
+
+cdef int fill_bools(Leaves b, int32_t f, list items) except -1:
+    cdef int64_t count = b.d.nodes[f].length, i
+    cdef uint8_t* bits = b.room(b.p.fields[f].first_buffer + 1, bitmap_bytes(count))
+    cdef PyObject* value
+    memset(bits, 0, bitmap_bytes(count))
+    for i in range(count):
+        value = PyList_GET_ITEM(items, i)
+        if value == <PyObject*> True:
+            set_bit(bits, i)
+        elif value == <PyObject*> None:
+            b.null(f, i, True)
+        elif value == <PyObject*> b.filler:
+            b.null(f, i, False)
+        elif value != <PyObject*> False:
+            if b.truth(f, i, <object> value):
+                set_bit(bits, i)
+            item(items, 0, count)
+    return 0
+
+
+cdef int fill_integers(Leaves b, int32_t f, list items) except -1:
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length, number, i
+    cdef int32_t width = field.width
+    cdef uint8_t* out = b.room(field.first_buffer + 1, bytes_for(count, width))
+    cdef bint signed = field.flags & FIELD_SIGNED != 0
+    cdef int64_t high = largest(width, signed), low = -high - 1 if signed else 0
+    cdef PyObject* value
+    cdef int overflow = 0
+    for i in range(count):
+        value = PyList_GET_ITEM(items, i)
+        if PyLong_CheckExact(<object> value):
+            number = PyLong_AsLongLongAndOverflow(<object> value, &overflow)
+            if overflow == 0 and low <= number <= high:
+                store_int(out, i, width, number)
+                continue
+        b.slow(f, i, items, count, out + i * width)
+    return 0
+
+
+cdef int fill_floats(Leaves b, int32_t f, list items) except -1:
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length, i
+    cdef int32_t width = field.width
+    cdef uint8_t* out = b.room(field.first_buffer + 1, bytes_for(count, width))
+    cdef PyObject* value
+    cdef double number
+    cdef float single
+    for i in range(count):
+        value = PyList_GET_ITEM(items, i)
+        if PyFloat_CheckExact(<object> value):
+            number = PyFloat_AS_DOUBLE(<object> value)
+            if field.unit == Precision_DOUBLE:
+                memcpy(out + 8 * i, &number, 8)
+                continue
+            if field.unit == Precision_SINGLE:
+                single = <float> number
+                if isinf(single) == isinf(number):
+                    memcpy(out + 4 * i, &single, 4)
+                    continue
+        b.slow(f, i, items, count, out + i * width)
+    return 0
+
+
+cdef int fill_others(Leaves b, int32_t f, list items) except -1:
+    """Decimals, dates, times, timestamps, durations, intervals and binary of fixed size."""
+    cdef int32_t width = b.p.fields[f].width
+    cdef int64_t count = b.d.nodes[f].length, i
+    cdef uint8_t* out = b.room(b.p.fields[f].first_buffer + 1, bytes_for(count, width))
+    for i in range(count):
+        b.slow(f, i, items, count, out + i * width)
+    return 0
+
+
+cdef int fill_words(Leaves b, int32_t f, list items) except -1:
+    """Text and binary behind offsets."""
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length, used = 0, size, i
+    cdef int32_t width = 8 if field.layout == LAYOUT_VAR64 else 4
+    cdef int64_t most = largest(width, True)
+    cdef bint text = field.flags & FIELD_UTF8 != 0
+    cdef uint8_t* offsets = b.room(field.first_buffer + 1, bytes_for(count + 1, width))
+    cdef Memory memory = Memory.__new__(Memory)
+    cdef Word w
+    store_int(offsets, 0, width, 0)
+    for i in range(count):
+        if next_word(b, f, i, items, count, text, &w):
+            if w.bound > memory.capacity - used:
+                make_room(memory, used, w.bound, i, count)
+            size = put_word(&w, memory.data + used)
+            if size < 0:
+                b.refuse(f, i, "text that UTF-8 can hold", <object> PyList_GET_ITEM(items, i))
+            used += size
+            if used > most:
+                b.blame(f, i, f"the values add up to {used:,} bytes here, more than 32-bit offsets can "
+                              f"count; use {'large_utf8' if text else 'large_binary'}, or fewer rows")
+        store_int(offsets, i + 1, width, used)
+    b.held = None
+    memory.size = used
+    clear_padding(memory)
+    return b.take(field.first_buffer + 2, memory.data, used, memory)
+
+
+cdef int close_pool(Leaves b, int32_t f, Memory memory, int64_t used) except -1:
+    """Keep a data buffer of a view field, if anything is in it."""
+    cdef list pool = b.pools[b.p.fields[f].view]
+    if used:
+        memory.size = used
+        clear_padding(memory)
+        pool.append((<uintptr_t> memory.data, used, memory))
+    return 0
+
+
+cdef int fill_views(Leaves b, int32_t f, list items) except -1:
+    """Text and binary as views: short values inline, the others in data buffers that double."""
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length, used = 0, size, i
+    cdef bint text = field.flags & FIELD_UTF8 != 0
+    cdef list pool = b.pools[field.view]
+    cdef uint8_t* view = b.room(field.first_buffer + 1, bytes_for(count, 16))
+    cdef Memory memory = Memory.__new__(Memory)
+    cdef Word w
+    for i in range(count):
+        (<loose_i64*> view)[0] = (<loose_i64*> view)[1] = 0
+        if next_word(b, f, i, items, count, text, &w):
+            if w.bound > INLINE and w.bound > min(memory.capacity, INT32_MAX) - used:
+                close_pool(b, f, memory, used)
+                size = max(FIRST_POOL, min(2 * memory.capacity, LARGEST_POOL), w.bound)
+                memory = Memory.__new__(Memory, size)
+                used = 0
+            if w.bound <= INLINE:
+                size = put_word(&w, view + 4)
+            else:
+                size = put_word(&w, memory.data + used)
+            if size < 0:
+                b.refuse(f, i, "text that UTF-8 can hold", <object> PyList_GET_ITEM(items, i))
+            if size > INT32_MAX:
+                b.blame(f, i, f"the value has {size:,} bytes, more than a view can count; "
+                              f"use {'large_utf8' if text else 'large_binary'}")
+            store_int(view, 0, 4, size)
+            if size > INLINE:
+                memcpy(view + 4, memory.data + used, 4)
+                store_int(view, 2, 4, len(pool))
+                store_int(view, 3, 4, used)
+                used += size
+            elif w.bound > INLINE and size:
+                memcpy(view + 4, memory.data + used, size)
+        view += 16
+    b.held = None
+    return close_pool(b, f, memory, used)

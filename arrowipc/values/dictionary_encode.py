@@ -1,0 +1,234 @@
+"""Columns of a batch dictionary-encoded and decoded, and batches cut to another number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from arrowipc.arguments import check_integer, repeated
+from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.concat import concat_batches
+from arrowipc.columns.from_buffers import assemble
+from arrowipc.columns.memo_table import ValueTable
+from arrowipc.columns.take import take_rows
+from arrowipc.errors import UsageError
+from arrowipc.events import BatchRead
+from arrowipc.metadata.schema_writer import batch_message, schema_metadata, separate_dictionaries
+from arrowipc.read.framing import Message, message_of, outline
+from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.schema import Schema
+from arrowipc.types import Dictionary, Field, dictionary, int32
+
+if TYPE_CHECKING:
+    from arrowipc.types import DataType
+
+__all__ = ["dictionary_decode", "dictionary_encode", "rebatch"]
+
+
+def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch:
+    """Encode columns as indices into a dictionary of their distinct values.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        No two columns share a name.
+    columns : iterable of str
+        Those that are encoded already stay as they are.
+
+    Returns
+    -------
+    RecordBatch
+        Indices are int32. Each batch has dictionaries of its own, which a writer merges with
+        ``unify_dictionaries=True``.
+
+    Raises
+    ------
+    UsageError
+        A column does not exist, or two share a name.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.values.dictionary_encode import dictionary_decode, dictionary_encode
+    >>> from arrowipc.types import field, utf8
+    >>> batch = ipc.RecordBatch.from_pydict({"x": ["a", None, "a"]}, ipc.Schema([field("x", utf8())]))
+    >>> encoded = dictionary_encode(batch, ["x"])
+    >>> encoded.column("x").dictionary.to_pylist(), encoded.to_pydict()
+    (['a'], {'x': ['a', None, 'a']})
+    >>> dictionary_decode(encoded).schema == batch.schema
+    True
+    """
+    chosen = set(columns)
+    if missing := sorted(chosen - set(batch.schema.names)):
+        raise UsageError(f"there is no column {missing[0]!r}; the columns are {batch.schema.names[:50]}")
+    return _changed(
+        batch,
+        [
+            _encoded(column, field)
+            if field.name in chosen and not isinstance(field.type, Dictionary)
+            else column
+            for field, column in zip(batch.schema, batch.columns, strict=True)
+        ],
+    )
+
+
+def dictionary_decode(batch: RecordBatch, columns: Iterable[str] | None = None) -> RecordBatch:
+    """Replace dictionary-encoded columns by their values.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        No two columns share a name.
+    columns : iterable of str, optional
+        Default: all columns. Dictionaries inside of nested columns stay.
+
+    Returns
+    -------
+    RecordBatch
+    """
+    chosen = set(batch.schema.names if columns is None else columns)
+    return _changed(
+        batch,
+        [
+            _decoded(column, field) if field.name in chosen and isinstance(field.type, Dictionary) else column
+            for field, column in zip(batch.schema, batch.columns, strict=True)
+        ],
+    )
+
+
+def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
+    """Cut and join batches so that each but the last has `rows` rows.
+
+    Parameters
+    ----------
+    batches : iterable of RecordBatch
+        Of one schema.
+    rows : int
+        From 1. As many are in memory at a time, and one batch.
+
+    Yields
+    ------
+    RecordBatch
+        Without the metadata of the messages that they came in.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.values.dictionary_encode import rebatch
+    >>> from arrowipc.types import field, int8
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}, ipc.Schema([field("x", int8())]))
+    >>> [each.to_pydict()["x"] for each in rebatch([batch, batch], 4)]
+    [[1, 2, 3, 1], [2, 3]]
+    """
+    check_integer("rows", rows, 1, 2**63 - 1)
+    waiting: list[RecordBatch] = []
+    held = 0
+    for batch in batches:
+        start = 0
+        while start < len(batch):
+            piece = batch.slice(start, rows - held)
+            start += len(piece)
+            held += len(piece)
+            waiting.append(piece)
+            if held == rows:
+                yield concat_batches(waiting) if len(waiting) > 1 else piece
+                waiting, held = [], 0
+    if waiting:
+        yield concat_batches(waiting)
+
+
+def _changed(batch: RecordBatch, columns: list[Array]) -> RecordBatch:
+    """`batch` with other columns in the place of its own."""
+    names = batch.schema.names
+    if twice := repeated(names):
+        raise UsageError(f"two columns are named {twice[0]!r}: choose columns with other names")
+    fields = [
+        field.__replace__(type=column.type) for field, column in zip(batch.schema, columns, strict=True)
+    ]
+    schema = batch.schema.__replace__(fields=_without_ids(fields))
+    return RecordBatch.from_pydict(dict(zip(names, columns, strict=True)), schema)
+
+
+def _without_ids(fields: list[Field]) -> list[Field]:
+    """Fields whose dictionaries have no ids: those of new dictionaries may be taken."""
+    return [
+        field.__replace__(type=field.type.__replace__(id=None))
+        if isinstance(field.type, Dictionary)
+        else field
+        for field in fields
+    ]
+
+
+def _alone(column: Array, kind: DataType) -> RecordBatch:
+    return RecordBatch.from_pydict({"": column}, Schema([Field("", kind)]))
+
+
+def _encoded(column: Array, field: Field) -> Array:
+    import numpy as np
+
+    table = ValueTable.like(plain := _alone(column, field.type))
+    indices = np.frombuffer(table.add_batch(plain), np.int64).astype(np.int32)
+    values = table.batch()
+    if column.null_count == 0:
+        return _joined(indices, b"", 0, values)
+    # Null is one of the values: it leaves the dictionary, and becomes null among the indices.
+    valid = np.array(column.is_valid())
+    null = int(indices[~valid][0])
+    indices[indices > null] -= 1
+    indices[~valid] = 0
+    kept = np.delete(np.arange(len(values)), null)
+    bits = np.packbits(valid, bitorder="little").tobytes()
+    return _joined(indices, bits, column.null_count, take_rows(values, kept, "dictionary_encode"))
+
+
+def _joined(indices: Any, validity: bytes, nulls: int, values: RecordBatch) -> Array:
+    """A column of indices and a dictionary, by way of the messages that hold them."""
+    kind = values.schema.fields[0].type
+    schema = separate_dictionaries(Schema([Field("", dictionary(int32(), kind))]))
+    decoder = StreamDecoder()
+    decoder.decode_next(message_of(schema_metadata(schema)))
+    encoding = schema.fields[0].type
+    assert isinstance(encoding, Dictionary)
+    for message in _dictionary_messages(encoding, values.column(0)):
+        decoder.decode_next(message)
+    rows = assemble(Schema([Field("", int32())]), len(indices), [(len(indices), nulls)], [validity, indices])
+    event = decoder.decode_next(rows.to_message())
+    assert isinstance(event, BatchRead)
+    return event.batch.column(0)
+
+
+def _dictionary_messages(encoding: Dictionary, values: Array) -> Iterator[Message]:
+    """The message of a dictionary's values, behind those of the dictionaries inside of them."""
+    yield from _inner_messages(encoding.value_type, values)
+    message = _alone(values, encoding.value_type).to_message()
+    found = outline(message)
+    assert found is not None
+    assert encoding.id is not None
+    yield message_of(*batch_message(found[0], found[4], message.buffers, found[6], (encoding.id, False)))
+
+
+def _inner_messages(kind: DataType, column: Array) -> Iterator[Message]:
+    if isinstance(kind, Dictionary):
+        if column.dictionary is not None:
+            yield from _dictionary_messages(kind, column.dictionary)
+        return
+    for child, below in zip(kind.children, column.children, strict=True):
+        yield from _inner_messages(child.type, below)
+
+
+def _decoded(column: Array, field: Field) -> Array:
+    import numpy as np
+
+    assert isinstance(field.type, Dictionary)
+    kind = field.type.value_type
+    values = _alone(Array.from_pylist([], kind) if column.dictionary is None else column.dictionary, kind)
+    nothing = RecordBatch.from_pydict({"": [None]}, values.schema)
+    plain = np.frombuffer(column.buffers()[1] or b"", _numpy_name(field.type))
+    indices = plain[column.offset : column.offset + len(column)].astype(np.int64)
+    if column.null_count:
+        indices[~np.array(column.is_valid())] = len(values)
+    return take_rows(concat_batches([values, nothing]), indices, "dictionary_decode").column(0)
+
+
+def _numpy_name(kind: Dictionary) -> str:
+    return f"{'i' if kind.index_type.signed else 'u'}{kind.index_type.bit_width // 8}"

@@ -1,0 +1,166 @@
+"""The elements of tensors: types of a fixed width as NumPy's dtypes, and back, without touching a value.
+
+Booleans are one byte each in NumPy and one bit each in Arrow's columns; of tensors the format does not say.
+They are written as uint8, as Arrow C++ does, and a tensor of type bool is read as one byte per value.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arrowipc.arguments import described
+from arrowipc.datatypes import (
+    Bool,
+    DataType,
+    Date,
+    Duration,
+    FixedSizeBinary,
+    FloatingPoint,
+    Int,
+    Interval,
+    Timestamp,
+)
+from arrowipc.errors import UsageError
+from arrowipc.values.to_numpy import INTERVAL_DTYPES, stored_dtype
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy.typing as npt
+
+__all__ = ["as_values", "byte_width", "dtype_of", "type_of"]
+
+_dtypes: dict[DataType, np.dtype[Any]] = {}
+_types: dict[np.dtype[Any], DataType] = {}
+
+_HINTS = {
+    "O": "tensors hold values of a fixed width, not Python objects",
+    "U": "text has no fixed width in Arrow",
+    "T": "text has no fixed width in Arrow",
+    "c": "the format has no complex numbers: write x.view(x.real.dtype), twice as long in its last dimension",
+}
+_PRECISIONS = {2: "half", 4: "single", 8: "double"}
+
+
+def dtype_of(kind: DataType) -> np.dtype[Any]:
+    """Return the dtype whose values are stored as those of a type of fixed width.
+
+    Dates in days are int32, times of day int32 or int64; decimals and fixed-size binary are void.
+
+    Raises
+    ------
+    UsageError
+        The type has no fixed width.
+    """
+    found = _dtypes.get(kind)
+    if found is None:
+        stored = np.dtype(np.bool_) if isinstance(kind, Bool) else stored_dtype(kind)
+        if stored is None and isinstance(kind, Date):
+            stored = np.dtype("<i4")
+        if stored is None:
+            raise UsageError(f"a tensor holds values of a fixed width, found the type {kind}")
+        found = _remembered(_dtypes, kind, stored)
+    return found
+
+
+def type_of(dtype: np.dtype[Any]) -> DataType:
+    """Return the type that stores values as a dtype does.
+
+    Booleans become uint8, ``datetime64`` and ``timedelta64`` timestamps and durations, bytes and void
+    fixed-size binary.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    found = _types.get(dtype)
+    if found is None:
+        found = _remembered(_types, dtype, _type_of(dtype))
+    return found
+
+
+def _remembered(table: dict[Any, Any], key: Any, value: Any) -> Any:
+    if len(table) > 256:
+        table.clear()
+    table[key] = value
+    return value
+
+
+def _type_of(dtype: np.dtype[Any]) -> DataType:
+    kind, width = dtype.kind, dtype.itemsize
+    if kind in "iu":
+        return Int(8 * width, kind == "i")
+    if kind == "b":
+        return Int(8, False)
+    if kind == "f" and width in _PRECISIONS:
+        return FloatingPoint(_PRECISIONS[width])  # type: ignore[arg-type]
+    if kind in "mM":
+        unit, count = np.datetime_data(dtype)
+        if count == 1 and unit in ("s", "ms", "us", "ns"):
+            made = Timestamp if kind == "M" else Duration
+            return made(unit)  # type: ignore[arg-type]
+        raise UsageError(
+            f"a tensor cannot hold {dtype}: its unit is none of s, ms, us, ns; convert it, for instance with "
+            f"astype({'datetime64' if kind == 'M' else 'timedelta64'!r} + '[s]')"
+        )
+    if kind == "V":
+        for unit, stored in INTERVAL_DTYPES.items():
+            if stored == dtype:
+                return Interval(unit)  # type: ignore[arg-type]
+    if kind in "SV" and not dtype.hasobject:
+        return FixedSizeBinary(width)
+    raise UsageError(f"a tensor cannot hold {dtype}: {_HINTS.get(kind, 'Arrow has no such type')}")
+
+
+def byte_width(kind: DataType) -> int:
+    """Return the bytes of a value."""
+    return dtype_of(kind).itemsize
+
+
+def as_values(data: Any, kind: DataType | None) -> tuple[npt.NDArray[Any], DataType]:
+    """Give data of any library as an array in native byte order, and the type of its elements.
+
+    Parameters
+    ----------
+    data : numpy.ndarray, buffer, DLPack object, object with ``__array__``, scalar or nested list
+    kind : DataType, optional
+        What the stored values mean, such as int32 that are dates; the widths must agree.
+
+    Raises
+    ------
+    UsageError
+        The data is no array, or its elements are not of a fixed width.
+    """
+    values = data if isinstance(data, np.ndarray) else _array_of(data)
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    if isinstance(values, np.ma.MaskedArray):
+        if np.ma.is_masked(values):
+            raise UsageError("a tensor has no nulls: fill the masked values first, with filled()")
+        values = values.data
+    if kind is None:
+        return values, type_of(values.dtype)
+    if values.dtype.hasobject or dtype_of(kind).itemsize != values.dtype.itemsize:
+        raise UsageError(
+            f"values of {values.dtype} are not stored as {kind} is, which takes {byte_width(kind)} bytes each"
+        )
+    return values, kind
+
+
+def _array_of(data: Any) -> npt.NDArray[Any]:
+    if isinstance(data, (str, dict, set)) or data is None:
+        raise UsageError(f"expected an array, found {described(data)}")
+    try:
+        return np.asarray(data if isinstance(data, np.generic) else memoryview(data))
+    except (TypeError, ValueError, NotImplementedError):
+        pass
+    try:
+        if hasattr(data, "__dlpack__"):
+            return np.from_dlpack(data)
+        return np.asarray(data)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise UsageError(
+            f"expected an array, a buffer or a DLPack object, found {type(data).__name__}: {error}"
+        ) from error

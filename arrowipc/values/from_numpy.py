@@ -1,0 +1,199 @@
+"""NumPy arrays as the buffers of our columns: which dtype a type takes as it is, and which without loss.
+
+The inverse of :mod:`arrowipc.values.to_numpy`. What has no buffer of the same shape (text, objects, nested
+values) becomes a list of Python values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arrowipc.datatypes import (
+    Bool,
+    DataType,
+    Date,
+    Duration,
+    FixedSizeBinary,
+    FloatingPoint,
+    Int,
+    Interval,
+    Time,
+    Timestamp,
+)
+from arrowipc.values.to_numpy import stored_dtype
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    import numpy.typing as npt
+
+    _Values: TypeAlias = npt.NDArray[Any]
+    _Mask: TypeAlias = npt.NDArray[np.bool_]
+
+__all__ = ["Misfit", "listed", "stored"]
+
+
+class Misfit(Exception):
+    """Why an array does not fit a type; whoever knows the column makes a UsageError of it.
+
+    Attributes
+    ----------
+    problem : str
+    row : int or None
+        The first element concerned; None: all of them.
+    """
+
+    def __init__(self, problem: str, row: int | None = None) -> None:
+        super().__init__(problem, row)
+        self.problem = problem
+        self.row = row
+
+
+def stored(values: _Values, kind: DataType) -> tuple[_Values, _Mask | None] | None:
+    """Give the values of one dimension as the buffer of `kind` holds them, and a mask of the nulls.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        Masked arrays have nulls where they are masked, and datetime64 and timedelta64 at NaT.
+    kind : DataType
+
+    Returns
+    -------
+    (numpy.ndarray, numpy.ndarray of bool or None) or None
+        The first shares memory with `values` where that was possible; booleans are one byte each. None: only
+        Python values will do.
+
+    Raises
+    ------
+    Misfit
+        If the dtype cannot be cast without loss.
+    """
+    dtype = values.dtype
+    if dtype.kind in "OSUT" or dtype.fields is not None:
+        return None
+    target = np.dtype("<i4") if isinstance(kind, Date) and kind.unit == "day" else stored_dtype(kind)
+    if isinstance(kind, FixedSizeBinary):
+        if dtype.kind != "V" or dtype != target or dtype.itemsize == 0:
+            return None
+    elif isinstance(kind, Bool):
+        target = np.dtype(np.bool_)
+    elif not isinstance(kind, (Int, FloatingPoint, Date, Time, Timestamp, Duration)) and not (
+        isinstance(kind, Interval) and kind.unit == "year_month"
+    ):
+        return None
+    assert target is not None
+    plain, mask = _unmasked(values)
+    if dtype.kind in "mM":
+        plain, mask = _ticks(plain, mask, kind)
+    else:
+        # Numbers given for times are those that are stored.
+        number = np.dtype(f"<i{target.itemsize}") if target.kind in "mM" else target
+        if mask is not None:
+            # Nobody has to have filled what lies under a mask.
+            plain = plain.copy()
+            plain[mask] = np.zeros((), plain.dtype)
+        if dtype != number:
+            plain = _cast(plain, number, kind)
+    return np.require(plain, requirements=["C", "A"]), mask
+
+
+def listed(values: _Values, kind: DataType) -> list[Any]:
+    """Give the values as Python objects that `kind` takes; nulls are None.
+
+    Raises
+    ------
+    Misfit
+        If there is no dimension, or if these are times for a type that has none or is coarser.
+    """
+    if values.ndim == 0:
+        raise Misfit("expected an array of at least one dimension, found one of none")
+    dtype = values.dtype
+    if dtype.kind in "mM":
+        # In the unit of the type: a number alone does not say what it counts.
+        flat, mask = _unmasked(values.reshape(-1))
+        try:
+            flat, mask = _ticks(flat, mask, _leaf(kind))
+        except Misfit as misfit:
+            row = None if misfit.row is None else misfit.row * len(values) // values.size
+            raise Misfit(misfit.problem, row) from None
+        numbers = flat.astype(object)
+        if mask is not None:
+            numbers[mask] = None
+        return list(numbers.reshape(values.shape).tolist())
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        raise _unfit(dtype, kind)
+    items = list(values.tolist())
+    if dtype.kind == "T" and hasattr(dtype, "na_object"):
+        return [None if item is dtype.na_object else item for item in items]
+    return items
+
+
+def _unfit(dtype: np.dtype[Any], kind: DataType) -> Misfit:
+    return Misfit(
+        f"an array of {dtype} cannot become {kind} without loss; convert it first, for instance with astype"
+    )
+
+
+def _leaf(kind: DataType) -> DataType:
+    """Return the type of the values inside encodings and lists."""
+    while hasattr(kind, "value_type"):
+        kind = kind.value_type
+    return kind
+
+
+def _unmasked(values: _Values) -> tuple[_Values, _Mask | None]:
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values), None
+    mask = np.ma.getmaskarray(values)
+    return np.asarray(np.ma.getdata(values)), mask if mask.any() else None
+
+
+def _cast(values: _Values, target: np.dtype[Any], kind: DataType) -> _Values:
+    """Cast numbers to a dtype that holds every one of them."""
+    # NumPy calls bool -> int safe, which we keep apart, and int64 -> float64, which it is not always.
+    if values.dtype.kind not in "iuf" or not np.can_cast(values.dtype, target, "safe"):
+        raise _unfit(values.dtype, kind)
+    cast = values.astype(target)
+    if values.dtype.kind in "iu" and target.kind == "f" and values.dtype.itemsize == 8:
+        beyond = cast == (2.0**63 if values.dtype.kind == "i" else 2.0**64)
+        back = np.where(beyond, 0, cast).astype(values.dtype)
+        _refuse((back != values) | beyond, values, f"is an integer that {kind} cannot hold exactly")
+    return cast
+
+
+def _ticks(values: _Values, mask: _Mask | None, kind: DataType) -> tuple[_Values, _Mask | None]:
+    """Times as the integers that `kind` stores, and which are null."""
+    if isinstance(kind, Date) and kind.unit == "day":
+        target = np.dtype("<M8[D]")
+    elif isinstance(kind, (Date, Timestamp, Duration)):
+        found = stored_dtype(kind)
+        assert found is not None
+        target = found
+    else:
+        raise _unfit(values.dtype, kind)
+    if values.dtype.kind != target.kind or not np.can_cast(values.dtype, target, "safe"):
+        raise _unfit(values.dtype, kind)
+    null = np.isnat(values)
+    if mask is not None:
+        values = np.where(mask, np.zeros((), values.dtype), values)
+        null |= mask
+    ticks = values
+    if values.dtype != target:
+        ticks = values.astype(target)
+        # A coarse unit reaches further than a fine one.
+        _refuse((ticks.astype(values.dtype) != values) & ~null, values, f"lies outside the range of {kind}")
+    numbers = ticks.view("<i8")
+    if isinstance(kind, Date) and kind.unit == "day":
+        numbers = np.where(null, 0, numbers)
+        outside = (numbers < -(2**31)) | (numbers >= 2**31)
+        _refuse(outside, values, f"lies outside the range of {kind}")
+        numbers = numbers.astype("<i4")
+    return numbers, null if null.any() else None
+
+
+def _refuse(wrong: _Mask, values: _Values, problem: str) -> None:
+    rows = np.flatnonzero(wrong)
+    if rows.size:
+        raise Misfit(f"{values[rows[0]]} {problem}", int(rows[0]))

@@ -1,0 +1,11 @@
+"""Batches and arrays made of Python lists, NumPy arrays and arrays of ours, column by column."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.datatypes import DataType
+from arrowipc.schema import Schema
+
+def build_batch(mapping: Mapping[str, Any], schema: Schema | None = None) -> RecordBatch: ...
+def build_array(values: Any, type: DataType | None = None) -> Array: ...

@@ -1,0 +1,1018 @@
+"""Batches and arrays made of Python lists, NumPy arrays and arrays of ours, column by column.
+
+A field takes a list of values at a time. A nested field makes one list per child of them and hands those on,
+so that every leaf is filled by one loop. Positions change on the way down; `above` remembers the fields that
+change them, and only an error walks back to the row.
+
+Dictionaries and runs compare values by a key made of what is stored: 0.0 and -0.0 are two values, 1 and
+Decimal("1.0") are one, whatever Python says of them.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.list cimport PyList_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source, field_name, limits_data
+from arrowipc.cdata.import_array cimport import_array
+from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.columns.elements cimport MAX_VALUES, check_native, dictionary_of
+from arrowipc.inline.bits cimport largest, store_int
+from arrowipc.inline.element cimport validity
+from arrowipc.inline.fbs_layout cimport (
+    IntervalUnit_YEAR_MONTH, TimeUnit_NANOSECOND, Type_Binary, Type_BinaryView, Type_Date, Type_Decimal,
+    Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_LargeBinary, Type_Map, Type_Time,
+    Type_Timestamp,
+)
+from arrowipc.inline.loads cimport bitmap_bytes, get_bit
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
+    LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END,
+    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, LimitsData,
+    Node, ViewRange,
+)
+from arrowipc.metadata.schema_reader cimport plan_field, python_plan
+from arrowipc.values.converters cimport IS_NULL, STORED, Leaves, is_numpy, item, whole
+
+from arrowipc.arguments import described, repeated
+from arrowipc.errors import UsageError
+
+
+cdef bint is_mapping(object value) except -1:
+    from collections.abc import Mapping
+
+    return isinstance(value, Mapping)
+
+
+cdef list as_list(object values):
+    """A sequence as a list; None for what is none: text, bytes, mappings, sets, iterators."""
+    if type(values) is list:
+        return values
+    if type(values) is tuple:
+        return list(values)
+    from collections.abc import Mapping, Set
+
+    kind = type(values)
+    if isinstance(values, (str, bytes, bytearray, Mapping, Set)):
+        return None
+    if not hasattr(kind, "__iter__") or not hasattr(kind, "__len__"):
+        return None
+    return list(values)
+
+
+cdef str listed_names(list names):
+    shown = ", ".join([repr(name) for name in names[:10]])
+    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
+
+
+# -- fields --------------------------------------------------------------------------------------------------
+
+
+cdef class Values:
+    """The values of one dictionary while they are being collected."""
+
+
+cdef class Builder(Leaves):
+    """Columns of one plan while they are being built."""
+
+    def __init__(self, Plan plan, dict dictionaries):
+        cdef DictionaryPlan dictionary
+        cdef Values values
+        cdef int32_t f
+        self.dictionaries = dictionaries
+        self.names = {}
+        self.places = {}
+        self.repeating = set()
+        self.kinds = {}
+        for dictionary in plan.dictionaries:
+            values = dictionaries.get(dictionary.id)
+            if values is None:
+                values = Values.__new__(Values)
+                values.seen = {}
+                values.items = []
+                values.builder = Builder(dictionary.values, dictionaries)
+                for below in dictionary.values.dictionaries:
+                    values.height = max(values.height,
+                                        (<Values> dictionaries[(<DictionaryPlan> below).id]).height + 1)
+                dictionaries[dictionary.id] = values
+        for f in range(plan.d.n_fields):
+            if plan.d.fields[f].dictionary >= 0:
+                values = self.values_of(f)
+                values.users += 1
+
+    cdef Values values_of(self, int32_t f):
+        cdef DictionaryPlan dictionary = self.plan.dictionaries[self.p.fields[f].dictionary]
+        return self.dictionaries[dictionary.id]
+
+    cdef object kind(self, int32_t f):
+        """The DataType of a field."""
+        found = self.kinds.get(f)
+        if found is None:
+            found = self.kinds[f] = plan_field(self.plan, f).type
+        return found
+
+    cdef list children(self, int32_t f):
+        cdef list out = []
+        cdef int32_t child = f + 1
+        while child < self.p.fields[f].end:
+            out.append(child)
+            child = self.p.fields[child].end
+        return out
+
+    cdef int column(self, int32_t f, list items) except -1:
+        """Fill a field, and everything below it, from a list of Python values."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef int layout = field.layout
+        self.d.nodes[f].length = PyList_GET_SIZE(items)
+        if field.flags & FIELD_ENCODED:
+            return self.encoded(f, items)
+        if layout == LAYOUT_STRUCT:
+            return self.structs(f, items)
+        if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+            return self.unions(f, items)
+        if layout == LAYOUT_RUN_END:
+            return self.runs(f, items)
+        if field.type == Type_Map:
+            return self.maps(f, items)
+        if layout >= LAYOUT_LIST32:
+            return self.lists(f, items)
+        return self.leaf(f, items)
+
+    cdef int below(self, int32_t f, int32_t child, list items) except -1:
+        """Fill a child whose positions are others than those of its parent."""
+        self.above[self.depth] = f
+        self.depth += 1
+        self.column(child, items)
+        self.depth -= 1
+        return 0
+
+    # Lists and maps.
+
+    cdef list elements(self, int32_t f, int64_t at, object value):
+        """One list as a list."""
+        if is_numpy(value, "ndarray"):
+            from arrowipc.values.from_numpy import Misfit, listed
+
+            try:
+                return listed(value, self.kind(f + 1))
+            except Misfit as misfit:
+                self.blame(f, at, misfit.problem)
+        items = as_list(value)
+        if items is None:
+            self.refuse(f, at, "a list", value)
+        return items
+
+    cdef int lists(self, int32_t f, list items) except -1:
+        """All list layouts; list views lie in order and side by side."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef int layout = field.layout
+        cdef bint view = layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64
+        cdef bint fixed = layout == LAYOUT_FIXED_LIST
+        cdef int32_t width = 8 if layout == LAYOUT_LIST64 or layout == LAYOUT_LIST_VIEW64 else 4
+        cdef int64_t count = self.d.nodes[f].length, start = 0, i
+        cdef uint8_t* offsets = NULL
+        cdef uint8_t* sizes = NULL
+        cdef list flat = [], blank = [self.filler]
+        if not fixed:
+            offsets = self.room(field.first_buffer + 1, (count + (not view)) * width)
+            if view:
+                sizes = self.room(field.first_buffer + 2, count * width)
+            else:
+                store_int(offsets, count, width, 0)
+        for i in range(count):
+            value = item(items, i, count)
+            if value is None or value is self.filler:
+                self.null(f, i, value is None)
+                if fixed:
+                    flat += blank * field.width
+            else:
+                flat += value if type(value) is list or type(value) is tuple else self.elements(f, i, value)
+            if fixed:
+                if len(flat) != (i + 1) * field.width:
+                    self.refuse(f, i, f"a list of {field.width}", value,
+                                f"it has {len(flat) - i * field.width}")
+                continue
+            store_int(offsets, i, width, start)
+            if len(flat) > largest(width, True):
+                self.blame(f, i, f"the lists add up to {len(flat):,} elements here, more than 32-bit offsets "
+                                 f"can count; use large_{'list_view' if view else 'list'}, or fewer rows")
+            if view:
+                store_int(sizes, i, width, len(flat) - start)
+            else:
+                store_int(offsets, i + 1, width, len(flat))
+            start = len(flat)
+        return self.below(f, f + 1, flat)
+
+    cdef int maps(self, int32_t f, list items) except -1:
+        cdef int64_t count = self.d.nodes[f].length, i
+        cdef int32_t key = f + 2
+        cdef uint8_t* offsets = self.room(self.p.fields[f].first_buffer + 1, (count + 1) * 4)
+        cdef list keys = [], values = []
+        store_int(offsets, 0, 4, 0)
+        for i in range(count):
+            value = item(items, i, count)
+            if value is None or value is self.filler:
+                self.null(f, i, value is None)
+            else:
+                self.pairs(f, i, value, keys, values)
+            if len(keys) > INT32_MAX:
+                self.blame(f, i, f"the maps add up to {len(keys):,} entries here, more than 32-bit offsets "
+                                 "can count; use fewer rows")
+            store_int(offsets, i + 1, 4, len(keys))
+        self.d.nodes[f + 1].length = len(keys)
+        self.below(f, key, keys)
+        return self.below(f, self.p.fields[key].end, values)
+
+    cdef int pairs(self, int32_t f, int64_t at, object value, list keys, list values) except -1:
+        """Append the entries of one map."""
+        if type(value) is not list and is_mapping(value):
+            value = list(value.items())
+        entries = as_list(value)
+        if entries is None:
+            self.refuse(f, at, "a list of (key, value) pairs or a dict", value)
+        for pair in entries:
+            if type(pair) is not tuple:
+                if not isinstance(pair, (tuple, list)):
+                    self.refuse(f, at, "(key, value) pairs", pair)
+                pair = tuple(pair)
+            if len(<tuple> pair) != 2:
+                self.refuse(f, at, "(key, value) pairs", pair)
+            keys.append((<tuple> pair)[0])
+            values.append((<tuple> pair)[1])
+        return 0
+
+    # Structs and unions.
+
+    cdef int structs(self, int32_t f, list items) except -1:
+        cdef int64_t count = self.d.nodes[f].length, i
+        cdef list children = self.children(f), parts = [[] for _ in children], part
+        cdef int32_t child
+        for i in range(count):
+            value = item(items, i, count)
+            if value is None or value is self.filler:
+                self.null(f, i, value is None)
+                for part in parts:
+                    part.append(self.filler)
+            else:
+                self.row(f, i, value, parts)
+        for child, part in zip(children, parts):
+            self.column(child, part)
+        return 0
+
+    cdef int row(self, int32_t f, int64_t at, object value, list parts) except -1:
+        """Append one struct's values to the lists of its children."""
+        cdef tuple names = self.names.get(f)
+        cdef dict known
+        cdef Py_ssize_t found = 0, k
+        cdef PyObject* entry
+        if names is None:
+            names = self.names[f] = tuple([field_name(self.plan, child) for child in self.children(f)])
+            if len(set(names)) < len(names):
+                self.repeating.add(f)
+        if not isinstance(value, dict):
+            if not is_mapping(value):
+                return self.row_of_pairs(f, at, value, parts)
+            value = dict(value)
+        if self.repeating and f in self.repeating:
+            self.refuse(f, at, "(name, value) pairs, because names repeat", value)
+        known = <dict> value
+        for k in range(len(names)):
+            entry = PyDict_GetItemWithError(known, names[k])
+            if entry == NULL:
+                (<list> parts[k]).append(None)
+            else:
+                (<list> parts[k]).append(<object> entry)
+                found += 1
+        if found < len(known):
+            fields = set(names)
+            unknown = [name for name in known if name not in fields]
+            self.blame(f, at, f"the struct has no field {listed_names(unknown)}; "
+                              f"its fields are {listed_names(list(names))}")
+        return 0
+
+    cdef int row_of_pairs(self, int32_t f, int64_t at, object value, list parts) except -1:
+        """The same for (name, value) pairs; a name that repeats stands for its fields in their order."""
+        cdef tuple names = self.names[f]
+        cdef list row = [None] * len(names)
+        cdef dict places = self.places.get(f), used = {}
+        entries = as_list(value)
+        if places is None:
+            places = self.places[f] = {}
+            for k, name in enumerate(names):
+                places.setdefault(name, []).append(k)
+        if entries is None:
+            self.refuse(f, at, "a dict", value)
+        for pair in entries:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                self.refuse(f, at, "a dict or (name, value) pairs", value)
+            found = places.get(pair[0]) if isinstance(pair[0], str) else None
+            count = used.get(pair[0], 0) if found is not None else 0
+            if found is not None and count < len(<list> found):
+                row[(<list> found)[count]] = pair[1]
+                used[pair[0]] = count + 1
+            else:
+                self.blame(f, at, f"the struct has no field {pair[0]!r:.80}, or not so many; "
+                                  f"its fields are {listed_names(list(names))}")
+        for part, entry in zip(parts, row):
+            (<list> part).append(entry)
+        return 0
+
+    cdef int unions(self, int32_t f, list items) except -1:
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef bint dense = field.layout == LAYOUT_DENSE
+        cdef int64_t count = self.d.nodes[f].length, i
+        cdef uint8_t* codes = self.room(field.first_buffer, count)
+        cdef uint8_t* offsets = self.room(field.first_buffer + 1, 4 * count) if dense else NULL
+        cdef list children = self.children(f), parts = [[] for _ in children], part
+        cdef int32_t child, ordinal = 0
+        cdef int8_t code = 0
+        cdef int8_t[128] code_of
+        for code in range(127, -1, -1):
+            if self.p.codes[128 * field.codes + code] >= 0:
+                code_of[self.p.codes[128 * field.codes + code]] = code
+        for i in range(count):
+            value = self.member(f, i, item(items, i, count), &ordinal)
+            item(items, 0, count)
+            codes[i] = <uint8_t> code_of[ordinal]
+            if dense:
+                part = parts[ordinal]
+                if len(part) >= INT32_MAX:
+                    self.blame(f, i, "a child has more values than 32-bit offsets can count; use fewer rows")
+                store_int(offsets, i, 4, len(part))
+                part.append(value)
+                continue
+            for part in parts:
+                part.append(self.filler)
+            part = parts[ordinal]
+            part[len(part) - 1] = value
+        for child, part in zip(children, parts):
+            if dense:
+                self.below(f, child, part)
+            else:
+                self.column(child, part)
+        return 0
+
+    cdef object member(self, int32_t f, int64_t at, object value, int32_t* ordinal):
+        """Which child of a union takes a value, and the value without its type code."""
+        cdef const int8_t* codes = self.p.codes + 128 * self.p.fields[f].codes
+        cdef list children = self.children(f), fit
+        cdef int64_t code = 0
+        cdef bint loose
+        ordinal[0] = 0
+        if value is self.filler and children:
+            return value
+        if value is None:
+            if not self.p.fields[f].flags & FIELD_NULLABLE:
+                self.blame(f, at, "is null, and the field is not nullable")
+            for k, child in enumerate(children):
+                if self.p.fields[<int32_t> child].flags & FIELD_NULLABLE:
+                    ordinal[0] = k
+                    return value
+            self.blame(f, at, "is null, and no child of the union is nullable")
+        if type(value) is tuple and len(value) == 2 and whole(value[0], &code) == STORED:
+            if 0 <= code < 128 and codes[code] >= 0:
+                ordinal[0] = codes[code]
+                return value[1]
+        for loose in (False, True):
+            fit = [k for k, child in enumerate(children) if self.accepts(child, value, loose)]
+            if len(fit) == 1:
+                ordinal[0] = fit[0]
+                return value
+            if fit:
+                break
+        expected = "a value that one child takes" if fit else "a value that a child takes"
+        self.refuse(f, at, f"{expected} or a (type code, value) tuple", value,
+                    f"{len(fit)} of {len(children)} children would take it")
+
+    cdef bint accepts(self, int32_t f, object value, bint loose) except -1:
+        """Whether a field takes values of this class; `loose`: also those that it converts."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef int layout = field.layout, kind = field.type
+        cdef Builder inner
+        if field.flags & FIELD_ENCODED:
+            inner = self.values_of(f).builder
+            return inner.accepts(0, value, loose)
+        if layout == LAYOUT_RUN_END:
+            return self.accepts(self.p.fields[f + 1].end, value, loose)
+        if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+            return any([self.accepts(child, value, loose) for child in self.children(f)])
+        if layout == LAYOUT_NULL:
+            return False
+        if layout == LAYOUT_STRUCT or kind == Type_Map:
+            if is_mapping(value):
+                return loose or layout == LAYOUT_STRUCT
+            return as_list(value) is not None and (loose or kind == Type_Map)
+        if layout >= LAYOUT_LIST32:
+            return not hasattr(value, "_fields") and as_list(value) is not None
+        return takes_class(field, value, loose)
+
+    # Encodings.
+
+    cdef object key(self, int32_t f, int64_t at, object value):
+        """What a value is stored as, in a form that can be hashed; None for null."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef int layout = field.layout
+        cdef uint8_t[32] small
+        cdef uint8_t* out = small
+        if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+            if value is not None and value is not self.filler:
+                value = self.word(f, at, value)
+                if type(value) is str and not value.isascii() and holds_surrogates(value):
+                    self.refuse(f, at, "text that UTF-8 can hold", value)
+                return value
+        if value is None:
+            if not field.flags & FIELD_NULLABLE:
+                self.blame(f, at, "is null, and the field is not nullable")
+            return None
+        if value is self.filler:
+            return None
+        if field.flags & FIELD_ENCODED or layout >= LAYOUT_LIST32 or layout == LAYOUT_NULL:
+            return self.nested_key(f, at, value)
+        if layout == LAYOUT_BOOL:
+            return self.truth(f, at, value)
+        if field.type == Type_Int and type(value) is int:
+            self.store(f, at, value, out)
+            return value
+        stored = PyBytes_FromStringAndSize(NULL, field.width)
+        out = <uint8_t*> <char*> stored
+        memset(out, 0, field.width)
+        if self.store(f, at, value, out) == IS_NULL:
+            return self.key(f, at, None)
+        return int(value) if field.type == Type_Int else stored
+
+    cdef object nested_key(self, int32_t f, int64_t at, object value):
+        """The same for nested and encoded fields."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef int layout = field.layout
+        cdef int32_t ordinal = 0, child
+        cdef Builder inner
+        cdef list children = self.children(f), parts
+        if field.flags & FIELD_ENCODED:
+            inner = self.values_of(f).builder
+            inner.user = self
+            inner.user_field = f
+            found = inner.key(0, at, value)
+            inner.user = None
+            return found
+        if layout == LAYOUT_RUN_END:
+            return self.key(children[1], at, value)
+        if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+            value = self.member(f, at, value, &ordinal)
+            return (ordinal, self.key(children[ordinal], at, value))
+        if layout == LAYOUT_STRUCT:
+            parts = [[] for _ in children]
+            self.row(f, at, value, parts)
+            return tuple([self.key(child, at, part[0]) for child, part in zip(children, parts)])
+        if field.type == Type_Map:
+            keys, values = [], []
+            self.pairs(f, at, value, keys, values)
+            child = self.p.fields[f + 2].end
+            return tuple([(self.key(f + 2, at, key), self.key(child, at, entry))
+                          for key, entry in zip(keys, values)])
+        if layout == LAYOUT_NULL:
+            self.refuse(f, at, "None, as in every row of a null column", value)
+        parts = self.elements(f, at, value)
+        if layout == LAYOUT_FIXED_LIST and len(parts) != field.width:
+            self.refuse(f, at, f"a list of {field.width}", value, f"it has {len(parts)}")
+        return tuple([self.key(f + 1, at, part) for part in parts])
+
+    cdef int encoded(self, int32_t f, list items) except -1:
+        """Indices of a dictionary, which collects the values that are new."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef Values values = self.values_of(f)
+        cdef Builder inner = values.builder
+        cdef int64_t count = self.d.nodes[f].length, index, i
+        cdef int64_t most = largest(field.width, field.flags & FIELD_SIGNED != 0)
+        cdef uint8_t* out = self.room(field.first_buffer + 1, count * field.width)
+        cdef int layout = inner.p.fields[0].layout
+        cdef bint text = layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW
+        cdef object simple = str if text and inner.p.fields[0].type not in BINARY else None
+        cdef PyObject* found
+        inner.user = self
+        inner.user_field = f
+        for i in range(count):
+            value = item(items, i, count)
+            # What was seen as a str needs no second look.
+            found = PyDict_GetItemWithError(values.seen, value) if type(value) is simple else NULL
+            if found == NULL:
+                key = None
+                if value is None:
+                    self.null(f, i, True)
+                elif value is not self.filler:
+                    key = inner.key(0, i, value)
+                    item(items, 0, count)
+                if key is None:
+                    if value is not None:
+                        # Under a null parent, or NaT.
+                        self.null(f, i, value is not self.filler)
+                    values.filled = values.filled or not field.flags & FIELD_NULLABLE
+                    store_int(out, i, field.width, 0)
+                    continue
+                found = PyDict_GetItemWithError(values.seen, key)
+            if found == NULL:
+                index = len(values.items)
+                if index > most:
+                    self.blame(f, i, f"this is distinct value {index + 1:,} of the dictionary, too many for "
+                                     f"{8 * field.width}-bit indices; use a wider index type")
+                values.seen[key] = index
+                values.items.append(value)
+            else:
+                index = <object> found
+            store_int(out, i, field.width, index)
+        inner.user = None
+        return 0
+
+    cdef int runs(self, int32_t f, list items) except -1:
+        cdef int32_t values = self.p.fields[f + 1].end, width = self.p.fields[f + 1].width
+        cdef int64_t count = self.d.nodes[f].length, most = largest(width, True), i
+        cdef uint8_t* out
+        cdef list firsts = [], ends = []
+        if count > most:
+            self.blame(f, most, f"{count:,} rows are more than {8 * width}-bit run ends can count; "
+                                "use wider run ends")
+        last = None
+        for i in range(count):
+            value = item(items, i, count)
+            if value is None and not self.p.fields[f].flags & FIELD_NULLABLE:
+                self.blame(f, i, "is null, and the field is not nullable")
+            key = self.key(values, i, value)
+            item(items, 0, count)
+            # A slot under a null parent goes on with whatever run there is.
+            if i and (key == last or value is self.filler):
+                continue
+            if i:
+                ends.append(i)
+            firsts.append(value)
+            last = key
+        if count:
+            ends.append(count)
+        out = self.room(self.p.fields[f + 1].first_buffer + 1, len(ends) * width)
+        for i in range(len(ends)):
+            store_int(out, i, width, ends[i])
+        self.d.nodes[f + 1].length = len(ends)
+        return self.below(f, values, firsts)
+
+    cdef bint shares(self, int32_t f) except -1:
+        """Whether a dictionary of a field, or of one below it, has other users too."""
+        cdef Values values
+        cdef int32_t i
+        for i in range(f, self.p.fields[f].end):
+            if self.p.fields[i].dictionary >= 0:
+                values = self.values_of(i)
+                if values.users > 1 or values.builder.shares(0):
+                    return True
+        return False
+
+
+# -- classes of values ---------------------------------------------------------------------------------------
+
+cdef set BINARY = {Type_Binary, Type_LargeBinary, Type_BinaryView}
+
+
+cdef bint takes_class(const FieldPlan* field, object value, bint loose) except -1:
+    """Builder.accepts for fields without children."""
+    import datetime
+    from decimal import Decimal
+
+    cdef int layout = field.layout, kind = field.type
+    cdef bint integer = is_numpy(value, "integer") or isinstance(value, int) and not isinstance(value, bool)
+    if layout == LAYOUT_BOOL:
+        return isinstance(value, bool) or is_numpy(value, "bool_")
+    if layout != LAYOUT_FIXED:
+        if kind in BINARY:
+            return isinstance(value, (bytes, bytearray, memoryview))
+        return isinstance(value, str)
+    if kind == Type_FixedSizeBinary:
+        return isinstance(value, (bytes, bytearray, memoryview))
+    if kind == Type_Int or kind == Type_Interval and field.unit == IntervalUnit_YEAR_MONTH:
+        return integer
+    if kind == Type_Interval:
+        return hasattr(value, "_fields") or loose and isinstance(value, (tuple, list))
+    if kind == Type_FloatingPoint:
+        return isinstance(value, float) or is_numpy(value, "floating") or loose and integer
+    if kind == Type_Decimal:
+        return isinstance(value, Decimal) or loose and (integer or isinstance(value, str))
+    if integer:
+        return loose or kind != Type_Date and field.unit == TimeUnit_NANOSECOND
+    if kind == Type_Date:
+        return isinstance(value, datetime.date) and (loose or not isinstance(value, datetime.datetime))
+    if kind == Type_Time:
+        return isinstance(value, datetime.time)
+    if kind == Type_Timestamp:
+        return isinstance(value, datetime.datetime) or is_numpy(value, "datetime64")
+    return isinstance(value, datetime.timedelta) or is_numpy(value, "timedelta64")
+
+
+cdef bint holds_surrogates(str text) except -1:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+# Plans of the types that arrays were built of last, found by identity: making one costs more than filling a
+# short array. Types are immutable, and plans do not change.
+cdef list recent_types = []
+
+cdef enum:
+    RECENT = 8
+
+
+# -- entry points --------------------------------------------------------------------------------------------
+
+
+cpdef RecordBatch build_batch(object mapping, object schema=None):
+    """Make a batch of columns given by name.
+
+    Parameters
+    ----------
+    mapping : mapping of str to column
+        A column is a list, a tuple or another sequence of Python values, a NumPy array, or an
+        :class:`arrowipc.Array` of the column's type. The names are exactly those of the schema, in any order.
+    schema : Schema, optional
+        In little-endian byte order, without repeated names. None: what the values are.
+
+    Returns
+    -------
+    RecordBatch
+        Arrays of the right dtype, contiguous and in native byte order, are used as they are: the batch holds
+        their memory, and later changes to it show in the batch. Everything else is copied.
+
+    Raises
+    ------
+    UsageError
+        If names or lengths differ, or a value does not fit its type, naming column and row.
+
+    See Also
+    --------
+    build_array : what each type takes
+
+    Examples
+    --------
+    >>> from arrowipc.values.from_python import build_batch
+    >>> from arrowipc.types import int8, list_, schema, string
+    >>> s = schema([("id", int8()), ("tags", list_(string()))])
+    >>> build_batch({"id": [1, None], "tags": [["a", None], []]}, s).to_pylist()
+    [{'id': 1, 'tags': ['a', None]}, {'id': None, 'tags': []}]
+    """
+    from collections.abc import Mapping
+
+    from arrowipc.schema import Schema
+
+    if not isinstance(mapping, Mapping):
+        raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
+    if schema is not None and not isinstance(schema, Schema):
+        raise UsageError(f"expected a Schema, found {described(schema)}")
+    names = list(mapping) if schema is None else schema.names
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(f"names of columns are text, found {described(name)}")
+    check_names(names, mapping)
+    sources = [column_source(name, mapping[name]) for name in names]
+    if schema is None:
+        from arrowipc.values.inference import infer_schema
+
+        schema = infer_schema(dict(zip(names, sources)))
+    for name, source in zip(names, sources):
+        if len(source) != len(sources[0]):
+            raise UsageError(f"columns must be equally long: {names[0]!r} has {len(sources[0]):,} rows, "
+                             f"{name!r} has {len(source):,}")
+    return build(plan_of(schema), sources, len(sources[0]) if sources else 0)
+
+
+cpdef Array build_array(object values, object type=None):
+    """Make an array of a type; its field is called "" and is nullable.
+
+    Parameters
+    ----------
+    values : sequence, numpy.ndarray or Array
+        See :func:`build_batch`.
+    type : DataType, optional
+        None: that of the values.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    UsageError
+        If a value does not fit the type, naming the row.
+
+    Notes
+    -----
+    Every type takes what ``to_pylist`` gives for it, and None. Beyond that:
+
+    ======================  ================================================================================
+    type                    also takes
+    ======================  ================================================================================
+    integers, floats        NumPy scalars; floats take integers that they hold exactly. No bool for a number.
+    decimals                int and str, exactly: no digit is rounded away
+    binary                  anything bytes-like
+    dates, times, spans     int, the stored number; NumPy scalars of datetime64 and timedelta64. Nothing is
+                            rounded to the unit.
+    timestamps in a zone    datetimes of any zone, converted; naive ones are taken as UTC
+    intervals               plain tuples
+    lists                   any sequence but text, bytes and mappings; NumPy arrays
+    maps                    mappings
+    structs                 sequences of (name, value) pairs, the only choice when names repeat. What is
+                            missing is null, an unknown name is an error.
+    unions                  (type code, value) tuples. A plain value goes to the one child whose ``to_pylist``
+                            gives values of its class, or else to the one that can convert it; a tuple of two
+                            that begins with a type code is always read as a pair. None goes to the first
+                            child that is nullable.
+    run-end encoded         plain values; equal neighbours make a run
+    dictionaries            plain values; the dictionary holds the distinct ones, in order of first use
+    ======================  ================================================================================
+
+    Examples
+    --------
+    >>> from arrowipc.values.from_python import build_array
+    >>> from arrowipc.types import decimal128, dictionary, int8, string
+    >>> build_array(["1.50", 2, None], decimal128(5, 2)).to_pylist()
+    [Decimal('1.50'), Decimal('2.00'), None]
+    >>> build_array(["x", "y", "x"], dictionary(int8(), string())).dictionary.to_pylist()
+    ['x', 'y']
+    """
+    cdef RecordBatch batch
+    source = column_source("", values)
+    if type is None:
+        from arrowipc.values.inference import infer_type
+
+        type = infer_type(source)
+    batch = build(plan_of_type(type), [source], len(source))
+    return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
+
+
+cdef int check_names(list names, object mapping) except -1:
+    cdef set known = set(names)
+    if len(known) < len(names):
+        raise UsageError(f"a mapping cannot hold columns whose names repeat: {listed_names(repeated(names))}")
+    missing = [name for name in names if name not in mapping]
+    extra = [name for name in mapping if name not in known]
+    if missing or extra:
+        parts = []
+        if missing:
+            parts.append(f"missing columns: {listed_names(missing)}")
+        if extra:
+            parts.append(f"columns that the schema does not have: {listed_names(extra)}")
+        raise UsageError("; ".join(parts))
+    return 0
+
+
+cdef Plan plan_of(object schema):
+    cdef LimitsData limits
+    if schema.endianness != "little":
+        raise UsageError("columns are built in little-endian byte order; give a schema with "
+                         "endianness='little'")
+    limits_data(None, &limits)
+    return python_plan(schema, &limits)
+
+
+cdef Plan plan_of_type(object type):
+    from arrowipc.datatypes import DataType, Field
+    from arrowipc.schema import Schema
+
+    for known, plan in recent_types:
+        if known is type:
+            return plan
+    if not isinstance(type, DataType):
+        raise UsageError(f"expected a DataType, found {described(type)}")
+    plan = plan_of(Schema([Field("", type)]))
+    recent_types.append((type, plan))
+    if len(recent_types) > RECENT:
+        recent_types.pop(0)
+    return plan
+
+
+cdef object column_source(str name, object values):
+    """What a column is built of: a list, an Array, or a NumPy array of at least one dimension."""
+    if type(values) is list:
+        return values
+    if isinstance(values, Array):
+        return values
+    if is_numpy(values, "ndarray"):
+        if values.ndim == 0:
+            raise UsageError(f"{of_column(name)}expected an array of at least one dimension, found 0")
+        return values
+    if hasattr(type(values), "__arrow_c_array__") or hasattr(type(values), "__arrow_c_stream__"):
+        return import_array(values)
+    items = as_list(values)
+    if items is None:
+        raise UsageError(f"{of_column(name)}expected a sequence of values, found {described(values)}")
+    return items
+
+
+cdef str of_column(str name):
+    return f"column {name!r}: " if name else ""
+
+
+cdef RecordBatch build(Plan plan, list sources, int64_t length):
+    """A batch of the columns that `sources` hold, in the order of the plan."""
+    cdef Builder builder = Builder(plan, {})
+    cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
+    cdef Values values
+    cdef int32_t i
+    # A Builder and its dictionaries refer to each other.
+    try:
+        for i in range(plan.d.n_columns):
+            fill(builder, plan.d.columns[i], sources[i])
+        # Values of outer dictionaries bring those of inner ones.
+        for values in sorted(builder.dictionaries.values(), key=by_height):
+            if values.columns is None:
+                if values.filled and not values.items:
+                    values.items.append(builder.filler)
+                values.builder.column(0, values.items)
+        builder.finish(batch, length, finished(builder.dictionaries, plan))
+    finally:
+        builder.dictionaries.clear()
+    return batch
+
+
+def by_height(Values values):
+    """Sort key: dictionaries that others are inside of come first."""
+    return -values.height
+
+
+cdef tuple finished(dict dictionaries, Plan plan):
+    """The dictionaries of a plan as Columns."""
+    cdef DictionaryPlan dictionary
+    cdef Values values
+    cdef list out = []
+    for dictionary in plan.dictionaries:
+        values = dictionaries[dictionary.id]
+        if values.columns is None:
+            values.columns = values.builder.finish(Columns.__new__(Columns), len(values.items),
+                                                   finished(dictionaries, dictionary.values))
+        out.append(values.columns)
+    return tuple(out)
+
+
+cdef Columns rehome(Columns source, Plan plan):
+    """A dictionary in a plan of the same shape: inner dictionaries get the ids of that plan."""
+    cdef Columns out
+    cdef int32_t i
+    if not plan.dictionaries:
+        return source
+    out = Columns.__new__(Columns)
+    out.allocate(plan, source.d.n_extents - source.d.plan.n_buffers)
+    memcpy(out.d.nodes, source.d.nodes, plan.d.n_fields * sizeof(Node))
+    if source.d.n_extents:
+        memcpy(out.d.extents, source.d.extents, source.d.n_extents * sizeof(Extent))
+    if plan.d.n_views:
+        memcpy(out.d.views, source.d.views, plan.d.n_views * sizeof(ViewRange))
+    out.d.length = source.d.length
+    out.owner = source
+    out.dictionaries = tuple([
+        None if source.dictionaries is None or source.dictionaries[i] is None
+        else rehome(source.dictionaries[i], (<DictionaryPlan> plan.dictionaries[i]).values)
+        for i in range(len(plan.dictionaries))
+    ])
+    return out
+
+
+# -- columns -------------------------------------------------------------------------------------------------
+
+
+cdef int fill(Builder b, int32_t f, object source) except -1:
+    """Fill a column from whatever it was given as."""
+    if isinstance(source, list):
+        return b.column(f, source)
+    if isinstance(source, Array):
+        return adopt(b, f, source)
+    return array(b, f, source)
+
+
+cdef int array(Builder b, int32_t f, object values) except -1:
+    """Fill a field from a NumPy array, of as many dimensions as it nests fixed-size lists."""
+    from arrowipc.values.from_numpy import Misfit, listed, stored
+
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = len(values)
+    if field.layout == LAYOUT_FIXED_LIST and values.ndim > 1:
+        if values.shape[1] != field.width:
+            b.blame(f, -1, f"expected an array of shape ({count}, {field.width}), found {values.shape}")
+        b.d.nodes[f].length = count
+        b.above[b.depth] = f
+        b.depth += 1
+        array(b, f + 1, values.reshape(count * values.shape[1], *values.shape[2:]))
+        b.depth -= 1
+        return 0
+    found = None
+    try:
+        if values.ndim == 1:
+            found = stored(values, b.kind(f))
+        if found is None:
+            return b.column(f, listed(values, b.kind(f)))
+    except Misfit as misfit:
+        b.blame(f, -1 if misfit.row is None else misfit.row, misfit.problem)
+    b.d.nodes[f].length = count
+    plain, mask = found
+    return buffer(b, f, values, plain, mask)
+
+
+cdef int buffer(Builder b, int32_t f, object values, object plain, object mask) except -1:
+    """Fill a field with the stored values of an array."""
+    import numpy
+
+    cdef const FieldPlan* field = &b.p.fields[f]
+    cdef int64_t count = b.d.nodes[f].length
+    cdef Source source
+    cdef uint8_t* out
+    if count and mask is not None:
+        masked(b, f, mask)
+    if count == 0:
+        return 0
+    source = Source(plain.reshape(-1).view(numpy.uint8))
+    if field.layout == LAYOUT_BOOL:
+        out = b.room(field.first_buffer + 1, bitmap_bytes(count))
+        pack_bits(source.data, count, 0, out)
+    elif numpy.may_share_memory(plain, values):
+        b.take(field.first_buffer + 1, source.data, source.size, source)
+    else:
+        memcpy(b.room(field.first_buffer + 1, source.size), source.data, source.size)
+    return 0
+
+
+cdef int masked(Builder b, int32_t f, object mask) except -1:
+    """The validity of a field, from a NumPy array that is true at nulls."""
+    import numpy
+
+    cdef int64_t count = b.d.nodes[f].length
+    cdef Source source = Source(numpy.ascontiguousarray(mask).view(numpy.uint8))
+    cdef int64_t nulls = numpy.count_nonzero(mask)
+    if not b.p.fields[f].flags & FIELD_NULLABLE:
+        b.blame(f, mask.argmax(), "is null, and the field is not nullable")
+    pack_bits(source.data, count, 1, b.room(b.p.fields[f].first_buffer, bitmap_bytes(count)))
+    b.d.nodes[f].null_count = nulls
+    return 0
+
+
+cdef int adopt(Builder b, int32_t f, Array array) except -1:
+    """Let a field be an Array of the same type; its buffers are shared."""
+    cdef Columns source = array.columns, dictionary
+    cdef const FieldPlan* field
+    cdef const Extent* extents
+    cdef const uint8_t* bits
+    cdef int32_t i, k, g
+    cdef int64_t row = 0
+    check_native(source, "a column of a batch")
+    if array.type != b.kind(f):
+        b.blame(f, -1, f"expected an array of {b.kind(f)}, found one of {array.type}")
+    if b.shares(f):
+        # Their values have to become one dictionary.
+        return b.column(f, array.to_pylist(max_values=max(MAX_VALUES, 64 * array.length)))
+    for i in range(f, b.p.fields[f].end):
+        field = &b.p.fields[i]
+        g = array.index + i - f
+        b.d.nodes[i] = source.d.nodes[g]
+        extents = &source.d.extents[source.d.plan.fields[g].first_buffer]
+        for k in range(field.n_buffers):
+            b.take(field.first_buffer + k, extents[k].data, extents[k].size, source)
+        if field.view >= 0:
+            b.pools[field.view] = variadic(source, g)
+        if field.dictionary >= 0:
+            dictionary = dictionary_of(source, g)
+            if dictionary is not None:
+                b.values_of(i).columns = rehome(dictionary, b.values_of(i).builder.plan)
+    b.d.nodes[f].offset = array.offset
+    b.d.nodes[f].length = array.length
+    b.d.nodes[f].null_count = array.null_count
+    bits = validity(&b.d, f)
+    if array.null_count == 0:
+        if bits != NULL:
+            b.take(b.p.fields[f].first_buffer, NULL, 0, None)
+    elif not b.p.fields[f].flags & FIELD_NULLABLE:
+        while bits != NULL and get_bit(bits, array.offset + row):
+            row += 1
+        b.blame(f, row, "is null, and the field is not nullable")
+    return 0
+
+
+cdef list variadic(Columns source, int32_t f):
+    """The data buffers of a view field, as `pools` has them."""
+    cdef const ViewRange* views = &source.d.views[source.d.plan.fields[f].view]
+    cdef list out = []
+    cdef int32_t i
+    for i in range(views.first, views.first + views.count):
+        out.append((<uintptr_t> source.d.extents[i].data, source.d.extents[i].size, source))
+    return out
+
+
+cdef void pack_bits(const uint8_t* flags, int64_t count, uint8_t flip, uint8_t* bits) noexcept nogil:
+    """One bit per byte: whether it is not zero, or is if `flip` is 1. Bits behind them are zero."""
+    cdef int64_t i, whole = count >> 3
+    cdef const uint8_t* p = flags
+    cdef uint8_t mask = <uint8_t> -flip
+    for i in range(whole):
+        bits[i] = mask ^ <uint8_t> ((p[0] != 0) | (p[1] != 0) << 1 | (p[2] != 0) << 2 | (p[3] != 0) << 3
+                                    | (p[4] != 0) << 4 | (p[5] != 0) << 5
+                                    | (p[6] != 0) << 6 | (p[7] != 0) << 7)
+        p += 8
+    if count & 7:
+        bits[whole] = 0
+        for i in range(count & 7):
+            bits[whole] |= <uint8_t> (((p[i] != 0) ^ flip) << i)

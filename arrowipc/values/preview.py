@@ -1,0 +1,316 @@
+"""One value of an array as a short text, at a cost that depends on the text and not on the data.
+
+A row may hold a list of a billion nulls, or a string of a gigabyte. So lists, strings and encoded values are
+read here from their offsets and children, a few elements deep, and never turned into Python objects whole.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+
+from arrowipc.arguments import printable
+from arrowipc.types import (
+    Binary,
+    BinaryView,
+    DataType,
+    DayTime,
+    Dictionary,
+    Duration,
+    FixedSizeBinary,
+    FixedSizeList,
+    LargeBinary,
+    LargeList,
+    LargeListView,
+    LargeUtf8,
+    List,
+    ListView,
+    Map,
+    MonthDayNano,
+    Null,
+    RunEndEncoded,
+    Struct,
+    Time,
+    Timestamp,
+    Union,
+    Utf8,
+    Utf8View,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["CUT", "NULL", "shorten", "type_text", "value_text", "values_text"]
+
+#: Stands for what was left out.
+CUT = "..."
+
+#: Levels of nesting that are spelled out.
+DEPTH = 4
+
+#: Most characters of one item among others.
+ITEM_WIDTH = 40
+
+#: Types with more nodes than this print their kind and number of children only.
+TYPE_NODES = 200
+
+TEXT = (Utf8, LargeUtf8, Utf8View)
+BYTES = (Binary, LargeBinary, BinaryView, FixedSizeBinary)
+VIEWS = (Utf8View, BinaryView)
+LISTS = (List, LargeList, ListView, LargeListView, FixedSizeList)
+WIDE = (LargeList, LargeListView, LargeUtf8, LargeBinary)
+
+# Bytes that one character of UTF-8 takes at most.
+UTF8_MAX = 4
+
+# Steps of the format's units in a second, for the two that Python's own types cannot hold.
+NANOSECONDS = 10**9
+
+
+class _Missing(str):
+    """The word for a null; text that happens to say the same is an ordinary str."""
+
+    __slots__ = ()
+
+
+#: What :func:`value_text` returns for a null, to be recognized with ``is``.
+NULL = _Missing("null")
+
+
+def value_text(array: Any, i: int, width: int, quotes: bool = True) -> str:
+    """Spell value `i` of `array` in at most `width` characters.
+
+    Text stands in double quotes; without `quotes`, only where it is part of something else. Null is `NULL`.
+    It never raises: a value that cannot be read shows as the name of its error, in angle brackets.
+    """
+    try:
+        text = _text(array, i, width, DEPTH, quotes)
+    except Exception as error:  # a repr must not fail, least of all while somebody looks for an error
+        text = f"<{type(error).__name__}>"
+    return shorten(text, width)
+
+
+def values_text(array: Any, width: int, most: int) -> str:
+    """Spell the first `most` values of `array`, as many as fit into `width` characters, in brackets."""
+    return _sequence(
+        lambda k, left: value_text(array, k, left),
+        min(len(array), most),
+        len(array),
+        width,
+    )
+
+
+def type_text(type_: DataType, width: int) -> str:
+    """Spell a type in at most `width` characters, also one with a million children."""
+    if _exceeds(type_, TYPE_NODES):
+        name = type(type_).__name__.lower()
+        return shorten(f"{name}<{len(type_.children):,} children>", width)
+    return shorten(str(type_), width)
+
+
+def shorten(text: str, width: int) -> str:
+    """`text`, cut at its end if it is longer than `width` characters."""
+    return text if len(text) <= width else text[: max(width - len(CUT), 0)] + CUT
+
+
+def _exceeds(type_: DataType, most: int) -> bool:
+    """Whether a type has more than `most` nodes, found out without visiting many more."""
+    waiting, seen = [type_], 0
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Dictionary):
+            one = one.value_type
+        seen += 1 + len(one.children)
+        if seen > most:
+            return True
+        waiting += [child.type for child in one.children]
+    return False
+
+
+def _text(array: Any, i: int, width: int, depth: int, quotes: bool = True) -> str:
+    kind = array.type
+    if not 0 <= i < len(array):
+        raise IndexError(f"element {i} of {len(array)}")  # offsets that nobody has validated
+    if isinstance(kind, Union):
+        return _text(*_member(array, i), width, depth, quotes)
+    if isinstance(kind, RunEndEncoded):
+        return _text(array.children[1], _run_of(array, i), width, depth, quotes)
+    if isinstance(kind, Null) or array.slice(i, 1).null_count:
+        return NULL
+    if isinstance(kind, Dictionary):
+        return _entry_text(array, i, width, depth, quotes)
+    if isinstance(kind, LISTS):
+        if depth == 0:
+            return f"[{CUT}]"
+        child, (start, count) = array.children[0], _extent(array, i)
+        return _sequence(lambda k, left: _text(child, start + k, left, depth - 1), count, count, width)
+    if isinstance(kind, Map):
+        return _map_text(array, i, width, depth)
+    if isinstance(kind, Struct):
+        return _struct_text(array, i, width, depth)
+    if isinstance(kind, TEXT):
+        head, size = _head(array, i, width * UTF8_MAX)
+        text = head.decode("utf-8", "replace")
+        return quoted(text, width, cut=size > len(head)) if quotes else shorten(printable(text), width)
+    if isinstance(kind, BYTES):
+        head, size = _head(array, i, width)
+        return shorten(repr(head), width) if size == len(head) else repr(head)[: width - 4] + "'" + CUT
+    return scalar_text(array[i], kind)
+
+
+def quoted(text: str, width: int, cut: bool = False) -> str:
+    """`text` in double quotes with control characters escaped, in at most `width` characters."""
+    room = max(width - 2, 0)
+    shown = printable(text[: room + 1]).replace('"', '\\"')
+    if not cut and len(text) <= room and len(shown) <= room:
+        return f'"{shown}"'
+    return f'"{shown[: max(room - len(CUT), 0)]}"{CUT}'
+
+
+def scalar_text(value: object, kind: DataType) -> str:
+    """Spell a value of a fixed-width type."""
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ")
+    if isinstance(value, MonthDayNano):
+        return f"{value.months}mo {value.days}d {value.nanoseconds}ns"
+    if isinstance(value, DayTime):
+        return f"{value.days}d {value.milliseconds}ms"
+    if isinstance(value, int) and isinstance(kind, Timestamp):
+        return _timestamp_text(value, kind)
+    if isinstance(value, int) and isinstance(kind, Time) and kind.unit == "ns":
+        seconds, rest = divmod(value, NANOSECONDS)
+        clock = datetime.datetime.min + datetime.timedelta(seconds=seconds)
+        return f"{clock.time()}.{rest:09d}" if 0 <= seconds < 86400 else f"{value}ns"
+    if isinstance(value, int) and isinstance(kind, Duration):
+        return f"{value}{kind.unit}"
+    return str(value)
+
+
+def _timestamp_text(value: int, kind: Timestamp) -> str:
+    """Spell a moment that came as the stored integer: nanoseconds, or a year that Python does not know."""
+    if kind.unit != "ns":
+        return f"{value}{kind.unit}"
+    seconds, rest = divmod(value, NANOSECONDS)
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    fraction = f".{rest:09d}" if rest else ""
+    return f"{moment.isoformat(' ')}{fraction}{'' if kind.timezone is None else '+00:00'}"
+
+
+def _sequence(item: Callable[[int, int], str], count: int, total: int, width: int) -> str:
+    """Texts of items 0, 1, ... in brackets, as many of `count` as fit, with a mark if `total` has more."""
+    pieces: list[str] = []
+    used = 2
+    for k in range(count):
+        # Unless this is the last item, the mark that something is missing must still fit behind it.
+        room = width - used - (len(CUT) + 2 if k + 1 < total else 0)
+        if k and room < 1:
+            break
+        # An item that is cut tells little: each may be as long as it likes, and stays out if it is too long.
+        piece = item(k, max(room, 1) if total == 1 else ITEM_WIDTH if k else min(max(room, 1), ITEM_WIDTH))
+        if k and len(piece) > room:
+            break
+        pieces.append(piece)
+        used += len(piece) + 2
+    if len(pieces) < total:
+        pieces.append(CUT)
+    return f"[{', '.join(pieces)}]"
+
+
+def _entry_text(array: Any, i: int, width: int, depth: int, quotes: bool) -> str:
+    index_type, values = array.type.index_type, array.dictionary
+    index = _load(array.buffers()[1], array.offset + i, index_type.bit_width // 8, index_type.signed)
+    if values is None:
+        return f"<entry {index} of a dictionary that has not arrived>"
+    return _text(values, index, width, depth, quotes)
+
+
+def _map_text(array: Any, i: int, width: int, depth: int) -> str:
+    if depth == 0:
+        return f"{{{CUT}}}"
+    keys, items = array.children[0].children
+    start, count = _extent(array, i)
+
+    def entry(k: int, left: int) -> str:
+        key = _text(keys, start + k, left // 2, depth - 1)
+        return f"{key}: {_text(items, start + k, max(left - len(key) - 2, 1), depth - 1)}"
+
+    return f"{{{_sequence(entry, count, count, width)[1:-1]}}}"
+
+
+def _struct_text(array: Any, i: int, width: int, depth: int) -> str:
+    if depth == 0:
+        return f"{{{CUT}}}"
+    fields, children = array.type.fields, array.children
+
+    def member(k: int, left: int) -> str:
+        name = shorten(printable(fields[k].name), max(left // 2, 1))
+        return f"{name}: {_text(children[k], i, max(left - len(name) - 2, 1), depth - 1)}"
+
+    return f"{{{_sequence(member, len(fields), len(fields), width)[1:-1]}}}"
+
+
+def _member(array: Any, i: int) -> tuple[Any, int]:
+    """Child that holds value `i` of a union, and the index there."""
+    buffers = array.buffers()
+    dense = array.type.mode == "dense"
+    code = _load(buffers[-2 if dense else -1], array.offset + i, 1)
+    child = array.children[array.type.type_codes.index(code)]
+    return child, _load(buffers[-1], array.offset + i, 4) if dense else i
+
+
+def _run_of(array: Any, i: int) -> int:
+    """Index of the run that logical value `i` belongs to."""
+    ends, low = array.children[0], 0
+    high = len(ends)
+    while low < high:
+        middle = (low + high) // 2
+        if ends[middle] > array.offset + i:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _extent(array: Any, i: int) -> tuple[int, int]:
+    """First element of list `i` in the child, and the number of elements."""
+    kind = array.type
+    if isinstance(kind, FixedSizeList):
+        return i * kind.list_size, kind.list_size
+    buffers, width, at = array.buffers(), 8 if isinstance(kind, WIDE) else 4, array.offset + i
+    start = _load(buffers[1], at, width)
+    if isinstance(kind, (ListView, LargeListView)):
+        return start, _load(buffers[2], at, width)
+    return start, _load(buffers[1], at + 1, width) - start
+
+
+def _head(array: Any, i: int, most: int) -> tuple[bytes, int]:
+    """At most `most` bytes of binary or text value `i`, and how many it has."""
+    kind, buffers, at = array.type, array.buffers(), array.offset + i
+    if isinstance(kind, FixedSizeBinary):
+        size = kind.byte_width
+        return bytes(buffers[1][at * size : at * size + min(size, most)]) if size else b"", size
+    if isinstance(kind, VIEWS):
+        view = buffers[1][at * 16 : at * 16 + 16]
+        size = _load(view, 0, 4)
+        if size <= 12:
+            return bytes(view[4 : 4 + min(size, most)]), size
+        start = _load(view, 3, 4)
+        return bytes(buffers[2 + _load(view, 2, 4)][start : start + min(size, most)]), size
+    width = 8 if isinstance(kind, WIDE) else 4
+    start = _load(buffers[1], at, width)
+    size = _load(buffers[1], at + 1, width) - start
+    return bytes(buffers[2][start : start + min(size, most)]) if size else b"", size
+
+
+def _load(buffer: memoryview, index: int, width: int, signed: bool = True) -> int:
+    """Integer `index` of a buffer of integers of `width` bytes."""
+    stored = buffer[index * width : (index + 1) * width]
+    if len(stored) != width:
+        raise IndexError(f"integer {index} of a buffer of {len(buffer)} bytes")
+    return int.from_bytes(stored, sys.byteorder, signed=signed)

@@ -1,0 +1,441 @@
+"""How batches, tables, arrays, schemas, messages and tensors look in a terminal and in a notebook.
+
+Everything here costs the same for a million columns as for twenty: the first few columns and rows are looked
+at, long text is cut, and what is missing is counted. Text from data is escaped, for terminals and for HTML.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from html import escape
+
+from arrowipc.arguments import printable
+from arrowipc.types import (
+    DataType,
+    Decimal,
+    Dictionary,
+    Field,
+    FloatingPoint,
+    Int,
+)
+from arrowipc.values.preview import CUT, NULL, shorten, type_text, value_text, values_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from arrowipc.schema import Schema
+
+__all__ = [
+    "array_html",
+    "array_text",
+    "batch_html",
+    "batch_text",
+    "file_html",
+    "message_text",
+    "schema_html",
+    "schema_text",
+    "shaped",
+    "sparse_html",
+    "table_html",
+    "table_text",
+    "tensor_html",
+]
+
+# Text: columns shown, widths of their parts, values looked at.
+TEXT_COLUMNS = 30
+TEXT_FIELDS = 200
+NAME_WIDTH = 24
+TYPE_WIDTH = 32
+LINE_WIDTH = 110
+VALUES = 10
+ARRAY_HEAD = 8
+ARRAY_TAIL = 3
+
+# HTML: columns and rows shown, characters per cell.
+HTML_COLUMNS = 20
+HTML_FIELDS = 100
+HTML_ROWS = 10
+CELL_WIDTH = 50
+STRIP_PIECES = 150
+
+# Metadata: pairs shown, characters of a value; children per level and levels that are looked at for more.
+PAIRS = 20
+PAIR_WIDTH = 66
+CHILDREN = 10
+LEVELS = 3
+
+NUMBERS = (Int, FloatingPoint, Decimal)
+
+# Colours come from the page: text inherits, lines are half transparent, so light and dark themes both fit.
+STYLE = (
+    "<style>"
+    ".arrowipc{overflow-x:auto}"
+    ".arrowipc table{border-collapse:collapse;color:inherit;font-variant-numeric:tabular-nums}"
+    ".arrowipc th,.arrowipc td{padding:.2em .7em;text-align:left;vertical-align:baseline;white-space:nowrap;"
+    "border-bottom:1px solid rgba(128,128,128,.25);background:transparent;color:inherit}"
+    ".arrowipc th{font-weight:600;border-bottom:0;padding-bottom:0}"
+    ".arrowipc thead tr:last-child>*{border-bottom:2px solid rgba(128,128,128,.5)}"
+    ".arrowipc td.t{font-family:monospace;font-size:.85em;opacity:.65;padding:.2em .82em}"
+    ".arrowipc .n{text-align:right}"
+    ".arrowipc .i{opacity:.45}"
+    ".arrowipc .z{opacity:.45;font-style:italic}"
+    ".arrowipc p{margin:.4em 0;opacity:.75}"
+    ".arrowipc .strip{display:flex;gap:1px;height:1.4em;max-width:60em;margin:.4em 0}"
+    ".arrowipc .strip i{min-width:1px;background:rgba(66,133,244,.6)}"
+    ".arrowipc .strip .d{background:rgba(244,160,0,.7)}"
+    ".arrowipc .strip .bd{background:rgba(130,130,130,.7)}"
+    "</style>"
+)
+
+
+# Text.
+
+
+def batch_text(batch: Any) -> str:
+    """Return the header line, one line per column with its first values, and the metadata of the message."""
+    rows = _counted(batch.num_rows, "row")
+    lines = [f"RecordBatch: {rows} x {_counted(len(batch.schema), 'column')}"]
+    lines += _column_lines(batch.schema, batch if batch.num_rows else None)
+    lines += _pair_lines(batch.custom_metadata, "-- batch metadata --", "")
+    return "\n".join(lines)
+
+
+def table_text(table: Any) -> str:
+    """Return the header line, and one line per column with values of the first batch that has rows."""
+    shape = f"{_counted(table.num_rows, 'row')} x {_counted(len(table.schema), 'column')}"
+    lines = [f"Table: {shape} in {_counted(len(table.batches), 'batch', 'batches')}"]
+    lines += _column_lines(table.schema, _first_filled(table))
+    return "\n".join(lines)
+
+
+def array_text(array: Any) -> str:
+    """Return the type, length and number of nulls of an array, with its first and last values below."""
+    length = len(array)
+    nulls = f", {array.null_count:,} null" if array.null_count else ""
+    lines = [f"Array: {type_text(array.type, LINE_WIDTH)}, {_counted(length, 'value')}{nulls}"]
+    if length <= ARRAY_HEAD + ARRAY_TAIL:
+        shown = list(range(length))
+    else:
+        shown = [*range(ARRAY_HEAD), *range(length - ARRAY_TAIL, length)]
+    for before, i in zip([-1, *shown], shown, strict=False):
+        if i != before + 1:
+            lines.append(f"  {CUT}")
+        lines.append(f"  {value_text(array, i, LINE_WIDTH - 2)}")
+    return "\n".join(lines)
+
+
+def schema_text(schema: Schema) -> str:
+    """Return one line per field, with metadata of the field and of its children below it, like pyarrow."""
+    lines: list[str] = []
+    for field in schema.fields[:TEXT_FIELDS]:
+        lines += _field_lines(field, "", "")
+    if len(schema) > TEXT_FIELDS:
+        lines.append(f"{CUT} and {_counted(len(schema) - TEXT_FIELDS, 'more field')}")
+    lines += _pair_lines(schema.metadata, "-- schema metadata --", "")
+    if schema.endianness != "little":
+        lines.append(f"-- endianness: {schema.endianness} --")
+    return "\n".join(lines)
+
+
+def message_text(message: Any) -> str:
+    """Return kind, version and sizes of a message, with its custom metadata below."""
+    sizes = f"{len(message.metadata):,} bytes of metadata, {message.body_length:,} bytes of body"
+    lines = [f"Message: {message.kind}, {message.version}, {sizes}"]
+    lines += _pair_lines(message.custom_metadata, "-- message metadata --", "")
+    return "\n".join(lines)
+
+
+def _column_lines(schema: Schema, batch: Any | None) -> Iterator[str]:
+    """Yield name, type and first values of the first columns, aligned."""
+    fields = schema.fields[:TEXT_COLUMNS]
+    names = [shorten(printable(field.name), NAME_WIDTH) for field in fields]
+    types = [_typed(field, TYPE_WIDTH) for field in fields]
+    name_width, type_width = max(map(len, names), default=0), max(map(len, types), default=0)
+    for i, (name, kind) in enumerate(zip(names, types, strict=True)):
+        start = f"  {name:<{name_width}}  {kind:<{type_width}}"
+        if batch is None:
+            yield start.rstrip()
+        elif not _readable(schema):
+            yield f"{start}  <{schema.endianness}-endian>"
+        else:
+            yield f"{start}  {values_text(batch.column(i), LINE_WIDTH - len(start) - 2, VALUES)}"
+    if len(schema) > len(fields):
+        yield f"  {CUT} and {_counted(len(schema) - len(fields), 'more column')}"
+
+
+def _field_lines(field: Field, prefix: str, indent: str) -> Iterator[str]:
+    name = shorten(printable(field.name), LINE_WIDTH)
+    yield f"{indent}{prefix}{name}: {_typed(field, LINE_WIDTH)}"
+    yield from _pair_lines(field.metadata, "-- field metadata --", indent + "  ")
+    for position, child in enumerate(_children(field.type)):
+        # The type names the children already; they get a line of their own for the sake of their metadata.
+        if _has_metadata(child, LEVELS):
+            yield from _field_lines(child, f"child {position}, ", indent + "  ")
+
+
+def _pair_lines(pairs: Iterable[tuple[bytes, bytes]] | None, title: str, indent: str) -> Iterator[str]:
+    """Yield `title` and the pairs of some metadata; nothing if there are none."""
+    shown = list(pairs or ())
+    if shown:
+        yield indent + title
+    for key, value in shown[:PAIRS]:
+        yield f"{indent}{_key_text(key)}: {_pair_text(value)}"
+    if len(shown) > PAIRS:
+        yield f"{indent}{CUT} and {_counted(len(shown) - PAIRS, 'more pair')}"
+
+
+# HTML.
+
+
+def batch_html(batch: Any) -> str:
+    """Return a table with the names and types of the first columns, and the first rows."""
+    shape = f"{_counted(batch.num_rows, 'row')} x {_counted(len(batch.schema), 'column')}"
+    return _frame(f"RecordBatch: {shape}", _data_table(batch.schema, batch, batch.num_rows))
+
+
+def table_html(table: Any) -> str:
+    """Return a table with the names and types of the first columns, and rows of the first filled batch."""
+    shape = f"{_counted(table.num_rows, 'row')} x {_counted(len(table.schema), 'column')}"
+    caption = f"Table: {shape} in {_counted(len(table.batches), 'batch', 'batches')}"
+    return _frame(caption, _data_table(table.schema, _first_filled(table), table.num_rows))
+
+
+def array_html(array: Any) -> str:
+    """Return the type of an array and its first values."""
+    head = f"<tr>{_cell('td', type_text(array.type, CELL_WIDTH), 't')}</tr>"
+    rows = [f"<tr>{_value_cell(array, i)}</tr>" for i in range(min(len(array), HTML_ROWS))]
+    if len(array) > HTML_ROWS:
+        rows.append(f"<tr>{_cell('td', CUT, 'z')}</tr>")
+    nulls = f", {array.null_count:,} null" if array.null_count else ""
+    return _frame(f"Array: {_counted(len(array), 'value')}{nulls}", _table(head, rows))
+
+
+def file_html(schema: Schema, blocks: Iterable[tuple[int, int, bool]]) -> str:
+    """Return a strip of the messages of a file, as wide as they are long, and the table of its schema.
+
+    Parameters
+    ----------
+    schema : Schema
+    blocks : iterable of (int, int, bool)
+        Where each message that the footer lists begins and ends, and whether it is a dictionary.
+    """
+    found = sorted(blocks)
+    batches = sum(not dictionary for _, _, dictionary in found)
+    caption = f"RecordBatchFileReader: {_counted(batches, 'batch', 'batches')}"
+    if len(found) > batches:
+        caption += f", {_counted(len(found) - batches, 'dictionary batch', 'dictionary batches')}"
+    total = sum(max(end - start, 0) for start, end, _ in found)
+    caption += f", {total:,} bytes"
+    pieces = []
+    step = -(-len(found) // STRIP_PIECES) or 1
+    for i in range(0, len(found), step):
+        group = found[i : i + step]
+        size = sum(max(end - start, 0) for start, end, _ in group)
+        kinds = "".join(sorted({"d" if dictionary else "b" for _, _, dictionary in group}))
+        what = " and ".join({"b": "record batches", "d": "dictionary batches"}[kind] for kind in kinds)
+        title = f"{what}, {len(group):,} messages, {size:,} bytes from byte {group[0][0]:,}"
+        pieces.append(f'<i class="{kinds}" style="flex-grow:{max(size, 1)}" title="{title}"></i>')
+    strip = f"<div class=strip>{''.join(pieces)}</div>" if pieces else ""
+    return _frame(caption, strip + _fields_table(schema))
+
+
+def schema_html(schema: Schema) -> str:
+    """Return a table of the fields, one row each, and the metadata of the schema below."""
+    order = "" if schema.endianness == "little" else f", {schema.endianness}-endian"
+    return _frame(f"Schema: {_counted(len(schema), 'field')}{order}", _fields_table(schema))
+
+
+def _fields_table(schema: Schema) -> str:
+    fields = schema.fields[:HTML_FIELDS]
+    described = any(field.metadata for field in fields)
+    titles = ["", "name", "type", "nullable", *(["metadata"] if described else [])]
+    head = f"<tr>{''.join([_cell('th', title) for title in titles])}</tr>"
+    rows = []
+    for position, field in enumerate(fields):
+        cells = [_cell("td", str(position), "n i"), _cell("td", shorten(printable(field.name), CELL_WIDTH))]
+        cells.append(_cell("td", type_text(field.type, LINE_WIDTH), "t"))
+        cells.append(_cell("td", "yes" if field.nullable else "no"))
+        if described:
+            cells.append(f"<td>{_pairs_html(field.metadata)}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    if len(schema) > len(fields):
+        more = f"{CUT} and {_counted(len(schema) - len(fields), 'more field')}"
+        rows.append(f"<tr><td></td>{_cell('td', more, 'z')}</tr>")
+    below = f"<p>{_pairs_html(schema.metadata)}</p>" if schema.metadata else ""
+    return _table(head, rows) + below
+
+
+def tensor_html(tensor: Any) -> str:
+    """Return the shape of a tensor, and the first rows and columns of its first plane."""
+    caption = f"Tensor: {tensor.type}, {shaped(tensor)}"
+    if not tensor.is_row_major:
+        caption += f", strides {tensor.strides}"
+    if tensor.size == 0 or tensor.itemsize == 0:
+        return _frame(escape(caption), "")
+    plane = tensor.to_numpy()
+    if plane.ndim > 2:
+        first = (0,) * (plane.ndim - 2)
+        caption += f", of which [{', '.join(map(str, first))}]"
+        plane = plane[first]
+    plane = plane.reshape((1, 1, *plane.shape)[-2:])
+    rows, columns = plane.shape
+    shown = min(columns, HTML_COLUMNS)
+    cut = [_cell("td", CUT, "z")] * (shown < columns)
+    numbers = [_cell("th", str(i), "n i") for i in range(shown)]
+    lines = []
+    for i in range(min(rows, HTML_ROWS)):
+        cells = [_cell("td", shorten(str(value), NAME_WIDTH), "n") for value in plane[i, :shown].tolist()]
+        lines.append(f"<tr>{_cell('th', str(i), 'n i')}{''.join(cells + cut)}</tr>")
+    if rows > HTML_ROWS:
+        lines.append(f"<tr><td></td>{_cell('td', CUT, 'n z') * shown}{'<td></td>' * len(cut)}</tr>")
+    return _frame(escape(caption), _table(f"<tr><th></th>{''.join(numbers)}</tr>", lines))
+
+
+def sparse_html(tensor: Any) -> str:
+    """Return shape and density of a sparse tensor, and how its arrays begin."""
+    size = math.prod(tensor.shape)
+    density = f" ({tensor.non_zero_length / size:.2%})" if size else ""
+    caption = f"{type(tensor).__name__}: {tensor.type}, {shaped(tensor)}, "
+    caption += f"{_counted(tensor.non_zero_length, 'value')}{density}"
+    rows = []
+    for name, array in _arrays({"data": tensor.data, **tensor._index()}):
+        first = array[:HTML_COLUMNS].tolist()
+        text = ", ".join(map(str, first)) + (f", {CUT}" if len(array) > len(first) else "")
+        shape = " x ".join([f"{size:,}" for size in array.shape])
+        cells = [_cell("td", name), _cell("td", str(array.dtype), "t"), _cell("td", shape, "n")]
+        rows.append(f"<tr>{''.join(cells)}{_cell('td', shorten(text, LINE_WIDTH), 't')}</tr>")
+    head = "".join([_cell("th", title) for title in ("array", "type", "entries", "first")])
+    return _frame(escape(caption), _table(f"<tr>{head}</tr>", rows))
+
+
+def shaped(tensor: Any) -> str:
+    """The shape of a tensor, and its dimensions where they have names."""
+    if tensor.dim_names is None:
+        return f"shape {tensor.shape}"
+    return f"shape {tensor.shape}, dimensions ({', '.join([printable(n) or '-' for n in tensor.dim_names])})"
+
+
+def _arrays(parts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays among some named values; those of each level of a CSF index have numbers."""
+    for name, value in parts.items():
+        name = name.removeprefix("_")
+        levels = value if isinstance(value, tuple) else (value,)
+        for level, array in enumerate(levels):
+            if hasattr(array, "dtype"):
+                yield f"{name}[{level}]" if levels is value else name, array
+
+
+def _data_table(schema: Schema, batch: Any | None, total: int) -> str:
+    """Rows of `batch` below the fields of `schema`; `total` rows exist altogether."""
+    fields = schema.fields[:HTML_COLUMNS]
+    missing = len(schema) - len(fields)
+    names = [
+        _cell("th", shorten(printable(field.name), CELL_WIDTH), _classes(field.type)) for field in fields
+    ]
+    types = [_cell("td", _typed(field, CELL_WIDTH), f"t {_classes(field.type)}") for field in fields]
+    if missing:
+        names.append(_cell("th", f"{CUT} {_counted(missing, 'more column')}", "z"))
+        types.append("<td></td>")
+    head = f"<tr>{''.join(names)}</tr><tr>{''.join(types)}</tr>"
+    rows = []
+    shown = 0 if batch is None or not _readable(schema) else min(batch.num_rows, HTML_ROWS)
+    columns = [batch.column(i) for i in range(len(fields))] if batch is not None and shown else []
+    for i in range(shown):
+        cells = [_value_cell(column, i) for column in columns] + ["<td></td>"] * bool(missing)
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    if total > shown and fields:
+        rows.append(
+            f"<tr>{''.join([_cell('td', CUT, f'z {_classes(field.type)}') for field in fields])}</tr>"
+        )
+    return _table(head, rows)
+
+
+def _value_cell(array: Any, i: int) -> str:
+    text = value_text(array, i, CELL_WIDTH, quotes=False)
+    return _cell("td", text, f"{_classes(array.type)} {'z' if text is NULL else ''}")
+
+
+def _cell(tag: str, text: str, classes: str = "") -> str:
+    """One cell of a table; whatever `text` holds, it stays text."""
+    style = f' class="{classes.strip()}"' if classes.strip() else ""
+    return f"<{tag}{style}>{escape(text)}</{tag}>"
+
+
+def _table(head: str, rows: list[str]) -> str:
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _frame(caption: str, content: str) -> str:
+    return f'<div class="arrowipc">{STYLE}<p>{caption}</p>{content}</div>'
+
+
+def _pairs_html(pairs: tuple[tuple[bytes, bytes], ...]) -> str:
+    lines = [f"{escape(_key_text(key))}: {escape(_pair_text(value))}" for key, value in pairs[:PAIRS]]
+    if len(pairs) > PAIRS:
+        lines.append(f"{CUT} and {_counted(len(pairs) - PAIRS, 'more pair')}")
+    return "<br>".join(lines)
+
+
+# Both.
+
+
+def _counted(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _typed(field: Field, width: int) -> str:
+    """Type and nullability; the extension a field carries says more than its storage."""
+    suffix = "" if field.nullable else " not null"
+    name = field.extension_name
+    if name is None:
+        return type_text(field.type, width - len(suffix)) + suffix
+    extension = shorten(printable(name), width // 2)
+    left = max(width - len(extension) - len(suffix) - 2, 1)
+    return f"{extension}<{type_text(field.type, left)}>{suffix}"
+
+
+def _classes(kind: DataType) -> str:
+    """Return the classes of cells with values of this type: numbers align to the right."""
+    if isinstance(kind, Dictionary):
+        kind = kind.value_type
+    return "n" if isinstance(kind, NUMBERS) else ""
+
+
+def _readable(schema: Schema) -> bool:
+    return schema.endianness == sys.byteorder
+
+
+def _first_filled(table: Any) -> Any | None:
+    """Return the first batch that has rows. A table of nothing but empty batches is rare enough to walk."""
+    return next((batch for batch in table.batches if batch.num_rows), None)
+
+
+def _children(kind: DataType) -> tuple[Field, ...]:
+    return (kind.value_type if isinstance(kind, Dictionary) else kind).children[:CHILDREN]
+
+
+def _has_metadata(field: Field, levels: int) -> bool:
+    if field.metadata:
+        return True
+    return levels > 1 and any(_has_metadata(child, levels - 1) for child in _children(field.type))
+
+
+def _key_text(key: bytes) -> str:
+    return shorten(printable(key[: PAIR_WIDTH + 1].decode("utf-8", "backslashreplace")), PAIR_WIDTH)
+
+
+def _pair_text(value: bytes) -> str:
+    """Spell a metadata value: text where it is text, bytes otherwise, and how much was cut."""
+    head = value[:PAIR_WIDTH]
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        # A cut may fall into the middle of a character; anything else is binary.
+        if len(value) <= PAIR_WIDTH or error.start < len(head) - 3:
+            return repr(head) + (f" + {len(value) - len(head)}" if len(value) > len(head) else "")
+        text = head[: error.start].decode()
+        head = head[: error.start]
+    return f"'{printable(text)}'" + (f" + {len(value) - len(head)}" if len(value) > len(head) else "")

@@ -1,0 +1,284 @@
+"""Arrays as NumPy arrays: views where the buffers already are one, converted copies otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arrowipc.datatypes import (
+    Bool,
+    DataType,
+    Date,
+    Decimal,
+    Dictionary,
+    Duration,
+    FixedSizeBinary,
+    FixedSizeList,
+    FloatingPoint,
+    Int,
+    Interval,
+    RunEndEncoded,
+    Struct,
+    Time,
+    Timestamp,
+)
+from arrowipc.errors import FormatError, LimitError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, TypeAlias
+
+    import numpy.typing as npt
+
+    from arrowipc.columns.array import Array, RecordBatch
+
+    _Values: TypeAlias = npt.NDArray[Any]
+
+__all__ = ["as_array", "rows_as_array", "to_numpy"]
+
+INTERVAL_DTYPES = {
+    "year_month": np.dtype("<i4"),
+    "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),
+    "month_day_nano": np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]),
+}
+# What encoded values may take when they are spelled out: this much, and this many times what is stored.
+FREE_BYTES = 1 << 27
+BYTES_PER_BYTE = 16
+_FLOATS = {"half": "<f2", "single": "<f4", "double": "<f8"}
+
+
+def to_numpy(array: Array, copy: bool) -> _Values:
+    """See :meth:`arrowipc.Array.to_numpy`."""
+    if isinstance(array.type, (FixedSizeList, Struct)) and _holds_tensors(array):
+        from arrowipc._upcalls import column_to_numpy
+
+        return column_to_numpy(array, copy)
+    return _copied(array) if copy else _viewed(array)
+
+
+def _holds_tensors(array: Array) -> bool:
+    """Whether a column says that it is one of tensors, and what it says is sound."""
+    if array.field.extension_name is None:
+        return False
+    from arrowipc._upcalls import tensor_parameters
+
+    try:
+        return tensor_parameters(array.field) is not None
+    except FormatError:
+        return False
+
+
+def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _Values:
+    """Return what ``__array__`` must: a view where that shows the values, else a copy if it is allowed."""
+    if copy is False:
+        try:
+            values = _viewed(array)
+        except UsageError as error:
+            raise ValueError(str(error)) from error  # NumPy's protocol asks for a ValueError
+        if dtype is not None and values.dtype != dtype:
+            raise ValueError(f"conversion of {array.type} to {np.dtype(dtype)} needs a copy")
+        return values
+    values = _viewed(array) if not copy and _shows(array) else _copied(array)
+    return values if dtype is None else values.astype(dtype, copy=False)
+
+
+def rows_as_array(
+    batches: Sequence[RecordBatch], width: int, dtype: npt.DTypeLike | None, copy: bool | None
+) -> _Values:
+    """Return what ``__array__`` of rows must: a matrix, as of data frames; always a copy.
+
+    Columns of one dtype keep it, and numbers become what NumPy promotes them to. Others are objects, as in
+    ``to_pylist``: NumPy would take times for numbers, and lists of equal length for more dimensions.
+    """
+    if copy is False:
+        raise ValueError("rows become a matrix by a copy: take columns with column(name).to_numpy()")
+    columns = [[batch.column(i) for batch in batches] for i in range(width)]
+    values = [[each.__array__() for each in column] for column in columns]
+    dtypes = {each.dtype for column in values for each in column}
+    flat = all(each.ndim == 1 for column in values for each in column)
+    if not flat or (len(dtypes) > 1 and any(each.kind not in "biuf" for each in dtypes)):
+        values = [[_objects(each) for each in column] for column in columns]
+        dtypes = {np.dtype(object)}
+    matrix = np.empty((sum(map(len, batches)), width), np.result_type(*dtypes) if dtypes else np.float64)
+    for i, column in enumerate(values):
+        np.concatenate([matrix[:0, i], *column], out=matrix[:, i])
+    return matrix if dtype is None else matrix.astype(dtype, copy=False)
+
+
+def stored_dtype(kind: DataType) -> np.dtype[Any] | None:
+    """Return the dtype of values as the buffer holds them; None for what has no fixed width."""
+    if isinstance(kind, Int):
+        return np.dtype(f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}")
+    if isinstance(kind, FloatingPoint):
+        return np.dtype(_FLOATS[kind.precision])
+    if isinstance(kind, Timestamp) or (isinstance(kind, Date) and kind.unit == "ms"):
+        return np.dtype(f"<M8[{kind.unit}]")
+    if isinstance(kind, Duration):
+        return np.dtype(f"<m8[{kind.unit}]")
+    if isinstance(kind, Time):
+        return np.dtype(f"<i{kind.bit_width // 8}")
+    if isinstance(kind, Interval):
+        return INTERVAL_DTYPES[kind.unit]
+    if isinstance(kind, Decimal):
+        return np.dtype(f"V{kind.bit_width // 8}")
+    if isinstance(kind, FixedSizeBinary):
+        return np.dtype(f"V{kind.byte_width}")
+    return None
+
+
+# Views.
+
+
+def _viewed(array: Array) -> _Values:
+    kind = array.type
+    if array.null_count:
+        raise UsageError(f"an array of {kind} with {array.null_count:,} nulls needs a copy: use copy=True")
+    if isinstance(kind, FixedSizeList):
+        return _rows(_viewed(array.children[0]), len(array), kind.list_size)
+    dtype = stored_dtype(kind)
+    if dtype is None:
+        raise UsageError(f"an array of {kind} needs a copy: use copy=True")
+    return _stored(array, dtype)
+
+
+def _stored(array: Array, dtype: np.dtype[Any]) -> _Values:
+    """Return the values buffer, read-only; the memory behind it lives as long as the result."""
+    if len(array) == 0 or dtype.itemsize == 0:
+        values = np.zeros(len(array), dtype)
+        values.flags.writeable = False
+        return values
+    buffer = array.buffers()[1]
+    assert buffer is not None
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def _rows(values: _Values, length: int, size: int) -> _Values:
+    return values.reshape(length, size, *values.shape[1:])
+
+
+def _shows(array: Array) -> bool:
+    """Whether a view shows the values, and not only the bytes that stand for them."""
+    kind = array.type
+    if array.null_count:
+        return False
+    if isinstance(kind, FixedSizeList):
+        return _shows(array.children[0])
+    dtype = stored_dtype(kind)
+    return dtype is not None and not isinstance(kind, (Decimal, FixedSizeBinary))
+
+
+# Copies.
+
+
+def _copied(array: Array) -> _Values:
+    kind = array.type
+    if not _has_dtype(kind):
+        return _objects(array)
+    if isinstance(kind, Dictionary):
+        return _decoded(array, kind)
+    if isinstance(kind, RunEndEncoded):
+        return _repeated(array)
+    if isinstance(kind, FixedSizeList):
+        if array.null_count:
+            return _objects(array)
+        return _rows(_copied(array.children[0]), len(array), kind.list_size)
+    valid = _valid(array)
+    if isinstance(kind, Bool):
+        return _masked(array, _bits(array, 1), valid)
+    if isinstance(kind, Date) and kind.unit == "day":
+        return _masked(array, _stored(array, np.dtype("<i4")).astype("<i8").view("<M8[D]"), valid)
+    dtype = stored_dtype(kind)
+    assert dtype is not None
+    return _masked(array, _stored(array, dtype).copy(), valid)
+
+
+def _has_dtype(kind: DataType) -> bool:
+    """Whether values of a type have a dtype of their own; otherwise they become objects."""
+    if isinstance(kind, (FixedSizeList, Dictionary, RunEndEncoded)):
+        return _has_dtype(kind.value_type)
+    return isinstance(kind, (Int, FloatingPoint, Bool, Date, Time, Timestamp, Duration, Interval))
+
+
+def _objects(array: Array) -> _Values:
+    # Not np.array(...), which would make lists of equal length the rows of a matrix.
+    return np.fromiter(array.to_pylist(), dtype=object, count=len(array))
+
+
+def _bits(array: Array, buffer: int) -> npt.NDArray[np.bool_]:
+    """Return the bits of a bitmap that belong to the array, as bool."""
+    if len(array) == 0:
+        return np.zeros(0, np.bool_)
+    stored = array.buffers()[buffer]
+    assert stored is not None
+    first = array.offset // 8
+    whole = np.frombuffer(stored, np.uint8)[first : (array.offset + len(array) + 7) // 8]
+    start = array.offset - 8 * first
+    return np.unpackbits(whole, bitorder="little")[start : start + len(array)].astype(np.bool_)
+
+
+def _valid(array: Array) -> npt.NDArray[np.bool_] | None:
+    """Which elements are not null; None when all are."""
+    valid = _bits(array, 0) if array.null_count else None
+    return None if valid is None or valid.all() else valid
+
+
+def _masked(array: Array, values: _Values, valid: npt.NDArray[np.bool_] | None) -> _Values:
+    """`values`, which are our own, with what their dtype has for null."""
+    if valid is None:
+        return values
+    if values.ndim > 1 or values.dtype.kind in "bV":
+        return _objects(array)
+    if values.dtype.kind in "iu":
+        values = values.astype(np.float64)
+    # Casting None gives NaN and NaT, and stays None among objects.
+    values[~valid] = None
+    return values
+
+
+def _decoded(array: Array, kind: Dictionary) -> _Values:
+    """Dictionary-encoded values."""
+    dictionary, valid = array.dictionary, _valid(array)
+    dtype = stored_dtype(kind.index_type)
+    assert dtype is not None
+    indices = _stored(array, dtype)
+    if dictionary is None:
+        return _objects(array)  # nothing but nulls, or an error that says which row has a value
+    if valid is not None:
+        indices = np.where(valid, indices, dtype.type(0))
+    values = _copied(dictionary)
+    if len(dictionary) == 0 and (valid is None or not valid.any()):
+        return _masked(array, np.zeros((len(array), *values.shape[1:]), values.dtype), valid)
+    if indices.size and (indices.min() < 0 or indices.max() >= len(dictionary)):
+        return _objects(array)  # raises, and names the row
+    _check_growth(array, values[:1].nbytes * len(array))
+    return _masked(array, values[indices], valid)
+
+
+def _repeated(array: Array) -> _Values:
+    """Run-end encoded values."""
+    run_ends, values = array.children
+    dtype = stored_dtype(run_ends.type)
+    assert dtype is not None
+    start, stop = array.offset, array.offset + len(array)
+    ends = _stored(run_ends, dtype)
+    first = int(np.searchsorted(ends, start, side="right"))
+    past = int(np.searchsorted(ends, stop, side="left")) + 1 if len(array) else first
+    edges = np.concatenate([[start], ends[first:past].astype(np.int64)])
+    if edges[-1] < stop or (np.diff(edges) <= 0).any():
+        return _objects(array)  # raises, and names the run
+    counts = np.diff(np.minimum(edges, stop))
+    repeated = _copied(values.slice(first, len(counts)))
+    _check_growth(array, repeated[:1].nbytes * len(array))
+    return np.repeat(repeated, counts, axis=0)
+
+
+def _check_growth(array: Array, size: int) -> None:
+    """Refuse `size` bytes of values that rows share, where the array itself is few bytes."""
+    held = [array, *array.children]
+    stored = sum(len(buffer) for each in held for buffer in each.buffers() if buffer is not None)
+    allowed = FREE_BYTES + BYTES_PER_BYTE * stored
+    if size > allowed:
+        raise LimitError(
+            f"an array of {array.type} would take {size:,} bytes in NumPy, and its {stored:,} bytes allow "
+            f"{allowed:,}; take slices"
+        )

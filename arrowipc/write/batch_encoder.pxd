@@ -1,0 +1,48 @@
+# What makes messages of trimmed columns: their metadata, and the parts of their body.
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.plan cimport ColumnsData
+from arrowipc.read.framing cimport Message
+from arrowipc.write.compress cimport Compressor
+
+
+cdef class Encoder:
+    """Encodes one message after another into memory that it keeps."""
+    cdef readonly int version           # MetadataVersion
+    cdef readonly int64_t alignment     # of bodies and the buffers in them: 8 or 64
+    cdef readonly bint legacy           # prefix without a continuation marker
+    cdef Compressor compressor          # None: bodies stay raw
+    cdef uint8_t* head                  # prefix, metadata, padding
+    cdef int64_t head_size
+    cdef int64_t head_room
+    cdef int64_t metadata_at            # in `head`: behind the prefix
+    cdef Part* stored                   # per extent
+    cdef Part* parts                    # in the order of the body
+    cdef int32_t n_parts
+    cdef int32_t parts_room
+    cdef int64_t body_length
+    cdef int64_t raw_length             # what the body would be without compression and padding
+
+    # Each encodes a message that will begin at byte `position` of its sink. `chosen`: as for Compressor.
+    cdef int record_batch(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs,
+                          int64_t position) except -1
+    cdef int dictionary_batch(self, const ColumnsData* d, int64_t id, bint is_delta, int64_t position) except -1
+    cdef int encode(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs, int64_t position,
+                    bint dictionary, int64_t id, bint is_delta) except -1
+    # The same without the GIL, for bodies that stay raw and without pairs, when there is room for it already;
+    # False: there is not, nothing was done, and `record_batch` or `dictionary_batch` makes room.
+    cdef bint encode_raw(self, const ColumnsData* d, int64_t position, bint dictionary, int64_t id) noexcept nogil
+    cdef int64_t count_buffers(self, const ColumnsData* d) noexcept nogil
+    cdef int64_t put_tables(self, const ColumnsData* d, int64_t n_buffers, int codec, bint pairs, bint dictionary,
+                            int64_t id, bint is_delta) noexcept nogil
+    cdef int64_t put_buffers(self, uint8_t* base, int64_t table, int64_t at, const ColumnsData* d,
+                             int64_t n_buffers) noexcept nogil
+    cdef int64_t put_plain(self, uint8_t* base, int64_t at, const ColumnsData* d) noexcept nogil
+    # For a message that was read: whether it is one that we would write; the same with a new prefix.
+    cdef bint agrees(self, Message message) except -1
+    cdef int wrap(self, Message message, int64_t position) except -1
+    cdef int reserve(self, int64_t head, int32_t parts) except -1
+    cdef int64_t put_pairs(self, int64_t at, tuple pairs) except -1
+    cdef int finish_head(self, int64_t size, int64_t position) except -1
+    cdef void close_head(self, int64_t size, int64_t position) noexcept nogil

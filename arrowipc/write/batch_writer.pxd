@@ -1,0 +1,69 @@
+# What turns batches into the messages of one stream or file.
+from libc.stdint cimport int64_t
+
+from arrowipc._core cimport Columns, Plan
+from arrowipc.columns.truncate cimport Trimmer
+from arrowipc.inline.plan cimport ColumnsData
+from arrowipc.read.framing cimport Message
+from arrowipc.write.batch_encoder cimport Encoder
+from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
+from arrowipc.write.sinks cimport Sink
+
+
+cdef class Packing:
+    """How bodies are stored: the encoder of one writer, and which columns it compresses."""
+    cdef Encoder encoder
+    cdef object choice              # None: all columns; else {column name, or "*": whether it is compressed}
+    cdef bytes chosen               # the same per field of the writer's plan, see Compressor
+    cdef bint untouched             # a body that another writer stored with the same codec may pass as it is
+    cdef int choose(self, Plan plan) except -1
+
+
+cdef class BatchWriter:
+    cdef readonly Sink sink
+    cdef Packing packing
+    cdef Encoder encoder            # packing.encoder
+    cdef readonly bint is_file
+    cdef object deltas              # None: as deltas what came as deltas
+    cdef bint unify
+    cdef int64_t coalesce_rows
+    cdef bint allow_64bit
+    cdef object annotate            # None: batches go out with the metadata that they bring
+    cdef Plan plan                  # None: nothing has said yet what the batches are
+    cdef object asked               # the Schema that it was begun with, before dictionaries were numbered anew
+    cdef Plan accepted              # plan of the last batch that was found to fit
+    cdef bint has_required          # columns that are not nullable
+    cdef Trimmer trimmer
+    cdef dict trimmers              # dictionary id -> Trimmer of its values
+    cdef WrittenDictionaries dictionaries   # None: the schema has none
+    cdef list pending               # small batches that wait to become one
+    cdef int64_t pending_rows
+    cdef bytearray batch_blocks     # of the footer
+    cdef bytearray dictionary_blocks
+    cdef object failure             # why it cannot go on
+    cdef int64_t num_messages
+    cdef int64_t num_record_batches
+    cdef int64_t num_dictionary_batches
+    cdef int64_t num_dictionary_deltas
+    cdef int64_t num_replaced_dictionaries
+    cdef int64_t raw_bytes
+    cdef int64_t stored_bytes
+
+    cdef bint busy                  # a thread is writing a message
+
+    cdef int check_usable(self) except -1
+    cdef int check_idle(self) except -1
+    cdef int occupy(self) except -1
+    cdef int set_plan(self, object schema) except -1
+    cdef int accept(self, Columns columns) except -1
+    cdef int trim(self, Columns columns, int64_t start, int64_t count) except -1
+    cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1
+    cdef int64_t put_rows(self, Columns columns, int64_t start, int64_t count, tuple pairs,
+                          int64_t max_bytes) except -1
+    cdef int put_stored(self, Message message, list emissions) except -1
+    cdef int put_end(self, tuple metadata) except -1
+    cdef int put_dictionaries(self, list emissions) except -1
+    cdef int put_dictionary(self, Emission emission) except -1
+    cdef int hand_over(self, bytearray blocks) except -1
+    cdef int flush(self) except -1
+    cdef int poison(self, object error) except -1

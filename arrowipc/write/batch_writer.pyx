@@ -1,0 +1,672 @@
+"""The rules of order of writing: a schema, the dictionaries that a batch needs, the batch, and how it all ends.
+
+Streams and files are the same messages in the same order; a file has a magic before and a footer behind them
+(Columnar format, "IPC Streaming Format" and "IPC File Format"). Everything goes through one `Encoder` into one
+`Sink`; opening, naming and closing what is behind the sink is the business of `writer.py`.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from arrowipc._core cimport Columns, Plan, field_path, limits_data, raise_fault
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.concat cimport concat_into
+from arrowipc.columns.truncate cimport Trimmer
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.loads cimport prefetch
+from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, LimitsData
+from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
+from arrowipc.read.framing cimport Message, new_message
+from arrowipc.write.batch_encoder cimport Encoder
+from arrowipc.write.compress cimport Compressor
+from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
+from arrowipc.write.sinks cimport Sink
+
+from arrowipc.arguments import metadata_pairs
+from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.metadata.schema_writer import encapsulate, footer_table, renumber_dictionaries, schema_metadata
+
+__all__ = ["BatchWriter", "Packing", "batch_message", "batch_size", "check_schema"]
+
+MAGIC = b"ARROW1"
+
+cdef struct Block:
+    # As in File.fbs, with its padding.
+    int64_t offset
+    int32_t metadata_length
+    int32_t padding
+    int64_t body_length
+
+
+# -- how bodies are stored -----------------------------------------------------------------------------------
+
+
+cdef class Packing:
+    """How bodies are stored, from the keywords that all writers share.
+
+    Parameters
+    ----------
+    compression : None, "lz4", "zstd" or dict
+        A dict gives a codec (or None) per column name, and for all other columns under ``"*"``; one codec at most.
+    compression_level, min_space_savings
+        See `arrowipc.write.compress.Compressor`.
+    alignment : {8, 64}
+    legacy : bool
+    metadata_version : {"V5", "V4"}
+    use_threads : bool
+    """
+
+    def __cinit__(self, compression=None, compression_level=None, min_space_savings=None, alignment=8, legacy=False,
+                 metadata_version="V5", use_threads=True):
+        cdef Compressor compressor = None
+        codec = compression
+        if isinstance(compression, dict):
+            codecs = {name for name in compression.values() if name is not None}
+            if len(codecs) > 1:
+                raise UsageError("compression: a message has one codec, so its columns can have one or none; found "
+                                 f"{' and '.join(map(repr, sorted(map(str, codecs))))}")
+            self.choice = {name: each is not None for name, each in compression.items()}
+            codec = codecs.pop() if codecs else None
+        if codec is not None and metadata_version == "V4":
+            # pyarrow takes such bodies for raw ones.
+            raise UsageError('compression came with metadata_version="V5": readers of "V4" do not know it')
+        if codec is not None:
+            compressor = Compressor(codec, compression_level, min_space_savings, use_threads)
+        elif compression_level is not None or min_space_savings is not None:
+            raise UsageError("compression_level and min_space_savings need a codec: compression=\"lz4\" or \"zstd\"")
+        self.encoder = Encoder(compressor, alignment, legacy, metadata_version)
+        self.untouched = self.choice is None and compression_level is None and min_space_savings is None
+
+    cdef int choose(self, Plan plan) except -1:
+        """Look the columns of a schema up in the choice."""
+        cdef int32_t i, f
+        cdef bytearray chosen
+        if self.choice is None:
+            return 0
+        names = plan_schema(plan).names
+        known = set(names)
+        unknown = [name for name in self.choice if name != "*" and name not in known]
+        if unknown:
+            raise UsageError(f"compression: the schema has no column {unknown[0]!r}; its columns are {names}")
+        chosen = bytearray(plan.d.n_fields)
+        others = self.choice.get("*", False)
+        for i in range(plan.d.n_columns):
+            for f in range(plan.d.columns[i], plan.d.fields[plan.d.columns[i]].end):
+                chosen[f] = self.choice.get(names[i], others)
+        self.chosen = bytes(chosen)
+        return 0
+
+
+cdef inline const uint8_t* chosen_fields(Packing packing) noexcept:
+    if packing.chosen is None:
+        return NULL
+    return <const uint8_t*> PyBytes_AS_STRING(packing.chosen)
+
+
+cdef int encode_alone(Packing packing, Trimmer trimmer, RecordBatch batch) except -1:
+    """Encode a batch for itself, as if its sink began with it."""
+    cdef Fault fault
+    packing.choose(batch.plan)
+    check_order(batch.plan)
+    if trimmer.trim(&batch.d, 0, batch.d.length, &fault) < 0:
+        raise_fault(&fault, batch.plan)
+    packing.encoder.record_batch(&trimmer.d, chosen_fields(packing), batch.custom_metadata, 0)
+    return 0
+
+
+cdef tuple owners_of(Columns columns, Trimmer trimmer, Encoder encoder):
+    """What the parts of the message that was just encoded point into."""
+    return columns, trimmer.keep(), encoder.compressor.keep() if encoder.compressor is not None else None
+
+
+def batch_message(RecordBatch batch not None, **options):
+    """The RecordBatch message of a batch; see `arrowipc.RecordBatch.to_message`."""
+    cdef Packing packing = Packing(**options)
+    cdef Encoder encoder = packing.encoder
+    cdef Trimmer trimmer = Trimmer(batch.plan)
+    if encoder.legacy:
+        raise UsageError("legacy is about the prefix of messages in streams and files; a Message has none of its own")
+    encode_alone(packing, trimmer, batch)
+    return new_message(encoder.head + encoder.metadata_at, encoder.head_size - encoder.metadata_at, encoder.parts,
+                       encoder.n_parts, encoder.alignment, owners_of(batch, trimmer, encoder))
+
+
+def batch_size(RecordBatch batch not None, **options):
+    """Bytes of the encapsulated RecordBatch message of a batch; see `arrowipc.get_record_batch_size`."""
+    cdef Packing packing = Packing(**options)
+    encode_alone(packing, Trimmer(batch.plan), batch)
+    return packing.encoder.head_size + packing.encoder.body_length
+
+
+cdef inline int check_order(Plan plan) except -1:
+    if plan.d.stored_big and plan.d.keep_stored:
+        raise UsageError("the batch was kept in big-endian byte order (ensure_native_endian=False), and we write "
+                         "little-endian: read it with ensure_native_endian=True")
+    return 0
+
+
+cdef list recent = []       # (schema that was asked for, schema that is written), of the last writers
+
+cdef enum:
+    MOST_RECENT = 8
+
+
+cdef object written_schema(object schema):
+    """The schema that a writer declares.
+
+    The same object for the same object: a schema keeps its message and its plan once they are made, and services
+    write thousands of small streams with few schemas.
+    """
+    for asked, written in recent:
+        if asked is schema:
+            return written
+    written = schema
+    if schema.features or schema.endianness != "little" or schema._plan is not None:
+        # A plan may be that of a reader: of some of the columns, or of another byte order.
+        written = schema.__replace__(features=(), endianness="little")
+    written = renumber_dictionaries(written)
+    recent.insert(0, (schema, written))
+    del recent[MOST_RECENT:]
+    return written
+
+
+# -- the writer ----------------------------------------------------------------------------------------------
+
+
+cdef class BatchWriter:
+    """Writes batches of one schema, as a stream or as a file, into a sink.
+
+    Parameters
+    ----------
+    sink : Sink
+    packing : Packing
+    is_file : bool
+        With magic, footer, and one dictionary per id.
+    dictionary_deltas, unify_dictionaries : bool (the first may be None)
+        See `arrowipc.new_stream`.
+    coalesce_rows : int
+        Batches of fewer rows wait for others until they have as many together.
+    allow_64bit : bool
+        Write arrays of more than 2**31 - 1 elements.
+    annotate : arrowipc.columns.statistics.Annotator, optional
+        Adds statistics to the metadata of each batch.
+    """
+
+    def __init__(self, Sink sink not None, Packing packing not None, bint is_file=False,
+                 dictionary_deltas=None, bint unify_dictionaries=False, int64_t coalesce_rows=0,
+                 bint allow_64bit=False, annotate=None):
+        if coalesce_rows < 0:
+            raise UsageError(f"coalesce_rows must not be negative, found {coalesce_rows}")
+        self.sink = sink
+        self.packing = packing
+        self.encoder = packing.encoder
+        self.is_file = is_file
+        self.deltas = dictionary_deltas
+        self.unify = unify_dictionaries
+        self.coalesce_rows = coalesce_rows
+        self.allow_64bit = allow_64bit
+        self.annotate = annotate
+        self.pending = []
+        self.batch_blocks = bytearray()
+        self.dictionary_blocks = bytearray()
+
+    cdef int check_usable(self) except -1:
+        if self.failure is not None:
+            raise UsageError(f"this writer cannot go on: {self.failure}")
+        return 0
+
+    cdef int check_idle(self) except -1:
+        if self.busy:
+            raise UsageError("another thread is writing with this writer, or this call is part of one: one thread at "
+                             "a time may")
+        return 0
+
+    cdef int occupy(self) except -1:
+        """Begin a message. The encoder, the trimmers and the sink have room for one: no other may begin until its end.
+
+        Not only threads could try: a sink may be an object in Python, which knows its writer.
+        """
+        self.check_usable()
+        self.check_idle()
+        self.busy = True
+        return 0
+
+    cdef int poison(self, object error) except -1:
+        """After an error in the middle of a message nobody knows what has arrived."""
+        self.failure = f"an error ended it: {str(error) or type(error).__name__}"
+        self.pending = []
+        return 0
+
+    # -- the beginning --
+
+    def begin(self, schema, tuple metadata=()):
+        """Write what comes before the first batch.
+
+        Parameters
+        ----------
+        schema : Schema
+            Dictionaries are numbered anew.
+        metadata : pairs of bytes
+            Of the Schema message; files repeat theirs here, where it survives the loss of the footer.
+        """
+        head = MAGIC + b"\0\0" if self.is_file else b""
+        self.asked = schema
+        schema = written_schema(schema)
+        self.set_plan(schema)
+        if metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
+            message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8,
+                                  self.encoder.legacy)
+        else:
+            message = schema.serialize()
+        self.occupy()
+        try:
+            self.sink.write_bytes(head + message)
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.busy = False
+        self.num_messages += 1
+
+    def expect(self, schema):
+        """Begin with `schema` if the writer has none yet."""
+        if self.plan is None:
+            self.begin(schema)
+
+    def resume(self, schema, batch_blocks, dictionary_blocks):
+        """Go on behind the messages of an existing file, whose ids and blocks stay."""
+        self.set_plan(schema)
+        self.batch_blocks = bytearray(batch_blocks)
+        self.dictionary_blocks = bytearray(dictionary_blocks)
+
+    def remember(self, Columns columns not None):
+        """Take the dictionaries of a batch for written, because the existing file has them."""
+        self.accept(columns)
+        if self.dictionaries is not None:
+            self.dictionaries.before(columns, [])
+
+    cdef int set_plan(self, object schema) except -1:
+        cdef LimitsData limits
+        cdef int32_t i
+        limits_data(None, &limits)
+        self.plan = python_plan(schema, &limits)
+        self.packing.choose(self.plan)
+        if self.annotate is not None:
+            self.annotate.check(schema)
+        self.trimmer = Trimmer(self.plan)
+        self.trimmers = {}
+        if self.plan.dictionaries:
+            self.dictionaries = WrittenDictionaries(self.plan, self.is_file, self.deltas, self.unify)
+        for i in range(self.plan.d.n_columns):
+            if not self.plan.d.fields[self.plan.d.columns[i]].flags & FIELD_NULLABLE:
+                self.has_required = True
+        return 0
+
+    @property
+    def schema(self):
+        """Schema: of the batches; None before anything has said what they are."""
+        return None if self.plan is None else plan_schema(self.plan)
+
+    # -- batches --
+
+    def write_batch(self, RecordBatch batch not None, custom_metadata=None):
+        """Write one batch.
+
+        Parameters
+        ----------
+        batch : RecordBatch
+            Of the writer's schema; metadata may differ. A slice writes only its rows.
+        custom_metadata : mapping or pairs of str or bytes, optional
+            Goes into the message. Default: what the batch brought along.
+
+        Raises
+        ------
+        UsageError
+            The batch has another schema, nulls in a column that has none by schema, a dictionary that a file
+            cannot replace, or the writer is closed. Nothing was written then, and the writer can go on.
+        FormatError
+            The batch was read with ``validate="none"`` and its contents are broken; as above.
+        OSError
+            The sink failed: the writer cannot go on.
+        """
+        cdef tuple pairs = batch.custom_metadata if custom_metadata is None else metadata_pairs(custom_metadata)
+        self.check_usable()
+        if batch.plan is not self.accepted:
+            self.accept(batch)
+        if pairs and batch.d.length < self.coalesce_rows:
+            # Statistics are no reason to stay alone: those of several batches together are other ones.
+            from arrowipc.columns.statistics import without_statistics
+
+            pairs = without_statistics(pairs)
+        if batch.d.length < self.coalesce_rows and not pairs:
+            self.pending.append(batch)
+            self.pending_rows += batch.d.length
+            if self.pending_rows >= self.coalesce_rows:
+                self.flush()
+            return
+        if self.pending:
+            self.flush()
+        self.put(batch, 0, batch.d.length, pairs, INT64_MAX)
+
+    def write_rows(self, RecordBatch batch not None, int64_t max_rows, int64_t max_bytes):
+        """Write a batch as several: of `max_rows` rows and bodies of `max_bytes` bytes at most.
+
+        One row may exceed `max_bytes`. Custom metadata goes with the first one.
+        """
+        cdef int64_t start = 0, count, written, likely = INT64_MAX
+        cdef tuple pairs = batch.custom_metadata
+        self.check_usable()
+        if batch.plan is not self.accepted:
+            self.accept(batch)
+        if self.pending:
+            self.flush()
+        while True:
+            count = min(max_rows, min(likely, batch.d.length - start))
+            written = self.put(batch, start, count, pairs, max_bytes)
+            start += written
+            pairs = ()
+            if start >= batch.d.length:
+                return
+            # Trying all that is left each time would cost the square of the number of pieces.
+            likely = min(written, INT64_MAX >> 1) * 2 if written == count else written + (written >> 3)
+
+    def write_stored(self, Message message not None, Columns columns not None):
+        """Pass a RecordBatch message on with its body untouched, if it says what we would.
+
+        Parameters
+        ----------
+        message : Message
+            As it was read.
+        columns : Columns
+            Its rows and dictionaries; what `arrowipc.read.batch_decoder.Decoder.stored` returns.
+
+        Returns
+        -------
+        bool
+            False: nothing was written, the batch has to be decoded.
+        """
+        cdef list emissions = []
+        self.check_usable()
+        if columns.plan is not self.accepted:
+            self.accept(columns)
+        if (not self.packing.untouched or self.has_required or self.annotate is not None
+                or (self.unify and self.dictionaries is not None)
+                or columns.d.length < self.coalesce_rows or not columns.plan.d.whole
+                or columns.plan.d.stored_big or not self.encoder.agrees(message)):
+            return False
+        if self.pending:
+            self.flush()
+        self.occupy()
+        try:
+            if self.dictionaries is not None:
+                self.dictionaries.before(columns, emissions)
+            self.put_stored(message, emissions)
+        finally:
+            self.busy = False
+        return True
+
+    cdef int put_stored(self, Message message, list emissions) except -1:
+        try:
+            self.put_dictionaries(emissions)
+            self.encoder.wrap(message, self.sink.position)
+            if self.sink.keeps:
+                self.sink.owners = message
+            self.hand_over(self.batch_blocks)
+        except BaseException as error:
+            self.poison(error)
+            raise
+        self.num_record_batches += 1
+        return 0
+
+    cdef int accept(self, Columns columns) except -1:
+        """Whether a batch has the writer's schema, as far as bytes are concerned."""
+        if self.plan is None:
+            self.expect(plan_schema(columns.plan))
+        check_order(columns.plan)
+        if plan_schema(columns.plan) is not self.asked:
+            check_schema(plan_schema(self.plan), plan_schema(columns.plan))
+        self.accepted = columns.plan
+        return 0
+
+    cdef int trim(self, Columns columns, int64_t start, int64_t count) except -1:
+        cdef Fault fault
+        cdef int64_t nulls
+        cdef int32_t i, f
+        if self.trimmer.trim(&columns.d, start, count, &fault) < 0:
+            raise_fault(&fault, columns.plan)
+        if not self.allow_64bit:
+            for f in range(self.plan.d.n_fields):
+                if self.trimmer.d.nodes[f].length > INT32_MAX:
+                    raise UsageError(f"column {field_path(self.plan, f)!r} has {self.trimmer.d.nodes[f].length:,} "
+                                     "elements, more than 2**31 - 1, which some readers cannot read: write fewer rows "
+                                     "at a time (write_table(max_chunksize=)), or say allow_64bit=True")
+        if self.has_required:
+            for i in range(self.plan.d.n_columns):
+                f = self.plan.d.columns[i]
+                if self.trimmer.d.nodes[f].null_count and not self.plan.d.fields[f].flags & FIELD_NULLABLE:
+                    nulls = self.trimmer.d.nodes[f].null_count
+                    raise UsageError(f"column {field_path(self.plan, f)!r} has {nulls} null{'s' if nulls > 1 else ''} "
+                                     "and the writer's schema says that it has none (nullable=False)")
+        return 0
+
+    cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1:
+        """Write rows of columns whose plan was accepted, fewer than `count` to stay below `max_bytes`.
+
+        Returns how many.
+        """
+        self.occupy()
+        try:
+            return self.put_rows(columns, start, count, pairs, max_bytes)
+        finally:
+            self.busy = False
+
+    cdef int64_t put_rows(self, Columns columns, int64_t start, int64_t count, tuple pairs,
+                          int64_t max_bytes) except -1:
+        cdef Columns written = columns
+        cdef list emissions = None
+        cdef int64_t position = self.sink.position
+        fetch_ahead(&columns.d)
+        self.trim(columns, start, count)
+        while (max_bytes < INT64_MAX and count > 1
+               and body_size(&self.trimmer.d, self.encoder.alignment) > max_bytes):
+            count = max(1, min(count - 1, <int64_t> (count * (<double> max_bytes
+                                                     / body_size(&self.trimmer.d, self.encoder.alignment)))))
+            self.trim(columns, start, count)
+        if self.annotate is not None:
+            pairs = self.annotate(columns, start, count, pairs)
+        if self.dictionaries is not None:
+            emissions = []
+            written = self.dictionaries.before(columns, emissions)
+        # From here on an error leaves a message torn, or a dictionary unwritten that is believed to be there.
+        try:
+            if self.dictionaries is not None:
+                self.put_dictionaries(emissions)
+                if written is not columns:
+                    self.trim(written, start, count)
+            self.encoder.record_batch(&self.trimmer.d, chosen_fields(self.packing), pairs, self.sink.position)
+            if self.sink.keeps:
+                self.sink.owners = owners_of(written, self.trimmer, self.encoder)
+            self.hand_over(self.batch_blocks)
+        except BaseException as error:
+            # A sink that has no room says so before it takes anything: then there is still an end to be written.
+            if emissions or self.sink.position != position or not isinstance(error, UsageError):
+                self.poison(error)
+            raise
+        self.num_record_batches += 1
+        return count
+
+    cdef int put_dictionaries(self, list emissions) except -1:
+        cdef Emission emission
+        for emission in emissions:
+            self.put_dictionary(emission)
+        return 0
+
+    cdef int put_dictionary(self, Emission emission) except -1:
+        cdef Trimmer trimmer = self.trimmers.get(emission.id)
+        cdef Fault fault
+        if trimmer is None:
+            trimmer = self.trimmers[emission.id] = Trimmer(emission.plan)
+        # The data buffers are those of all deltas so far: each has to bring its own part only.
+        trimmer.tight = emission.is_delta
+        if trimmer.trim(&emission.values.d, emission.start, emission.values.d.length - emission.start, &fault) < 0:
+            raise_fault(&fault, emission.values.plan, f"dictionary {emission.id}")
+        self.encoder.dictionary_batch(&trimmer.d, emission.id, emission.is_delta, self.sink.position)
+        if self.sink.keeps:
+            self.sink.owners = owners_of(emission.values, trimmer, self.encoder)
+        self.hand_over(self.dictionary_blocks)
+        self.num_dictionary_batches += 1
+        self.num_dictionary_deltas += emission.is_delta
+        self.num_replaced_dictionaries += emission.replaces
+        return 0
+
+    cdef int hand_over(self, bytearray blocks) except -1:
+        """Send the message that was just encoded to the sink."""
+        cdef Encoder encoder = self.encoder
+        cdef int64_t used
+        cdef Block block
+        memset(&block, 0, sizeof(Block))
+        block.offset = self.sink.position
+        block.metadata_length = <int32_t> encoder.head_size
+        block.body_length = encoder.body_length
+        self.sink.write(encoder.head, encoder.head_size, encoder.parts, encoder.n_parts, encoder.alignment,
+                        encoder.body_length)
+        self.num_messages += 1
+        self.raw_bytes += encoder.raw_length
+        self.stored_bytes += encoder.body_length
+        if self.is_file:
+            used = PyByteArray_GET_SIZE(blocks)
+            PyByteArray_Resize(blocks, used + sizeof(Block))
+            memcpy(PyByteArray_AS_STRING(blocks) + used, &block, sizeof(Block))
+        return 0
+
+    cdef int flush(self) except -1:
+        """Write the batches that wait, as one."""
+        cdef list waiting = self.pending
+        cdef RecordBatch joined
+        self.check_idle()
+        self.pending = []
+        self.pending_rows = 0
+        try:
+            if len(waiting) > 1:
+                joined = RecordBatch.__new__(RecordBatch)
+                joined.custom_metadata = ()
+                try:
+                    concat_into(joined, tuple(waiting))
+                    waiting = [joined]
+                except UnsupportedError:
+                    pass    # their offsets or dictionaries do not fit one batch: they go as they came
+            for batch in waiting:
+                self.put(batch, 0, (<Columns> batch).d.length, (), INT64_MAX)
+        except BaseException as error:
+            # Their writers were told that they are written: nothing may follow as if they were.
+            self.poison(error)
+            raise
+        return 0
+
+    # -- the end --
+
+    def finish(self, tuple metadata=()):
+        """Write what comes behind the last batch; `metadata` is that of a file's footer."""
+        self.check_usable()
+        if self.plan is None:
+            raise UsageError("nothing was written and no schema was given: give the writer a schema, so that it can "
+                             "say what an empty stream or file is empty of")
+        if self.pending:
+            self.flush()
+        self.occupy()
+        try:
+            self.put_end(metadata)
+        finally:
+            self.busy = False
+        self.failure = "it was closed"
+
+    cdef int put_end(self, tuple metadata) except -1:
+        try:
+            if self.dictionaries is not None:
+                self.put_dictionaries(self.dictionaries.at_close())
+            end = bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
+            if self.is_file:
+                footer = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
+                                      self.batch_blocks, metadata)
+                # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
+                end = b"".join((end.ljust(8, b"\0"), footer, len(footer).to_bytes(4, "little"), MAGIC))
+            self.sink.write_bytes(end)
+        except BaseException as error:
+            self.poison(error)
+            raise
+        return 0
+
+    def check(self):
+        """Raise the UsageError that writing would, if the writer cannot go on."""
+        self.check_usable()
+
+    def check_free(self):
+        """Raise UsageError if another thread is writing."""
+        self.check_idle()
+
+    def abandon(self, reason):
+        """End without an end: nothing more is written."""
+        if self.failure is None:
+            self.failure = str(reason)
+        self.pending = []
+
+    @property
+    def is_open(self):
+        """bool: neither closed nor ended by an error."""
+        return self.failure is None
+
+    @property
+    def bytes_written(self):
+        """int: bytes that went to the sink."""
+        return self.sink.position
+
+    @property
+    def counters(self):
+        """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries, bytes."""
+        return (self.num_messages, self.num_record_batches, self.num_dictionary_batches, self.num_dictionary_deltas,
+                self.num_replaced_dictionaries, self.raw_bytes, self.stored_bytes)
+
+
+cdef str version_name(Encoder encoder):
+    return "V4" if encoder.version == MetadataVersion_V4 else "V5"
+
+
+cdef inline void fetch_ahead(const ColumnsData* d) noexcept nogil:
+    """Ask for the beginnings of all buffers at once: one after the other, a small batch is all waiting for memory."""
+    cdef int32_t i
+    cdef int64_t at
+    for i in range(min(d.n_extents, <int32_t> 64)):
+        for at in range(0, min(d.extents[i].size, <int64_t> 1024), 64):
+            prefetch(d.extents[i].data + at)
+
+
+cdef inline int64_t body_size(const ColumnsData* d, int64_t alignment) noexcept nogil:
+    """Bytes of a body of these columns, uncompressed."""
+    cdef int64_t total = 0
+    cdef int32_t i
+    for i in range(d.n_extents):
+        total += (d.extents[i].size + alignment - 1) & -alignment
+    return total
+
+
+ONE_SCHEMA = " (a stream or file has one: make the batch fit before, or begin another)"
+
+
+def check_schema(expected, found):
+    """Compare a batch's schema with the writer's; names the first column that differs."""
+    if len(expected) != len(found):
+        missing = [field.name for field in expected if field.name not in found]
+        surplus = [field.name for field in found if field.name not in expected]
+        raise UsageError(f"the batch has {len(found)} columns, the writer's schema {len(expected)}"
+                         + (f"; missing: {missing}" if missing else "") + (f"; unknown: {surplus}" if surplus else "")
+                         + ONE_SCHEMA)
+    for i, (mine, theirs) in enumerate(zip(expected, found)):
+        if mine.name != theirs.name:
+            raise UsageError(f"column {i} is named {theirs.name!r} in the batch and {mine.name!r} in the writer's "
+                             f"schema{ONE_SCHEMA}")
+        if mine.type != theirs.type:
+            raise UsageError(f"column {mine.name!r} is {theirs.type} in the batch and {mine.type} in the writer's "
+                             f"schema{ONE_SCHEMA}")

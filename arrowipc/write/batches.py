@@ -1,0 +1,74 @@
+"""What people hand to a writer, as a schema and batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from arrowipc.arguments import described
+from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.errors import UsageError
+from arrowipc.schema import Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def as_schema(schema: Any) -> Schema:
+    """Take a schema as people give it: ours, another library's, or a list of fields."""
+    if isinstance(schema, Schema):
+        return schema
+    if hasattr(schema, "__arrow_c_schema__"):
+        from arrowipc.cdata.import_array import schema_from
+
+        return schema_from(schema)
+    if isinstance(schema, (list, tuple)):
+        return Schema(schema)
+    raise UsageError(
+        f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}"
+    )
+
+
+def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:
+    """Find the schema (None: only the batches know) and the batches in whatever people hand to a writer."""
+    if isinstance(data, RecordBatch):
+        return data.schema, (data,)
+    if isinstance(data, Mapping):
+        from arrowipc.values.from_python import build_batch
+
+        batch = build_batch(data, schema)
+        return batch.schema, (batch,)
+    if isinstance(data, Array) and not hasattr(data.type, "fields"):
+        raise UsageError(
+            f"an array of {data.type} is one column, not a batch: write {{name: array}}, or an array of "
+            "structs"
+        )
+    if hasattr(data, "__arrow_c_array__"):
+        from arrowipc.cdata.import_array import batch_from
+
+        batch = batch_from(data)
+        return batch.schema, (batch,)
+    if hasattr(data, "__arrow_c_stream__"):
+        # Our own tables and readers have it too; their batches need no detour.
+        if isinstance(getattr(data, "schema", None), Schema):
+            return data.schema, getattr(data, "batches", data)
+        from arrowipc.cdata.import_table import batches_from
+
+        stream = batches_from(data)
+        return stream.schema, stream
+    if isinstance(data, (list, tuple, Iterator)):
+        return None, _chained(data, schema)
+    if isinstance(data, (str, bytes, os.PathLike)):
+        raise UsageError(
+            f"write: expected data, found {described(data)}: read it first, for example with arrowipc.open()"
+        )
+    raise UsageError(
+        "write: expected a RecordBatch, a Table, a dict of columns, or an object with __arrow_c_array__ or "
+        f"__arrow_c_stream__, found {described(data)}"
+    )
+
+
+def _chained(items: Iterable[Any], schema: Schema | None) -> Iterator[RecordBatch]:
+    for item in items:
+        yield from batches_of(item, schema)[1]

@@ -1,0 +1,744 @@
+"""The dictionaries of one writer: what its reader knows so far, and what the next batch needs before it.
+
+Writer and reader agree when every value of a batch's dictionary equals the value that the reader's dictionary
+has at the same index; whether it is the same object, or lies in the same bytes, only saves time.
+
+A batch is decided on as a whole: dictionaries are walked inner before outer, what is to be written is put
+together, and only when nothing has raised does any of it become the new state.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, limits_data, raise_fault
+from arrowipc.columns.array cimport RecordBatch, make_array
+from arrowipc.columns.builder cimport grew_by_deltas, same_memory
+from arrowipc.columns.concat cimport FAULT_FULL, Growing, Span
+from arrowipc.columns.elements cimport check_native, dictionary_of, values
+from arrowipc.columns.memo_table cimport SPELLED_LEAST, ValueTable, new_budget, unified_table
+from arrowipc.columns.memo_table cimport continues, plainly_continues
+from arrowipc.inline.bits cimport largest, load_int, store_int
+from arrowipc.inline.element cimport index_at
+from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_INDEX, FAULT_OFFSET, Fault, fail
+from arrowipc.inline.loads cimport get_bit, inside, unlikely
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_SPARSE,
+    LAYOUT_STRUCT, ColumnsData, FieldPlan, LimitsData, Node, PlanData,
+)
+from arrowipc.metadata.schema_reader cimport python_plan, same_shape
+from arrowipc.read.validate cimport index_range
+
+from arrowipc.errors import UsageError
+
+cdef enum:
+    MOST_SOURCES = 8        # dictionaries per id whose places in the table are remembered
+
+
+cdef list encoded_fields(Plan plan):
+    cdef int32_t f
+    return [f for f in range(plan.d.n_fields) if plan.d.fields[f].flags & FIELD_ENCODED]
+
+
+cdef Columns no_values(Plan plan):
+    return Growing(plan).snapshot()
+
+
+# -- words ---------------------------------------------------------------------------------------------------
+
+
+cdef str place_path(tuple place):
+    """Dotted path of a field. A place is (place of the dictionary around the field or None, plan, field)."""
+    cdef Plan plan = place[1]
+    cdef int32_t field = place[2]
+    cdef list parts = []
+    if place[0] is None:
+        return field_path(plan, field)
+    # The column of a dictionary's plan is the field that it belongs to.
+    while plan.d.fields[field].parent >= 0:
+        parts.append(field_name(plan, field))
+        field = plan.d.fields[field].parent
+    return ".".join([place_path(place[0]), *reversed(parts)])
+
+
+# -- renumbering ---------------------------------------------------------------------------------------------
+
+
+@cython.auto_pickle(False)
+cdef class Indices:
+    """Indices of our own; zeros where nobody has written, which costs nothing where nobody reads."""
+
+    cdef uint8_t* data
+
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef class Renumbering:
+    """Where the values of one dictionary are in a table."""
+
+    def __cinit__(self):
+        self.identity = True
+
+    def __dealloc__(self):
+        free(self.places)
+
+    cdef int extend(self, ValueTable table, Columns dictionary, Columns values) except -1:
+        cdef int64_t count = dictionary.d.length, room, i
+        cdef bint identity = self.identity
+        cdef void* moved
+        if count > self.room:
+            room = max(count, 2 * self.room)
+            moved = realloc(self.places, room * sizeof(int64_t))
+            if moved == NULL:
+                raise MemoryError()
+            self.places = <int64_t*> moved
+            self.room = room
+        table.add(values, self.count, count - self.count, self.places + self.count)
+        for i in range(self.count, count):
+            identity &= self.places[i] == i
+        self.identity = identity
+        self.count = count
+        self.columns = dictionary
+        return 0
+
+    cdef tuple mark(self):
+        return self.columns, self.count, self.identity
+
+    cdef int rollback(self, tuple mark) except -1:
+        self.columns, self.count, self.identity = mark
+        return 0
+
+
+cdef struct Move:
+    # Indices on their way from one buffer to another.
+    const uint8_t* bits
+    const uint8_t* source
+    uint8_t* out
+    int64_t start
+    int64_t stop
+    const int64_t* places
+    uint64_t count          # values of the dictionary
+    int64_t limit           # largest index that the type holds
+    int64_t mask            # what an index has of the word that load_int makes
+
+
+cdef inline bint move_all(const Move* m, int32_t width) noexcept nogil:
+    """Whether all indices could be renumbered; `first_wrong` finds out which could not."""
+    cdef const uint8_t* bits = m.bits
+    cdef const uint8_t* source = m.source
+    cdef uint8_t* out = m.out
+    cdef const int64_t* places = m.places
+    cdef int64_t i, index, place, valid, limit = m.limit, mask = m.mask
+    cdef uint64_t count = m.count
+    cdef bint wrong = False
+    if bits == NULL:
+        for i in range(m.start, m.stop):
+            index = load_int(source, i, width) & mask
+            if unlikely(<uint64_t> index >= count, 0):
+                return False
+            place = places[index]
+            wrong |= place > limit
+            store_int(out, i, width, place)
+    else:
+        # Nulls lie anywhere: a branch would be taken wrong too often.
+        for i in range(m.start, m.stop):
+            valid = -<int64_t> get_bit(bits, i)
+            index = load_int(source, i, width) & mask & valid
+            wrong |= <uint64_t> index >= count
+            place = places[index if <uint64_t> index < count else 0] & valid
+            wrong |= place > limit
+            store_int(out, i, width, place)
+    return not wrong
+
+
+cdef int64_t first_wrong(const Move* m, int32_t width) noexcept nogil:
+    """Position of the first index that cannot be renumbered; m.stop if there is none."""
+    cdef int64_t i, index
+    for i in range(m.start, m.stop):
+        if m.bits == NULL or get_bit(m.bits, i):
+            index = load_int(m.source, i, width) & m.mask
+            if <uint64_t> index >= m.count or m.places[index] > m.limit:
+                return i
+    return m.stop
+
+
+cdef int move_indices(const ColumnsData* d, int32_t f, const Span* rows, const int64_t* places, int64_t count,
+                      uint8_t* out, Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef bint signed = (field.flags & FIELD_SIGNED) != 0
+    cdef Move m
+    cdef int64_t stopped, index
+    cdef bint moved
+    m.bits = d.extents[field.first_buffer].data
+    m.source = d.extents[field.first_buffer + 1].data
+    m.out = out
+    m.start = rows.start
+    m.stop = rows.start + rows.count
+    m.places = places
+    m.count = <uint64_t> count
+    m.limit = largest(field.width, signed)
+    m.mask = -1 if signed else m.limit
+    if field.width == 8 and not signed:
+        # Those above 2^63 turn negative and are refused.
+        m.mask = -1
+    if count == 0:
+        # No value to stand in for those outside the dictionary: all must be null.
+        moved = False
+    elif field.width == 4:
+        moved = move_all(&m, 4)
+    elif field.width == 1:
+        moved = move_all(&m, 1)
+    elif field.width == 2:
+        moved = move_all(&m, 2)
+    else:
+        moved = move_all(&m, 8)
+    if moved:
+        return 0
+    stopped = first_wrong(&m, field.width)
+    if stopped == m.stop:
+        return 0
+    index = load_int(m.source, stopped, field.width) & m.mask
+    if index < 0 or index >= count:
+        return fail(fault, FAULT_INDEX, f, 1, stopped, index, count)
+    return fail(fault, FAULT_FULL, f, 1, stopped, places[index], m.limit)
+
+
+cdef int check_indices(const ColumnsData* d, int32_t f, const Span* rows, int64_t count,
+                       Fault* fault) noexcept nogil:
+    """The same for indices that stay what they are."""
+    cdef const uint8_t* bits = d.extents[d.plan.fields[f].first_buffer].data
+    cdef int64_t low, high, i
+    if not index_range(d, f, rows.start, rows.count, &low, &high) or (low >= 0 and high < count):
+        return 0
+    for i in range(rows.start, rows.start + rows.count):
+        if (bits == NULL or get_bit(bits, i)) and index_at(d, f, i, count, &low, fault) < 0:
+            return -1
+    return 0
+
+
+cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t count, Span* spans,
+                         Fault* fault) noexcept nogil:
+    """Elements first .. first + count, counted from the field's own offset."""
+    if not inside(first, count, d.nodes[f].length):
+        return fail(fault, FAULT_CHILD_LENGTH, f, -1, first, d.nodes[f].length, first + count)
+    spans[f].start = d.nodes[f].offset + first
+    spans[f].count = count
+    return 0
+
+
+cdef int spread(const ColumnsData* d, int64_t start, int64_t count, Span* spans, Fault* fault) noexcept nogil:
+    """Which elements of every field rows start .. start + count use, at most. `spans` are zeros before."""
+    cdef const PlanData* p = d.plan
+    cdef const FieldPlan* field
+    cdef int64_t first, n
+    cdef int32_t i, child, f
+    cdef int width
+    for i in range(p.n_columns):
+        if set_span(d, p.columns[i], start, count, spans, fault) < 0:
+            return -1
+    for f in range(p.n_fields):
+        field = &p.fields[f]
+        child = f + 1
+        first = spans[f].start
+        n = spans[f].count
+        if n == 0:
+            continue
+        if field.layout == LAYOUT_FIXED_LIST:
+            # No overflow: check_sizes has multiplied for the whole node.
+            first *= field.width
+            n *= field.width
+        elif field.layout == LAYOUT_LIST32 or field.layout == LAYOUT_LIST64:
+            width = 4 if field.layout == LAYOUT_LIST32 else 8
+            n = load_int(d.extents[field.first_buffer + 1].data, first + n, width)
+            first = load_int(d.extents[field.first_buffer + 1].data, first, width)
+            if first < 0 or n < first:
+                return fail(fault, FAULT_OFFSET, f, 1, spans[f].start, first, n)
+            n -= first
+        while child < field.end:
+            if field.layout == LAYOUT_STRUCT or field.layout == LAYOUT_SPARSE or child == f + 1 and (
+                    field.layout == LAYOUT_FIXED_LIST or field.layout == LAYOUT_LIST32
+                    or field.layout == LAYOUT_LIST64):
+                if set_span(d, child, first, n, spans, fault) < 0:
+                    return -1
+            else:
+                # List views, dense unions and runs point anywhere.
+                set_span(d, child, 0, d.nodes[child].length, spans, fault)
+            child = p.fields[child].end
+    return 0
+
+
+cdef Columns twin(Columns columns, Plan plan, tuple dictionaries):
+    """The same columns again, in tables that may be changed."""
+    cdef Columns out = (RecordBatch if type(columns) is RecordBatch else Columns).__new__(
+        RecordBatch if type(columns) is RecordBatch else Columns)
+    out.allocate(plan, columns.d.n_extents - columns.d.plan.n_buffers)
+    # Plans of one shape have tables of one size.
+    memcpy(out.d.block, columns.d.block,
+           <uint8_t*> (columns.d.views + plan.d.n_views) - <uint8_t*> columns.d.block)
+    out.d.length = columns.d.length
+    out.owner = columns.owner
+    out.dictionaries = dictionaries
+    if type(columns) is RecordBatch:
+        (<RecordBatch> out).custom_metadata = (<RecordBatch> columns).custom_metadata
+    return out
+
+
+cdef int raise_index_fault(const Fault* fault, Columns columns, tuple dictionaries, tuple outer) except -1:
+    cdef const FieldPlan* field
+    if fault.code != FAULT_FULL:
+        return raise_fault(fault, columns.plan, None if outer is None else
+                           f"the dictionary of column {place_path(outer)!r}")
+    field = &columns.d.plan.fields[fault.field]
+    kind = f"{'int' if field.flags & FIELD_SIGNED else 'uint'}{8 * field.width}"
+    count = (<Columns> dictionaries[field.dictionary]).d.length
+    raise UsageError(f"column {place_path((outer, columns.plan, fault.field))!r}: the unified dictionary has "
+                     f"{count:,} values, and indices of type {kind} reach {fault.expected:,}; a wider index "
+                     "type is needed")
+
+
+cdef Columns renumbered(Columns columns, Plan plan, list fields, list sources, tuple dictionaries,
+                        int64_t start, int64_t count, tuple outer):
+    """`columns` with the indices of their encoded `fields` renumbered by `sources` (None: all must be null).
+
+    Rows start .. start + count are; what other rows have is void. The result has `plan`, which is of the
+    same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place
+    of the dictionary that `columns` are, None for a batch.
+    """
+    cdef Columns out = None
+    cdef Renumbering source
+    cdef Indices indices
+    cdef const FieldPlan* field
+    cdef const Node* node
+    cdef list owners = [columns.owner]
+    cdef Fault fault
+    cdef int32_t f
+    cdef int found
+    cdef int64_t i, known
+    cdef Span* spans = <Span*> calloc(columns.d.plan.n_fields + 1, sizeof(Span))
+    if spans == NULL:
+        raise MemoryError()
+    try:
+        if spread(&columns.d, start, count, spans, &fault) < 0:
+            raise_index_fault(&fault, columns, dictionaries, outer)
+        for i in range(len(fields)):
+            f = fields[i]
+            source = sources[i]
+            if spans[f].count == 0:
+                continue
+            # The source may know more values than this dictionary has: the rest came with longer ones.
+            known = 0 if source is None else dictionary_of(columns, f).d.length
+            if source is None or source.identity:
+                found = check_indices(&columns.d, f, &spans[f], known, &fault)
+            else:
+                if out is None:
+                    out = twin(columns, plan, dictionaries)
+                field = &columns.d.plan.fields[f]
+                node = &columns.d.nodes[f]
+                indices = Indices.__new__(Indices)
+                indices.data = <uint8_t*> calloc(node.offset + node.length, field.width)
+                if indices.data == NULL:
+                    raise MemoryError()
+                owners.append(indices)
+                out.d.extents[field.first_buffer + 1].data = indices.data
+                out.d.extents[field.first_buffer + 1].size = (node.offset + node.length) * field.width
+                with nogil:
+                    found = move_indices(&columns.d, f, &spans[f], source.places, known, indices.data,
+                                         &fault)
+            if found < 0:
+                raise_index_fault(&fault, columns, dictionaries, outer)
+    finally:
+        free(spans)
+    if out is None:
+        return columns if outer is None else twin(columns, plan, dictionaries)
+    out.owner = tuple(owners)
+    return out
+
+
+# -- what is written -----------------------------------------------------------------------------------------
+
+
+cdef class Emission:
+    """One DictionaryBatch to be written."""
+
+    def array(self):
+        """The rows to write, as an `Array`."""
+        cdef int32_t f = self.values.plan.d.columns[0]
+        return make_array(self.values, f, self.values.d.nodes[f].offset + self.start,
+                          self.values.d.length - self.start)
+
+
+cdef class Brought:
+    """A dictionary that the batch at hand has for an id."""
+
+
+cdef class Written:
+    """One dictionary id of the writer, and what went out for it."""
+
+    cdef Columns everything(self):
+        """With unify: all values so far."""
+        if self.unified is None:
+            self.unified = self.table.snapshot()
+        return self.unified
+
+
+cdef Brought brought_by(Columns columns, int32_t field, Written w):
+    """What the batch at hand has for an encoded field; None when the field's dictionary has not arrived."""
+    cdef Columns found = dictionary_of(columns, field)
+    return None if found is None else w.brought[id(found)]
+
+
+cdef list sources_of(Columns columns, Plan plan, list encoded, tuple written):
+    """Where the values of each encoded field are in the tables."""
+    cdef list out = []
+    cdef Brought one
+    cdef int32_t f
+    for f in encoded:
+        one = brought_by(columns, f, written[plan.d.fields[f].dictionary])
+        out.append(None if one is None else one.source)
+    return out
+
+
+cdef class WrittenDictionaries:
+    """Decides what goes out before each batch of a writer.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the writer's schema.
+    file : bool
+        A file cannot replace a dictionary, and may hold a dictionary behind the batches that use it.
+    deltas : bool or None
+        A dictionary that begins with the one before it is written as the values that are new. None: where a
+        reader got it like that. Streams then hold what their source held: also a dictionary whose inner one was
+        replaced stays as it is if the source let it. Files take None for False.
+    unify : bool
+        Different dictionaries of one id become one, and the batches' indices follow it.
+    """
+
+    def __init__(self, Plan plan not None, bint file, deltas, bint unify):
+        self.plan = plan
+        self.file = file
+        self.deltas = bool(deltas)
+        self.as_came = deltas is None and not file
+        self.unify = unify
+        self.order = []
+        self.budget = new_budget(SPELLED_LEAST, "")
+        known = {}
+        self.encoded = encoded_fields(plan)
+        self.top = tuple([self.enter((<DictionaryPlan> one).values, (<DictionaryPlan> one).id, known)
+                          for one in plan.dictionaries])
+
+    @staticmethod
+    def for_schema(schema, *, file=False, deltas=None, unify=False):
+        """The dictionaries of a writer with this `Schema`."""
+        cdef LimitsData limits
+        limits_data(None, &limits)
+        return WrittenDictionaries(python_plan(schema, &limits), file, deltas, unify)
+
+    cdef Written enter(self, Plan plan, int64_t id, dict known):
+        """The one `Written` of an id, behind those that it refers to."""
+        cdef Written w = known.get(id)
+        if w is None:
+            w = known[id] = Written.__new__(Written)
+            w.id = id
+            w.plan = w.matched = plan
+            w.encoded = encoded_fields(plan)
+            w.below = tuple([self.enter((<DictionaryPlan> one).values, (<DictionaryPlan> one).id, known)
+                             for one in plan.dictionaries])
+            w.brought = {}
+            w.sources = []
+            if self.unify:
+                w.table = unified_table(plan, tuple([(<Written> one).table for one in w.below]), self.budget, True)
+            self.order.append(w)
+        return w
+
+    # -- a batch --
+
+    cdef Columns before(self, Columns batch, list emissions):
+        if batch.dictionaries is self.last and batch.plan is self.last_plan and self.last is not None:
+            if self.unify:
+                return renumbered(batch, self.plan, self.encoded, self.sources, self.unified, 0,
+                                  batch.d.length, None)
+            return batch
+        if not self.order:
+            return batch
+        return self.prepare(batch, emissions)
+
+    cdef Columns prepare(self, Columns batch, list emissions):
+        cdef Columns out = batch
+        cdef list made = [], sources = None, marks
+        cdef tuple unified = None
+        cdef Written w
+        if batch.plan is not self.last_plan and not same_shape(self.plan, batch.plan):
+            raise UsageError("the batch has other columns than the writer's schema")
+        check_native(batch, "writing")
+        marks = []
+        try:
+            self.gather(batch, self.encoded, self.top, self.plan, None)
+            if self.unify:
+                marks = [mark_of(w) for w in self.order if w.brought]
+            for w in self.order:
+                w.next = w.sent
+                w.replaced = w.stale = w.fresh = False
+                if self.unify:
+                    self.merge(w, made)
+                else:
+                    self.compare(w, made)
+            if self.unify:
+                sources = sources_of(batch, self.plan, self.encoded, self.top)
+                unified = tuple([w.everything() for w in self.top])
+                out = renumbered(batch, self.plan, self.encoded, sources, unified, 0, batch.d.length, None)
+            emissions.extend(made)
+        except BaseException:
+            for mark in marks:
+                go_back(mark)
+            raise
+        finally:
+            for w in self.order:
+                w.brought = {}
+        for w in self.order:
+            w.sent = w.next
+            w.next = None
+        self.last_plan = batch.plan
+        self.last = batch.dictionaries
+        self.sources = sources
+        self.unified = unified
+        return out
+
+    cdef int gather(self, Columns columns, list encoded, tuple written, Plan plan, tuple outer) except -1:
+        """Fill `brought` of every id that `columns` or their dictionaries have a dictionary for.
+
+        `columns` may share dictionaries differently than `plan`, which is the writer's: ids come from `plan`,
+        values from `columns`, field by field.
+        """
+        cdef Columns found
+        cdef Written w
+        cdef Brought one
+        cdef int32_t f
+        for f in encoded:
+            found = dictionary_of(columns, f)
+            w = written[plan.d.fields[f].dictionary]
+            if found is None or id(found) in w.brought:
+                continue
+            if found.plan is not w.matched:
+                if not same_shape(w.plan, found.plan):
+                    raise UsageError(f"column {place_path((outer, plan, f))!r}: its dictionary has values of "
+                                     "another type than the writer's schema")
+                w.matched = found.plan
+            one = Brought.__new__(Brought)
+            one.values = found
+            one.place = (outer, plan, f)
+            w.brought[id(found)] = one
+            if w.below:
+                self.gather(found, w.encoded, w.below, w.plan, one.place)
+        return 0
+
+    cdef int emit(self, Written w, Columns values, bint delta, list made) except -1:
+        cdef Emission e = Emission.__new__(Emission)
+        cdef Written one
+        e.start = w.sent.d.length if delta else 0
+        if values.d.length > e.start:
+            for one in w.below:
+                if one.next is None:
+                    # Held back so far, because nothing refers to it; now the reader may look for it.
+                    self.emit(one, no_values(one.plan), False, made)
+        e.id = w.id
+        e.is_delta = delta
+        e.replaces = w.sent is not None and not delta
+        e.plan = w.plan
+        e.values = values
+        made.append(e)
+        w.next = values
+        w.replaced = e.replaces
+        return 0
+
+    # -- dictionaries as they come --
+
+    cdef int compare(self, Written w, list made) except -1:
+        """What a dictionary needs when each batch's own one counts."""
+        cdef Brought one = longest(w)
+        cdef Columns values = None if one is None else one.values, sent = w.sent
+        cdef Written inner
+        cdef bint below = False
+        for inner in w.below:
+            below |= inner.replaced or inner.stale
+        if below and self.as_came and values is not None and sent is not None and values.d.length >= sent.d.length:
+            # A source that pays for the inner dictionary only must not make its copy pay for all around it.
+            w.stale = same_memory(values, sent) or grew_by_deltas(values, sent, True)
+        if w.stale:
+            if values.d.length > sent.d.length:
+                self.emit(w, values, True, made)
+            w.next = values
+        elif values is None or (values.d.length == 0 and sent is None and self.file):
+            # All null, or it has no values. A file holds it back: whatever comes later continues it. What the
+            # reader has would refer to a dictionary that is gone: nothing of it is needed.
+            if sent is None and not self.file or sent is not None and below:
+                self.emit(w, no_values(w.plan), False, made)
+        elif sent is None or below:
+            self.emit(w, values, False, made)
+        elif values.d.length <= sent.d.length and continues(sent, values):
+            if values.d.length == sent.d.length:
+                # The next batch probably has the same object, or one that grew out of it.
+                w.next = values
+        elif values.d.length > sent.d.length and continues(values, sent):
+            if self.file and not self.deltas:
+                raise UsageError(
+                    f"column {place_path(one.place)!r}: its dictionary has grown from {sent.d.length:,} to "
+                    f"{values.d.length:,} values, and a file cannot replace a dictionary; pass "
+                    "dictionary_deltas=True (the new values are added) or unify_dictionaries=True"
+                )
+            self.emit(w, values, self.deltas or self.as_came and grew_by_deltas(values, sent, False), made)
+        elif self.file:
+            raise UsageError(
+                f"column {place_path(one.place)!r}: its dictionary has other values than the one that is "
+                "written, and a file cannot replace a dictionary; pass unify_dictionaries=True (the indices "
+                "then follow one dictionary of all values)"
+            )
+        else:
+            self.emit(w, values, False, made)
+        return 0
+
+    # -- one dictionary for all --
+
+    cdef int merge(self, Written w, list made) except -1:
+        """What a dictionary needs when all batches share one that grows."""
+        cdef tuple below = tuple([(<Written> inner).everything() for inner in w.below])
+        cdef Columns whole
+        cdef Brought one
+        cdef bint replaced = False
+        for inner in w.below:
+            replaced |= (<Written> inner).replaced
+        for one in w.brought.values():
+            one.source = self.source(w, one, below)
+        if self.file and not self.deltas:
+            return 0
+        whole = w.everything()
+        if w.sent is None:
+            if whole.d.length or not self.file:
+                self.emit(w, whole, False, made)
+        elif replaced:
+            self.emit(w, whole, False, made)
+        elif whole.d.length > w.sent.d.length:
+            self.emit(w, whole, self.deltas or self.as_came and not w.fresh, made)
+        return 0
+
+    cdef Renumbering source(self, Written w, Brought one, tuple below):
+        """Where the values of a dictionary are in the table, which takes in the new ones."""
+        cdef Columns dictionary = one.values, to_add = one.values
+        cdef int64_t before = w.table.count
+        cdef Renumbering found = None, known
+        cdef bint delta
+        for known in w.sources:
+            if plainly_continues(dictionary, known.columns) or plainly_continues(known.columns, dictionary):
+                found = known
+                break
+        if found is None:
+            found = Renumbering()
+            if len(w.sources) == MOST_SOURCES:
+                w.sources.pop(0)
+            w.sources.append(found)
+        if found.columns is None or dictionary.d.length > found.count:
+            if w.below:
+                to_add = renumbered(dictionary, w.plan, w.encoded,
+                                    sources_of(dictionary, w.plan, w.encoded, w.below), below, found.count,
+                                    dictionary.d.length - found.count, one.place)
+            delta = found.columns is not None and grew_by_deltas(dictionary, found.columns, False)
+            found.extend(w.table, dictionary, to_add)
+            if w.table.count > before:
+                w.unified = None
+                w.fresh |= not delta
+            w.table.growing.dictionaries = below
+        return found
+
+    # -- the end --
+
+    cdef list at_close(self):
+        cdef list made = []
+        cdef Written w
+        if self.file:
+            for w in self.order:
+                w.next = w.sent
+            for w in self.order:
+                if w.next is None:
+                    self.emit(w, w.everything() if self.unify else no_values(w.plan), False, made)
+            for w in self.order:
+                w.sent = w.next
+                w.next = None
+        return made
+
+    # For Python: tests.
+
+    def emissions(self, RecordBatch batch not None):
+        """What must go out before `batch`, as a list of `Emission`, and the batch to write instead of it.
+
+        Raises
+        ------
+        UsageError
+            The batch has other columns; or its dictionaries cannot be written, see the class.
+        FormatError
+            The batch was read with ``validate="none"`` and its contents are broken.
+        """
+        cdef list made = []
+        cdef Columns out = self.before(batch, made)
+        return made, out
+
+    def decide(self, RecordBatch batch not None):
+        """The same, with each emission as (id, is_delta, replaces, values)."""
+        made, out = self.emissions(batch)
+        return listed(made), out
+
+    def remaining(self):
+        """What must go out when a file is closed, as a list of `Emission`."""
+        return self.at_close()
+
+    def close(self):
+        """The same, with each emission as (id, is_delta, replaces, values)."""
+        return listed(self.at_close())
+
+
+cdef list listed(list made):
+    cdef Emission e
+    cdef int32_t f
+    out = []
+    for e in made:
+        f = e.values.plan.d.columns[0]
+        out.append((e.id, e.is_delta, e.replaces,
+                    values(e.values, f, e.values.d.nodes[f].offset + e.start, e.values.d.length - e.start)))
+    return out
+
+
+cdef Brought longest(Written w):
+    """The one dictionary that a batch has for an id, which all others of that batch begin."""
+    cdef Brought best = None, one, longer, shorter
+    for one in w.brought.values():
+        if best is None:
+            best = one
+            continue
+        longer, shorter = (one, best) if one.values.d.length > best.values.d.length else (best, one)
+        if not continues(longer.values, shorter.values):
+            raise UsageError(
+                f"columns {place_path(best.place)!r} and {place_path(one.place)!r} share dictionary {w.id} "
+                "and come with different values for it; give them dictionaries of their own, or pass "
+                "unify_dictionaries=True"
+            )
+        best = longer
+    return best
+
+
+cdef tuple mark_of(Written w):
+    """The state of an id's table, and of what is known about it."""
+    cdef Renumbering source
+    return w, w.table.mark(), w.unified, [(source, source.mark()) for source in w.sources]
+
+
+cdef int go_back(tuple mark) except -1:
+    cdef Written w = mark[0]
+    cdef Renumbering source
+    w.table.rollback(mark[1])
+    w.unified = mark[2]
+    w.sources = [source for source, _ in mark[3]]
+    for source, state in mark[3]:
+        source.rollback(state)
+    return 0

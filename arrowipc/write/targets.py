@@ -1,0 +1,76 @@
+"""Targets that callers name: paths, URLs, memory and file objects, each as a sink."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+from arrowipc.arguments import described
+from arrowipc.errors import UsageError
+from arrowipc.write.atomic_file import NewFile, open_path, open_url
+from arrowipc.write.sinks import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def open_sink(target: Any, durable: bool) -> tuple[Sink, Any]:
+    """Make a sink of what the caller gave; also what has to be told how it ended (None: nothing)."""
+    # Memory first: the tests for all else take as long as a small batch.
+    if isinstance(target, bytearray):
+        return BytearraySink(target), None
+    if isinstance(target, memoryview):
+        return _memory_sink(target), None
+    if isinstance(target, str) and "://" in target:
+        remote = open_url(target, durable)
+        if isinstance(remote, NewFile):
+            return DescriptorSink(remote.descriptor, target), remote
+        return ObjectSink(remote.write), remote
+    if isinstance(target, (str, os.PathLike)):
+        opened = open_path(target, durable)
+        return DescriptorSink(opened.descriptor, os.fsdecode(target)), opened
+    if not is_map(target) and (hasattr(target, "write") or hasattr(target, "sendall")):
+        return _object_sink(target), None
+    return _memory_sink(target), None
+
+
+def _object_sink(target: Any) -> Sink:
+    if not hasattr(target, "write"):
+        return ObjectSink(target.sendall)
+    if isinstance(target, io.TextIOBase):
+        raise UsageError("the file object takes text: open it in binary mode, open(path, 'wb')")
+    if getattr(target, "closed", False) is True:
+        raise UsageError(f"the file object is closed: {described(target)}")
+    if isinstance(target, io.IOBase) and not target.writable():
+        raise UsageError(f"the file object is not open for writing: {described(target)}")
+    if type(target) is io.FileIO:
+        name = target.name if isinstance(target.name, (str, bytes)) else None
+        return DescriptorSink(target.fileno(), name, 0, target.fileno)
+    return ObjectSink(target.write, isinstance(target, io.RawIOBase))
+
+
+def _memory_sink(target: Any) -> Sink:
+    try:
+        return FixedSink(target, target.tell() if is_map(target) else 0)
+    except TypeError:
+        if memory := getattr(target, "buf", None):
+            raise UsageError(
+                f"expected memory that can be written to, found {described(target)}: give its `buf`, "
+                f"{described(memory)}"
+            ) from None
+        raise UsageError(
+            "expected a path, a binary file object, a socket, a bytearray or a writable buffer, found "
+            f"{described(target)}"
+        ) from None
+    except (BufferError, ValueError) as error:
+        # Read-only, in several stretches, or closed: exporters say which, each in words and errors of its
+        # own.
+        raise UsageError(f"cannot write to the memory of this {type(target).__name__}: {error}") from None
+
+
+def is_map(target: Any) -> bool:
+    """Say whether the target is an ``mmap.mmap``."""
+    module = sys.modules.get("mmap")  # nobody has a map without it
+    return module is not None and isinstance(target, module.mmap)

@@ -1,0 +1,853 @@
+"""Hand-over through the Arrow PyCapsule interface: to the libraries people use, and struct by struct."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import errno
+import gc
+import mmap
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.cdata import CArray, CDeviceArray, Consumer, CSchema, int64s, move, peek, release, take
+
+import arrowipc as ipc
+from arrowipc import _core, types
+from arrowipc.cdata import export
+
+pa = pytest.importorskip("pyarrow")
+
+
+def take_array(exported: Any) -> Any:
+    return take(exported.__arrow_c_array__()[1], CArray)
+
+
+def counts() -> dict[str, int]:
+    gc.collect()
+    return {"exports": export.live_exports(), **_core.live_objects()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind() -> Iterator[None]:
+    before = counts()
+    yield
+    assert counts() == before
+
+
+def written(*batches: Any) -> bytes:
+    """The stream that pyarrow makes of some batches."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def read(*batches: Any, **options: Any) -> Any:
+    """The first batch as ours, when pyarrow writes the given ones."""
+    return next(iter(ipc.open_stream(written(*batches), **options)))
+
+
+def numbers(*columns: list[int]) -> Any:
+    return read(pa.record_batch({f"c{i}": pa.array(column, pa.int64()) for i, column in enumerate(columns)}))
+
+
+# -- data --------------------------------------------------------------------------------------------------
+
+UTC = dt.UTC
+PLAIN = {
+    "i8": pa.array([1, None, -3], pa.int8()),
+    "u64": pa.array([1, None, 2**64 - 1], pa.uint64()),
+    "f32": pa.array([1.5, None, -2.5], pa.float32()),
+    "f64": pa.array([1.5, None, 2.5]),
+    "b": pa.array([True, None, False]),
+    "s": pa.array(["x", None, "yyy"]),
+    "ls": pa.array(["x", None, "yyy"], pa.large_string()),
+    "sv": pa.array(["x", None, "longer than twelve bytes"], pa.string_view()),
+    "z": pa.array([b"\0\1", None, b""]),
+    "date": pa.array([dt.date(2020, 1, 2), None, dt.date(1, 1, 1)]),
+    "ts": pa.array([dt.datetime(2020, 1, 2, 3, tzinfo=UTC), None, None], pa.timestamp("us", "UTC")),
+    "dur": pa.array([dt.timedelta(1), None, None], pa.duration("us")),
+    "list": pa.array([[1, None], None, []], pa.list_(pa.int32())),
+    "struct": pa.array([{"q": 1, "r": "m"}, None, {"q": None, "r": None}]),
+    "nested": pa.array([[{"q": ["a", "b"]}], None, []]),
+    "null": pa.nulls(3),
+    "empty": pa.array(["", "", ""]),
+}
+RICH = {
+    **PLAIN,
+    "f16": pa.array([1.5, None, 2.5], pa.float16()),
+    "dec": pa.array([Decimal("1.25"), None, Decimal("-3.00")], pa.decimal128(5, 2)),
+    "d32": pa.array([Decimal("1.25"), None, Decimal("-3.00")], pa.decimal32(5, 2)),
+    "d256": pa.array([Decimal("1.25"), None, Decimal("-3.00")], pa.decimal256(50, 2)),
+    "date64": pa.array([dt.date(2020, 1, 2), None, None], pa.date64()),
+    "t32": pa.array([dt.time(1, 2, 3), None, None], pa.time32("ms")),
+    "t64": pa.array([dt.time(1, 2, 3), None, None], pa.time64("us")),
+    "mdn": pa.array([(1, 2, 3), None, (-1, -2, -3)], pa.month_day_nano_interval()),
+    "fsb": pa.array([b"ab", None, b"cd"], pa.binary(2)),
+    "fsl": pa.array([[1, 2], None, [3, None]], pa.list_(pa.int16(), 2)),
+    "fsl0": pa.array([[], None, []], pa.list_(pa.int16(), 0)),
+    "ll": pa.array([[1], None, [2, 3]], pa.large_list(pa.int8())),
+    "lv": pa.array([[1], None, [2, 3]], pa.list_view(pa.int8())),
+    "llv": pa.array([["a"], None, ["b", None]], pa.large_list_view(pa.string_view())),
+    "bv": pa.array([b"x" * 100, b"y" * 200, None], pa.binary_view()),
+    "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32(), keys_sorted=True)),
+    "dict": pa.array(["p", None, "p"]).dictionary_encode(),
+    "dicts": pa.array(
+        [["p", "q"], None, ["p"]], pa.list_(pa.dictionary(pa.int8(), pa.string(), ordered=True))
+    ),
+    "ree": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(["a", None])),
+    "sparse": pa.UnionArray.from_sparse(
+        pa.array([5, 7, 5], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])], ["x", "y"], [5, 7]
+    ),
+    "dense": pa.UnionArray.from_dense(
+        pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32()), [pa.array([1, 2]), pa.array(["z"])]
+    ),
+}
+
+
+@pytest.fixture
+def plain() -> Any:
+    return pa.record_batch(PLAIN)
+
+
+@pytest.fixture
+def rich() -> Any:
+    return pa.record_batch(RICH)
+
+
+# -- consumers ---------------------------------------------------------------------------------------------
+
+
+def test_pyarrow_takes_batches(rich: Any) -> None:
+    found = pa.record_batch(read(rich))
+    found.validate(full=True)
+    assert found.schema.equals(rich.schema, check_metadata=True)
+    assert found.equals(rich)
+
+
+def test_pyarrow_takes_streams_readers_and_tables(rich: Any) -> None:
+    data = written(rich, rich.slice(0, 0), rich.slice(1))
+    expected = pa.Table.from_batches([rich, rich.slice(0, 0), rich.slice(1)])
+    with ipc.open_stream(data) as reader:
+        found = pa.RecordBatchReader.from_stream(reader).read_all()
+    found.validate(full=True)
+    assert found.equals(expected)
+    assert pa.table(ipc.open_stream(data).read_all()).equals(expected)
+    assert pa.table(next(iter(ipc.open_stream(data)))).equals(pa.table(rich))
+
+
+def test_pyarrow_takes_file_readers(rich: Any, tmp_path: Path) -> None:
+    with pa.OSFile(str(tmp_path / "x.arrow"), "wb") as sink, pa.ipc.new_file(sink, rich.schema) as writer:
+        writer.write_batch(rich)
+    with ipc.open_file(tmp_path / "x.arrow") as reader:
+        assert pa.table(reader).equals(pa.table(rich))
+
+
+@pytest.mark.parametrize("name", RICH)
+def test_pyarrow_takes_arrays_and_their_slices(name: str) -> None:
+    expected = RICH[name]
+    column = read(pa.record_batch({name: expected})).column(0)
+    for offset, length in ((0, 3), (1, 2), (2, 1), (3, 0), (1, 0)):
+        found = pa.array(column.slice(offset, length))
+        found.validate(full=True)
+        assert found.equals(expected.slice(offset, length))
+        assert found.null_count == expected.slice(offset, length).null_count
+
+
+@pytest.mark.parametrize(
+    "name", ["list", "struct", "nested", "fsl", "ll", "lv", "map", "sparse", "dense", "ree"]
+)
+def test_pyarrow_takes_children(name: str) -> None:
+    column = read(pa.record_batch({name: RICH[name]})).column(0)
+    for child in column.children:
+        found = pa.array(child)
+        found.validate(full=True)
+        assert found.to_pylist() == child.to_pylist()
+
+
+def test_pyarrow_takes_slices_of_batches(rich: Any) -> None:
+    for offset, length in ((1, 2), (2, 1), (0, 0), (3, 0)):
+        found = pa.record_batch(read(rich).slice(offset, length))
+        found.validate(full=True)
+        assert found.equals(rich.slice(offset, length))
+
+
+def test_pyarrow_takes_every_golden_batch(arrow_data: Path) -> None:
+    compared = 0
+    for path in sorted(arrow_data.glob("arrow-ipc-stream/integration/*/*.stream")):
+        try:
+            expected = list(pa.ipc.open_stream(path.read_bytes()))
+        except pa.ArrowInvalid:
+            continue
+        with ipc.open_stream(path) as reader:
+            for ours, theirs in zip(reader, expected, strict=True):
+                found = pa.record_batch(ours)
+                assert found.schema.equals(theirs.schema, check_metadata=True), path
+                # Floats of the generator include NaN, which equals nothing.
+                assert found.equals(theirs) or str(found.columns) == str(theirs.columns), path
+                compared += 1
+    assert compared > 50
+
+
+def test_polars(plain: Any) -> None:
+    pl = pytest.importorskip("polars")
+    expected = pl.from_arrow(plain)
+    assert pl.DataFrame(read(plain)).equals(expected)
+    with ipc.open_stream(written(plain, plain)) as reader:
+        assert pl.DataFrame(reader).equals(pl.concat([expected, expected]))
+    for name in ("i8", "s", "sv", "list", "struct"):
+        column = read(plain)[name]
+        assert pl.Series(column).to_list() == PLAIN[name].to_pylist()
+        assert pl.Series(column.slice(1)).to_list() == PLAIN[name].slice(1).to_pylist()
+
+
+def test_polars_takes_dictionaries() -> None:
+    pl = pytest.importorskip("polars")
+    words = pa.record_batch({"x": pa.array(["p", "q", None, "p"]).dictionary_encode()})
+    assert pl.DataFrame(read(words))["x"].to_list() == ["p", "q", None, "p"]
+
+
+def test_pandas(plain: Any) -> None:
+    pd = pytest.importorskip("pandas", minversion="3.0")
+    small = plain.select(["i8", "f64", "b", "s", "date", "ts", "dur"])
+    found = pd.DataFrame.from_arrow(read(small))
+    pd.testing.assert_frame_equal(found, pd.DataFrame.from_arrow(small))
+    assert list(pd.Series.from_arrow(read(small)["f64"]).dropna()) == [1.5, 2.5]
+
+
+def test_nanoarrow(rich: Any) -> None:
+    na = pytest.importorskip("nanoarrow")
+    small = rich.select([name for name in RICH if name not in ("ree", "lv", "llv", "sparse", "dense", "d32")])
+    stream = na.ArrayStream(ipc.open_stream(written(small, small)))
+    assert len(stream.read_all()) == 6
+    for name in ("i8", "u64", "f64", "b", "s", "ls", "z", "list", "struct", "nested", "dict"):
+        assert na.Array(read(small)[name]).to_pylist() == RICH[name].to_pylist(), name
+    assert na.c_array(read(rich)).n_children == len(RICH)
+
+
+def test_arro3(rich: Any) -> None:
+    core = pytest.importorskip("arro3.core")
+    # What its own types or its way back to pyarrow cannot do.
+    refused = ("sparse", "dense", "ree", "d32", "mdn", "fsl0", "null")
+    small = rich.select([name for name in RICH if name not in refused])
+    assert pa.record_batch(core.RecordBatch.from_arrow(read(small))).to_pydict() == small.to_pydict()
+    with ipc.open_stream(written(small, small)) as reader:
+        table = core.Table.from_arrow(reader)
+    assert table.num_rows == 6
+    assert pa.array(core.Array.from_arrow(read(small)["nested"])).equals(RICH["nested"])
+
+
+def test_duckdb(plain: Any) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    reader = ipc.open_stream(written(plain.select(["f64", "s"])))
+    with duckdb.connect() as connection:
+        connection.register("t", reader)
+        assert connection.sql("select s from t where f64 > 2").fetchall() == [("yyy",)]
+        connection.unregister("t")
+
+
+def test_device_arrays(rich: Any) -> None:
+    batch = read(rich)
+    assert pa.RecordBatch._import_from_c_device_capsule(*batch.__arrow_c_device_array__()).equals(rich)
+    column = batch["nested"].slice(1)
+    assert pa.Array._import_from_c_device_capsule(*column.__arrow_c_device_array__()).equals(
+        RICH["nested"].slice(1)
+    )
+    capsule = batch.__arrow_c_device_array__(None, future=None)[1]
+    device = peek(capsule, CDeviceArray)
+    assert (device.device_type, device.device_id, device.sync_event, list(device.reserved)) == (
+        1,
+        -1,
+        None,
+        [0, 0, 0],
+    )
+    with pytest.raises(ipc.UnsupportedError, match="stream"):
+        batch.__arrow_c_device_array__(stream=1)
+
+
+def test_requested_schemas_are_ignored() -> None:
+    batch = numbers([1, 2])
+    wish = pa.schema([("c0", pa.string())]).__arrow_c_schema__()
+    assert pa.record_batch(_Pair(batch.__arrow_c_array__(wish))).column(0).type == pa.int64()
+    assert pa.array(_Pair(batch["c0"].__arrow_c_array__(wish))).type == pa.int64()
+    assert peek(wish, CSchema).release is not None
+    for call in (batch.__arrow_c_array__, batch["c0"].__arrow_c_array__, batch.__arrow_c_stream__):
+        with pytest.raises(ipc.UsageError, match="arrow_schema"):
+            call("int64")
+
+
+class _Pair:
+    def __init__(self, pair: Any) -> None:
+        self._pair = pair
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._pair
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+
+def test_a_nul_in_a_name_is_refused_by_name() -> None:
+    below = pa.struct([pa.field("fi\0ne", pa.int8())])
+    batch = read(pa.record_batch({"a": [1], "s": pa.array([{"fi\0ne": 1}], below)}))
+    assert batch["s"].to_pylist() == [{"fi\0ne": 1}]
+    for call in (
+        batch.__arrow_c_array__,
+        batch.__arrow_c_stream__,
+        batch.__arrow_c_schema__,
+        batch["s"].__arrow_c_array__,
+    ):
+        with pytest.raises(ipc.UnsupportedError, match=r"'s\.fi\\x00ne'.*NUL"):
+            call()
+    assert pa.array(batch["a"]).to_pylist() == [1]
+
+
+def test_a_nul_in_a_timezone_is_refused() -> None:
+    with pytest.raises(ipc.UnsupportedError, match=r"column 't'.*NUL"):
+        types.Field("t", types.Timestamp("s", "UTC\0x")).__arrow_c_schema__()
+
+
+def test_big_endian_data_is_refused(arrow_data: Path) -> None:
+    path = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian/generated_primitive.stream"
+    with ipc.open_stream(path, ensure_native_endian=False) as reader:
+        batch = next(iter(reader))
+        for call in (
+            reader.__arrow_c_stream__,
+            reader.schema.__arrow_c_schema__,
+            batch.__arrow_c_array__,
+            batch.__arrow_c_device_array__,
+            batch[0].__arrow_c_array__,
+        ):
+            with pytest.raises(ipc.UsageError, match="ensure_native_endian=True"):
+                call()
+
+
+# -- structs and buffers -----------------------------------------------------------------------------------
+
+
+def everywhere(array: Any) -> Iterator[Any]:
+    yield array
+    for i in range(array.n_children):
+        yield from everywhere(array.children[i].contents)
+    if array.dictionary:
+        yield from everywhere(array.dictionary.contents)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_only_validity_bitmaps_may_be_null(rich: Any, rows: int) -> None:
+    batch = read(rich.slice(0, rows))
+    capsule = batch.__arrow_c_array__()[1]
+    seen = 0
+    for array in everywhere(peek(capsule, CArray)):
+        assert all(array.buffers[i] for i in range(1, array.n_buffers))
+        if array.n_buffers > 1 and array.null_count > 0:
+            assert array.buffers[0]
+        assert all(array.buffers[i] % 8 == 0 for i in range(array.n_buffers) if array.buffers[i])
+        seen += 1
+    assert seen > len(RICH)
+
+
+def test_a_missing_offset_buffer_becomes_a_zero(arrow_data: Path) -> None:
+    # Arrow 0.14 left the offsets of empty arrays out.
+    for path in sorted(
+        arrow_data.glob("arrow-ipc-stream/integration/*/generated_primitive_zerolength.stream")
+    ):
+        for batch in ipc.open_stream(path):
+            capsule = batch.__arrow_c_array__()[1]
+            root = peek(capsule, CArray)
+            for i, column in enumerate(batch.columns):
+                if str(column.type) in ("string", "binary"):
+                    array = root.children[i].contents
+                    assert array.n_buffers == 3
+                    assert ctypes.string_at(array.buffers[1], 4) == bytes(4)
+                    assert array.buffers[2]
+
+
+def test_views_end_with_the_sizes_of_their_buffers() -> None:
+    for values, sizes in ((["x" * 20, "y" * 30], [50]), ([], [])):
+        capsule = read(pa.record_batch({"v": pa.array(values, pa.string_view())}))["v"].__arrow_c_array__()[1]
+        array = peek(capsule, CArray)
+        assert array.n_buffers == 3 + len(sizes)
+        last = array.buffers[array.n_buffers - 1]
+        assert list(struct.unpack(f"={len(sizes)}q", ctypes.string_at(last, 8 * len(sizes)))) == sizes
+
+
+def test_layouts_without_buffers_and_validity() -> None:
+    columns = {name: RICH[name] for name in ("null", "sparse", "dense", "ree")}
+    capsule = read(pa.record_batch(columns)).__arrow_c_array__()[1]
+    root = peek(capsule, CArray)
+    found = {name: root.children[i].contents for i, name in enumerate(columns)}
+    assert {name: array.n_buffers for name, array in found.items()} == {
+        "null": 0,
+        "sparse": 1,
+        "dense": 2,
+        "ree": 0,
+    }
+    assert {name: array.null_count for name, array in found.items()} == {
+        "null": 3,
+        "sparse": 0,
+        "dense": 0,
+        "ree": 0,
+    }
+    assert (root.length, root.null_count, root.offset, root.n_buffers, root.buffers[0]) == (3, 0, 0, 1, None)
+
+
+def test_slices_share_buffers_and_carry_offsets() -> None:
+    batch = numbers([1, 2, 3, 4], [5, 6, 7, 8])
+    whole, part = take_array(batch), take_array(batch.slice(1, 2))
+    assert (part.length, part.offset) == (2, 0)
+    for i, expected in enumerate(([2, 3], [6, 7])):
+        child = part.children[i].contents
+        assert (child.offset, int64s(child)) == (1, expected)
+        assert child.buffers[1] == whole.children[i].contents.buffers[1]
+    array = take_array(batch["c1"].slice(2))
+    assert (array.length, array.offset, int64s(array)) == (2, 2, [7, 8])
+    for moved in (whole, part, array):
+        release(moved)
+
+
+def test_a_dictionary_that_never_came_is_empty() -> None:
+    below = pa.struct([("s", pa.string_view()), ("l", pa.list_(pa.int8()))])
+    values = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array([{"s": "x"}], below))
+    data = written(pa.record_batch({"d": values}))
+    without = b"".join(m for m in messages(data) if ipc.read_message(m).kind != "DictionaryBatch")
+    assert len(without) < len(data)
+    (batch,) = ipc.open_stream(without)
+    found = pa.record_batch(batch)
+    found.validate(full=True)
+    assert found.column(0).to_pylist() == [None, None]
+    assert len(found.column(0).dictionary) == 0
+    assert found.column(0).type == values.type
+
+
+def messages(data: bytes) -> Iterator[bytes]:
+    """The encapsulated messages of a stream as they stand in it."""
+    while data[4:8] != bytes(4):
+        size = 8 + int.from_bytes(data[4:8], "little") + ipc.read_message(data).body_length
+        yield data[:size]
+        data = data[size:]
+
+
+def test_a_batch_without_columns() -> None:
+    assert take_and_release(read(pa.record_batch([], schema=pa.schema([])))) == (0, 0)
+
+
+def take_and_release(exported: Any) -> tuple[int, int]:
+    array = take_array(exported)
+    shape = (array.length, array.n_children)
+    release(array)
+    return shape
+
+
+# -- lifetimes ---------------------------------------------------------------------------------------------
+
+
+def test_unconsumed_capsules_leave_nothing(rich: Any) -> None:
+    before = counts()
+    batch = read(rich)
+    capsules = [
+        batch.__arrow_c_schema__(),
+        batch.__arrow_c_array__(),
+        batch.__arrow_c_stream__(),
+        batch.__arrow_c_device_array__(),
+        batch["nested"].__arrow_c_array__(),
+    ]
+    assert counts()["exports"] > before["exports"] + 8
+    del batch, capsules
+    assert counts() == before
+
+
+def test_a_consumed_capsule_releases_nothing() -> None:
+    schema, capsule = numbers([1, 2]).__arrow_c_array__()
+    moved, moved_schema = take(capsule, CArray), take(schema, CSchema)
+    del schema, capsule
+    assert int64s(moved.children[0].contents) == [1, 2]
+    assert moved_schema.children[0].contents.name == b"c0"
+    release(moved)
+    release(moved_schema)
+
+
+def test_children_outlive_their_parent() -> None:
+    before = counts()
+    parent = take_array(numbers([1, 2], [3, 4], [5, 6]))
+    children = [move(parent.children[i].contents) for i in (2, 0)]
+    release(parent)
+    assert counts() != before
+    assert [int64s(child) for child in children] == [[5, 6], [1, 2]]
+    release(children[0])
+    assert int64s(children[1]) == [1, 2]
+    release(children[1])
+    assert counts() == before
+
+
+def test_moved_children_keep_what_is_below_them(rich: Any) -> None:
+    before = counts()
+    index = list(RICH).index("nested")
+    parent = take_array(read(rich))
+    outer = move(parent.children[index].contents)
+    release(parent)
+    row = move(outer.children[0].contents)
+    release(outer)
+    words = move(row.children[0].contents)
+    release(row)
+    letters = words.children[0].contents
+    assert ctypes.string_at(letters.buffers[2], 2) == b"ab"
+    release(words)
+    assert counts() == before
+
+
+def test_dictionaries_can_be_moved_out(rich: Any) -> None:
+    before = counts()
+    parent = take_array(read(rich))
+    encoded = parent.children[list(RICH).index("dict")].contents
+    nested = parent.children[list(RICH).index("dicts")].contents.children[0].contents
+    moved = [move(encoded.dictionary.contents), move(nested.dictionary.contents)]
+    release(parent)
+    assert [ctypes.string_at(m.buffers[2], 1) for m in moved] == [b"p", b"p"]
+    for dictionary in moved:
+        release(dictionary)
+    assert counts() == before
+
+
+def test_children_may_be_released_before_their_parent() -> None:
+    before = counts()
+    parent = take_array(numbers([1], [2]))
+    release(parent.children[1].contents)
+    assert int64s(parent.children[0].contents) == [1]
+    release(parent)
+    assert counts() == before
+
+
+def test_schemas_can_be_taken_apart(rich: Any) -> None:
+    before = counts()
+    root = take(read(rich).__arrow_c_schema__(), CSchema)
+    nested = move(root.children[list(RICH).index("nested")].contents)
+    words = move(root.children[list(RICH).index("dict")].contents.dictionary.contents)
+    release(root)
+    assert nested.children[0].contents.children[0].contents.name == b"q"
+    release(nested)
+    assert words.format == b"u"
+    release(words)
+    assert counts() == before
+
+
+def test_release_from_other_threads() -> None:
+    before = counts()
+    parents = [take_array(numbers([i], [i + 1], [i + 2])) for i in range(40)]
+    parts = [move(p.children[i].contents) for p in parents for i in range(3)] + parents
+    start = threading.Barrier(4)
+
+    def work(mine: list[Any]) -> None:
+        start.wait()
+        for part in mine:
+            release(part)
+
+    threads = [threading.Thread(target=work, args=(parts[i::4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    del parents, parts, threads
+    assert counts() == before
+
+
+class Watched(bytes):
+    """Bytes that run Python code, with an error of its own, when they die."""
+
+    died: list[str]
+
+    def __del__(self) -> None:
+        try:
+            raise KeyError("inside __del__")
+        except KeyError as error:
+            self.died.append(str(error))
+
+
+def test_release_keeps_a_pending_exception() -> None:
+    source = Watched(written(pa.record_batch({"x": [1]})))
+    source.died = died = []
+    batch = next(iter(ipc.open_stream(source)))
+    holders = [batch.__arrow_c_stream__(), batch.__arrow_c_array__()[1], batch.__arrow_c_schema__()]
+    del source, batch
+    # The capsules lie on the stack of the call, which is unwound while ZeroDivisionError is on its way.
+    with pytest.raises(ZeroDivisionError):
+        print(holders.pop(), holders.pop(), holders.pop(), 1 / 0)
+    gc.collect()
+    assert len(died) == 1
+
+
+def test_memory_outlives_reader_file_and_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrows"
+    path.write_bytes(written(pa.record_batch({"x": ["some", "words"], "y": [1, 2]})))
+    before = counts()
+    with ipc.open_stream(path) as reader:
+        moved = take_array(next(iter(reader)))
+    del reader
+    path.unlink()
+    gc.collect()
+    assert ctypes.string_at(moved.children[0].contents.buffers[2], 9) == b"somewords"
+    assert int64s(moved.children[1].contents) == [1, 2]
+    release(moved)
+    assert counts() == before
+
+
+def test_the_exporter_of_a_mapping_stays_locked_and_read_only(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrows"
+    path.write_bytes(written(pa.record_batch({"y": [1, 2]})))
+    with path.open("rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    array = pa.record_batch(next(iter(ipc.open_stream(memoryview(mapping))))).column(0)
+    assert not array.buffers()[1].is_mutable
+    with pytest.raises(BufferError):
+        mapping.close()
+    assert array.to_pylist() == [1, 2]
+    del array
+    gc.collect()
+    mapping.close()
+
+
+def test_exports_that_live_to_the_end_of_the_process() -> None:
+    code = """
+import ctypes, sys, threading, time
+import pyarrow as pa, arrowipc as ipc
+sink = pa.BufferOutputStream()
+made = pa.record_batch({"x": [1, 2]})
+with pa.ipc.new_stream(sink, made.schema) as writer:
+    writer.write_batch(made)
+batch = next(iter(ipc.open_stream(sink.getvalue())))
+sys.kept_alive = [batch.__arrow_c_array__(), batch.__arrow_c_stream__(), pa.record_batch(batch)]
+pa.kept_alive = pa.RecordBatchReader.from_stream(batch)
+class Late:
+    def __init__(self, held): self.held = held
+    def __del__(self): self.held = None
+ctypes.late = Late([batch.__arrow_c_array__(), pa.array(batch["x"])])
+def forever():
+    while True:
+        pa.record_batch(batch)
+threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.05)
+print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=_environment()
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    root = str(Path(ipc.__file__).parent.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
+# -- streams -----------------------------------------------------------------------------------------------
+
+
+SCHEMA = types.schema([("c0", types.int64())])
+
+
+def exported(source: Any) -> Consumer:
+    return Consumer(export.export_stream(SCHEMA, source))
+
+
+def test_streams_end_and_stay_at_the_end() -> None:
+    consumer = exported([numbers([1, 2]), numbers([]), numbers([3])])
+    assert [consumer.column() for _ in range(6)] == [[1, 2], [], [3], None, None, None]
+    assert consumer.error() is None
+    release(consumer.stream)
+
+
+def test_the_schema_is_exported_anew_each_time() -> None:
+    consumer = exported([numbers([1])])
+    first, second = consumer.schema(), consumer.schema()
+    assert consumer.column() == [1]
+    third = consumer.schema()
+    release(consumer.stream)
+    for schema in (second, first, third):
+        assert (schema.n_children, schema.children[0].contents.name) == (1, b"c0")
+        release(schema)
+
+
+def test_batches_outlive_their_stream() -> None:
+    consumer = exported([numbers([1])])
+    _, out = consumer.pull()
+    release(consumer.stream)
+    assert int64s(out.children[0].contents) == [1]
+    release(out)
+
+
+ERRORS: list[tuple[Callable[[], BaseException], int]] = [
+    (lambda: ipc.FormatError("bad words"), errno.EINVAL),
+    (lambda: ipc.TruncatedError("bad words"), errno.EINVAL),
+    (lambda: ipc.LimitError("bad words"), errno.EINVAL),
+    (lambda: ipc.UsageError("bad words"), errno.EINVAL),
+    (lambda: ipc.UnsupportedError("bad words"), errno.ENOSYS),
+    (lambda: MemoryError("bad words"), errno.ENOMEM),
+    (lambda: OSError("bad words"), errno.EIO),
+    (lambda: OSError(errno.EPIPE, "bad words"), errno.EPIPE),
+    (lambda: OSError(-5, "bad words"), errno.EIO),
+    (lambda: KeyError("bad words"), errno.EINVAL),
+    (lambda: KeyboardInterrupt("bad words"), errno.ECANCELED),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "code"), ERRORS, ids=lambda value: str(value) if isinstance(value, int) else ""
+)
+def test_errors_become_codes_and_messages(make: Callable[[], BaseException], code: int) -> None:
+    error = make()
+
+    def source() -> Iterator[Any]:
+        yield numbers([1])
+        raise error
+
+    consumer = exported(source())
+    assert consumer.column() == [1]
+    for _ in range(2):
+        # A generator that raised looks ended when it is asked again; the stream must not.
+        found, out = consumer.pull()
+        assert (found, out.release) == (code, None)
+        assert "bad words" in (consumer.error() or "")
+        assert type(error).__name__ in (consumer.error() or "")
+    release(consumer.stream)
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError(), "ValueError"),
+        (ValueError("na\0me"), "ValueError: na\\0me"),
+        (ValueError("ü \udcff"), "ValueError: ü \\udcff"),
+        (Speechless(), "Speechless"),
+    ],
+)
+def test_messages_are_text_that_c_can_hold(error: Exception, message: str) -> None:
+    def source() -> Iterator[Any]:
+        raise error
+        yield
+
+    consumer = exported(source())
+    assert consumer.pull()[0] == errno.EINVAL
+    assert consumer.error() == message
+    release(consumer.stream)
+
+
+def test_pyarrow_sees_the_message_of_broken_input() -> None:
+    data = written(*[pa.record_batch({"x": pa.array(range(100))})] * 3)
+    reader = pa.RecordBatchReader.from_stream(ipc.open_stream(data[:-500]))
+    assert reader.read_next_batch().num_rows == 100
+    with pytest.raises(pa.ArrowInvalid, match="TruncatedError") as caught:
+        reader.read_all()
+    del caught, reader
+
+
+def test_batches_of_another_schema_are_refused() -> None:
+    consumer = exported([numbers([1]), read(pa.record_batch({"c0": ["text"]}))])
+    assert consumer.column() == [1]
+    assert consumer.pull()[0] == errno.EINVAL
+    assert "another schema" in (consumer.error() or "")
+    release(consumer.stream)
+
+
+@pytest.mark.parametrize("thing", [None, 7, SCHEMA])
+def test_only_batches_are_exported(thing: Any) -> None:
+    consumer = exported([thing])
+    assert consumer.pull()[0] == errno.EINVAL
+    assert "expected an arrowipc.RecordBatch" in (consumer.error() or "")
+    release(consumer.stream)
+
+
+def test_misuse_is_reported_before_anything_is_exported() -> None:
+    with pytest.raises(ipc.UsageError, match="Schema"):
+        export.export_stream(types.int64(), [])
+    with pytest.raises(TypeError, match="iterable"):
+        export.export_stream(SCHEMA, 7)
+    with pytest.raises(ipc.UsageError, match="Schema, Field or DataType"):
+        export.export_schema("int64")
+    with pytest.raises(ipc.UsageError, match="RecordBatch or Array"):
+        export.export_device_array("int64")
+    for hand_over in (export.export_array, export.export_batch):
+        with pytest.raises(TypeError):
+            hand_over(None)
+
+
+def test_calls_after_release_are_errors() -> None:
+    consumer = exported([numbers([1])])
+    release(consumer.stream)
+    code, out = consumer.pull()
+    assert (code, out.release) == (errno.EINVAL, None)
+    assert consumer.stream.get_schema(consumer.stream, CSchema()) == errno.EINVAL
+    assert "released" in (consumer.error() or "")
+
+
+def test_a_stream_released_by_its_own_producer() -> None:
+    held: list[Consumer] = []
+
+    def source() -> Iterator[Any]:
+        yield numbers([1])
+        release(held[0].stream)
+        yield numbers([2])
+
+    held.append(exported(source()))
+    assert held[0].column() == [1]
+    assert held[0].column() == [2]
+    assert held[0].pull()[0] == errno.EINVAL
+
+
+def test_a_producer_that_pulls_from_its_own_stream() -> None:
+    held: list[Consumer] = []
+
+    def source() -> Iterator[Any]:
+        held[0].pull()
+        yield numbers([1])
+
+    held.append(exported(source()))
+    assert held[0].column() == [1]
+    assert held[0].pull()[0] == errno.EINVAL
+    assert "already executing" in (held[0].error() or "")
+    release(held[0].stream)
+
+
+def test_streams_are_pulled_from_any_thread() -> None:
+    consumer = exported(numbers([i]) for i in range(50))
+    found: list[Any] = []
+
+    def work() -> None:
+        for _ in range(25):
+            found.append(consumer.column())
+
+    for _ in range(2):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert found == [[i] for i in range(50)]
+    release(consumer.stream)
+
+
+def test_readers_hand_over_what_is_left() -> None:
+    batches = [pa.record_batch({"x": [i]}) for i in range(4)]
+    with ipc.open_stream(written(*batches)) as reader:
+        assert reader.read_next_batch().to_pydict() == {"x": [0]}
+        assert pa.table(reader).to_pydict() == {"x": [1, 2, 3]}
+
+
+def test_dictionaries_change_between_batches() -> None:
+    words = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
+    batches = [pa.record_batch({"d": column}) for column in words]
+    found = list(pa.RecordBatchReader.from_stream(ipc.open_stream(written(*batches))))
+    assert [batch.to_pydict() for batch in found] == [{"d": ["a", "b"]}, {"d": ["c", "a"]}]

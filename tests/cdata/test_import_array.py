@@ -1,0 +1,664 @@
+"""Import over the Arrow C interfaces: what other libraries have, and when they get it back."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import randoms
+from helpers.arrays import CASES, read_batch, written
+from helpers.arrow_columns import COLUMNS
+from helpers.cdata import CArray, CDeviceArray, CSchema, move, peek, release, take
+from helpers.leaks import counts, more_than
+from helpers.memory import resident
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import types
+from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
+
+pa = pytest.importorskip("pyarrow")
+
+ARRAYS: dict[str, Any] = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind() -> Iterator[None]:
+    before = counts()
+    yield
+    assert not more_than(before)
+
+
+class Pair:
+    """Something with two capsules to give."""
+
+    def __init__(self, schema: Any, array: Any) -> None:
+        self.pair = schema, array
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self.pair
+
+
+class Stream:
+    """Something that has a stream, and nothing else."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.source.__arrow_c_stream__()
+
+
+# -- values ------------------------------------------------------------------------------------------------
+
+
+def cuts(array: Any) -> Iterator[Any]:
+    n = len(array)
+    for offset, length in ((0, n), (1, n - 1), (1, max(n - 2, 0)), (n - 1, 1), (n, 0), (0, 0)):
+        yield array.slice(offset, length)
+
+
+def listed(array: Any) -> Any:
+    """What pyarrow says, unless it is about nanoseconds, which ours keeps as integers."""
+    return (
+        read_batch(pa.record_batch({"x": array}))["x"].to_pylist()
+        if "[ns" in str(array.type)
+        else array.to_pylist()
+    )
+
+
+def same(found: ipc.Array, expected: Any) -> None:
+    """Values as pyarrow says, null counts and bitmaps in order, and the way back."""
+    assert found.to_pylist() == listed(expected)
+    assert len(found) == len(expected)
+    if not pa.types.is_union(expected.type) and not pa.types.is_run_end_encoded(expected.type):
+        assert found.null_count == expected.null_count
+    back = pa.array(found)
+    back.validate()
+    assert back.equals(expected)
+    assert back.type.equals(expected.type, check_metadata=True)
+    again = array_from(back, "full")
+    assert again.equals(found)
+    assert again.type.equals(found.type, check_metadata=True)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_and_their_slices(name: str) -> None:
+    for part in cuts(ARRAYS[name]):
+        same(array_from(part, "full"), part)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_columns_of_sliced_batches(name: str) -> None:
+    array = ARRAYS[name]
+    whole = pa.record_batch({"n": pa.nulls(len(array)), "x": array, "y": array})
+    for offset, length in ((0, len(array)), (1, len(array) - 1), (1, 1), (len(array), 0)):
+        part = whole.slice(offset, length)
+        found = batch_from(part, "full")
+        assert (found.num_rows, found.num_columns) == (length, 3)
+        assert pa.record_batch(found).equals(part)
+        same(found["y"], array.slice(offset, length))
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_a_batch_takes_the_offset_and_length_of_its_struct(name: str) -> None:
+    # pyarrow hands over batches whose struct has no offset; a struct array keeps its own.
+    array = ARRAYS[name].slice(1)
+    struct = pa.StructArray.from_arrays([ARRAYS[name].slice(1)], ["x"])
+    for part in cuts(struct):
+        assert array_from(part, "full").to_pylist() == listed(part)
+        found = batch_from(part, "full")
+        same(found["x"], part.field(0))
+        assert found.num_rows == len(part)
+    assert len(array) == len(struct)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_sliced_children_of_lists(name: str) -> None:
+    array = ARRAYS[name].slice(1)
+    n = len(array)
+    offsets = pa.array([0, n // 2, n // 2, n], pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, array, mask=pa.array([False, True, False]))
+    views = pa.LargeListViewArray.from_arrays(pa.array([n // 2, 0], pa.int64()), [n - n // 2, n // 2], array)
+    fixed = pa.FixedSizeListArray.from_arrays(pa.concat_arrays([array, array]), n)
+    for nested in (lists, views, fixed):
+        for part in cuts(nested):
+            found = array_from(part, "full")
+            assert found.to_pylist() == listed(part)
+            assert pa.array(found).equals(part)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith(("dictionary", "run_end"))])
+def test_dictionaries_of_any_type(name: str) -> None:
+    values = CASES[name].slice(1)
+    indices = pa.array([0, None, len(values) - 1, 0], pa.uint8())
+    array = pa.DictionaryArray.from_arrays(indices, values)
+    for part in cuts(array):
+        found = array_from(part, "full")
+        assert found.to_pylist() == part.to_pylist()
+        assert found.dictionary.to_pylist() == values.to_pylist()
+
+
+def test_dictionaries_inside_dictionaries() -> None:
+    words = pa.array(["a", "b", "a"]).dictionary_encode()
+    rows = pa.StructArray.from_arrays([words, pa.array([1, 2, 3])], ["w", "n"])
+    array = pa.DictionaryArray.from_arrays(pa.array([2, None, 1], pa.int8()), rows)
+    found = batch_from(pa.record_batch({"x": array, "y": words}).slice(1), "strict")
+    assert found["x"].to_pylist() == [None, {"w": "b", "n": 2}]
+    assert found["y"].to_pylist() == ["b", "a"]
+    assert pa.record_batch(found)["x"].to_pylist() == [None, {"w": "b", "n": 2}]
+
+
+def test_columns_without_nulls_have_no_bitmap() -> None:
+    array = pa.array([None, 1, 2])
+    for found in (
+        array_from(array.slice(1)),
+        batch_from(pa.record_batch({"x": array}).slice(1))["x"],
+        array_from(pa.StructArray.from_arrays([array.slice(1)], ["x"])).children[0],
+    ):
+        assert (found.null_count, found.buffers()[0]) == (0, None)
+
+
+def test_nothing_is_copied() -> None:
+    batch = pa.record_batch(
+        {"x": pa.array(range(100)), "s": pa.array(["a"] * 99 + ["b" * 99], pa.string_view())}
+    )
+    found = batch_from(batch)
+    for name in ("x", "s"):
+        for ours, theirs in zip(found[name].buffers(), batch[name].buffers(), strict=True):
+            assert (ours is None) == (theirs is None)
+            assert ours is None or pa.py_buffer(ours).address == theirs.address
+
+
+def test_misaligned_buffers_are_copied_to_where_they_can_be_read() -> None:
+    """FORMAT-CHECKLIST 74, of other producers."""
+    raw = pa.py_buffer(b"x" + pa.array([1, 2, 3]).buffers()[1].to_pybytes())
+    odd = pa.Array.from_buffers(pa.int64(), 3, [None, raw.slice(1)])
+    found = array_from(odd)
+    assert found.to_pylist() == [1, 2, 3]
+    assert pa.py_buffer(found.buffers()[1]).address % 8 == 0
+
+
+def test_batches_without_columns_keep_their_rows() -> None:
+    struct = pa.array([{}] * 5, pa.struct([]))
+    assert batch_from(struct).num_rows == 5
+    assert batch_from(struct.slice(1, 3)).num_rows == 3
+    assert batch_from(pa.record_batch([], schema=pa.schema([]))).num_columns == 0
+
+
+@given(randoms.batches())
+def test_import_is_what_the_ipc_reader_reads(parts: list[Any]) -> None:
+    if not parts:
+        return
+    expected = list(ipc.open_stream(randoms.written(parts)))
+    for part, read in zip(parts, expected, strict=True):
+        found = batch_from(part, "full")
+        assert found.equals(read, nan_equal=True)
+        assert found.schema.equals(read.schema, check_metadata=True)
+        assert batch_from(read.__arrow_c_array__(), "full").equals(read, nan_equal=True)
+    with stream_from(pa.Table.from_batches(parts), "full") as stream:
+        assert sum(len(batch) for batch in stream) == sum(len(part) for part in parts)
+
+
+@given(randoms.types, st.integers(0, 12), st.integers(0, 12), st.integers(0, 2**20))
+def test_import_of_any_slice_of_any_array(kind: Any, start: int, length: int, seed: int) -> None:
+    array = randoms.array_of(kind, 12, randoms.random.Random(seed)).slice(start, length)
+    found = array_from(array, "full")
+    assert found.equals(read_batch(pa.record_batch({"x": array}))["x"], nan_equal=True)
+
+
+# -- sources -----------------------------------------------------------------------------------------------
+
+TABLE = pa.table({"i": pa.chunked_array([[1, 2], [], [3]]), "s": pa.chunked_array([["a", None], [], ["c"]])})
+
+
+def test_pyarrow_tables_readers_and_chunked_arrays() -> None:
+    with stream_from(TABLE) as stream:
+        assert stream.schema.names == ["i", "s"]
+        assert [batch.to_pydict()["i"] for batch in stream if len(batch)] == [[1, 2], [3]]
+    assert batch_from(TABLE).to_pydict() == TABLE.to_pydict()
+    assert batch_from(TABLE.to_reader()).to_pydict() == TABLE.to_pydict()
+    (first, *_) = stream_from(TABLE["s"])
+    assert (first.schema.names, first.column(0).to_pylist()) == ([""], ["a", None])
+    assert array_from(TABLE["s"]).to_pylist() == ["a", None, "c"]
+    structs = pa.chunked_array([pa.array([{"a": 1}, None]), pa.array([{"a": 3}])])
+    assert array_from(structs).to_pylist() == [{"a": 1}, None, {"a": 3}]
+
+
+def test_streams_without_batches() -> None:
+    empty = TABLE.schema.empty_table().to_reader()
+    found = batch_from(pa.RecordBatchReader.from_batches(TABLE.schema, []))
+    assert found.to_pydict() == {"i": [], "s": []}
+    assert pa.record_batch(found).schema.equals(TABLE.schema)
+    assert batch_from(empty).num_rows == 0
+    encoded = pa.chunked_array([], pa.dictionary(pa.int8(), pa.string_view()))
+    assert array_from(encoded).to_pylist() == []
+
+
+def test_polars() -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(
+        {"i": [1, None, 3], "s": ["a", "longer than twelve bytes", None], "l": [[1], None, []]}
+    ).with_columns(c=pl.Series(["x", "y", "x"], dtype=pl.Categorical), d=pl.lit("2024-01-02").str.to_date())
+    found = batch_from(frame, "full")
+    assert found.to_pydict() == frame.to_dict(as_series=False)
+    assert batch_from(frame.slice(1), "full").to_pydict() == frame.slice(1).to_dict(as_series=False)
+    for name in frame.columns:
+        assert array_from(frame[name].slice(1), "full").to_pylist() == frame[name].slice(1).to_list()
+    (batch,) = stream_from(frame["s"])
+    assert batch.schema.names == ["s"]
+
+
+def test_pandas() -> None:
+    pd = pytest.importorskip("pandas", minversion="2.2")
+    frame = pd.DataFrame({"i": [1, 2, 3], "f": [0.5, None, 1.5], "s": ["a", None, "c"]})
+    assert batch_from(frame, "full").to_pydict() == pa.table(frame).to_pydict()
+
+
+def test_duckdb() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    query = (
+        "select i::int as i, case when i % 3 = 0 then null else 'text ' || i end as s, [i, null] as l, "
+        "{'a': i} as r, map {'k': i} as m, null as n, i::decimal(10, 2) as d, "
+        "i::int::union(x int, y varchar) as u from range(5000) t(i)"
+    )
+    with duckdb.connect() as connection:
+        expected = connection.sql(query).to_arrow_table()
+        with stream_from(connection.sql(query), "full") as stream:
+            rows = [row for batch in stream for row in batch.to_pylist()]
+    assert rows == expected.to_pylist()
+
+
+def test_nanoarrow() -> None:
+    na = pytest.importorskip("nanoarrow")
+    array = na.Array([1, None, 3], na.int32())
+    assert array_from(array).to_pylist() == [1, None, 3]
+    assert array_from(na.c_array(["a", None], na.string())).to_pylist() == ["a", None]
+    stream = na.ArrayStream(pa.record_batch({"x": [1, 2]}))
+    assert batch_from(stream).to_pydict() == {"x": [1, 2]}
+    assert schema_from(na.c_schema(na.struct({"x": na.int32()}))).names == ["x"]
+
+
+def test_arro3() -> None:
+    core = pytest.importorskip("arro3.core")
+    batch = pa.record_batch({"x": [1, None, 3], "s": ["a", "b", None]})
+    found = core.RecordBatch.from_arrow(batch)
+    assert batch_from(found, "full").to_pydict() == batch.to_pydict()
+    assert batch_from(found.slice(1), "full").to_pydict() == batch.slice(1).to_pydict()
+    assert batch_from(core.Table.from_batches([found, found]), "full").num_rows == 6
+    assert array_from(core.Array.from_arrow(batch["s"]).slice(1), "full").to_pylist() == ["b", None]
+
+
+def test_our_own() -> None:
+    everything = pa.record_batch({name: array[:3] for name, array in CASES.items() if len(array) >= 3})
+    ours = read_batch(everything)
+    assert batch_from(ours) is ours
+    assert array_from(ours["int8"]).to_pylist() == everything["int8"].to_pylist()
+    assert schema_from(ours.schema) is ours.schema
+    assert batch_from(ours.slice(1).__arrow_c_array__(), "full").equals(ours.slice(1))
+    assert batch_from(ours.__arrow_c_device_array__(), "full").equals(ours)
+    assert schema_from(ours).equals(ours.schema, check_metadata=True)
+    with stream_from(ours) as single:
+        assert [len(batch) for batch in single] == [3]
+    data = written(everything, everything)
+    with stream_from(ipc.open_stream(data), "full") as stream:
+        assert stream.schema.equals(ours.schema, check_metadata=True)
+        assert all(batch.equals(ours) for batch in stream)
+
+
+def test_our_own_in_big_endian_is_refused(arrow_data: Path) -> None:
+    path = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian/generated_primitive.stream"
+    with ipc.open_stream(path, ensure_native_endian=False) as reader:
+        batch = next(iter(reader))
+    for call, source in ((batch_from, batch), (array_from, batch[0]), (stream_from, batch)):
+        with pytest.raises(ipc.UsageError, match="ensure_native_endian=True"):
+            call(source)
+
+
+def test_device_arrays_of_the_cpu() -> None:
+    class Device:
+        def __init__(self, source: Any) -> None:
+            self.source = source
+
+        def __arrow_c_device_array__(self, requested_schema: Any = None, **kwargs: Any) -> Any:
+            return self.source.__arrow_c_device_array__()
+
+    batch = pa.record_batch({"x": [1, 2]})
+    assert batch_from(Device(batch)).to_pydict() == {"x": [1, 2]}
+    assert [b.to_pydict() for b in stream_from(Device(batch))] == [{"x": [1, 2]}]
+    assert array_from(Device(pa.array([1, 2]))).to_pylist() == [1, 2]
+    pair = batch.__arrow_c_device_array__()
+    peek(pair[1], CDeviceArray).device_type = 2
+    with pytest.raises(ipc.UsageError, match="device of type 2"):
+        batch_from(pair)
+
+
+def test_a_single_column_is_a_stream_too() -> None:
+    (batch,) = stream_from(pa.array([1, 2]))
+    assert (batch.schema.names, batch.column(0).to_pylist()) == ([""], [1, 2])
+
+
+@pytest.mark.parametrize("source", [None, 1, "x", b"", [1], {"a": 1}, object(), (), (1, 2), (1, 2, 3), pa])
+@pytest.mark.parametrize("take_from", [schema_from, batch_from, array_from, stream_from])
+def test_what_offers_nothing_is_refused_in_words(source: Any, take_from: Callable[[Any], Any]) -> None:
+    with pytest.raises(ipc.UsageError, match=r"expected .*arrow_(c_)?schema|__arrow_c_.*found|PyCapsule"):
+        take_from(source)
+
+
+def test_wrong_levels_are_refused() -> None:
+    for level in ("all", None, 1):
+        with pytest.raises(ipc.UsageError, match=r'"none", "full" or "strict"'):
+            batch_from(pa.record_batch({"x": [1]}), level)  # type: ignore[arg-type]
+
+
+# -- schemas -----------------------------------------------------------------------------------------------
+
+
+def test_schemas_keep_everything() -> None:
+    """FORMAT-CHECKLIST 148."""
+    pairs = ((b"k", b"1"), (b"k", b"2"), (b"", b""), (b"nul\0key", bytes(range(256))))
+    words = types.Dictionary(types.Int(8, False), types.LargeUtf8(), ordered=True)
+    entries = types.Struct([types.Field("k", types.Utf8(), False), types.Field("v", words, metadata=pairs)])
+    extension = ((b"ARROW:extension:name", b"some.type"), (b"ARROW:extension:metadata", b"\0\xff"))
+    schema = ipc.Schema(
+        [
+            types.Field("w", words, False, pairs),
+            types.Field("w", types.Map(types.Field("e", entries, False), keys_sorted=True)),
+            types.Field("", types.Timestamp("ns", "Europe/Köln"), metadata=extension),
+            types.Field(
+                "é.x", types.Union("dense", [types.Field("a", words), types.Field("b", words)], [5, 0])
+            ),
+            types.Field(
+                "r",
+                types.RunEndEncoded(types.Field("re", types.Int(16, True), False), types.Field("va", words)),
+            ),
+        ],
+        pairs[::-1],
+    )
+    found = schema_from(schema.__arrow_c_schema__())
+    assert found is not schema
+    assert found.equals(schema, check_metadata=True)
+    assert found[2].extension_name == "some.type"
+    # pyarrow has names of its own for the children of maps and run-end encodings.
+    through = schema_from(pa.schema(schema))
+    assert through.equals(schema)
+    assert through.metadata == schema.metadata
+    assert [field.metadata for field in through] == [field.metadata for field in schema]
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_schemas_of_every_type(name: str) -> None:
+    kind = ARRAYS[name].type
+    field = pa.field("x", kind, nullable=pa.types.is_null(kind), metadata={"k": "v"})
+    schema = pa.schema([field], metadata={"m": "n"})
+    found = schema_from(schema)
+    assert found.equals(ipc.read_schema(schema.serialize()), check_metadata=True)
+    assert pa.schema(found).equals(schema, check_metadata=True)
+
+
+class Labelled(pa.ExtensionType):
+    """An extension type that pyarrow does not know by itself."""
+
+    def __init__(self, storage: Any, name: str = "some.type", parameters: bytes = b"\0\xff") -> None:
+        self._parameters = parameters
+        super().__init__(storage, name)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return self._parameters
+
+
+def encoded(kind: Any, storage: Any) -> Any:
+    """Values of an extension type, dictionary-encoded."""
+    values = pa.ExtensionArray.from_storage(kind, storage)
+    return pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), values)
+
+
+CANONICAL = {
+    "uuid": encoded(pa.uuid(), pa.array([b"0" * 16, b"1" * 16], pa.binary(16))),
+    "json": encoded(pa.json_(), pa.array(["1", "2"])),
+    "bool8": encoded(pa.bool8(), pa.array([0, 1], pa.int8())),
+}
+OTHERS = {
+    "opaque": encoded(pa.opaque(pa.string(), "a", "b"), pa.array(["x", "y"])),
+    "own": encoded(Labelled(pa.string()), pa.array(["x", "y"])),
+}
+FOUR = pa.array([0, 2, 4], pa.int32())
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "column": lambda array: array,
+    "list item": lambda array: pa.ListArray.from_arrays(FOUR, array),
+    "struct": lambda array: pa.StructArray.from_arrays([array], ["s"]),
+    "map value": lambda array: pa.MapArray.from_arrays(FOUR, pa.array([*"abcd"]), array),
+    "union": lambda array: pa.UnionArray.from_sparse(pa.array([0] * 4, pa.int8()), [array]),
+    "run": lambda array: pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3, 4], pa.int32()), array),
+    "dictionary of lists": lambda array: pa.DictionaryArray.from_arrays(
+        pa.array([1, 0], pa.int8()), pa.ListArray.from_arrays(FOUR, array)
+    ),
+}
+
+
+def described(field: types.Field) -> list[Any]:
+    """Names and metadata (in any order) of a field and all below it."""
+    kind = field.type.value_type if isinstance(field.type, types.Dictionary) else field.type
+    return [field.name, sorted(field.metadata), *map(described, kind.children)]
+
+
+@pytest.mark.parametrize("name", [*CANONICAL, *OTHERS])
+@pytest.mark.parametrize("place", PLACES)
+def test_extension_types_of_dictionary_values_are_kept_where_ipc_has_a_place(place: str, name: str) -> None:
+    table = pa.table({"x": PLACES[place]({**CANONICAL, **OTHERS}[name])})
+    found = ipc.Table.from_arrow(table)
+    # As pyarrow puts them into a Schema message.
+    spelled = ipc.read_schema(table.schema.serialize())
+    assert described(found.schema["x"]) == described(spelled["x"])
+    assert described(schema_from(table.schema)["x"]) == described(spelled["x"])
+    if name in CANONICAL:
+        # pyarrow has no uuid of a dictionary, nor do canonical types allow it: it is the values' again.
+        back = pa.table(found)
+        assert back.schema.types == table.schema.types
+        assert back.equals(table)
+
+
+@pytest.mark.parametrize("name", CANONICAL)
+def test_pyarrow_gets_what_it_wrote_and_cannot_read(name: str) -> None:
+    table = pa.table({"x": CANONICAL[name]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(pa.ArrowInvalid, match="torage type"):
+        pa.ipc.open_stream(sink.getvalue())
+    assert pa.table(ipc.open_stream(sink.getvalue())).equals(table)
+
+
+def test_metadata_beside_an_extension_type_stays_with_the_column() -> None:
+    field = pa.field("x", CANONICAL["uuid"].type, metadata={"k": "v"})
+    found = schema_from(pa.schema([field]))
+    assert found["x"].metadata[0] == (b"k", b"v")
+    assert found["x"].extension_name == "arrow.uuid"
+    assert pa.schema(found).field("x").equals(field, check_metadata=True)
+
+
+def test_extension_types_of_a_dictionary_and_of_its_values_do_not_fit_into_one_field() -> None:
+    inner = OTHERS["own"].type
+    for outer in (Labelled(inner, "other.type"), Labelled(inner, parameters=b"")):
+        with pytest.raises(
+            ipc.UnsupportedError, match=r"column 's\.x' has the extension type .* 'some\.type'"
+        ):
+            schema_from(pa.schema([("s", pa.struct([("x", outer)]))]))
+    assert schema_from(pa.schema([("x", Labelled(inner))]))["x"].extension_name == "some.type"
+    named = pa.dictionary(pa.int8(), Labelled(pa.string(), parameters=b""))
+    field = pa.field("x", named, metadata={"ARROW:extension:name": "some.type"})
+    assert schema_from(pa.schema([field]))["x"].metadata == ((b"ARROW:extension:name", b"some.type"),)
+
+
+def test_single_columns_hand_the_extension_type_of_their_dictionary_on() -> None:
+    ours = array_from(CANONICAL["uuid"])
+    assert ours.field.extension_name == "arrow.uuid"
+    assert pa.array(ours).equals(CANONICAL["uuid"])
+
+
+def test_a_schema_must_be_of_a_struct() -> None:
+    for column in (pa.int32(), pa.field("x", pa.list_(pa.int8())), pa.dictionary(pa.int8(), pa.struct([]))):
+        with pytest.raises(ipc.UsageError, match="single column"):
+            schema_from(column)
+    with pytest.raises(ipc.UsageError, match="single column"):
+        batch_from(pa.array([1]))
+
+
+def test_equal_schemas_are_one_object_and_others_are_not() -> None:
+    def table(**changes: Any) -> Any:
+        parts = {"name": "a", "kind": pa.int32(), "nullable": True, "field": None, "whole": None, **changes}
+        field = pa.field(parts["name"], parts["kind"], parts["nullable"], parts["field"])
+        return pa.schema([field, pa.field("b", pa.struct([pa.field("c", pa.string())]))], parts["whole"])
+
+    first = schema_from(table())
+    variants = [
+        {"name": "b"},
+        {"name": ""},
+        {"name": "ab"},
+        {"kind": pa.uint32()},
+        {"kind": pa.decimal128(3)},
+        {"kind": pa.dictionary(pa.int32(), pa.string())},
+        {"nullable": False},
+        {"field": {"k": "v"}},
+        {"field": {"k": "w"}},
+        {"field": {"k": "v", "l": ""}},
+        {"field": {"k": "vv"}},
+        {"whole": {"k": "v"}},
+    ]
+    for changes in variants:
+        assert schema_from(table(**changes)) is schema_from(table(**changes))
+        assert schema_from(table(**changes)).equals(ipc.read_schema(table(**changes).serialize()), True)
+    assert schema_from(table()).equals(first, True)
+    batches = [batch_from(pa.record_batch({"x": [i]})) for i in range(3)]
+    assert batches[0].schema is batches[1].schema is batches[2].schema
+    assert array_from(pa.array([{"x": 1}])).type == types.Struct([types.Field("x", types.Int(64, True))])
+
+
+def test_map_entries_get_the_flags_that_the_format_asks_for() -> None:
+    schema = pa.schema([("m", pa.map_(pa.string(), pa.int32()))]).__arrow_c_schema__()
+    entries = peek(schema, CSchema).children[0].contents.children[0].contents
+    entries.flags = entries.children[0].contents.flags = 2
+    kind = schema_from(schema)["m"].type
+    assert not kind.entries.nullable
+    assert not kind.key_field.nullable
+
+
+# -- lifetimes ---------------------------------------------------------------------------------------------
+
+
+def test_memory_lives_as_long_as_anything_of_it() -> None:
+    array = pa.array(range(1000))
+    ends: weakref.WeakSet[Bytes] = weakref.WeakSet()
+    buffer = pa.py_buffer(owned := Bytes(array.buffers()[1].to_pybytes()))
+    ends.add(owned)
+    del owned
+    column = batch_from(pa.record_batch({"x": pa.Array.from_buffers(pa.int64(), 1000, [None, buffer])}))["x"]
+    del buffer
+    view = column.slice(990).buffers()[1]
+    del column
+    gc.collect()
+    assert len(ends) == live_imports() == 1
+    assert bytes(view[8:16]) == (1).to_bytes(8, "little")
+    del view
+    gc.collect()
+    assert len(ends) == live_imports() == 0
+
+
+class Bytes(bytearray):
+    """Memory that can be watched."""
+
+    __hash__ = object.__hash__
+
+
+def test_what_is_imported_can_be_handed_on_and_released_by_any_thread() -> None:
+    """FORMAT-CHECKLIST 143: without the GIL, and after the batch is gone."""
+    moved = [take(batch_from(TABLE.to_batches()[0]).__arrow_c_array__()[1], CArray) for _ in range(20)]
+    gc.collect()
+    assert live_imports() == 20
+    threads = [threading.Thread(target=release, args=(array,)) for array in moved]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert live_imports() == 0
+
+
+def test_threads_import_and_drop_at_the_same_time() -> None:
+    batch = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", None]})
+
+    def work() -> None:
+        for i in range(200):
+            other = pa.record_batch({f"x{i % 11}": [i]})
+            results.append(batch_from(batch).to_pydict() == batch.to_pydict())
+            results.append(batch_from(other).to_pydict() == other.to_pydict())
+
+    results: list[bool] = []
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 1600
+    assert all(results)
+
+
+@pytest.mark.nosanitize
+def test_ten_thousand_imports_leave_nothing() -> None:
+    names = ("string", "list", "struct", "dictionary", "string_view", "dense_union")
+    batch = pa.record_batch({name: CASES[name].slice(0, 3) for name in names}).slice(1)
+    pair_kind = pa.struct([("x", pa.int8())])
+
+    def some(count: int) -> None:
+        for _ in range(count):
+            batch_from(batch, "full")
+            array_from(batch.column(0))
+            with pytest.raises(ipc.UsageError):
+                batch_from(pa.array([None], pair_kind))
+            for _ in stream_from(batch):
+                pass
+
+    some(500)
+    gc.collect()
+    before = resident()
+    some(2500)
+    gc.collect()
+    assert live_imports() == 0
+    assert resident() - before < 8 << 20
+
+
+def test_a_capsule_gives_its_array_once() -> None:
+    pair = pa.record_batch({"x": [1]}).__arrow_c_array__()
+    first = batch_from(pair)
+    for again in (batch_from, array_from, stream_from):
+        with pytest.raises(ipc.UsageError, match="taken it out"):
+            again(pair)
+    assert first.to_pydict() == {"x": [1]}
+    stream = TABLE.__arrow_c_stream__()
+    assert batch_from(stream).num_rows == 3
+    with pytest.raises(ipc.UsageError, match="taken it out"):
+        stream_from(stream)
+
+
+def test_children_that_were_moved_out_are_refused() -> None:
+    schema, array = pa.record_batch({"x": [1], "y": [2]}).__arrow_c_array__()
+    child = move(peek(array, CArray).children[1].contents)
+    with pytest.raises(ipc.UsageError, match=r"'y'.*moved elsewhere"):
+        batch_from((schema, array))
+    release(child)
+
+
+def test_null_rows_are_refused_in_a_batch_and_kept_in_an_array() -> None:
+    rows = pa.array([{"x": 1}, None, {"x": 3}])
+    with pytest.raises(ipc.UsageError, match="1 of the 3 structs are null"):
+        batch_from(rows)
+    with pytest.raises(ipc.UsageError, match="null"):
+        list(stream_from(pa.chunked_array([rows])))
+    assert array_from(rows).to_pylist() == rows.to_pylist()
+    # Those outside the slice do not count.
+    assert batch_from(rows.slice(2)).to_pydict() == {"x": [3]}

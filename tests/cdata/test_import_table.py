@@ -1,0 +1,558 @@
+"""Tables taken column by column: the batches are those of the table's own stream, whatever the chunks are."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import random
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from helpers import randoms
+from helpers.arrays import CASES
+from helpers.arrow_columns import COLUMNS
+from helpers.cdata import CArray, CSchema, CStream
+from helpers.leaks import counts, more_than
+from helpers.producer import Producer, packed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc.cdata.import_array import BatchStream, batch_from, live_imports, stream_from
+from arrowipc.cdata.import_table import ColumnStream, batches_from, columns_from
+
+pa = pytest.importorskip("pyarrow")
+
+ARRAYS: dict[str, Any] = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind() -> Iterator[None]:
+    before = counts()
+    yield
+    assert not more_than(before)
+
+
+def chunked(array: Any, cuts: list[int]) -> Any:
+    """The array, cut at these rows; the chunks are slices of it."""
+    ends = [*cuts, len(array)]
+    return pa.chunked_array(
+        [array.slice(a, b - a) for a, b in zip([0, *cuts], ends, strict=True)], array.type
+    )
+
+
+def same(table: Any, validate: Any = "full") -> list[ipc.RecordBatch]:
+    """The batches, which are those of the table's own stream, sound, and the way back."""
+    expected = [batch for batch in stream_from(table) if batch.num_rows]
+    stream = columns_from(table, validate)
+    found = list(stream)
+    assert stream.schema.equals(stream_from(table).schema, check_metadata=True)
+    assert [len(batch) for batch in found] == [len(batch) for batch in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.equals(theirs, check_metadata=True, nan_equal=True)
+        for a, b in zip(ours.columns, theirs.columns, strict=True):
+            assert a.null_count == b.null_count
+        back = pa.record_batch(ours)
+        back.validate()
+        assert batch_from(back, "full").equals(ours, nan_equal=True)
+    return found
+
+
+def written(table: Any, **options: Any) -> Any:
+    """The table, written by us and read by pyarrow."""
+    sink = bytearray()
+    with ipc.new_stream(sink, table.schema, **options) as writer:
+        writer.write(columns_from(table))
+    return pa.ipc.open_stream(sink).read_all()
+
+
+# -- values and chunks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_every_type_in_equal_chunks(name: str) -> None:
+    array = ARRAYS[name]
+    table = pa.table(
+        {"n": chunked(pa.nulls(len(array)), [1]), "x": chunked(array, [1]), "y": chunked(array, [1])}
+    )
+    assert len(same(table)) == 2
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_every_type_in_unequal_chunks(name: str) -> None:
+    array = ARRAYS[name]
+    numbers = pa.array(range(len(array)))
+    table = pa.table(
+        {
+            "a": chunked(numbers, []),
+            "x": chunked(array, [1]),
+            "y": chunked(array, [0, len(array) - 1, len(array) - 1]),
+            "z": array,
+        }
+    )
+    assert len(same(table)) == len({1, len(array) - 1, len(array)})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pyarrow_reads_what_is_written(name: str) -> None:
+    array = CASES[name]
+    table = pa.table({"x": chunked(array, [1]), "n": chunked(pa.array(range(len(array))), [1, 2])})
+    found = written(table, dictionary_deltas=True)
+    found.validate(full=True)
+    assert found.schema == table.schema
+    assert found.equals(table)
+
+
+@settings(max_examples=40)
+@given(st.lists(randoms.types, min_size=1, max_size=4), st.integers(0, 30), st.integers(0, 2**32))
+def test_any_columns_in_any_chunks(types: list[Any], rows: int, seed: int) -> None:
+    rng = random.Random(seed)
+    columns = [
+        chunked(randoms.array_of(kind, rows, rng), sorted(rng.choices(range(rows + 1), k=rng.randrange(5))))
+        for kind in types
+    ]
+    same(pa.table(columns, names=[f"c{i}" for i in range(len(types))]))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(st.integers(0, 40), max_size=8), min_size=1, max_size=5))
+def test_batches_end_where_any_chunk_ends(cuts: list[list[int]]) -> None:
+    words = pa.array(
+        [None if i % 3 == 0 and i > 20 else "a word that is longer " + str(i) for i in range(40)]
+    )
+    kinds = [
+        pa.string(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.large_string(),
+        pa.binary(),
+    ]
+    table = pa.table(
+        {
+            str(i): chunked(words.cast(kind), sorted(at))
+            for i, (at, kind) in enumerate(zip(cuts, kinds, strict=False))
+        }
+    )
+    found = same(table)
+    ends = sorted({0, 40, *(at for column in cuts for at in column)})
+    assert [len(batch) for batch in found] == [b - a for a, b in pairwise(ends)]
+
+
+def test_equal_chunks_are_the_batches_and_nothing_is_copied() -> None:
+    batches = [pa.record_batch({"a": [1, 2, i], "b": ["x", None, str(i)]}) for i in range(5)]
+    found = list(columns_from(pa.Table.from_batches(batches)))
+    for ours, theirs in zip(found, batches, strict=True):
+        for name in ("a", "b"):
+            for mine, his in zip(ours[name].buffers(), theirs[name].buffers(), strict=True):
+                if his is not None:
+                    assert address(mine) == his.address
+
+
+def address(buffer: Any) -> int:
+    return pa.py_buffer(buffer).address
+
+
+def test_slices_share_the_memory_of_their_chunk() -> None:
+    whole = pa.array(range(100, 110))
+    table = pa.table({"a": pa.chunked_array([whole]), "b": chunked(whole, [3, 7])})
+    found = list(columns_from(table))
+    assert {address(batch["a"].buffers()[1]) for batch in found} == {whole.buffers()[1].address}
+    assert [batch["a"].to_pylist() for batch in found] == [
+        [100, 101, 102],
+        [103, 104, 105, 106],
+        [107, 108, 109],
+    ]
+
+
+def test_columns_without_nulls_have_no_bitmap() -> None:
+    some = pa.array([1, None, 3, 4, 5, 6])
+    found = list(columns_from(pa.table({"a": chunked(some, []), "b": chunked(some, [3])})))
+    assert [[c.null_count for c in batch.columns] for batch in found] == [[1, 1], [0, 0]]
+    assert [[c.buffers()[0] is None for c in batch.columns] for batch in found] == [[False] * 2, [True] * 2]
+
+
+def test_empty_chunks_are_left_out() -> None:
+    def column(*chunks: list[int]) -> Any:
+        return pa.chunked_array(chunks, pa.int64())
+
+    assert len(same(pa.table({"a": column([], [1], [], [2, 3], []), "b": column([1, 2], [], [], [3])}))) == 3
+    assert same(pa.table({"a": column([], []), "b": column([])})) == []
+    assert same(pa.table({"a": column()})) == []
+
+
+def test_tables_without_rows_or_columns_are_written() -> None:
+    empty = pa.table({"a": pa.chunked_array([[], []], pa.int64())})
+    assert written(empty).equals(empty)
+    nothing = pa.table({})
+    assert type(batches_from(nothing)) is BatchStream
+    assert rows(nothing) == []
+    with pytest.raises(ipc.FormatError, match="0 columns"):
+        columns_from(nothing)
+
+
+# -- dictionaries and schemas --------------------------------------------------------------------------------
+
+
+def test_each_chunk_keeps_its_dictionary() -> None:
+    parts = [pa.array(words).dictionary_encode() for words in (["a", "b"], ["b", None, "c"], ["a"])]
+    for other in (pa.chunked_array([[1, 2], [3, 4, 5], [6]]), pa.chunked_array([[1], [2, 3, 4], [5, 6]])):
+        table = pa.table({"n": other, "x": pa.chunked_array(parts), "y": pa.chunked_array(parts)})
+        same(table)
+        found = written(table)
+        assert found.to_pylist() == table.to_pylist()
+
+
+def test_dictionaries_inside_of_types_find_their_place() -> None:
+    words = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    other = pa.array(["x", "y", "z", "x"]).dictionary_encode()
+    lists = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1]), pa.ListArray.from_arrays([0, 2, 4], words))
+    struct = pa.StructArray.from_arrays([other, words], ["o", "w"])
+    table = pa.table(
+        {
+            "w": chunked(words, [1]),
+            "s": chunked(struct, [3]),
+            "n": chunked(pa.array([1, 2, 3, 4]), [2]),
+            "l": chunked(lists, [1, 2]),
+        }
+    )
+    assert len(same(table)) == 4
+    sink = bytearray()
+    with ipc.new_stream(sink, table.schema) as writer:
+        writer.write(columns_from(table))
+    read = [row for batch in ipc.open_stream(sink) for row in batch.to_pylist()]
+    assert read == table.to_pylist()
+
+
+def test_the_schema_is_the_tables() -> None:
+    class Celsius(pa.ExtensionType):
+        def __init__(self) -> None:
+            super().__init__(pa.float32(), "test.celsius")
+
+        def __arrow_ext_serialize__(self) -> bytes:
+            return b"degrees"
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage: Any, text: bytes) -> Celsius:
+            return cls()
+
+    schema = pa.schema(
+        [
+            pa.field("t", Celsius(), metadata={"k": "v"}),
+            pa.field("n", pa.int32(), nullable=False, metadata={"only": "here"}),
+            pa.field("n", pa.map_(pa.string(), pa.field("value", pa.int8(), metadata={"deep": "1"}))),
+        ],
+        metadata={"of": "the schema"},
+    )
+    columns = [
+        pa.ExtensionArray.from_storage(Celsius(), pa.array([1.5, None, 3], pa.float32())),
+        pa.array([1, 2, 3], pa.int32()),
+        pa.array([[("a", 1)], None, []], schema.field(2).type),
+    ]
+    for cuts in ([[1], [1], [1]], [[1], [2], []]):
+        table = pa.table([chunked(c, at) for c, at in zip(columns, cuts, strict=True)], schema=schema)
+        found = same(table)
+        assert {id(batch.schema) for batch in found} == {id(found[0].schema)}
+        assert [field.metadata for field in found[0].schema.fields[1:]] == [((b"only", b"here"),), ()]
+        pa.register_extension_type(Celsius())
+        try:
+            assert pa.schema(found[0].schema).equals(schema, check_metadata=True)
+            back = written(table)
+            assert back.equals(table)
+            assert back.schema.equals(schema, check_metadata=True)
+        finally:
+            pa.unregister_extension_type("test.celsius")
+
+
+# -- which way is taken --------------------------------------------------------------------------------------
+
+
+TABLE = pa.Table.from_batches([pa.record_batch({"a": [i, None], "b": ["x", str(i)]}) for i in range(8)])
+
+
+def rows(source: Any, schema: Any = None) -> list[Any]:
+    sink = bytearray()
+    with ipc.new_stream(sink, schema) as writer:
+        writer.write(source)
+    return pa.ipc.open_stream(sink).read_all().to_pylist()
+
+
+def test_pyarrow_tables_of_several_chunks_go_column_by_column() -> None:
+    assert type(batches_from(TABLE)) is ColumnStream
+    assert rows(TABLE) == TABLE.to_pylist()
+    for other in (TABLE.slice(0, 4), TABLE.combine_chunks(), TABLE.to_reader()):
+        assert type(batches_from(other)) is BatchStream
+    assert rows(TABLE.combine_chunks()) == rows(TABLE.to_reader()) == TABLE.to_pylist()
+
+
+def test_arro3_tables_go_column_by_column() -> None:
+    arro3 = pytest.importorskip("arro3.core")
+    table = arro3.Table.from_arrow(TABLE)
+    assert type(batches_from(table)) is ColumnStream
+    assert rows(table) == TABLE.to_pylist()
+    assert type(batches_from(arro3.RecordBatchReader.from_arrow(TABLE))) is BatchStream
+
+
+def test_data_frames_keep_their_own_stream() -> None:
+    polars, pandas, duckdb = (pytest.importorskip(name) for name in ("polars", "pandas", "duckdb"))
+    nanoarrow = pytest.importorskip("nanoarrow")
+    frame = polars.concat([polars.DataFrame(TABLE), polars.DataFrame(TABLE)], rechunk=False)
+    assert frame.n_chunks() > 1
+    known = TABLE  # found by name in the query
+    sources = {
+        "polars": (frame, TABLE.to_pylist() * 2),
+        "pandas": (
+            pandas.DataFrame({"a": [1, 2], "columns": [3, 4]}),
+            [{"a": 1, "columns": 3}, {"a": 2, "columns": 4}],
+        ),
+        "duckdb": (
+            duckdb.sql('select 1 as columns, 2 as "column", 3 as schema'),
+            [{"columns": 1, "column": 2, "schema": 3}],
+        ),
+        "duckdb on arrow": (duckdb.from_arrow(known), TABLE.to_pylist()),
+        "nanoarrow": (nanoarrow.ArrayStream(TABLE), TABLE.to_pylist()),
+    }
+    for name, (source, expected) in sources.items():
+        assert rows(source) == expected, name
+        if name != "nanoarrow":
+            assert type(batches_from(source)) is BatchStream, name
+
+
+class Like:
+    """A table that shows what it is told to."""
+
+    def __init__(self, schema: Any, columns: list[Any]) -> None:
+        self.schema = schema
+        self.columns = columns
+        self.num_columns = len(columns)
+
+
+def test_columns_must_fit_the_schema() -> None:
+    one, other = pa.chunked_array([[1], [2]]), pa.chunked_array([["a"], ["b"]])
+    schema = pa.schema([("x", pa.int64()), ("y", pa.list_(pa.field("item", pa.int8())))])
+    with pytest.raises(ipc.FormatError, match="1 columns, its schema 2"):
+        columns_from(Like(schema, [one]))
+    with pytest.raises(
+        ipc.FormatError, match=r"column 'x': the schema of the table says int64.* gives string"
+    ):
+        columns_from(Like(schema, [other, one]))
+    with pytest.raises(ipc.FormatError, match=r"column 'y': the schema of the table says list"):
+        columns_from(Like(schema, [one, one]))
+    for kind in (pa.list_(pa.int16()), pa.list_(pa.field("element", pa.int8())), pa.large_list(pa.int8())):
+        with pytest.raises(ipc.FormatError, match="column 'y'"):
+            columns_from(Like(schema, [one, pa.chunked_array([[[1]]], kind)]))
+    with pytest.raises(ipc.UsageError, match=r"column 'y': expected an object with __arrow_c_stream__"):
+        columns_from(Like(schema, [one, [1, 2]]))
+    encoded = other.dictionary_encode()
+    with pytest.raises(ipc.FormatError, match="column 'x'"):
+        columns_from(Like(pa.schema([("x", pa.int32())]), [encoded]))
+    with pytest.raises(ipc.UsageError, match="columns_from"):
+        ColumnStream()
+
+
+@pytest.mark.parametrize("parts", [[[1], [2]], [[1, 2], [3]], [[1], [2, 3], [4]], [], [[]]])
+def test_columns_must_be_equally_long(parts: list[list[int]]) -> None:
+    schema = pa.schema([("short", pa.int64()), ("long", pa.int64())])
+    total = sum(len(part) for part in parts)
+    whole, short = pa.chunked_array([list(range(5))]), pa.chunked_array(parts, pa.int64())
+    for names, columns in (
+        (schema, [short, whole]),
+        (pa.schema([schema.field(1), schema.field(0)]), [whole, short]),
+    ):
+        stream = columns_from(Like(names, columns))
+        taken = []
+        for _ in range(2):
+            with pytest.raises(
+                ipc.FormatError, match=f"column 'short' .* has {total} rows, column 'long' has more"
+            ):
+                taken += list(stream)
+        assert live_imports() == 0
+        assert taken == []
+
+
+# -- producers that fail, and what is released ---------------------------------------------------------------
+
+GetSchema, GetNext, GetLastError = [kind for _, kind in CStream._fields_[:3]]
+# As an address: ctypes would not know how long to keep a string.
+GetText = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Column:
+    """A column of int64 in chunks of these lengths; a code stands for a failure."""
+
+    num_chunks = 8
+
+    def __init__(self, p: Producer, lengths: list[int], code: int = 0, schema_code: int = 0) -> None:
+        self.p, self.lengths, self.code, self.schema_code = p, list(lengths), code, schema_code
+        self.given = 0
+
+    def _schema(self, _: Any, out: Any) -> int:
+        if self.schema_code:
+            return self.schema_code
+        ctypes.memmove(out, ctypes.byref(self.p.schema(b"l")), ctypes.sizeof(CSchema))
+        return 0
+
+    def _next(self, _: Any, out: Any) -> int:
+        if not self.lengths:
+            out[0].release = None
+            # What a failed call leaves behind is nobody's to release.
+            if self.code:
+                out[0].release = 1
+            return self.code
+        n = self.lengths.pop(0)
+        array = self.p.array(n, [None, packed(*range(max(n, 0)))])
+        ctypes.memmove(out, ctypes.byref(array), ctypes.sizeof(CArray))
+        self.given += 1
+        return 0
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        message = ctypes.create_string_buffer("Gerät weg".encode())
+        text = GetText(lambda _: ctypes.addressof(message))
+        calls = GetSchema(self._schema), GetNext(self._next), ctypes.cast(text, GetLastError)
+        release = ctypes.cast(self.p.callbacks[CStream], ctypes.c_void_p).value
+        struct = CStream(*calls, release)
+        self.p.kept += [message, text, calls, struct]
+        return self.p.capsule(struct)
+
+
+def schema_of(n: int) -> Any:
+    return pa.schema([(f"c{i}", pa.int64()) for i in range(n)])
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(errno.EIO, OSError), (errno.EINVAL, ipc.FormatError), (errno.ENOMEM, MemoryError)]
+)
+@pytest.mark.parametrize("lengths", [[2, 2], [1, 3], [4], [0, 2, 0, 2]])
+def test_a_column_that_fails_ends_the_stream(code: int, kind: type[Exception], lengths: list[int]) -> None:
+    p = Producer()
+    columns = [Column(p, [2, 2, 5]), Column(p, lengths, code), Column(p, [2, 2, 5])]
+    stream = columns_from(Like(schema_of(3), columns))
+    found = []
+    for _ in range(2):
+        with pytest.raises(kind, match="Gerät weg"):
+            found.extend(stream)
+    assert sum(len(batch) for batch in found) == 4
+    assert p.released[CStream] == 3
+    assert found[0]["c1"].to_pylist()[0] == 0
+    found.clear()
+    assert p.released[CArray] == sum(column.given for column in columns)
+    assert p.released[CSchema] == 3
+
+
+def test_a_column_without_a_schema_is_let_go_of() -> None:
+    p = Producer()
+    columns = [Column(p, [1]), Column(p, [1], schema_code=errno.EINVAL), Column(p, [1])]
+    with pytest.raises(ipc.FormatError, match="Gerät weg"):
+        columns_from(Like(schema_of(3), columns))
+    gc.collect()
+    assert (p.released[CStream], p.released[CSchema], p.released[CArray]) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("lengths", [[[2, -1], [2, -1]], [[2, -1], [2, 1]], [[-1], [3]]])
+def test_chunks_that_say_what_cannot_be_are_refused(lengths: list[list[int]]) -> None:
+    p = Producer()
+    columns = [Column(p, each) for each in lengths]
+    stream = columns_from(Like(schema_of(2), columns))
+    with pytest.raises(ipc.FormatError, match="length -1"):
+        list(stream)
+    gc.collect()
+    assert p.released[CArray] == sum(column.given for column in columns)
+    assert p.released[CStream] == 2
+
+
+def test_a_writer_goes_on_after_a_table_that_failed() -> None:
+    p = Producer()
+
+    class Table(Like):
+        columns: Any = None
+
+        def column(self, i: int) -> Any:
+            return self.columns[i]
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            raise AssertionError("the columns are cheaper")
+
+    sink = bytearray()
+    with ipc.new_stream(sink, schema_of(2)) as writer:
+        with pytest.raises(OSError, match="Gerät weg"):
+            writer.write(Table(schema_of(2), [Column(p, [2, 2]), Column(p, [2], errno.EIO)]))
+        assert writer.stats.num_record_batches == 1
+        writer.write(Table(schema_of(2), [Column(p, [1, 1]), Column(p, [2])]))
+    assert pa.ipc.open_stream(sink).read_all().to_pydict() == {"c0": [0, 1, 0, 0], "c1": [0, 1, 0, 1]}
+
+
+def test_batches_outlive_their_table_and_stream() -> None:
+    before = pa.total_allocated_bytes()
+    numbers = pa.array(list(range(1000)))
+    table = pa.table({"a": chunked(numbers, [10]), "b": chunked(numbers, [500])})
+    stream = columns_from(table)
+    first, second, _ = stream
+    del table, numbers, stream, _
+    assert first["b"].to_pylist() == list(range(10))
+    del first
+    assert second["a"].to_pylist() == list(range(10, 500))
+    del second
+    gc.collect()
+    assert pa.total_allocated_bytes() == before
+
+
+def test_a_chunk_is_let_go_of_with_its_last_slice() -> None:
+    p = Producer()
+    stream = columns_from(Like(schema_of(2), [Column(p, [6]), Column(p, [2, 2, 2])]))
+    for taken, _batch in enumerate(stream):
+        assert p.released[CArray] == taken
+    del _batch
+    assert p.released[CArray] == 4
+
+
+def test_streams_that_are_closed_or_dropped_let_go() -> None:
+    for close in (True, False):
+        p = Producer()
+        stream = columns_from(Like(schema_of(2), [Column(p, [1, 1, 1]), Column(p, [2, 1])]))
+        batch = next(iter(stream))
+        if close:
+            stream.close()
+            with pytest.raises(ipc.UsageError, match="closed"):
+                next(stream)
+        del stream
+        assert p.released[CStream] == 2
+        assert batch["c1"].to_pylist() == [0]
+        del batch
+        assert p.released[CArray] == 2
+
+
+def test_a_second_thread_is_turned_away() -> None:
+    p = Producer()
+    inside, go = threading.Event(), threading.Event()
+
+    class Slow(Column):
+        def _next(self, stream: Any, out: Any) -> int:
+            inside.set()
+            go.wait(10)
+            return super()._next(stream, out)
+
+    stream = columns_from(Like(schema_of(2), [Column(p, [1]), Slow(p, [1])]))
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(stream))
+    thread.start()
+    assert inside.wait(10)
+    for touch in (lambda: next(stream), stream.close):
+        with pytest.raises(ipc.UsageError, match="another thread"):
+            touch()
+    go.set()
+    thread.join()
+    assert [batch.to_pydict() for batch in found] == [{"c0": [0], "c1": [0]}]
+
+
+def test_validation_is_that_of_readers() -> None:
+    broken = pa.DictionaryArray.from_arrays(pa.array([0, 9], pa.int8()), pa.array(["a"]), safe=False)
+    for other in ([[1], [2]], [[1, 2]]):
+        table = pa.table({"x": chunked(broken, [1]), "n": pa.chunked_array(other)})
+        assert sum(len(batch) for batch in columns_from(table)) == 2
+        with pytest.raises(ipc.FormatError, match="index 9"):
+            list(columns_from(table, "full"))
+    with pytest.raises(ipc.UsageError, match="validate"):
+        columns_from(TABLE, "some")

@@ -1,0 +1,454 @@
+"""The commands that look: what they print for people and for programs, through pipes and on a terminal."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from helpers.terminal import environment, on_terminal, run, run_binary, shell
+
+import arrowipc as ipc
+from arrowipc.types import binary, dictionary, field, float64, int32, int64, list_, struct, utf8
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+SCHEMA = ipc.Schema(
+    [
+        field("id", int64(), nullable=False),
+        field("word", utf8()),
+        field("kind", dictionary(int32(), utf8())),
+        field("places", list_(struct([field("x", float64())]))),
+        field("raw", binary()),
+    ],
+    metadata={"origin": "sensor 4"},
+)
+ROWS = {
+    "id": [1, 2, 3],
+    "word": ["ein", None, "drei\x1b[31m"],
+    "kind": ["a", "b", "a"],
+    "places": [[{"x": 1.5}], [], None],
+    "raw": [b"\x00\xff", b"", None],
+}
+without_progress = partial(re.compile(r"^(reading|checking): .*s\n", re.M).sub, "")
+ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file and a stream of the same rows, compressed."""
+    folder = tmp_path_factory.mktemp("cli")
+    for name, begin in (("a.arrow", ipc.new_file), ("a.arrows", ipc.new_stream)):
+        with begin(folder / name, SCHEMA, compression="zstd") as writer:
+            writer.write(ROWS)
+            writer.write(ROWS)
+    return folder
+
+
+def test_help_lists_every_command_and_every_exit_code_without_loading_them():
+    code = (
+        "import sys; from arrowipc.cli import main; main(['--help']);"
+        "print(*[name for name in sys.modules if name.startswith('arrowipc.cli.')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    for word in (
+        "schema",
+        "head",
+        "stat",
+        "messages",
+        "layout",
+        "check",
+        "convert",
+        "recover",
+        "diff",
+        "cat",
+    ):
+        assert re.search(rf"^  {word} ", done.stdout, re.MULTILINE), word
+    for code in ("0", "1", "2", "3", "4", "130", "141"):
+        assert re.search(rf"^ +{code}  \w", done.stdout, re.MULTILINE), code
+    assert set(done.stderr.split()) <= {"arrowipc.cli.app", "arrowipc.cli.sources"}
+    assert "numpy" not in done.stderr
+
+
+def test_the_installed_command_is_this_one():
+    import tomllib
+
+    from arrowipc.cli import main
+
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    module, _, name = tomllib.loads(text)["project"]["scripts"]["arrowipc"].partition(":")
+    assert getattr(sys.modules[module], name) is main
+
+
+def test_without_its_packages_the_command_says_what_to_install():
+    code = "import sys; sys.modules['click'] = None; from arrowipc.cli import main; sys.exit(main([]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert done.returncode == 2
+    assert "pip install 'arrowipc[cli]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["schem", "x"], 2, "did you mean 'schema'"),
+        (["head"], 2, "Missing argument 'FILE'"),
+        (["head", "no/such/file"], 3, "no/such/file: No such file or directory"),
+        (["head", "a.arrow", "-c", "nothing"], 2, "nothing"),
+        (["cat", "-", "-"], 2, "once only"),
+        (["layout", "a.arrow", "-o", "a.png"], 2, "neither .html nor .svg"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_mistakes_are_explained_in_a_line_or_two(data, arguments, code, words):
+    found = run(*[str(data / each) if each == "a.arrow" else each for each in arguments])
+    assert (found.code, found.out) == (code, "")
+    assert words in found.err
+    assert "Traceback" not in found.err
+    assert len(found.err.splitlines()) <= 3
+
+
+def test_schema_is_a_tree_and_json(data):
+    text = run("schema", data / "a.arrow").out
+    assert "id: int64 not null" in text
+    assert "dictionary 0 of string, indices int32" in text
+    assert "x: double" in text
+    assert "origin = sensor 4" in text
+    found = run("schema", data / "a.arrows", "--json").json
+    assert [each["name"] for each in found["fields"]] == SCHEMA.names
+    assert found["format"] == "stream"
+    assert found["fields"][2]["dictionary"] == {
+        "id": 0,
+        "index_type": "int32",
+        "value_type": "string",
+        "ordered": False,
+    }
+    assert found["metadata"] == [{"key": "origin", "value": "sensor 4"}]
+
+
+def test_head_shows_the_first_rows_and_no_escape_of_the_data(data):
+    text = run("head", data / "a.arrow", "-n", 4).out
+    assert len(text.splitlines()) == 2 + 4
+    assert "\x1b" not in text
+    assert r"drei\x1b[31m" in text
+    rows = run("head", data / "a.arrow", "-n", 4, "--json").lines
+    assert [row["id"] for row in rows] == [1, 2, 3, 1]
+    assert rows[0] == {"id": 1, "word": "ein", "kind": "a", "places": [{"x": 1.5}], "raw": "AP8="}
+    assert run("head", data / "a.arrow", "-n", 0).code == 0
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_no_line_on_a_terminal_is_wider_than_it(data, columns):
+    for arguments in (["head"], ["head", "-c", "word,id"], ["diff"]):
+        sources = [data / "a.arrow"] * (2 if arguments == ["diff"] else 1)
+        found = on_terminal(arguments[0], *sources, *arguments[1:], columns=columns)
+        assert found.code == 0
+        if arguments != ["head"]:
+            continue
+        table = [line for line in ANSI.sub("", found.out).splitlines() if not line.startswith("...")]
+        assert max(len(line.rstrip()) for line in table[:8]) <= columns
+        assert ("more column" in found.out) == (columns <= 40)
+
+
+def test_a_terminal_gets_colours_unless_it_asked_for_none(data):
+    assert "\x1b[" in on_terminal("schema", data / "a.arrow").out
+    assert "\x1b[" not in on_terminal("schema", data / "a.arrow", NO_COLOR="1").out
+    assert "\x1b[" not in run("schema", data / "a.arrow").out
+
+
+def test_binary_output_never_goes_to_a_terminal_and_input_is_not_waited_for(data):
+    for arguments in (["cat", data / "a.arrow"], ["convert", data / "a.arrow", "-"], ["head", "-"]):
+        found = on_terminal(*arguments)
+        assert found.code == 2
+        assert "ARROW1" not in found.out
+        assert "terminal" in found.out or "binary" in found.out
+
+
+def test_what_takes_long_shows_a_bar_on_a_terminal_and_elsewhere_lines_or_nothing(data):
+    code = (
+        "import time; from arrowipc.cli.terminal import Progress;\n"
+        "Progress.DELAY = {delay}\n"
+        "with Progress('counting sheep', 10, lines={lines}) as bar:\n"
+        "    for _ in range(10): time.sleep(0.05); bar.advance()\n"
+    )
+
+    def piped(**options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code.format(**options)], capture_output=True, text=True, env=environment()
+        )
+
+    inner = code.format(delay=0.05, lines=False)
+    command = f"import pty; pty.spawn([{sys.executable!r}, '-c', {inner!r}])"
+    shown = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, env=environment(TERM="xterm")
+    )
+    assert "counting sheep" in shown.stdout
+    quiet = piped(delay=0.05, lines=False)
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+    quick = piped(delay=60, lines=True)
+    assert (quick.stdout, quick.stderr) == ("", "")
+    told = piped(delay=0.05, lines=True)
+    lines = told.stderr.splitlines()
+    assert told.stdout == ""
+    # At 0.05 s, 0.1 s, 0.2 s, ...: no log is filled by what takes long.
+    assert 1 <= len(lines) <= 8
+    assert all(re.fullmatch(r"counting sheep: \d+%, [\d.]+ s", line) for line in lines)
+
+
+def test_stat_tells_on_stderr_how_far_it_is(tmp_path):
+    import numpy as np
+
+    schema = ipc.Schema([field("x", int64()), field("y", utf8())])
+    with ipc.new_file(tmp_path / "n.arrow", schema, durable=False) as writer:
+        writer.write({"x": np.arange(300_000), "y": [str(i) for i in range(300_000)]})
+        writer.write({"x": np.arange(3), "y": ["a", "b", None]})
+    code = (
+        "import sys, threading; from arrowipc.cli.stat import Progress, survey\n"
+        "steps = []\n"
+        "Progress.advance = lambda self, amount=1: steps.append(amount / self._total)\n"
+        "survey(sys.argv[1]); print(len(steps), sum(steps))"
+    )
+    for name in ("n.arrow", "n.arrows"):
+        if name == "n.arrows":
+            with ipc.open(tmp_path / "n.arrow") as reader, ipc.new_stream(tmp_path / name, schema) as writer:
+                for batch in reader:
+                    writer.write(batch)
+        done = subprocess.run(
+            [sys.executable, "-c", code, tmp_path / name], capture_output=True, text=True, env=environment()
+        )
+        steps, share = done.stdout.split()
+        # In one batch, too, it goes on piece by piece; headers and footers are all that is left out.
+        assert int(steps) == 2 * 5 + 2
+        assert 0.99 < float(share) <= 1
+
+
+def test_messages_are_listed_where_they_are(data):
+    from arrowipc.inspection.message_layout import locate_messages
+
+    for name in ("a.arrow", "a.arrows"):
+        found = run("messages", data / name, "--json").lines
+        whole = (data / name).read_bytes()
+        assert [each["kind"] for each in found] == ["Schema", "DictionaryBatch", "RecordBatch", "RecordBatch"]
+        for entry, located in zip(found, locate_messages(whole), strict=True):
+            assert (entry["offset"], entry["body_length"]) == (located.offset, located.body_length)
+            assert whole[entry["offset"] :].startswith(b"\xff\xff\xff\xff")
+        assert [each["rows"] for each in found] == [None, 2, 3, 3]
+        assert found[2]["codec"] == "zstd"
+    text = run("messages", "-", input=(data / "a.arrows").read_bytes()).out
+    assert "dictionary 0" in text
+    assert "4 messages, 6 rows" in text
+
+
+def test_stat_counts_what_is_there(data):
+    for name in ("a.arrow", "a.arrows"):
+        found = run("stat", data / name, "--json").json
+        assert (found["rows"], found["batches"]) == (6, 2)
+        by_name = {each["name"]: each for each in found["columns"]}
+        assert [by_name["id"][key] for key in ("nulls", "min", "max", "distinct")] == [0, 1, 3, 3]
+        assert [by_name["word"][key] for key in ("nulls", "distinct")] == [2, 2]
+        assert [by_name["kind"][key] for key in ("min", "max", "distinct")] == ["a", "b", 2]
+        assert by_name["kind"]["dictionary_bytes"] > 0
+        assert [by_name["places"][key] for key in ("nulls", "distinct")] == [2, 2]
+        assert all(each["distinct_is_exact"] for each in by_name.values())
+        assert sum(each["stored_bytes"] for each in by_name.values()) < found["bytes"]
+    assert run("stat", "-", "--json", input=(data / "a.arrows").read_bytes()).json["rows"] == 6
+    assert "column" in run("stat", data / "a.arrow").out
+
+
+def test_many_distinct_values_are_estimated_within_their_error_and_alike_in_every_run(tmp_path):
+    import numpy as np
+
+    schema = ipc.Schema(
+        [field(name, int64()) for name in "xf"]
+        + [field("y", int32()), field("s", utf8()), field("n", utf8())]
+    )
+    with ipc.new_file(tmp_path / "n.arrow", schema, durable=False) as writer:
+        for start in range(0, 200_000, 20_000):
+            numbers = np.arange(start, start + 20_000)
+            texts = [f"customer {i}" for i in numbers]
+            half = [None if i % 2 else text for i, text in enumerate(texts)]
+            small = (numbers % 4096).astype(np.int32)
+            writer.write({"x": numbers, "f": numbers % 4097, "y": small, "s": texts, "n": half})
+    runs = [run("stat", tmp_path / "n.arrow", "--json").json["columns"] for _ in range(3)]
+    assert runs[0] == runs[1] == runs[2]
+    found = {each["name"]: (each["distinct"], each["distinct_is_exact"]) for each in runs[0]}
+    assert found["y"] == (4096, True)
+    assert found["f"][0] == pytest.approx(4097, rel=0.1)
+    # Six standard errors of 1.6 %, and never more than there are values.
+    for name, most in (("x", 200_000), ("s", 200_000), ("n", 100_000)):
+        count, exact = found[name]
+        assert not exact
+        assert 0.9 * most <= count <= most
+    table = run("stat", tmp_path / "n.arrow").out
+    assert f"~{found['x'][0]:,}" in table
+    assert " 4,096 " in table
+
+
+def test_no_estimate_exceeds_the_rows():
+    import numpy as np
+
+    from arrowipc.cli.stat import Distinct
+    from arrowipc.columns.column_statistics import value_hashes
+
+    above = 0
+    for step in range(1, 40):
+        counted = Distinct()
+        counted.add(*value_hashes(ipc.RecordBatch.from_pydict({"": np.arange(0, 6000 * step, step)})))
+        assert not counted.is_exact
+        above += counted.count(10**9) > 6000
+        assert 4096 < counted.count(6000) <= 6000
+    assert above > 5  # or the bound was not needed
+
+
+def test_check_gives_a_verdict_for_good_and_bad_and_old(data, tmp_path):
+    good = run("check", data / "a.arrow")
+    assert good.code == 0
+    assert good.out.splitlines()[-1].startswith("good: valid, and every reader")
+    whole = (data / "a.arrow").read_bytes()
+    (tmp_path / "cut.arrow").write_bytes(whole[:-40])
+    bad = run("check", tmp_path / "cut.arrow", "--json")
+    assert bad.code == 1
+    assert bad.json["verdict"] == "bad"
+    assert not any(bad.json["levels"].values())
+    assert bad.json["damage"]
+    with ipc.new_stream(tmp_path / "old", SCHEMA, legacy=True, metadata_version="V4") as writer:
+        writer.write(ROWS)
+    old = run("check", "-", "--json", input=(tmp_path / "old").read_bytes())
+    assert old.code == 0
+    assert {each["code"] for each in old.json["remarks"]} == {"legacy-framing", "metadata-v4"}
+
+
+def test_check_tells_what_is_safe_from_what_is_right(tmp_path):
+    from arrowipc.types import time32
+
+    batch = ipc.RecordBatch.from_pydict({"t": [1]}, ipc.Schema([field("t", time32("s"))]))
+    sink = bytearray()
+    with ipc.new_stream(sink, batch.schema) as writer:
+        writer.write(batch)
+    at = bytes(sink).rindex((1).to_bytes(8, "little"))
+    sink[at : at + 4] = (90_000).to_bytes(4, "little")  # later than any time of day
+    (tmp_path / "late").write_bytes(sink)
+    found = run("check", tmp_path / "late", "--json")
+    assert (found.code, found.json["verdict"]) == (0, "questionable")
+    assert found.json["levels"] == {"structure": True, "full": True, "strict": False}
+    assert run("check", tmp_path / "late", "--strict").code == 1
+
+
+def test_a_reader_that_goes_ends_the_command_quietly(data):
+    found = shell(
+        f"arrowipc convert {data}/a.arrow - --to ndjson --batch-rows 1 | true; echo ${{PIPESTATUS[0]}}"
+    )
+    assert found.err == ""
+    assert found.out.strip() in ("0", "141")  # it may be done before the other one is gone
+    code = (
+        "import os, sys; from arrowipc.cli import main\n"
+        "r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"
+        f"code = main(['head', {str(data / 'a.arrow')!r}, '--json']); os._exit(code)"
+    )
+    gone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert (gone.returncode, gone.stderr) == (141, "")
+
+
+def test_layout_is_one_page_of_bounded_size_for_any_number_of_messages(data, tmp_path):
+    schema = ipc.Schema([field("x", int32())])
+    batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, schema)
+    with ipc.new_file(tmp_path / "many.arrow", schema, durable=False) as writer:
+        for _ in range(20_000):
+            writer.write_batch(batch)
+    names = [f"column {i}" for i in range(3_000)]
+    wide = ipc.Schema([field(name, int32()) for name in names])
+    with ipc.new_stream(tmp_path / "wide.arrows", wide, durable=False) as writer:
+        writer.write({name: [1] for name in names})
+    for source in (data / "a.arrow", tmp_path / "many.arrow", tmp_path / "wide.arrows"):
+        page = tmp_path / "page.html"
+        assert run("layout", source, "-o", page).code == 0
+        text = page.read_text()
+        assert text.startswith("<!DOCTYPE html>")
+        assert len(text) < 1_000_000
+        assert "http" not in text.replace("http://www.w3.org/2000/svg", "")  # nothing is loaded
+
+
+#: What a reader of the page does with a wheel and a pointer; the page says in its title what it then shows.
+GESTURES = """<script>
+const picture = document.querySelector("svg"), box = picture.getBoundingClientRect();
+const shown = [picture.getAttribute("viewBox")];
+const at = {clientX: box.x + 300, clientY: box.y + 60, pointerId: 1, bubbles: true, cancelable: true};
+const tell = event => { picture.dispatchEvent(event); shown.push(picture.getAttribute("viewBox")); };
+picture.setPointerCapture = () => {};
+tell(new WheelEvent("wheel", {...at, deltaY: -300}));
+picture.dispatchEvent(new PointerEvent("pointerdown", at));
+tell(new PointerEvent("pointermove", {...at, clientX: at.clientX + 50}));
+picture.dispatchEvent(new PointerEvent("pointerup", at));
+tell(new MouseEvent("dblclick", at));
+document.title = shown.join(" | ");
+</script>"""
+
+
+@pytest.mark.nosanitize  # the browser's own allocator
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser: chromium")
+def test_a_browser_zooms_and_moves_the_layout(data, tmp_path):
+    page = tmp_path / "page.html"
+    assert run("layout", data / "a.arrow", "-o", page).code == 0
+    page.write_text(page.read_text() + GESTURES)
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    done = subprocess.run(
+        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    title = re.search("<title>(.*?)</title>", done.stdout)
+    assert title, done.stdout[:300]
+    first, zoomed, moved, last = [[float(x) for x in part.split()] for part in title[1].split(" | ")]
+    assert zoomed[2] < first[2]
+    assert zoomed[3] < first[3]
+    assert moved[0] < zoomed[0]
+    assert moved[1:] == zoomed[1:]
+    assert last == first
+
+
+def test_layout_accounts_for_every_byte(data, tmp_path):
+    from xml.etree import ElementTree
+
+    found = run("layout", data / "a.arrow", "--json").json
+    at = 0
+    for piece in found["strip"]:
+        assert piece["offset"] == at
+        at += piece["length"]
+    assert at == found["size"] == (data / "a.arrow").stat().st_size
+    for message in found["messages"]:
+        at = message["offset"]
+        for part in message["parts"]:
+            assert part["offset"] == at
+            at += part["length"]
+        assert at == message["offset"] + message["length"]
+    run("layout", data / "a.arrow", "-o", tmp_path / "a.svg")
+    ElementTree.parse(tmp_path / "a.svg")
+
+
+@pytest.mark.parametrize("command", ["schema", "head", "stat", "messages", "check", "layout"])
+def test_nothing_is_something_too(tmp_path, command):
+    with ipc.new_file(tmp_path / "no columns.arrow", ipc.Schema([])):
+        pass
+    with ipc.new_stream(tmp_path / "no rows.arrows", SCHEMA):
+        pass
+    for name in ("no columns.arrow", "no rows.arrows"):
+        found = run(command, tmp_path / name)
+        assert (found.code, without_progress(found.err)) == (0, "")
+        assert found.out
+
+
+def test_names_that_the_terminal_cannot_spell_are_escaped(tmp_path):
+    schema = ipc.Schema([field("\x1b[2J日本", utf8())])
+    with ipc.new_file(tmp_path / "x.arrow", schema) as writer:
+        writer.write({"\x1b[2J日本": ["ß"]})
+    for command in ("schema", "head", "stat", "messages", "check"):
+        done = run_binary(command, tmp_path / "x.arrow", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"\x1b" not in done.stdout
+    rows = run_binary("head", tmp_path / "x.arrow", "--json", PYTHONIOENCODING="ascii").stdout
+    import json
+
+    assert json.loads(rows) == {"\x1b[2J日本": "ß"}

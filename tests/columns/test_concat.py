@@ -1,0 +1,536 @@
+"""Appending: batches put together hold all their rows, snapshots never change, and the cost is linear."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers.forge import (
+    BINARY,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    LIST,
+    LIST_VIEW,
+    NULL,
+    REE,
+    UTF8,
+    UTF8_VIEW,
+    Table,
+    batch,
+    bits,
+    dictionary,
+    encoding,
+    field,
+    i8,
+    i16,
+    i32,
+    i64,
+    schema,
+    stream,
+    view,
+)
+from helpers.randoms import LEAVES, _nest, array_of, types, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import ArrowIpcError, UnsupportedError, UsageError
+from arrowipc.columns.concat import Growing, concat_batches
+
+MOST = 2**31 - 1
+
+
+def some_type(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """Whether `test` holds for the type or one below it."""
+    if test(kind):
+        return True
+    if pa.types.is_run_end_encoded(kind) or pa.types.is_dictionary(kind):
+        return some_type(kind.value_type, test)
+    return any(some_type(kind.field(i).type, test) for i in range(kind.num_fields))
+
+
+def no_python_value(kind: pa.DataType) -> bool:
+    """Random dates lie outside what Python's can hold; a dict cannot hold two fields of one name."""
+    names = [kind.field(i).name for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+    return pa.types.is_temporal(kind) or len(set(names)) < len(names)
+
+
+PLAIN = [kind for kind in LEAVES if not pa.types.is_temporal(kind)]
+comparable = st.recursive(st.sampled_from(PLAIN), _nest, max_leaves=6).filter(
+    lambda kind: not some_type(kind, no_python_value)
+)
+unencoded = comparable.filter(lambda kind: not some_type(kind, pa.types.is_dictionary))
+
+
+def read(parts: list[pa.RecordBatch], **options: Any) -> list[Any]:
+    """The batches as ours."""
+    with ipc.open_stream(written(parts), **options) as reader:
+        return list(reader)
+
+
+def one_column(*columns: pa.Array) -> list[pa.RecordBatch]:
+    return [pa.record_batch([column], names=["x"]) for column in columns]
+
+
+def rows(batches: Sequence[Any]) -> list[Any]:
+    """What pyarrow finds in the columns of our batches, after it has checked every byte of them."""
+    found = []
+    for part in batches:
+        whole = pa.record_batch(part)
+        whole.validate(full=True)
+        found += list(zip(*(column.to_pylist() for column in whole.columns), strict=True))
+    return found
+
+
+@st.composite
+def pieces(draw: Any, kinds: st.SearchStrategy[pa.DataType] = comparable, most: int = 5) -> list[Any]:
+    """Our batches of one or two columns, each a slice of what a stream held."""
+    chosen = draw(st.lists(kinds, min_size=1, max_size=2))
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    parts = []
+    for _ in range(draw(st.integers(1, most))):
+        length = chance.choice([0, 1, 3, 20, 80])
+        columns = [array_of(kind, length, chance) for kind in chosen]
+        parts.append(pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))]))
+    cut = []
+    for part in read(parts):
+        start = chance.choice([0, 0, chance.randint(0, part.num_rows)])
+        rest = part.num_rows - start
+        cut.append(part.slice(start, chance.choice([rest, chance.randint(0, rest)])))
+    return cut
+
+
+# -- the law -------------------------------------------------------------------------------------------------
+
+
+@given(pieces())
+def test_the_rows_of_concatenated_batches_are_the_rows_of_the_batches(parts: list[Any]) -> None:
+    expected = rows(parts)
+    whole = concat_batches(parts)
+    assert rows([whole]) == expected
+    assert whole.num_rows == sum(part.num_rows for part in parts)
+    assert rows([concat_batches([whole, *parts, whole])]) == expected * 3
+
+
+@given(pieces(unencoded))
+def test_null_counts_are_exact(parts: list[Any]) -> None:
+    ours = pa.record_batch(concat_batches(parts))
+    for i, column in enumerate(ours.columns):
+        if not pa.types.is_union(column.type) and not pa.types.is_run_end_encoded(column.type):
+            assert column.null_count == sum(pa.record_batch(part).column(i).null_count for part in parts)
+
+
+@given(pieces(unencoded, most=8))
+def test_earlier_snapshots_keep_their_rows(parts: list[Any]) -> None:
+    growing = Growing.like(parts[0])
+    snapshots, expected = [growing.batch()], [[]]
+    for part in parts:
+        growing.append_batch(part)
+        snapshots.append(growing.batch())
+        expected.append(expected[-1] + rows([part]))
+        assert rows([snapshots[-1]]) == expected[-1]
+    assert [rows([snapshot]) for snapshot in snapshots] == expected
+    assert growing.length == len(expected[-1])
+
+
+@given(pieces(unencoded), st.integers(0, 5))
+def test_growing_columns_may_take_their_own_snapshots(parts: list[Any], again: int) -> None:
+    growing = Growing.like(parts[0])
+    growing.append_batch(parts[0])
+    expected = rows([parts[0]])
+    for _ in range(again):
+        growing.append_batch(growing.batch())
+        expected += expected
+    assert rows([growing.batch()]) == expected
+
+
+@pytest.mark.parametrize("start", range(0, 70, 3))
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 56, 57, 63, 64, 65, 127, 128, 200])
+def test_bits_at_every_offset(start: int, length: int) -> None:
+    chance = random.Random(start * 1000 + length)
+    source = pa.array([chance.choice([True, False, None]) for _ in range(300)], pa.bool_())
+    (part,) = read(one_column(source))
+    cut = [part.slice(*span) for span in ((start, length), (start + 1, length), (0, start), (7, 200))]
+    assert rows([concat_batches(cut)]) == rows(cut)
+
+
+def test_validity_is_absent_until_the_first_null() -> None:
+    parts = read(one_column(pa.array(range(100)), pa.array([1, None, 3]), pa.array(range(70))))
+    growing = Growing.like(parts[0])
+    growing.append_batch(parts[0])
+    first = growing.batch()
+    assert pa.record_batch(first).column(0).buffers()[0] is None
+    growing.append_batch(parts[1])
+    growing.append_batch(parts[2])
+    assert pa.record_batch(first).column(0).buffers()[0] is None
+    column = pa.record_batch(growing.batch()).column(0)
+    assert column.null_count == 1
+    assert column.to_pylist() == [*range(100), 1, None, 3, *range(70)]
+
+
+def test_only_referenced_elements_of_children_are_taken() -> None:
+    lists = pa.array([[1, 2, 3], [4], None, [5, 6]])
+    (part,) = read(one_column(lists))
+    whole = pa.record_batch(concat_batches([part.slice(1, 2), part.slice(3, 1)])).column(0)
+    assert whole.to_pylist() == [[4], None, [5, 6]]
+    assert whole.values.to_pylist() == [4, 5, 6]
+    (part,) = read(one_column(pa.StructArray.from_arrays([lists], ["l"])))
+    whole = pa.record_batch(concat_batches([part.slice(1, 1), part.slice(0, 1)])).column(0)
+    assert len(whole.field(0)) == 2
+    assert whole.field(0).values.to_pylist() == [4, 1, 2, 3]
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------
+
+
+def letters(*words: str, of: str | None = None) -> pa.Array:
+    indices = pa.array([words.index(c) for c in of or words], pa.int8())
+    return pa.DictionaryArray.from_arrays(indices, pa.array(words))
+
+
+def test_different_dictionaries_follow_each_other() -> None:
+    parts = one_column(letters("a", "b", of="bab"), letters("c", "a", of="ac"), letters("a", "b"))
+    column = pa.record_batch(concat_batches(read(parts))).column(0)
+    assert column.to_pylist() == ["b", "a", "b", "a", "c", "a", "b"]
+    assert column.dictionary.to_pylist() == ["a", "b", "c", "a", "a", "b"]
+
+
+def test_equal_dictionaries_are_one() -> None:
+    parts = read(one_column(letters("a", "b", of="bab"))) + read(one_column(letters("a", "b")))
+    column = pa.record_batch(concat_batches(parts)).column(0)
+    assert column.to_pylist() == ["b", "a", "b", "a", "b"]
+    assert column.dictionary.to_pylist() == ["a", "b"]
+
+
+def test_a_dictionary_that_grew_by_deltas_is_one() -> None:
+    parts = one_column(letters(*"ab"), letters(*"abc", of="cb"), letters(*"abcd", of="da"))
+    with ipc.open_stream(written(parts, emit_dictionary_deltas=True)) as reader:
+        ours = list(reader)
+    assert rows(ours) == rows(parts)
+    column = pa.record_batch(concat_batches(ours[::-1])).column(0)
+    assert column.to_pylist() == ["d", "a", "c", "b", "a", "b"]
+    assert column.dictionary.to_pylist() == ["a", "b", "c", "d"]
+
+
+def test_batches_that_take_turns_keep_two_dictionaries() -> None:
+    (first, second) = read(one_column(letters("a", "b"), letters("c", "d")))
+    column = pa.record_batch(concat_batches([first, second] * 10)).column(0)
+    assert column.to_pylist() == ["a", "b", "c", "d"] * 10
+    assert column.dictionary.to_pylist() == ["a", "b", "c", "d"]
+
+
+def test_dictionaries_below_dictionaries_follow_each_other_too() -> None:
+    def lists(*words: str) -> pa.Array:
+        values = pa.ListArray.from_arrays([0, 1, len(words)], letters(*words))
+        return pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), values)
+
+    parts = one_column(lists("a", "b", "c"), lists("d", "e"), lists("a", "b", "c"))
+    ours = [read([part])[0] for part in parts]
+    assert rows([concat_batches(ours)]) == rows(parts)
+    inner = pa.record_batch(concat_batches(ours)).column(0).dictionary.values.dictionary
+    assert inner.to_pylist() == ["a", "b", "c", "d", "e", "a", "b", "c"]
+
+
+def test_null_slots_may_hold_any_index() -> None:
+    wild = pa.DictionaryArray.from_buffers(
+        pa.dictionary(pa.int8(), pa.string()),
+        3,
+        [pa.py_buffer(bits(1, 0, 1)), pa.py_buffer(i8(0, 127, 1))],
+        pa.array(["c", "d"]),
+    )
+    column = pa.record_batch(concat_batches(read(one_column(letters("a", "b"), wild)))).column(0)
+    column.validate(full=True)
+    assert column.to_pylist() == ["a", "b", "c", None, "d"]
+
+
+def test_all_null_columns_go_without_their_dictionary() -> None:
+    root = schema(field("x", UTF8, dictionary=encoding(0, INT8)))
+    missing = batch(2, [(2, 2)], [bits(0, 0), i8(0, 0)])
+    late = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"]))
+    parts = list(ipc.open_stream(stream(root, missing, late, batch(1, [(1, 0)], [b"", i8(0)]))))
+    assert rows([concat_batches(parts)]) == [(None,), (None,), ("a",)]
+    assert concat_batches(parts[:1] * 2).num_rows == 4
+
+
+# -- what the types cannot hold ------------------------------------------------------------------------------
+
+
+def nothing(count: int) -> pa.Array:
+    """Elements that need no memory."""
+    return pa.nulls(count)
+
+
+FULL = {
+    "list": ([field("x", LIST, field("item", NULL))], batch(1, [(1, 0), (MOST, MOST)], [b"", i32(0, MOST)])),
+    "list view": (
+        [field("x", LIST_VIEW, field("item", NULL))],
+        batch(1, [(1, 0), (MOST, MOST)], [b"", i32(0), i32(MOST)]),
+    ),
+    "dense union": (
+        [field("x", Table("Union", mode=1, typeIds=[0]), field("n", NULL))],
+        batch(2, [(2, 0), (MOST, MOST)], [i8(0, 0), i32(0, MOST - 1)]),
+    ),
+    "run ends": (
+        [field("x", REE, field("run_ends", INT16), field("values", NULL))],
+        batch(20_000, [(20_000, 0), (1, 0), (1, 1)], [b"", i16(20_000)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_numbers_that_outgrow_their_type_are_refused_and_nothing_is_appended(name: str) -> None:
+    fields, rows_ = FULL[name]
+    (part,) = ipc.open_stream(stream(schema(*fields), rows_))
+    growing = Growing.like(part)
+    growing.append_batch(part)
+    with pytest.raises(UnsupportedError, match=r"column 'x': the (offsets|run ends) would reach [\d,]+, and"):
+        growing.append_batch(part)
+    assert growing.length == part.num_rows
+    assert growing.batch().num_rows == part.num_rows
+    with pytest.raises(UnsupportedError, match="batch 1: column 'x'"):
+        concat_batches([part, part])
+
+
+def test_a_failed_append_leaves_no_trace() -> None:
+    fields = [field("n", INT32), field("v", UTF8_VIEW), *FULL["run ends"][0]]
+    (part,) = ipc.open_stream(
+        stream(
+            schema(*fields),
+            batch(
+                20_000,
+                [(20_000, 1), (20_000, 0), (20_000, 0), (1, 0), (1, 1)],
+                [
+                    bits(0, *[1] * 19_999),
+                    i32(*range(20_000)),
+                    b"",
+                    view(b"a string of more than twelve bytes") * 20_000,
+                    b"a string of more than twelve bytes",
+                    b"",
+                    i16(20_000),
+                ],
+                variadic=[1],
+            ),
+        )
+    )
+    growing = Growing.like(part)
+    few = part.slice(0, 9)
+    for _ in range(3):
+        growing.append_batch(few)
+    growing.append_batch(part.slice(0, 15_000))
+    snapshot, before = growing.batch(), growing.nbytes
+    with pytest.raises(UnsupportedError, match="run ends"):
+        growing.append_batch(part)
+    assert growing.nbytes == before
+    growing.append_batch(few)
+    expected = rows([few, few, few, part.slice(0, 15_000)])
+    assert rows([snapshot]) == expected
+    assert rows([growing.batch()]) == expected + rows([few])
+
+
+def test_indices_that_outgrow_their_type_are_refused() -> None:
+    parts = one_column(*(letters(*(f"{i}-{k}" for k in range(60))) for i in range(3)))
+    assert len(pa.record_batch(concat_batches(read(parts[:2]))).column(0).dictionary) == 120
+    with pytest.raises(UnsupportedError, match="batch 2: column 'x': the dictionary indices would reach 128"):
+        concat_batches(read(parts))
+
+
+def test_other_types_and_other_things_are_refused() -> None:
+    (ints,) = read(one_column(pa.array([1])))
+    (text,) = read(one_column(pa.array(["a"])))
+    with pytest.raises(UsageError, match="another schema"):
+        concat_batches([ints, text])
+    with pytest.raises(UsageError, match="another type"):
+        Growing.like(ints).append_batch(text)
+    with pytest.raises(UsageError, match="at least"):
+        concat_batches([])
+    with pytest.raises(UsageError, match="item 1 is a str"):
+        concat_batches([ints, "text"])
+    assert concat_batches([ints]) is ints
+
+
+def test_offsets_in_foreign_byte_order_are_refused() -> None:
+    def parts(kind: Table, *buffers: bytes) -> list[Any]:
+        data = stream(schema(field("x", kind), endianness=1), batch(1, [(1, 0)], [b"", *buffers]))
+        return list(ipc.open_stream(data, ensure_native_endian=False)) * 2
+
+    assert concat_batches(parts(INT16, b"\0\1")).num_rows == 2
+    with pytest.raises(UnsupportedError, match="ensure_native_endian=True"):
+        concat_batches(parts(UTF8, b"\0\0\0\0\0\0\0\1", b"a"))
+
+
+def test_batches_without_columns_have_rows() -> None:
+    (part,) = ipc.open_stream(stream(schema(), batch(3, [], [])))
+    assert concat_batches([part, part]).num_rows == 6
+
+
+# -- untrusted contents --------------------------------------------------------------------------------------
+
+BROKEN = {
+    "offsets that decrease": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(5, 3, 1), b"abcdef"])),
+    "offsets past the data": ([field("x", BINARY)], batch(2, [(2, 0)], [b"", i32(0, 3, 7), b"abcdef"])),
+    "negative offsets": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(-4, 0, 3), b"abcdef"])),
+    "lists past the child": (
+        [field("x", LIST, field("i", INT8))],
+        batch(1, [(1, 0), (2, 0)], [b"", i32(0, 3), b"", i8(1, 2)]),
+    ),
+    "list views past the child": (
+        [field("x", LIST_VIEW, field("i", INT8))],
+        batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(2), b"", i8(1, 2)]),
+    ),
+    "negative list views": (
+        [field("x", LIST_VIEW, field("i", INT8))],
+        batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(-1), b"", i8(1, 2)]),
+    ),
+    "views past the buffer": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, 0, 5), b"a" * 20], variadic=[1]),
+    ),
+    "views of no buffer": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, 1), b"a" * 20], variadic=[1]),
+    ),
+    "views of a negative length": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, length=-20), b"a" * 20], variadic=[1]),
+    ),
+    "unknown type codes": (
+        [field("x", Table("Union", mode=1, typeIds=[3]), field("i", INT8))],
+        batch(1, [(1, 0), (1, 0)], [i8(2), i32(0), b"", i8(1)]),
+    ),
+    "negative type codes": (
+        [field("x", Table("Union", mode=1, typeIds=[3]), field("i", INT8))],
+        batch(1, [(1, 0), (1, 0)], [i8(-3), i32(0), b"", i8(1)]),
+    ),
+    "union offsets past the child": (
+        [field("x", Table("Union", mode=1, typeIds=[3]), field("i", INT8))],
+        batch(1, [(1, 0), (1, 0)], [i8(3), i32(1), b"", i8(1)]),
+    ),
+    "negative union offsets": (
+        [field("x", Table("Union", mode=1, typeIds=[3]), field("i", INT8))],
+        batch(1, [(1, 0), (1, 0)], [i8(3), i32(-1), b"", i8(1)]),
+    ),
+    "run ends too short": (
+        [field("x", REE, field("e", INT64), field("v", INT8))],
+        batch(3, [(3, 0), (2, 0), (2, 0)], [b"", i64(1, 2), b"", i8(1, 2)]),
+    ),
+    "run ends that fall": (
+        [field("x", REE, field("e", INT64), field("v", INT8))],
+        batch(3, [(3, 0), (3, 0), (3, 0)], [b"", i64(2, 1, 3), b"", i8(1, 2, 3)]),
+    ),
+    "no runs": (
+        [field("x", REE, field("e", INT64), field("v", INT8))],
+        batch(3, [(3, 0), (0, 0), (0, 0)], [b"", b"", b"", b""]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_contents_are_refused_where_nobody_looked_before(name: str) -> None:
+    fields, rows_ = BROKEN[name]
+    (part,) = ipc.open_stream(stream(schema(*fields), rows_), validate="none")
+    growing = Growing.like(part)
+    with pytest.raises(ArrowIpcError, match="column 'x"):
+        growing.append_batch(part)
+    assert growing.length == 0
+    assert growing.nbytes == 0
+
+
+def test_views_that_share_bytes_do_not_multiply_them() -> None:
+    """A thousand views of one long value: copied one by one they would be a thousand times the piece."""
+    text = b"x" * 100_000
+    rows_ = batch(1000, [(1000, 0)], [b"", view(text, 0, 0) * 1000, text], variadic=[1])
+    (part,) = ipc.open_stream(stream(schema(field("x", UTF8_VIEW)), rows_))
+    growing = Growing.like(part)
+    growing.append_batch(part)
+    assert growing.nbytes == 16_000 + 100_000
+    assert pa.record_batch(growing.batch()).column(0)[999].as_py() == text.decode()
+
+
+@given(types, st.integers(0, 2**32), st.integers(1, 60))
+def test_damaged_bodies_give_batches_or_an_error(kind: pa.DataType, seed: int, damage: int) -> None:
+    chance = random.Random(seed)
+    data = bytearray(written(one_column(*(array_of(kind, 30, chance) for _ in range(2)))))
+    for _ in range(damage):
+        at = chance.randrange(len(data) // 3, len(data))
+        data[at] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
+    try:
+        with ipc.open_stream(bytes(data), validate="none") as reader:
+            parts = list(reader)
+        concat_batches([*parts, *parts])
+    except ArrowIpcError:
+        pass
+
+
+# -- cost ----------------------------------------------------------------------------------------------------
+
+WORDS = pa.array([f"word {i}" if i % 3 else f"a word of more than twelve bytes {i}" for i in range(10)])
+SMALL = [
+    pa.array(range(10)),
+    pa.array([True, False, None] * 3 + [True]),
+    WORDS,
+    WORDS.cast(pa.string_view()),
+    pa.array([[i] * (i % 4) for i in range(10)]),
+    WORDS.cast(pa.large_string()),
+    pa.RunEndEncodedArray.from_arrays([4, 10], [1, 2]),
+]
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_many_small_pieces_cost_what_they_hold(snapshots: bool) -> None:
+    parts = read([pa.RecordBatch.from_arrays(SMALL, names=list("abcdefg"))])
+    growing = Growing.like(parts[0])
+    held = []
+    for _ in range(3000):
+        growing.append_batch(parts[0])
+        if snapshots:
+            held.append(growing.batch())
+    # Blocks double: with 1 + 2 + 4 + ... all that was ever moved stays below twice what there is.
+    assert growing.moved <= 2 * growing.nbytes
+    whole = pa.record_batch(growing.batch())
+    whole.validate(full=True)
+    assert whole.num_rows == 30_000
+    assert len(whole.column(3).buffers()) < 2 + 16
+    assert whole.column(3).to_pylist() == WORDS.to_pylist() * 3000
+    for i in range(0, len(held), 500):
+        assert rows([held[i]]) == rows(parts) * (i + 1)
+
+
+def test_large_data_buffers_of_views_are_shared() -> None:
+    texts = pa.array([f"{i:0100}" for i in range(5000)]).cast(pa.string_view())
+    (part,) = read(one_column(texts))
+    source = {buffer.address for buffer in pa.record_batch(part).column(0).buffers()[2:]}
+    half = [part.slice(0, 4000), part.slice(100), part.slice(10, 20)]
+    whole = pa.record_batch(concat_batches(half)).column(0)
+    assert whole.to_pylist() == texts.to_pylist()[:4000] + texts.to_pylist()[100:] + texts.to_pylist()[10:30]
+    assert {buffer.address for buffer in whole.buffers()[2:]} == source
+    few = pa.record_batch(concat_batches([part.slice(7, 3), part.slice(9, 1)])).column(0)
+    assert few.to_pylist() == texts.to_pylist()[7:10] + texts.to_pylist()[9:10]
+    assert few.nbytes < 1000
+
+
+def test_snapshots_let_go_of_their_memory() -> None:
+    from arrowipc._core import live_objects
+
+    before = live_objects()
+    parts = read([pa.RecordBatch.from_arrays(SMALL, names=list("abcdefg"))])
+    growing = Growing.like(parts[0])
+    held = []
+    for _ in range(100):
+        growing.append_batch(parts[0])
+        held.append(growing.batch())
+    assert live_objects()["memory"] > before["memory"]
+    del parts, growing, held
+    assert live_objects() == before
+
+
+def test_batches_without_columns() -> None:
+    empty = ipc.RecordBatch()
+    nothing = ipc.decode_payloads([b"no payload"], on_error="null").batch
+    for part in (empty, nothing):
+        whole = ipc.concat_batches([part, part])
+        assert (whole.num_columns, whole.num_rows) == (0, 2 * part.num_rows)

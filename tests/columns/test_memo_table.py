@@ -1,0 +1,124 @@
+"""Tables of distinct values: each value numbered by its first occurrence, whatever its type."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import forge
+from helpers.arrays import read_batch
+from helpers.forge import INT32, UTF8, field, i32, stream
+from helpers.randoms import array_of, plans
+from helpers.randoms import types as random_types
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError, UsageError
+from arrowipc.columns.memo_table import ValueTable
+
+
+def batch(*columns: pa.Array) -> ipc.RecordBatch:
+    return read_batch(pa.record_batch(list(columns), names=[f"c{i}" for i in range(len(columns))]))
+
+
+def distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
+    """What a table must answer, told by the values' text."""
+    known: dict[str, int] = {}
+    places = [known.setdefault(repr(value), len(known)) for value in values]
+    return places, list(known)
+
+
+@given(plans, st.integers(1, 4))
+def test_a_table_numbers_values_by_first_occurrence(plan: Any, pieces: int) -> None:
+    (kind, pool), seed = plan
+    chance = random.Random(seed)
+    parts = [batch(pa.array(chance.choices(pool, k=chance.randint(0, 200)), kind)) for _ in range(pieces)]
+    table, values, snapshots = ValueTable.like(parts[0]), [], []
+    for part in parts:
+        cut = part.slice(chance.randint(0, part.num_rows))
+        before, values = len(values), values + cut.column(0).to_pylist()
+        places, known = distinct(values)
+        assert list(table.add_batch(cut)) == places[before:]
+        assert table.count == len(known)
+        snapshots.append((table.batch(), known))
+    for snapshot, known in snapshots:
+        pa.record_batch(snapshot).validate(full=True)
+        assert [repr(value) for value in snapshot.column(0).to_pylist()] == known
+
+
+@given(random_types, st.integers(0, 2**32))
+def test_a_table_of_any_type_has_each_row_at_its_place(kind: pa.DataType, seed: int) -> None:
+    chance = random.Random(seed)
+    rows = batch(array_of(kind, chance.randint(1, 60), chance))
+    table, values, places = ValueTable.like(rows), [], []
+    for _ in range(3):
+        cut = rows.slice(chance.randint(0, rows.num_rows), chance.randint(0, 30))
+        values += cut.column(0).to_pylist()
+        places += table.add_batch(cut).tolist()
+    first_seen = [place for i, place in enumerate(places) if place not in places[:i]]
+    assert first_seen == list(range(table.count))
+    found = table.batch().column(0).to_pylist()
+    assert repr([found[place] for place in places]) == repr(values)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([pa.string(), pa.int64(), pa.large_binary(), pa.binary(7)]))
+def test_a_table_of_many_values_agrees_with_pyarrow(seed: int, kind: pa.DataType) -> None:
+    chance = random.Random(seed)
+    array = array_of(kind, 3000, chance)
+    if kind == pa.int64():
+        array = pa.array([chance.choice([None, chance.randrange(2000)]) for _ in range(3000)], kind)
+    table = ValueTable.like(batch(array))
+    places = table.add_batch(batch(array)).tolist()
+    encoded = array.dictionary_encode(null_encoding="encode")
+    assert places == encoded.indices.to_pylist()
+    assert pa.record_batch(table.batch()).column(0).equals(encoded.dictionary)
+
+
+def test_a_table_refuses_other_columns():
+    table = ValueTable.like(batch(pa.array([1])))
+    with pytest.raises(UsageError, match="other columns"):
+        table.add_batch(batch(pa.array(["a"])))
+    with pytest.raises(UsageError, match="one column"):
+        ValueTable.like(batch(pa.array([1]), pa.array([1])))
+
+
+def encoded(indices: list[int | None], values: list[str | None]) -> ipc.RecordBatch:
+    return batch(pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), values))
+
+
+def test_a_table_of_encoded_values_looks_through_the_dictionary():
+    table = ValueTable.like(encoded([0], ["a"]))
+    one = encoded([0, 1, 2, None, 3], ["a", "b", "a", None])
+    assert table.add_batch(one).tolist() == [0, 1, 0, 2, 2]
+    assert table.batch().column(0).to_pylist() == ["a", "b", None]
+
+
+def test_a_failed_add_takes_everything_back():
+    root = forge.schema(field("c0", UTF8))
+
+    def text(*ends):
+        rows = forge.batch(len(ends) - 1, [(len(ends) - 1, 0)], [b"", i32(*ends), b"abcdefgh"])
+        (found,) = ipc.open_stream(stream(root, rows), validate="none")
+        return found
+
+    table = ValueTable.like(text(0, 1))
+    assert table.add_batch(text(0, 1, 2)).tolist() == [0, 1]
+    with pytest.raises(FormatError, match="offset"):
+        table.add_batch(text(*range(2, 8), 99))
+    assert table.count == 2
+    assert table.add_batch(text(1, 2, 3)).tolist() == [1, 2]
+    assert table.batch().column(0).to_pylist() == ["a", "b", "c"]
+
+
+def test_lists_that_share_their_elements_are_bounded():
+    size = 1 << 20
+    views = forge.schema(field("c0", forge.LIST_VIEW, field("item", INT32)))
+    rows = forge.batch(
+        1000, [(1000, 0), (size, 0)], [b"", bytes(4000), i32(*range(size - 1000, size)), b"", bytes(4 * size)]
+    )
+    (found,) = ipc.open_stream(stream(views, rows))
+    with pytest.raises(ipc.LimitError, match=r"'c0'.*share"):
+        ValueTable.like(found).add_batch(found)

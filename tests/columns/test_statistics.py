@@ -1,0 +1,761 @@
+"""Statistics of batches: what they say is true of the rows, and they survive the metadata of a message."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import random
+from collections.abc import Iterator
+from decimal import Context
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from helpers import drive, forge, randoms
+from helpers.arrays import CASES, read_batch
+from helpers.arrow_columns import COLUMNS, everything
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import ColumnStatistics, FormatError, UsageError
+from arrowipc.columns.column_statistics import LONGEST, next_bytes, next_text
+from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
+
+KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
+EXACT = Context(prec=90)
+PRESENT = object()  # a value that has no order
+
+
+# -- what is expected, the slow way --------------------------------------------------------------------------
+
+
+def stored(array: pa.Array) -> list[Any]:
+    """The values of each row as they are stored, behind dictionaries and runs; PRESENT: it has no order."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return stored(array.storage)
+    if pa.types.is_dictionary(kind):
+        values = stored(array.dictionary)
+        return [None if index is None else values[index] for index in array.indices.to_pylist()]
+    if pa.types.is_run_end_encoded(kind):
+        ends, values = array.run_ends.to_pylist(), stored(array.values)
+        rows = range(array.offset, array.offset + len(array))
+        return [next(value for end, value in zip(ends, values, strict=True) if end > row) for row in rows]
+    if pa.types.is_union(kind):
+        return [PRESENT] * len(array)
+    if pa.types.is_nested(kind) or pa.types.is_interval(kind):
+        return [PRESENT if valid else None for valid in array.is_valid().to_pylist()]
+    if pa.types.is_decimal(kind):
+        return [v if v is None else int(v.scaleb(kind.scale, EXACT)) for v in array.to_pylist()]
+    if pa.types.is_temporal(kind):
+        return array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
+    return array.to_pylist()
+
+
+def expected(path: str, array: pa.Array, parents: list[bool]) -> Iterator[tuple[str, list[Any]]]:
+    """Paths and values of a column and of the members of structs, null where a struct around them is."""
+    rows = [value if alive else None for value, alive in zip(stored(array), parents, strict=True)]
+    yield path, rows
+    if pa.types.is_struct(array.type):
+        for index, field in enumerate(array.type):
+            yield from expected(f"{path}.{field.name}", array.field(index), [row is not None for row in rows])
+
+
+def order(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def check(path: str, rows: list[Any], found: ColumnStatistics, runs_below: bool = False) -> None:
+    """One column's statistics against its rows; `runs_below`: they may leave more open than they must."""
+    assert found.rows == len(rows)
+    if found.null_count is None:
+        assert runs_below, path
+    else:
+        assert found.null_count == rows.count(None), path
+    values = [v for v in rows if v is not None and v is not PRESENT and v == v]
+    if found.has_nan is not None:
+        assert found.has_nan == any(v != v for v in rows if v is not None)
+    if not values or (runs_below and found.min is None):
+        assert (found.min, found.max) == (None, None), path
+        return
+    least, most = min(values, key=order), max(values, key=order)
+    assert type(found.min) is type(least), path
+    check_bound(least, found.min, found.min_is_exact, -1)
+    check_bound(most, found.max, found.max_is_exact, 1)
+
+
+def check_bound(value: Any, bound: Any, exact: bool, side: int) -> None:
+    if exact:
+        assert bound == value
+        if value == 0 and isinstance(value, float):
+            assert math.copysign(1, bound) == side
+        return
+    assert len(order(value)) > LONGEST
+    if bound is None:
+        assert side == 1
+        return
+    assert len(order(bound)) <= LONGEST
+    assert (order(bound) < order(value)) if side < 0 else (order(bound) > order(value))
+
+
+def check_batch(batch: ipc.RecordBatch, source: pa.RecordBatch) -> None:
+    found = compute_statistics(batch)
+    wanted: list[tuple[str, list[Any], bool]] = []
+    for name, array in zip(source.schema.names, source.columns, strict=True):
+        for path, rows in expected(name, array, [True] * len(array)):
+            wanted.append((path, rows, "run_end" in str(array.type)))
+    paths = [path for path, _, _ in wanted]
+    assert set(found) == {path for path in paths if paths.count(path) == 1}
+    for path, rows, runs_below in wanted:
+        if path in found:
+            check(path, rows, found[path], runs_below)
+
+
+# -- the kernel ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_type_and_every_slice_of_it(name):
+    source = pa.record_batch([KINDS[name]], names=["x"])
+    for batch in (read_batch(source), ipc.RecordBatch.from_arrow(source)):
+        for start in range(source.num_rows + 1):
+            for length in range(source.num_rows - start + 1):
+                check_batch(batch.slice(start, length), source.slice(start, length))
+
+
+def bounds_by_pyarrow(array: pa.Array) -> Any:
+    try:
+        return pc.min_max(array)
+    except pa.ArrowNotImplementedError:
+        return None
+
+
+BY_PYARROW = {name: both for name, array in KINDS.items() if (both := bounds_by_pyarrow(array)) is not None}
+
+
+@pytest.mark.parametrize("name", BY_PYARROW)
+def test_pyarrow_agrees(name):
+    array, theirs = KINDS[name], BY_PYARROW[name]
+    found = compute_statistics(read_batch(pa.record_batch([array], names=["x"])))["x"]
+    assert [found.min] == stored(pa.repeat(theirs["min"], 1))
+    assert [found.max] == stored(pa.repeat(theirs["max"], 1))
+    assert found.null_count == array.null_count
+
+
+@given(randoms.batches(most_rows=40, most_batches=1), st.data())
+def test_statistics_are_true_of_any_slice_of_any_batch(parts, data):
+    for source in parts:
+        start = data.draw(st.integers(0, source.num_rows))
+        length = data.draw(st.integers(0, source.num_rows - start))
+        for batch in (read_batch(source), ipc.RecordBatch.from_arrow(source)):
+            check_batch(batch.slice(start, length), source.slice(start, length))
+
+
+FIXED = [
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+]
+
+
+@pytest.mark.parametrize("kind", [*FIXED, "bool"])
+@pytest.mark.parametrize("nulls", [0.0, 0.02, 0.5, 1.0])
+def test_long_columns_at_any_start(kind, nulls):
+    chance = np.random.default_rng(7)
+    size = 1000
+    if kind == "bool":
+        values = chance.random(size) < 0.01
+    elif "float" in kind:
+        values = chance.normal(size=size).astype(kind)
+        values[chance.integers(0, size, 9)] = np.nan
+    else:
+        edges = np.iinfo(kind)
+        values = chance.integers(edges.min, edges.max, size, kind, endpoint=True)
+    array = pa.array(values, mask=chance.random(size) < nulls)
+    source = pa.record_batch([array], names=["x"])
+    batch = ipc.RecordBatch.from_arrow(source)
+    for start in (0, 1, 7, 8, 55, 56, 57, 64, 999, 1000):
+        for length in (0, 1, 2, 55, 56, 57, 63, 64, 65, 500, 1000):
+            length = min(length, size - start)
+            check_batch(batch.slice(start, length), source.slice(start, length))
+
+
+def one(array: pa.Array, **options: Any) -> ColumnStatistics:
+    return compute_statistics(ipc.RecordBatch.from_arrow(pa.record_batch([array], names=["x"])), **options)[
+        "x"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_nan_is_reported_and_no_bound(kind):
+    nan = float("nan")
+    for values in ([nan], [nan] * 100, [nan, None]):
+        found = one(pa.array(np.array(values, kind)) if None not in values else pa.array(values, kind))
+        assert found.min is None
+        assert found.max is None
+        assert found.has_nan
+    found = one(pa.array(np.array([nan] * 20 + [2.0, -1.0] + [nan] * 20, kind)))
+    assert (found.min, found.max, found.has_nan) == (-1.0, 2.0, True)
+    found = one(pa.array(np.array([1.0, math.inf, -math.inf], kind)))
+    assert (found.min, found.max, found.has_nan) == (-math.inf, math.inf, False)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("zeros", [[0.0], [-0.0], [0.0, -0.0], [-0.0, 0.0, 0.0]])
+def test_bounds_hold_both_zeros(kind, zeros):
+    found = one(pa.array(np.array(zeros, kind)))
+    assert math.copysign(1, found.min) == -1
+    assert math.copysign(1, found.max) == 1
+    assert found.min == found.max == 0
+
+
+@pytest.mark.parametrize("layout", [pa.string(), pa.large_string(), pa.string_view()])
+def test_long_texts_are_cut_between_characters(layout):
+    def bounds(*values: str) -> tuple[str, str | None, bool, bool]:
+        return one(pa.array(values, layout))[2:6]
+
+    assert bounds("a" * 64) == ("a" * 64, "a" * 64, True, True)
+    assert bounds("a" * 65) == ("a" * 64, "a" * 63 + "b", False, False)
+    assert bounds("a" * 64, "a" * 65) == ("a" * 64, "a" * 63 + "b", True, False)
+    assert bounds("a" * 63 + "é")[:2] == ("a" * 63, "a" * 62 + "b")
+    assert bounds("é" * 40)[:2] == ("é" * 32, "é" * 31 + "ê")
+    assert bounds("\U0010ffff" * 20)[:2] == ("\U0010ffff" * 16, None)
+    assert bounds("x" + "\U0010ffff" * 20)[:2] == ("x" + "\U0010ffff" * 15, "y")
+    assert bounds("\ud7ff" * 30)[1] == "\ud7ff" * 20 + "\ue000"
+    # Increased, this character takes a byte more than there is room for.
+    assert bounds("a" * 63 + "\x7f" + "b")[1] == "a" * 62 + "b"
+
+
+@pytest.mark.parametrize("layout", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(70)])
+def test_long_bytes_are_cut(layout):
+    def bounds(value: bytes) -> tuple[bytes, bytes | None, bool, bool]:
+        return one(pa.array([value], layout))[2:6]
+
+    assert bounds(b"a" * 70) == (b"a" * 64, b"a" * 63 + b"b", False, False)
+    assert bounds(b"\xff" * 70) == (b"\xff" * 64, None, False, False)
+    assert bounds(b"\0" + b"\xff" * 69) == (b"\0" + b"\xff" * 63, b"\1", False, False)
+
+
+@given(st.text(min_size=1, max_size=70), st.text(max_size=5))
+def test_the_next_text_is_above_all_with_that_beginning(start, rest):
+    above = next_text(start)
+    if above is None:
+        assert set(start) <= {"\U0010ffff"} or len(start.encode()) > LONGEST
+    else:
+        assert (start + rest).encode() < above.encode()
+        assert len(above.encode()) <= LONGEST
+
+
+@given(st.binary(min_size=1, max_size=64), st.binary(max_size=5))
+def test_the_next_bytes_are_above_all_with_that_beginning(start, rest):
+    above = next_bytes(start)
+    assert set(start) == {255} if above is None else start + rest < above
+
+
+@given(st.lists(st.none() | st.text("ab\0é\U0010ffff", max_size=12) | st.text(min_size=50, max_size=90)))
+def test_texts_of_every_layout_have_the_same_bounds(values):
+    found = [one(pa.array(values, kind)) for kind in (pa.string(), pa.large_string(), pa.string_view())]
+    check("x", values, found[0])
+    assert found[0] == found[1] == found[2]
+    assert one(pa.array(values, pa.string()).dictionary_encode()) == found[0]
+
+
+def test_only_the_dictionary_values_in_use_count():
+    words = pa.array(["zz", "b", None, "a", "c"])
+    for large in (False, True):
+        dictionary = pa.concat_arrays([words, pa.array([f"A{i}" for i in range(1000)])]) if large else words
+        found = one(pa.DictionaryArray.from_arrays(pa.array([1, 4, None, 2, 1]), dictionary))
+        assert found == (5, 2, "b", "c", True, True, None)
+    assert one(pa.DictionaryArray.from_arrays(pa.array([2, 2]), words)).null_count == 2
+    assert one(pa.DictionaryArray.from_arrays(pa.array([0, None, 0]), pa.nulls(1))).null_count == 3
+    assert one(pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), words)).null_count == 2
+
+
+def test_only_the_runs_of_a_slice_count():
+    runs = pa.RunEndEncodedArray.from_arrays([10, 20, 25, 40], pa.array([9, 1, None, 5]))
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch([runs], names=["x"]))
+    assert compute_statistics(batch)["x"] == (40, 5, 1, 9, True, True, None)
+    assert compute_statistics(batch.slice(12, 10))["x"] == (10, 2, 1, 1, True, True, None)
+    assert compute_statistics(batch.slice(20, 5))["x"] == (5, 5, None, None, True, True, None)
+
+
+def test_members_under_null_structs_are_null():
+    inner = pa.StructArray.from_arrays(
+        [pa.array([9, 2, 3, None])], ["x"], mask=pa.array([False] * 3 + [True])
+    )
+    outer = pa.StructArray.from_arrays([inner], ["in"], mask=pa.array([True, False, False, False]))
+    found = compute_statistics(ipc.RecordBatch.from_arrow(pa.record_batch([outer], names=["out"])))
+    assert {path: each.null_count for path, each in found.items()} == {"out": 1, "out.in": 2, "out.in.x": 2}
+    assert (found["out.in.x"].min, found["out.in.x"].max) == (2, 3)
+
+
+def test_names_that_mean_two_columns_have_no_statistics():
+    batch = pa.record_batch(
+        [pa.array([1]), pa.array([{"b": 2, "c": 3}]), pa.array([4]), pa.array([5])],
+        names=["a.b", "a", "d", "d"],
+    )
+    assert set(compute_statistics(ipc.RecordBatch.from_arrow(batch))) == {"a", "a.c"}
+
+
+def test_some_columns():
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"a": [1], "b": [2], "s": [{"x": 1}]}))
+    assert set(compute_statistics(batch, ["b", "s"])) == {"b", "s", "s.x"}
+    with pytest.raises(UsageError, match="no column 'z'"):
+        compute_statistics(batch, ["z"])
+    with pytest.raises(UsageError, match="expected True, False or names"):
+        compute_statistics(batch, "b")
+
+
+def test_big_endian_batches():
+    data = forge.stream(
+        forge.schema(forge.field("x", forge.INT32), forge.field("t", forge.UTF8), endianness=1),
+        forge.batch(
+            2,
+            [(2, 0), (2, 0)],
+            [
+                b"",
+                (1).to_bytes(4, "big") + (300).to_bytes(4, "big"),
+                b"",
+                b"".join(n.to_bytes(4, "big") for n in (0, 1, 3)),
+                b"abc",
+            ],
+        ),
+    )
+    (batch,) = ipc.open_stream(data)
+    found = compute_statistics(batch)
+    assert (found["x"].min, found["x"].max, found["t"].min, found["t"].max) == (1, 300, "a", "bc")
+    (kept,) = ipc.open_stream(data, ensure_native_endian=False)
+    with pytest.raises(UsageError, match="big-endian"):
+        compute_statistics(kept)
+
+
+# -- broken batches ------------------------------------------------------------------------------------------
+
+
+def broken(*columns: tuple[forge.Table, list[bytes]], rows: int = 2, **slots: Any) -> ipc.RecordBatch:
+    fields = [forge.field(f"c{i}", kind) for i, (kind, _) in enumerate(columns)]
+    buffers = [buffer for _, given in columns for buffer in given]
+    data = forge.stream(
+        forge.schema(*fields), forge.batch(rows, [(rows, 0)] * len(columns), buffers, **slots)
+    )
+    (batch,) = ipc.open_stream(data, validate="none")
+    return batch
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        broken((forge.UTF8, [b"", forge.i32(0, 9, 3), b"abc"])),
+        broken((forge.UTF8, [b"", forge.i32(2, 1, 3), b"abc"])),
+        broken((forge.UTF8, [b"", forge.i32(-1, 1, 3), b"abc"])),
+        broken((forge.UTF8, [b"", forge.i32(0, 1, 3), b"\xffbc"])),
+        broken((forge.UTF8_VIEW, [b"", forge.i32(13, 0, 0, 5) * 2, b"x" * 13]), variadic=[1]),
+        broken((forge.UTF8_VIEW, [b"", forge.i32(-1, 0, 0, 0) * 2]), variadic=[0]),
+    ],
+    ids=["past the end", "falling", "negative", "not UTF-8", "view outside", "view of no length"],
+)
+def test_broken_texts_are_refused(batch):
+    with pytest.raises(FormatError, match="c0"):
+        compute_statistics(batch)
+    sink = bytearray()
+    with ipc.new_stream(sink, batch.schema, statistics=True) as writer, pytest.raises(FormatError):
+        writer.write_batch(batch)
+
+
+def test_a_broken_null_count_is_not_believed():
+    data = forge.stream(
+        forge.schema(forge.field("x", forge.INT32)),
+        forge.batch(3, [(3, 2)], [forge.bits(1, 0, 1), forge.i32(5, -9, 7)]),
+    )
+    (batch,) = ipc.open_stream(data, validate="none")
+    assert compute_statistics(batch)["x"] == (3, 1, 5, 7, True, True, None)
+
+
+def test_billions_of_empty_values_take_no_time():
+    batch = broken((forge.Table("FixedSizeBinary", byteWidth=0), [b"", b""]), rows=2**31 - 1)
+    assert compute_statistics(batch)["c0"] == (2**31 - 1, 0, b"", b"", True, True, None)
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.choice([1, 1, 2, 5])):
+        at = chance.randrange(len(changed))
+        if chance.random() < 0.5:
+            changed[at] = chance.randrange(256)
+        else:
+            number = chance.choice([0, -1, 2**31 - 1, -(2**31), chance.randint(-9, 99)])
+            changed[at & ~3 : (at & ~3) + 4] = (number & 0xFFFFFFFF).to_bytes(4, "little")
+    return bytes(changed[: len(data)])
+
+
+def survive(data: bytes, level: str) -> None:
+    """Statistics of whatever can be read, whole and in part, or an ArrowIpcError."""
+    try:
+        batches = drive.from_bytes(data, validate=level).batches
+    except ipc.ArrowIpcError:
+        return
+    for batch in batches:
+        for part in (batch, batch.slice(batch.num_rows // 2), batch.slice(1, 1)):
+            try:
+                found = compute_statistics(part)
+            except FormatError:
+                assert level == "none"
+                continue
+            encoded = encode_statistics(found, part.num_rows)
+            assert ipc.batch_statistics([(STATISTICS_KEY, encoded)]) == found
+
+
+@given(randoms.batches(most_rows=12, most_batches=2), st.integers(0, 2**32), st.sampled_from(drive.LEVELS))
+def test_mutated_streams_have_statistics_or_an_error(parts, seed, level):
+    chance = random.Random(seed)
+    data = randoms.written(parts)
+    survive(data, level)
+    for _ in range(20):
+        survive(mutated(data, chance), level)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_mutated_columns_of_every_type(name):
+    chance = random.Random(name)
+    messages = forge.split(randoms.written([pa.record_batch([KINDS[name]], names=["x"])]))
+    for number in range(1, len(messages)):
+        for _ in range(100):
+            changed = [*messages[:number], mutated(messages[number], chance), *messages[number + 1 :]]
+            survive(b"".join(changed), "none")
+
+
+# -- the form in metadata ------------------------------------------------------------------------------------
+
+BOUNDS = (
+    st.booleans()
+    | st.integers(-(2**255), 2**255)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+    | st.binary(max_size=20)
+)
+
+
+@st.composite
+def columns(draw: Any) -> ColumnStatistics:
+    rows = draw(st.integers(0, 2**40))
+    low, high = draw(BOUNDS), draw(BOUNDS)
+    if type(low) is not type(high) or draw(st.booleans()):
+        high = low
+    low, high = sorted([low, high], key=order)
+    low, high = draw(st.sampled_from([(low, high), (None, high), (low, None), (None, None)]))
+    exact = [(low is None and high is None) or draw(st.booleans()) for _ in range(2)]
+    nulls, nan = draw(st.none() | st.integers(0, rows)), draw(st.none() | st.booleans())
+    return ColumnStatistics(rows, nulls, low, high, *exact, nan)
+
+
+@given(st.dictionaries(st.text(max_size=8), columns(), max_size=4), st.integers(0, 2**40))
+def test_what_is_encoded_is_decoded(found, rows):
+    found = {path: each._replace(rows=rows, null_count=None) for path, each in found.items()}
+    data = encode_statistics(found, rows)
+    assert ipc.batch_statistics({STATISTICS_KEY: data}) == found
+    assert encode_statistics(ipc.batch_statistics({STATISTICS_KEY: data}), rows) == data
+    json.loads(data.decode(), parse_constant=pytest.fail)
+
+
+def test_the_form_is_the_documented_one():
+    found = {
+        "small": ColumnStatistics(3, 0, -(2**53), 2**53),
+        "large": ColumnStatistics(3, 1, -(2**53) - 1, 2**64),
+        "real": ColumnStatistics(3, None, -math.inf, 1e-300, has_nan=True),
+        "text": ColumnStatistics(3, 0, "é", "z", False, True),
+        "bytes": ColumnStatistics(3, 0, b"\0", None, True, False),
+        "flag": ColumnStatistics(3, 0, False, True),
+        "list": ColumnStatistics(3, 2, None, None),
+    }
+    assert json.loads(encode_statistics(found, 3)) == {
+        "v": 1,
+        "rows": 3,
+        "columns": {
+            "small": {"nulls": 0, "kind": "int", "min": -(2**53), "max": 2**53},
+            "large": {"nulls": 1, "kind": "int", "min": "-9007199254740993", "max": "18446744073709551616"},
+            "real": {"kind": "float", "min": "-inf", "max": 1e-300, "nan": True},
+            "text": {"nulls": 0, "kind": "text", "min": "é", "max": "z", "min_exact": False},
+            "bytes": {
+                "nulls": 0,
+                "kind": "binary",
+                "min": base64.b64encode(b"\0").decode(),
+                "max_exact": False,
+            },
+            "flag": {"nulls": 0, "kind": "bool", "min": False, "max": True},
+            "list": {"nulls": 2},
+        },
+    }
+    with pytest.raises(UsageError, match="a bound is"):
+        encode_statistics({"x": ColumnStatistics(1, 0, object(), None)}, 1)  # type: ignore[arg-type]
+
+
+def decoded(document: Any) -> Any:
+    data = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return ipc.batch_statistics([(STATISTICS_KEY, data)])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"v":1,"rows":NaN,"columns":{}}',
+        b"9" * 10_000,
+        None,
+        [],
+        1,
+        "x",
+        {},
+        {"v": 2, "rows": 1, "columns": {}},
+        {"v": True, "rows": 1, "columns": {}},
+        {"v": 1, "columns": {}},
+        {"v": 1, "rows": -1, "columns": {}},
+        {"v": 1, "rows": 1.0, "columns": {}},
+        {"v": 1, "rows": 1, "columns": []},
+        {"v": 1, "rows": 2**63, "columns": {}},
+    ],
+)
+def test_foreign_documents_are_no_statistics(document):
+    assert decoded(document) is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        1,
+        [],
+        {"nulls": -1},
+        {"nulls": 4},
+        {"nulls": True},
+        {"nulls": "0"},
+        {"min": 1},
+        {"kind": "int", "min": []},
+        {"kind": "int", "min": "1e3"},
+        {"kind": "int", "min": "٣"},
+        {"kind": "int", "min": "9" * 81},
+        {"nan": 1},
+        {"kind": "int", "min": 1.5},
+        {"kind": "int", "min": True},
+        {"kind": "int", "min": "--1"},
+        {"kind": "int", "min": None},
+        {"kind": "int", "min": 2, "max": 1},
+        {"kind": "float", "min": "nan"},
+        {"kind": "float", "min": True},
+        {"kind": "float", "min": 10**400},
+        {"kind": "text", "min": 1},
+        {"kind": "text", "min": "\ud800"},
+        {"kind": "text", "min": "é", "max": "z"},
+        {"kind": "binary", "min": "===="},
+        {"kind": "binary", "min": {}},
+        {"kind": "binary", "min": "é"},
+        {"kind": "bool", "min": 0},
+        {"kind": "date", "min": 1},
+        {"kind": [], "min": 1},
+        {"kind": None, "max": 1},
+        {"kind": "int", "min": 1, "min_exact": 0},
+        {"kind": "int", "min": 1, "max_exact": None},
+    ],
+)
+def test_columns_that_make_no_sense_are_left_out(entry):
+    good = {"nulls": 0, "kind": "int", "min": 1, "max": "2"}
+    assert decoded({"v": 1, "rows": 3, "columns": {"bad": entry, "good": good}}) == {
+        "good": ColumnStatistics(3, 0, 1, 2)
+    }
+
+
+def test_what_is_unknown_is_passed_over():
+    document = {"v": 1, "rows": 3, "more": [], "columns": {"x": {"nulls": 1, "distinct": 7}}}
+    assert decoded(document) == {"x": ColumnStatistics(3, 1, None, None)}
+    assert ipc.batch_statistics([]) is None
+    assert ipc.batch_statistics([(STATISTICS_KEY, b"{}")] * 2) is None
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_statistics_or_none(data):
+    assert decoded(data) is None
+
+
+@given(st.integers(0, 2**32))
+def test_mutated_statistics_are_read_or_left_out(seed):
+    chance = random.Random(seed)
+    data = encode_statistics(compute_statistics(ipc.RecordBatch.from_arrow(everything())), 3)
+    for _ in range(20):
+        found = decoded(mutated(data, chance))
+        assert found is None or all(isinstance(each, ColumnStatistics) for each in found.values())
+
+
+# -- through writers and readers -----------------------------------------------------------------------------
+
+NUMBERS = pa.record_batch({"n": list(range(10)), "t": [f"text {i}" if i % 3 else None for i in range(10)]})
+
+
+def write(new: Any, *data: Any, schema: Any = None, **options: Any) -> bytes:
+    sink = bytearray()
+    with new(sink, schema, **options) as writer:
+        for each in data:
+            writer.write(each)
+    return bytes(sink)
+
+
+def statistics_of(data: bytes, opener: Any = ipc.open) -> list[dict[str, ColumnStatistics] | None]:
+    with opener(data) as reader:
+        return [ipc.batch_statistics(batch) for batch in reader]
+
+
+@pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_written_batches_bring_their_statistics(new, compression):
+    parts = [everything(), everything().slice(1, 1), everything().slice(0, 0)]
+    data = write(new, *parts, statistics=True, compression=compression)
+    assert statistics_of(data) == [compute_statistics(ipc.RecordBatch.from_arrow(part)) for part in parts]
+    assert data == write(new, *parts, statistics=True, compression=compression)
+    plain = write(new, *parts, compression=compression)
+    assert statistics_of(plain) == [None] * 3
+    assert plain == write(new, *parts, compression=compression, statistics=False)
+
+
+@given(randoms.batches(most_rows=30), st.booleans())
+def test_any_batches_bring_their_statistics(parts, unify):
+    if not parts:
+        return
+    data = write(ipc.new_stream, *parts, statistics=True, unify_dictionaries=unify)
+    for found, part in zip(statistics_of(data), parts, strict=True):
+        assert found == compute_statistics(ipc.RecordBatch.from_arrow(part))
+
+
+def test_pyarrow_reads_the_batches_and_sees_the_metadata():
+    batch = ipc.RecordBatch.from_arrow(NUMBERS)
+    sink = bytearray()
+    with ipc.new_file(sink, batch.schema, statistics=["n"]) as writer:
+        writer.write_batch(batch, custom_metadata={"mine": "kept"})
+    theirs, metadata = pa.ipc.open_file(pa.py_buffer(sink)).get_batch_with_custom_metadata(0)
+    assert theirs.equals(NUMBERS)
+    assert metadata[b"mine"] == b"kept"
+    document = json.loads(metadata[STATISTICS_KEY])
+    assert document == {"v": 1, "rows": 10, "columns": {"n": {"nulls": 0, "kind": "int", "min": 0, "max": 9}}}
+
+
+def test_chunks_have_the_statistics_of_their_rows():
+    sink = bytearray()
+    with ipc.new_file(sink, statistics=["n"]) as writer:
+        writer.write_table(NUMBERS, max_chunksize=4)
+        writer.write_table(NUMBERS, max_chunk_bytes=200)
+        writer.write(ipc.RecordBatch.from_arrow(NUMBERS).slice(3, 2))
+    for batch, found in zip(ipc.open_file(sink), statistics_of(bytes(sink)), strict=True):
+        rows = batch["n"].to_pylist()
+        assert found == {"n": ColumnStatistics(len(rows), 0, min(rows), max(rows))}
+
+
+def test_joined_batches_have_statistics_of_their_own():
+    first = write(ipc.new_file, NUMBERS.slice(0, 2), NUMBERS.slice(5, 2), statistics=True)
+    for options in ({"statistics": True}, {}):
+        data = write(ipc.new_file, ipc.open_file(first), coalesce_rows=4, **options)
+        (batch,) = ipc.open_file(data)
+        assert batch.num_rows == 4
+        found = ipc.batch_statistics(batch)
+        assert found == (compute_statistics(batch) if options else None)
+
+
+def test_statistics_that_a_batch_brings_are_replaced():
+    first = write(ipc.new_stream, NUMBERS, statistics=True)
+    (batch,) = ipc.open_stream(first)
+    sink = bytearray()
+    with ipc.new_stream(sink, batch.schema, statistics=["n"]) as writer:
+        writer.write_batch(batch.slice(8))
+    assert statistics_of(bytes(sink)) == [{"n": ColumnStatistics(2, 0, 8, 9)}]
+
+
+def test_copied_batches_get_statistics_too():
+    plain = write(ipc.new_stream, NUMBERS)
+    sink = bytearray()
+    with ipc.open_stream(plain) as reader, ipc.new_file(sink, reader.schema, statistics=True) as writer:
+        assert ipc.copy(reader, writer) == 0
+    assert statistics_of(bytes(sink)) == [compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))]
+
+
+def test_appended_batches_have_statistics(tmp_path):
+    path = tmp_path / "x.arrow"
+    for statistics in (False, True):
+        with ipc.new_file(path, append=True, statistics=statistics) as writer:
+            writer.write(NUMBERS)
+    assert [found is not None for found in statistics_of(path.read_bytes())] == [False, True]
+
+
+@pytest.mark.parametrize("options", [{"metadata_version": "V4"}, {"legacy": True}, {"alignment": 64}])
+def test_statistics_go_with_every_option(options):
+    data = write(ipc.new_stream, NUMBERS, statistics=True, **options)
+    assert statistics_of(data) == [compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))]
+
+
+@pytest.mark.parametrize("wrong", ["n", 1, None, b"n"])
+def test_anything_but_names_is_refused(wrong):
+    with pytest.raises(UsageError, match="expected True, False or names of columns"):
+        ipc.new_stream(bytearray(), statistics=wrong)
+
+
+@pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
+def test_a_column_that_does_not_exist_is_refused_before_anything_is_written(new, tmp_path):
+    schema = ipc.RecordBatch.from_arrow(NUMBERS).schema
+    with pytest.raises(UsageError, match="no column 'z'"):
+        new(tmp_path / "x", schema, statistics=["n", "z"])
+    assert not list(tmp_path.iterdir())
+
+
+class Watched(io.BytesIO):
+    """Remembers which bytes were read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.ranges: list[tuple[int, int]] = []
+
+    def readinto(self, target: Any) -> int:
+        start, count = self.tell(), super().readinto(target)
+        self.ranges.append((start, start + count))
+        return count
+
+
+@pytest.mark.parametrize("how", ["bytes", "mapped", "unmapped", "object"])
+def test_metadata_of_a_batch_without_its_body(how, tmp_path):
+    data = write(ipc.new_file, NUMBERS, NUMBERS.slice(4, 3), statistics=True)
+    path = tmp_path / "x.arrow"
+    path.write_bytes(data)
+    source = {"bytes": data, "object": Watched(data)}.get(how, path)
+    with ipc.open_file(source, memory_map=how != "unmapped") as reader:
+        pairs = [reader.get_batch_metadata(i) for i in (0, 1, -1)]
+        assert reader.stats.num_messages == 0
+        if how == "object":
+            bodies = [(offset + head, offset + head + body) for offset, head, body in reader.blocks]
+            assert not [
+                read for read in source.ranges for body in bodies if read[0] < body[1] and body[0] < read[1]
+            ]
+        assert pairs[:2] == [batch.custom_metadata for batch in reader]
+        assert pairs[1] == pairs[2]
+        with pytest.raises(IndexError):
+            reader.get_batch_metadata(2)
+    with pytest.raises(UsageError, match="closed"):
+        reader.get_batch_metadata(0)
+
+
+def test_metadata_of_a_broken_batch_is_refused():
+    data = bytearray(write(ipc.new_file, NUMBERS, statistics=True))
+    with ipc.open_file(bytes(data)) as reader:
+        ((offset, _, _),) = reader.blocks
+    data[offset + 8 : offset + 40] = b"\xff" * 32
+    with ipc.open_file(data) as reader, pytest.raises(FormatError, match="record batch 0"):
+        reader.get_batch_metadata(0)

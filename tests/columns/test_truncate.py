@@ -1,0 +1,838 @@
+"""Trimming: the same rows, in exactly the bytes that they need, in place wherever the format allows it."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers.arrays import CASES, read_batch
+from helpers.arrow_columns import COLUMNS
+from helpers.cdata import CArray, release, take
+from helpers.forge import (
+    BINARY,
+    INT8,
+    INT16,
+    INT64,
+    LARGE_LIST,
+    LARGE_UTF8,
+    LIST,
+    LIST_VIEW,
+    NULL,
+    REE,
+    STRUCT,
+    UTF8,
+    UTF8_VIEW,
+    Table,
+    batch,
+    bits,
+    field,
+    i8,
+    i32,
+    i64,
+    schema,
+    stream,
+    view,
+)
+from helpers.randoms import array_of, types, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import ArrowIpcError, FormatError, UsageError
+from arrowipc.columns.truncate import Trimmer, compact
+
+DENSE, LARGE_LIST_VIEW = Table("Union", mode=1, typeIds=[3, 5]), Table("LargeListView")
+LONG = b"a text of more than twelve bytes"
+KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
+
+
+def one(array: pa.Array, **options: Any) -> Any:
+    """A batch of the column ``x``, as ours."""
+    return read_batch(pa.record_batch([array], names=["x"]), **options)
+
+
+def forged(fields: list[Table], rows: Table, **options: Any) -> Any:
+    (found,) = ipc.open_stream(stream(schema(*fields), rows), validate="none", **options)
+    return found
+
+
+def spans(length: int) -> Iterator[tuple[int, int]]:
+    """Every slice of so many rows."""
+    for start in range(length + 1):
+        for count in range(length - start + 1):
+            yield start, count
+
+
+def ints(buffer: memoryview, width: int) -> list[int]:
+    return list(struct.unpack(f"<{len(buffer) // width}{ {1: 'b', 2: 'h', 4: 'i', 8: 'q'}[width] }", buffer))
+
+
+# -- exactness: what a trimmed column must look like, by its type --------------------------------------------
+
+
+def check_bitmap(bitmap: memoryview, length: int) -> int:
+    """It has the bytes of `length` bits and zeros behind them; returns how many are set."""
+    assert len(bitmap) == (length + 7) // 8
+    number = int.from_bytes(bitmap, "little")
+    assert number >> length == 0, "bits behind the last element"
+    return number.bit_count()
+
+
+def check_offsets(offsets: memoryview, width: int, length: int, end: int) -> None:
+    found = ints(offsets, width)
+    assert len(found) == length + 1
+    assert found[0] == 0
+    assert found[-1] == end
+
+
+def members(kind: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_run_end_encoded(kind):
+        return [kind.run_end_type, kind.value_type]
+    if pa.types.is_dictionary(kind):
+        return []
+    return [kind.field(i).type for i in range(kind.num_fields)]
+
+
+def check_union(kind: pa.UnionType, buffers: list[Any], lengths: list[int], n: int) -> None:
+    codes = ints(buffers[0], 1)
+    assert len(codes) == n
+    if kind.mode == "sparse":
+        assert lengths == [n] * len(lengths)
+        return
+    offsets = ints(buffers[1], 4)
+    assert len(offsets) == n
+    for code, length in zip(kind.type_codes, lengths, strict=True):
+        used = [offset for c, offset in zip(codes, offsets, strict=True) if c == code]
+        assert (min(used, default=0), max(used, default=-1) + 1) == (0, length)
+
+
+def check_list_view(width: int, buffers: list[Any], length: int, n: int) -> None:
+    offsets, sizes = ints(buffers[1], width), ints(buffers[2], width)
+    assert len(offsets) == len(sizes) == n
+    valid = [buffers[0] is None or buffers[0][i // 8] >> i % 8 & 1 for i in range(n)]
+    used = [(o, o + s) for o, s, v in zip(offsets, sizes, valid, strict=True) if s and v]
+    assert min((o for o, _ in used), default=0) == 0
+    assert max((end for _, end in used), default=0) == length
+    assert all(0 <= o <= o + s <= length for o, s in zip(offsets, sizes, strict=True))
+
+
+def check_buffers(kind: pa.DataType, buffers: list[Any], lengths: list[int], n: int) -> None:
+    """The buffers behind the validity, and the `lengths` of the children, for `n` elements."""
+    is_ = pa.types
+    if is_.is_null(kind):
+        assert not buffers
+    elif is_.is_union(kind):
+        check_union(kind, buffers, lengths, n)
+    elif is_.is_run_end_encoded(kind):
+        assert lengths[0] == lengths[1]
+        assert (lengths[0] == 0) == (n == 0)
+    elif is_.is_boolean(kind):
+        check_bitmap(buffers[1], n)
+    elif kind in (pa.string_view(), pa.binary_view()):
+        assert len(buffers[1]) == 16 * n
+    elif is_.is_string(kind) or is_.is_binary(kind):
+        check_offsets(buffers[1], 4, n, len(buffers[2]))
+    elif is_.is_large_string(kind) or is_.is_large_binary(kind):
+        check_offsets(buffers[1], 8, n, len(buffers[2]))
+    elif is_.is_list(kind) or is_.is_map(kind):
+        check_offsets(buffers[1], 4, n, lengths[0])
+    elif is_.is_large_list(kind):
+        check_offsets(buffers[1], 8, n, lengths[0])
+    elif is_.is_list_view(kind) or is_.is_large_list_view(kind):
+        check_list_view(4 if is_.is_list_view(kind) else 8, buffers, lengths[0], n)
+    elif is_.is_fixed_size_list(kind):
+        assert lengths == [n * kind.list_size]
+    elif is_.is_struct(kind):
+        assert lengths == [n] * len(lengths)
+    else:
+        width = (kind.index_type if is_.is_dictionary(kind) else kind).bit_width // 8
+        assert len(buffers[1]) == n * width
+
+
+def check_exact(array: Any, node: Any, kind: pa.DataType) -> None:
+    """One field and all below it; `node` is what the C data interface says of it."""
+    buffers, n = array.buffers(), node.length
+    assert array.offset == node.offset == 0
+    assert len(array) == n
+    plain = not (pa.types.is_union(kind) or pa.types.is_run_end_encoded(kind) or pa.types.is_null(kind))
+    if plain and buffers[0] is not None:
+        assert node.null_count == n - check_bitmap(buffers[0], n) > 0
+    else:
+        assert node.null_count == (n if pa.types.is_null(kind) else 0)
+    below = [node.children[i].contents for i in range(node.n_children)]
+    check_buffers(kind, buffers, [child.length for child in below], n)
+    for child, its_node, its_kind in zip(array.children, below, members(kind), strict=True):
+        check_exact(child, its_node, its_kind)
+    if pa.types.is_run_end_encoded(kind) and n:
+        ends = ints(array.children[0].buffers()[1], kind.run_end_type.bit_width // 8)
+        assert [0, *ends] == sorted({0, *ends})
+        assert ends[-1] == n
+
+
+def check(part: Any, **options: Any) -> Any:
+    """What must hold for every batch; returns it, compact."""
+    found = compact(part, **options)
+    assert found == part
+    assert found.schema == part.schema
+    assert found.custom_metadata == part.custom_metadata
+    kinds = pa.schema(part.schema).types
+    _, capsule = found.__arrow_c_array__()
+    root = take(capsule, CArray)
+    for i, kind in enumerate(kinds):
+        check_exact(found.column(i), root.children[i].contents, kind)
+    release(root)
+    # What is compact already stays where it is.
+    options["view_waste"] = max(options.get("view_waste", 2.0), 1.0)
+    assert addresses(compact(found, **options)) == addresses(found)
+    return found
+
+
+def places(array: Any) -> list[tuple[int, int]]:
+    """Where the buffers of an array and of all below it lie: (address, size)."""
+    out = [(pa.py_buffer(b).address, len(b)) for b in array.buffers() if b is not None and len(b)]
+    for child in array.children:
+        out += places(child)
+    return out
+
+
+def addresses(part: Any) -> list[tuple[int, int]]:
+    return [place for column in part.columns for place in places(column)]
+
+
+def in_place(found: Any, source: Any) -> bool:
+    """Whether all bytes of one batch are bytes of the other."""
+    whole = addresses(source)
+    return all(any(a <= at and at + n <= a + size for a, size in whole) for at, n in addresses(found))
+
+
+def in_place_at(part: memoryview, whole: memoryview, by: int) -> bool:
+    return pa.py_buffer(part).address == pa.py_buffer(whole).address + by
+
+
+def accepted(found: Any, expected: pa.RecordBatch) -> bool:
+    """Whether pyarrow finds the rows that it expects, and no fault that it does not find in its own."""
+    theirs = pa.record_batch(found)
+    try:
+        theirs.validate(full=True)
+    except pa.ArrowInvalid:
+        with pytest.raises(pa.ArrowInvalid, match="non-monotonic"):
+            expected.validate(full=True)
+    return theirs.equals(expected)
+
+
+# -- the law -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_slice_of_every_type_is_exact(name: str) -> None:
+    source = pa.record_batch([KINDS[name]], names=["x"])
+    ours = read_batch(source)
+    before = [bytes(b) for b in ours.column(0).buffers() if b is not None]
+    for start, count in spans(ours.num_rows):
+        found = check(ours.slice(start, count))
+        assert accepted(found, source.slice(start, count)), (start, count)
+    assert [bytes(b) for b in ours.column(0).buffers() if b is not None] == before
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_slices_of_slices_are_exact(name: str) -> None:
+    ours = one(KINDS[name])
+    for start, count in spans(min(ours.num_rows, 6)):
+        outer = ours.slice(start, count)
+        packed = compact(outer)
+        for inner in spans(count):
+            assert check(outer.slice(*inner)) == check(packed.slice(*inner))
+
+
+@given(types, st.integers(0, 2**32), st.sampled_from([0, 1, 3, 9, 20, 70]), st.data())
+def test_slices_of_random_nested_types_are_exact(kind: Any, seed: int, rows: int, data: Any) -> None:
+    source = pa.record_batch([array_of(kind, rows, random.Random(seed))], names=["x"])
+    part = read_batch(source)
+    for _ in range(data.draw(st.integers(0, 2))):
+        start = data.draw(st.integers(0, source.num_rows))
+        count = data.draw(st.integers(0, source.num_rows - start))
+        part, source = part.slice(start, count), source.slice(start, count)
+    waste = data.draw(st.sampled_from([2.0, 0.0]))
+    found = check(part, view_waste=waste)
+    pa.record_batch(found).validate(full=True)
+    assert pa.record_batch(found).to_pydict() == source.to_pydict() if comparable(kind) else True
+
+
+def comparable(kind: pa.DataType) -> bool:
+    """Whether pyarrow can hold random values as Python's: dates go too far, names repeat."""
+    if pa.types.is_temporal(kind):
+        return False
+    if pa.types.is_struct(kind) and len({f.name for f in kind}) < kind.num_fields:
+        return False
+    if pa.types.is_dictionary(kind):
+        return comparable(kind.value_type)
+    return all(comparable(below) for below in members(kind))
+
+
+def test_all_columns_together_are_exact() -> None:
+    source = pa.record_batch({name: array[:3] for name, array in KINDS.items() if len(array) >= 3})
+    ours = read_batch(source)
+    assert ours.num_columns > 80
+    for start, count in spans(3):
+        assert accepted(check(ours.slice(start, count)), source.slice(start, count))
+
+
+def test_batches_without_columns_or_rows() -> None:
+    (nothing,) = ipc.open_stream(stream(schema(), batch(3, [], [])))
+    assert compact(nothing).num_rows == 3
+    assert compact(nothing.slice(1)).num_rows == 2
+    assert compact(ipc.RecordBatch()).num_rows == 0
+    assert compact(one(pa.array([], pa.int8()))).num_rows == 0
+
+
+# -- empty columns -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "below", "offsets"),
+    [(UTF8, [], 4), (LARGE_UTF8, [], 8), (LIST, [INT8], 4), (LARGE_LIST, [UTF8], 8)],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_no_elements_still_have_one_offset(kind: Table, below: list[Table], offsets: int) -> None:
+    """Columnar format: offsets have length + 1 entries. Writers before 1.0 leave the zero out."""
+    fields = [field("x", kind, *(field("item", one) for one in below))]
+    data = [b"", b"", b""][: 2 if below else 3] + [b"", b"", b""] * bool(below)
+    nodes = [(0, 0)] * (1 + len(below))
+    count = {"Utf8": 3, "LargeUtf8": 3, "List": 4, "LargeList": 5}[kind.kind]
+    found = compact(forged(fields, batch(0, nodes, data[:count])))
+    assert bytes(found.column(0).buffers()[1]) == bytes(offsets)
+    pa.record_batch(found).validate(full=True)
+
+
+def test_empty_slices_let_go_of_everything() -> None:
+    ours = read_batch(pa.record_batch({name: array[:3] for name, array in KINDS.items() if len(array) >= 3}))
+    for start in range(4):
+        found = compact(ours.slice(start, 0))
+        assert all(size in (4, 8) for _, size in addresses(found))
+        pa.record_batch(found).validate(full=True)
+
+
+# -- in place ------------------------------------------------------------------------------------------------
+
+
+# Nulls in list views are cut off; this union does not use all elements of its children.
+CHANGED = {name for name in KINDS if "list_view" in name} | {"dense_union"}
+
+
+@pytest.mark.parametrize("name", sorted(KINDS.keys() - CHANGED))
+def test_whole_batches_are_not_copied(name: str) -> None:
+    ours = one(KINDS[name])
+    assert in_place(compact(ours), ours)
+
+
+@pytest.mark.parametrize("start", [0, 1, 8, 9, 16])
+def test_values_of_a_slice_are_not_copied(start: int) -> None:
+    rows = 40
+    texts = [f"text {i}" for i in range(rows)]
+    source = pa.record_batch(
+        {
+            "fixed": pa.array(range(rows)),
+            "texts": pa.array(texts),
+            "views": pa.array([text * 3 for text in texts], pa.string_view()),
+            "lists": pa.array([[i] * 2 for i in range(rows)]),
+            "structs": pa.array([{"a": i, "b": str(i)} for i in range(rows)]),
+            "pairs": pa.array([[i, i] for i in range(rows)], pa.list_(pa.int16(), 2)),
+            "words": pa.array(texts).dictionary_encode(),
+        }
+    )
+    ours = read_batch(source)
+    found = check(ours.slice(start, 20))
+
+    def stays(name: str, buffer: int, by: int) -> bool:
+        return in_place_at(found[name].buffers()[buffer], ours[name].buffers()[buffer], by)
+
+    assert stays("fixed", 1, 8 * start)
+    assert stays("texts", 2, len("".join(texts[:start])))
+    assert stays("views", 1, 16 * start)
+    assert stays("views", 2, 0)
+    assert stays("words", 1, 4 * start)
+    for name, width in (("lists", 16), ("pairs", 4)):
+        part, whole = (b[name].children[0].buffers()[1] for b in (found, ours))
+        assert in_place_at(part, whole, width * start)
+    assert stays("texts", 1, 4 * start) is (start == 0)
+
+
+@pytest.mark.parametrize("start", [0, 3, 8, 16, 21])
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 63, 64, 65, 100])
+def test_bits_are_in_place_at_whole_bytes_with_clean_ends(start: int, length: int) -> None:
+    """FORMAT-CHECKLIST 78."""
+    chance = random.Random(start * 1000 + length)
+    values = [chance.choice([True, False, None]) for _ in range(200)]
+    ours = one(pa.array(values, pa.bool_()))
+    part = ours.slice(start, length)
+    found = check(part)
+    assert found.column(0).to_pylist() == values[start : start + length]
+    for number, truth in ((0, [v is not None for v in values]), (1, [bool(v) for v in values])):
+        whole, cut = ours.column(0).buffers()[number], found.column(0).buffers()[number]
+        if cut is None:
+            continue
+        behind = bytes(whole)[(start + length - 1) // 8] >> ((start + length - 1) % 8 + 1)
+        clean = start % 8 == 0 and (length % 8 == 0 or not behind)
+        assert in_place_at(cut, whole, start // 8) is clean
+        if number == 0 or None not in values[start : start + length]:
+            assert int.from_bytes(cut, "little") == sum(v << i for i, v in enumerate(truth[start:][:length]))
+
+
+def test_the_last_byte_of_bitmaps_is_cleaned() -> None:
+    """FORMAT-CHECKLIST 77: what is behind the last bit is nobody's data and never leaves the process."""
+    fields = [field("x", Table("Bool"))]
+    found = check(forged(fields, batch(3, [(3, 1)], [b"\xfd", b"\xfa"])))
+    assert [bytes(b) for b in found.column(0).buffers()] == [b"\x05", b"\x02"]
+
+
+def test_bitmaps_without_nulls_go_and_claims_are_counted() -> None:
+    ours = one(pa.array([1, None, 3, 4] * 5))
+    assert check(ours.slice(2, 3)).column(0).buffers()[0] is None
+    wrong = forged([field("x", INT8)], batch(4, [(4, 3)], [bits(1, 1, 0, 1), i8(1, 2, 3, 4)]))
+    assert compact(wrong).column(0).null_count == 1
+    none = forged([field("x", INT8)], batch(4, [(4, 3)], [bits(1, 1, 1, 1), i8(1, 2, 3, 4)]))
+    assert compact(none).column(0).null_count == 0
+    assert compact(none).column(0).buffers()[0] is None
+    lists = one(pa.array([[1, None], [2], [3]]))
+    assert check(lists.slice(1)).column(0).children[0].buffers()[0] is None
+
+
+def test_the_batch_keeps_its_memory() -> None:
+    def made() -> Any:
+        return compact(one(pa.array([f"text {i}" if i % 3 else None for i in range(1000)])).slice(101, 700))
+
+    found = [made() for _ in range(5)]
+    gc.collect()
+    expected = [f"text {i}" if i % 3 else None for i in range(101, 801)]
+    assert all(part.column(0).to_pylist() == expected for part in found)
+
+
+# -- runs ----------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_clipped_on_both_sides() -> None:
+    """FORMAT-CHECKLIST 85."""
+    ours = one(pa.RunEndEncodedArray.from_arrays(pa.array([4, 6, 20], pa.int16()), ["a", "b", "c"]))
+    found = check(ours.slice(2, 8)).column(0)
+    assert ints(found.children[0].buffers()[1], 2) == [2, 4, 8]
+    assert found.children[1].to_pylist() == ["a", "b", "c"]
+    found = check(ours.slice(7, 3)).column(0)
+    assert ints(found.children[0].buffers()[1], 2) == [3]
+    assert found.children[1].to_pylist() == ["c"]
+    prefix = ours.slice(0, 6)
+    assert in_place(check(prefix), ours)
+    assert len(compact(prefix).column(0).children[0]) == 2
+
+
+# -- list views ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "ints_of"), [(LIST_VIEW, i32), (LARGE_LIST_VIEW, i64)], ids=["32", "64"])
+@pytest.mark.parametrize(
+    ("lists", "kept"),
+    [
+        ([(2, 1), (0, 2), (1, 3)], True),
+        ([(2, 1), (4, 0), (0, 2)], False),  # an empty list behind what is kept
+        ([(0, 2), (2, 0), (0, 1)], True),  # ... at its end
+        ([(0, 2), (-1, 0), (0, 1)], False),
+        ([(0, 2), (99, 0), (0, 1)], False),
+        ([(1, 1), (2, 0), (1, 2)], False),  # the child's first element is not used
+        ([(5, 0), (5, 0), (0, 0)], False),
+        ([(0, 0), (0, 0), (0, 0)], True),
+    ],
+)
+def test_list_views_point_inside(kind: Table, ints_of: Any, lists: list[Any], kept: bool) -> None:
+    buffers = [b"", ints_of(*(o for o, _ in lists)), ints_of(*(s for _, s in lists)), b"", i8(1, 2, 3, 4, 5)]
+    ours = forged([field("x", kind, field("item", INT8))], batch(3, [(3, 0), (5, 0)], buffers))
+    child = [1, 2, 3, 4, 5]
+    found = compact(ours)
+    pa.record_batch(found).validate(full=True)
+    assert found.column(0).to_pylist() == [child[o : o + s] if s else [] for o, s in lists]
+    assert in_place(found, ours) is kept
+    width = len(ints_of(0))
+    check_list_view(width, found.column(0).buffers(), len(found.column(0).children[0]), 3)
+
+
+@pytest.mark.parametrize("null", [(0, 2), (1, 9), (-5, 3), (7, -1), (3, 2**31 - 1), (-(2**31), -(2**31))])
+def test_null_list_views_may_hold_anything(null: tuple[int, int]) -> None:
+    """FORMAT-CHECKLIST 82."""
+    o, s = null
+    rows = batch(3, [(3, 1), (5, 0)], [bits(1, 0, 1), i32(0, o, 3), i32(2, s, 1), b"", i8(1, 2, 3, 4, 5)])
+    ours = forged([field("x", LIST_VIEW, field("item", INT8))], rows)
+    for part in (ours, ours.slice(1), ours.slice(1, 1)):
+        found = compact(part)
+        pa.record_batch(found).validate(full=True)
+        check_list_view(4, found.column(0).buffers(), len(found.column(0).children[0]), part.num_rows)
+    assert compact(ours).column(0).to_pylist() == [[1, 2], None, [4]]
+    assert ints(compact(ours).column(0).buffers()[2], 4) == ([2, 2, 1] if null == (0, 2) else [2, 0, 1])
+
+
+# -- views ---------------------------------------------------------------------------------------------------
+
+
+def texts_in(size: int, *where: int, extra: list[bytes] | None = None) -> Any:
+    """A view column whose one data buffer of `size` bytes holds LONG at some places, and inline views."""
+    data = bytearray(size)
+    for at in where:
+        data[at : at + len(LONG)] = LONG
+    views = [view(LONG, 0, at) for at in where] + (extra or [])
+    rows = batch(len(views), [(len(views), 0)], [b"", b"".join(views), bytes(data)], variadic=[1])
+    return forged([field("x", UTF8_VIEW)], rows)
+
+
+def data_of(part: Any) -> list[bytes]:
+    return [bytes(b) for b in part.column(0).buffers()[2:]]
+
+
+@pytest.mark.parametrize(("beyond", "packed"), [(0, False), (1, True)])
+@pytest.mark.parametrize("waste", [2.0, 1.0, 5.5])
+def test_views_are_packed_above_the_waste_and_not_at_it(beyond: int, packed: bool, waste: float) -> None:
+    """FORMAT-CHECKLIST 81."""
+    size = int(waste * 2 * len(LONG)) + 4096 + beyond
+    ours = texts_in(size, 0, 1000)
+    found = check(ours, view_waste=waste)
+    assert found.column(0).to_pylist() == [LONG.decode()] * 2
+    assert data_of(found) == ([LONG * 2] if packed else data_of(ours))
+    assert in_place(found, ours) is not packed
+
+
+def test_data_buffers_keep_their_order_when_views_are_not_packed() -> None:
+    chunks = [LONG + bytes([65 + i]) * 20 for i in range(4)]
+    views = [view(chunks[i], i, 0) for i in (3, 1, 1, 0)]
+    ours = forged(
+        [field("n", INT8), field("x", UTF8_VIEW), field("y", BINARY)],
+        batch(
+            4,
+            [(4, 0)] * 3,
+            [b"", i8(1, 2, 3, 4), b"", b"".join(views), *chunks, b"", i32(0, 1, 2, 3, 4), b"abcd"],
+            variadic=[4],
+        ),
+    )
+    for part in (ours, ours.slice(1, 2)):
+        found = compact(part)
+        assert found == part
+        assert [bytes(b) for b in found.column("x").buffers()[2:]] == chunks
+        assert set(places(found.column("x"))[1:]) == set(places(ours.column("x"))[1:])
+
+
+def test_packed_views_are_split_over_buffers() -> None:
+    words = [f"{i:04}".encode() * 5 for i in range(50)]
+    source = pa.array([w.decode() if i % 7 else None for i, w in enumerate(words)], pa.string_view())
+    ours = one(pa.concat_arrays([source, pa.array(["x" * 9000], pa.string_view())]))
+    part = ours.slice(0, 50)
+    expected = [w for i, w in enumerate(words) if i % 7]
+    for most in (1, 19, 20, 21, 59, 60, 1000, 2**31 - 1):
+        found = check(part, largest_buffer=most)
+        each = max(most // 20, 1)
+        assert data_of(found) == [b"".join(expected[i : i + each]) for i in range(0, len(expected), each)]
+        assert accepted(found, pa.record_batch([source], names=["x"]))
+
+
+def test_null_views_are_zeroed_when_views_are_packed() -> None:
+    wild = i32(99, 1, 55, -7)
+    rows = batch(
+        3,
+        [(3, 1)],
+        [bits(1, 0, 1), view(LONG) + wild + view(b"short"), LONG + bytes(9000)],
+        variadic=[1],
+    )
+    ours = forged([field("x", UTF8_VIEW)], rows)
+    for part, row in ((ours, 1), (ours.slice(1), 0)):
+        found = check(part)
+        assert bytes(found.column(0).buffers()[1])[16 * row : 16 * row + 16] == bytes(16)
+        assert sum(map(len, data_of(found))) == (len(LONG) if row else 0)
+    kept = compact(ours, view_waste=1e9)
+    assert bytes(kept.column(0).buffers()[1])[16:32] == wild
+
+
+def test_short_views_lose_large_buffers_and_stay_in_place() -> None:
+    ours = texts_in(100_000, 0, extra=[view(b"a"), view(b"b"), view(b"")])
+    found = check(ours.slice(1))
+    assert found.column(0).to_pylist() == ["a", "b", ""]
+    assert data_of(found) == []
+    assert in_place(found, ours)
+
+
+@pytest.mark.parametrize("waste", [2.0, 0.0])
+def test_views_that_share_bytes_do_not_multiply_them(waste: float) -> None:
+    """A thousand views of one long value: copied one by one they would be a thousand times the buffer."""
+    text = b"x" * 100_000
+    rows = batch(1000, [(1000, 0)], [b"", view(text) * 1000, text], variadic=[1])
+    ours = forged([field("x", UTF8_VIEW)], rows)
+    found = check(ours, view_waste=waste)
+    assert in_place(found, ours)
+    assert found.nbytes == 16_000 + 100_000
+    once = check(ours.slice(0, 1), view_waste=waste)
+    assert data_of(once) == [text]
+    assert in_place(once, ours) is (waste > 0)
+
+
+def test_only_the_column_with_waste_is_packed() -> None:
+    long = [f"{i:030}" for i in range(1000)]
+    columns = {"a": pa.array(long, pa.string_view()), "b": pa.array(["s"] * 1000, pa.string_view())}
+    columns["c"] = pa.StructArray.from_arrays([columns["a"], columns["b"]], ["a", "b"])
+    columns["d"] = pa.array([[w] for w in long], pa.list_(pa.binary_view()))
+    ours = read_batch(pa.record_batch(columns))
+    found = check(ours.slice(10, 5))
+    assert found.nbytes < 5 * (7 * 30 + 6 * 16)
+    found = check(ours.slice(0, 800))
+    assert in_place(found, ours)
+    assert {len(found.column(i).buffers()) for i in range(2)} == {3}
+
+
+def test_bad_options_are_refused() -> None:
+    ours = one(pa.array([1]))
+    for waste in (-1, float("nan")):
+        with pytest.raises(UsageError, match="view_waste"):
+            compact(ours, view_waste=waste)
+    for most in (0, -1, 2**31):
+        with pytest.raises(UsageError, match="largest_buffer"):
+            compact(ours, largest_buffer=most)
+    with pytest.raises(TypeError):
+        compact(None)
+    trimmer = Trimmer.like(ours)
+    with pytest.raises(UsageError, match="another reader"):
+        trimmer.rows(one(pa.array(["text"])), 0, 1)
+    for span in ((0, 2), (2, 0), (-1, 1), (0, -1), (1, 2**63 - 1)):
+        with pytest.raises(UsageError, match="outside"):
+            trimmer.nbytes(ours, *span)
+
+
+def test_foreign_byte_order_is_refused() -> None:
+    data = stream(schema(field("x", INT16), endianness=1), batch(1, [(1, 0)], [b"", b"\0\1"]))
+    (kept,) = ipc.open_stream(data, ensure_native_endian=False)
+    with pytest.raises(UsageError, match="big-endian"):
+        compact(kept)
+
+
+# -- one trimmer for many batches ----------------------------------------------------------------------------
+
+
+def test_a_trimmer_takes_batch_after_batch() -> None:
+    few = read_batch(pa.record_batch({name: array[:3] for name, array in KINDS.items() if len(array) >= 3}))
+    ours = ipc.concat_batches([few] * 14).slice(1, 40)
+    trimmer = Trimmer.like(ours)
+    kept = []
+    for start, count in itertools.product((0, 1, 8, 39), (0, 1, 5, 31)):
+        count = min(count, 40 - start)
+        size = trimmer.nbytes(ours, start, count)
+        found = trimmer.rows(ours, start, count)
+        assert size == sum(n for _, n in addresses(found))
+        kept.append((found, start, count))
+        assert trimmer.nbytes(ours, 0, 40) >= size
+    for found, start, count in kept:
+        assert found == ours.slice(start, count)
+
+
+def test_scratch_is_reused_and_never_much() -> None:
+    from arrowipc._core import live_objects
+
+    ours = one(pa.array([[i, None] for i in range(300_000)]))
+    gc.collect()
+    before = live_objects()["memory"]
+    trimmer = Trimmer.like(ours)
+    for _ in range(3):
+        trimmer.nbytes(ours, 1, 299_000)
+        trimmer.nbytes(ours, 1, 10)
+        assert live_objects()["memory"] - before == 1
+    part = trimmer.rows(ours, 1, 10)
+    assert live_objects()["memory"] - before == 1
+    trimmer.nbytes(ours, 0, 299_000)
+    assert live_objects()["memory"] - before >= 1
+    del trimmer
+    assert part == ours.slice(1, 10)
+    assert live_objects()["memory"] - before == 1
+    del part
+    assert live_objects()["memory"] == before
+
+
+def test_a_failed_trim_leaves_the_trimmer_usable() -> None:
+    buffers = [bits(1, 0, 1), i32(0, 1, 2, 9), b"abc", bits(0, 1, 1), i32(0, 1, 2, 3), b"abc"]
+    ours = forged([field("x", UTF8), field("y", UTF8)], batch(3, [(3, 1), (3, 1)], buffers))
+    trimmer = Trimmer.like(ours)
+    for _ in range(3):
+        with pytest.raises(FormatError, match="column 'x'"):
+            trimmer.rows(ours, 1, 2)
+        assert trimmer.rows(ours, 1, 1).to_pydict() == {"x": [None], "y": ["b"]}
+
+
+# -- untrusted contents --------------------------------------------------------------------------------------
+
+LISTS = [field("x", LIST, field("i", INT8))]
+LIST_VIEWS = [field("x", LIST_VIEW, field("i", INT8))]
+LARGE_LIST_VIEWS = [field("x", LARGE_LIST_VIEW, field("i", INT8))]
+UNIONS = [field("x", DENSE, field("i", INT8), field("j", NULL))]
+RUNS = [field("x", REE, field("e", INT64), field("v", INT8))]
+
+
+def union(codes: bytes, offsets: bytes) -> Table:
+    return batch(len(codes), [(len(codes), 0), (2, 0), (3, 3)], [codes, offsets, b"", i8(1, 2)])
+
+
+def runs(rows: int, *ends: int) -> Table:
+    n = len(ends)
+    return batch(rows, [(rows, 0), (n, 0), (n, 0)], [b"", i64(*ends), b"", i8(*range(n))])
+
+
+BROKEN = {
+    "offsets that decrease": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(5, 3, 1), b"abcdef"])),
+    "offsets past the data": ([field("x", BINARY)], batch(2, [(2, 0)], [b"", i32(0, 3, 7), b"abcdef"])),
+    "negative offsets": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(-4, 0, 3), b"abcdef"])),
+    "large offsets": (
+        [field("x", LARGE_UTF8)],
+        batch(2, [(2, 0)], [b"", i64(0, 1, 2**63 - 1), b"abcdef"]),
+    ),
+    "negative large offsets": (
+        [field("x", LARGE_UTF8)],
+        batch(2, [(2, 0)], [b"", i64(-(2**63), 0, 2), b"abcdef"]),
+    ),
+    "lists past the child": (LISTS, batch(1, [(1, 0), (2, 0)], [b"", i32(0, 3), b"", i8(1, 2)])),
+    "lists of nothing past the child": (
+        [field("x", LIST, field("n", NULL))],
+        batch(1, [(1, 0), (2, 2)], [b"", i32(0, 3)]),
+    ),
+    "list views past the child": (
+        LIST_VIEWS,
+        batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(2), b"", i8(1, 2)]),
+    ),
+    "negative list views": (LIST_VIEWS, batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(-1), b"", i8(1, 2)])),
+    "list views before the child": (
+        LIST_VIEWS,
+        batch(1, [(1, 0), (2, 0)], [b"", i32(-1), i32(2), b"", i8(1, 2)]),
+    ),
+    "endless list views": (
+        LARGE_LIST_VIEWS,
+        batch(1, [(1, 0), (2, 0)], [b"", i64(1), i64(2**63 - 1), b"", i8(1, 2)]),
+    ),
+    "views past the buffer": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, 0, 1), b"a" * 20], variadic=[1]),
+    ),
+    "views of no buffer": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, 1), b"a" * 20], variadic=[1]),
+    ),
+    "views without buffers": ([field("x", UTF8_VIEW)], batch(1, [(1, 0)], [b"", view(LONG)], variadic=[0])),
+    "views of a negative buffer": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, -1), b"a" * 20], variadic=[1]),
+    ),
+    "views at a negative offset": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, 0, -1), b"a" * 20], variadic=[1]),
+    ),
+    "views of a negative length": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, length=-20), b"a" * 20], variadic=[1]),
+    ),
+    "unknown type codes": (UNIONS, union(i8(3, 4), i32(0, 0))),
+    "negative type codes": (UNIONS, union(i8(3, -3), i32(0, 0))),
+    "union offsets past the child": (UNIONS, union(i8(3, 3), i32(0, 2))),
+    "union offsets past the child without buffers": (UNIONS, union(i8(3, 5), i32(0, 3))),
+    "negative union offsets": (UNIONS, union(i8(3, 5), i32(0, -1))),
+    "run ends too short": (RUNS, runs(3, 1, 2)),
+    "run ends that fall": (RUNS, runs(3, 2, 1, 3)),
+    "run ends that stand": (RUNS, runs(3, 1, 1, 3)),
+    "a run end of 0": (RUNS, runs(3, 0, 3)),
+    "a negative run end": (RUNS, runs(3, -(2**63), 3)),
+    "run ends that reach the end twice": (RUNS, runs(5, 9, 1, 9)),
+    "no runs": (RUNS, runs(3)),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_contents_are_refused(name: str) -> None:
+    """FORMAT-CHECKLIST 72, 80, 82 to 85."""
+    fields, rows = BROKEN[name]
+    part = forged(fields, rows)
+    with pytest.raises(FormatError, match="column 'x"):
+        compact(part)
+
+
+@pytest.mark.parametrize("name", ["offsets past the data", "views of no buffer"])
+def test_broken_contents_below_other_types_are_refused(name: str) -> None:
+    (inner,), rows = BROKEN[name]
+    nodes, spans_ = rows.slots["nodes"], rows.slots["buffers"]
+    root = rows.but(nodes=[nodes[0], *nodes], buffers=[(0, 0), *spans_])
+    with pytest.raises(FormatError, match=r"column 'x\.x'"):
+        compact(forged([field("x", STRUCT, inner)], root))
+
+
+EDGES = {
+    "offsets": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(2, 3, 6), b"abcdef"]), ["c", "def"]),
+    "lists": (LISTS, batch(1, [(1, 0), (2, 0)], [b"", i32(1, 2), b"", i8(1, 2)]), [[2]]),
+    "list views": (LIST_VIEWS, batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(1), b"", i8(1, 2)]), [[2]]),
+    "views": (
+        [field("x", UTF8_VIEW)],
+        batch(1, [(1, 0)], [b"", view(b"a" * 20, 0, 5), b"a" * 25], variadic=[1]),
+        ["a" * 20],
+    ),
+    "unions": (UNIONS, union(i8(3, 5), i32(1, 2)), [2, None]),
+    "run ends": (RUNS, runs(3, 1, 2, 2**63 - 1), [0, 1, 2]),
+    "rows in front of broken runs": (RUNS, runs(2, 1, 2, 1), [0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_contents_just_inside_are_taken(name: str) -> None:
+    fields, rows, values = EDGES[name]
+    part = forged(fields, rows)
+    assert compact(part).column(0).to_pylist() == values
+    for start, count in spans(len(values)):
+        assert compact(part.slice(start, count)).column(0).to_pylist() == values[start : start + count]
+
+
+def test_offsets_between_the_ends_stay_wild() -> None:
+    """Nobody follows them here; the reader of the result checks them."""
+    rows = batch(3, [(3, 0)], [b"", i32(1, -(2**31), 2**31 - 1, 4), b"abcdef"])
+    found = compact(forged([field("x", UTF8)], rows))
+    assert ints(found.column(0).buffers()[1], 4) == [0, 2**31 - 1, 2**31 - 2, 3]
+    rows = batch(3, [(3, 0)], [b"", i64(1, -(2**63), 2**63 - 1, 4), b"abcdef"])
+    found = compact(forged([field("x", LARGE_UTF8)], rows))
+    assert ints(found.column(0).buffers()[1], 8) == [0, 2**63 - 1, 2**63 - 2, 3]
+    with pytest.raises(FormatError):
+        found.column(0).to_pylist()
+
+
+def test_null_views_and_nulls_in_lists_may_be_wild() -> None:
+    rows = batch(2, [(2, 1)], [bits(0, 1), i32(-5, 0, 99, -1) + view(LONG), LONG], variadic=[1])
+    found = compact(forged([field("x", UTF8_VIEW)], rows))
+    assert found.column(0).to_pylist() == [None, LONG.decode()]
+
+
+@given(types, st.integers(0, 2**32), st.integers(1, 60))
+def test_damaged_bodies_give_batches_or_an_error(kind: pa.DataType, seed: int, damage: int) -> None:
+    chance = random.Random(seed)
+    source = pa.record_batch([array_of(kind, 30, chance)], names=["x"])
+    data = bytearray(written([source]))
+    for _ in range(damage):
+        at = chance.randrange(len(data) // 3, len(data))
+        data[at] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
+    try:
+        with ipc.open_stream(bytes(data), validate="none") as reader:
+            parts = list(reader)
+    except ArrowIpcError:
+        return
+    for part in parts:
+        for _ in range(3):
+            start = chance.randint(0, part.num_rows)
+            same_or_refused(part.slice(start, chance.randint(0, part.num_rows - start)), chance)
+
+
+def same_or_refused(part: Any, chance: random.Random) -> None:
+    """A damaged batch is refused, now or when its values are read, or it has the values that it had."""
+    try:
+        found = compact(part, view_waste=chance.choice([0.0, 2.0]))
+        expected = repr(part.column(0).to_pylist())
+        # Beside a null, an offset may lead to values that lie before those that the slice is about.
+        values = repr(found.column(0).to_pylist())
+    except ArrowIpcError:
+        return
+    assert values == expected
+    assert addresses(compact(found)) == addresses(found)

@@ -1,0 +1,101 @@
+"""Bodies on devices pass without being read: each case runs in a process that one read would end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from helpers.cdata import CDeviceArray, peek
+
+import arrowipc as ipc
+from arrowipc.dissociated.device import DeviceBatch, DeviceMemory
+
+CASES = {
+    "d095": [
+        "a_received_body_is_never_read",
+        "a_client_passes_bodies_on",
+        "a_replaced_dictionary_is_that_of_its_batch",
+        "empty_batches_are_nowhere",
+        "mutated_metadata_never_leads_to_a_read",
+    ],
+    "d096": [
+        "memory_lives_as_long_as_what_points_there",
+        "what_needs_a_read_is_refused",
+        "a_foreign_batch_goes_out_and_comes_in",
+        "a_foreign_batch_without_a_hook",
+        "slices_of_foreign_batches",
+        "foreign_arrays_are_released_once",
+        "hosts_refuse_what_is_not_theirs",
+    ],
+}
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memfd is Linux's")
+
+
+def run(name: str) -> subprocess.CompletedProcess[str]:
+    where = os.pathsep.join(
+        [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
+    )
+    return subprocess.run(
+        [sys.executable, "-m", "helpers.on_device", name],
+        env={**os.environ, "PYTHONPATH": where},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.nosanitize  # ends by a signal that the sanitizer answers in its own way
+def test_d095_the_device_of_these_tests_cannot_be_read():
+    assert run("a_read_ends_the_process").returncode == -signal.SIGSEGV
+
+
+@pytest.mark.parametrize("name", CASES["d095"])
+def test_d095_bodies_are_never_read(name):
+    done = run(name)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", CASES["d096"])
+def test_d096_devices_are_kept(name):
+    done = run(name)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_d096_batches_on_the_cpu_say_so():
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": [1, None], "y": ["a", "b"]}))
+    for exported in (batch, batch["y"]):
+        pair = exported.__arrow_c_device_array__()
+        device = peek(pair[1], CDeviceArray)
+        assert (device.device_type, device.device_id, device.sync_event) == (1, -1, None)
+        assert list(device.reserved) == [0, 0, 0]
+        exported.__arrow_c_device_array__(None, later=None)
+        with pytest.raises(NotImplementedError, match="'later'"):
+            exported.__arrow_c_device_array__(None, later=1)
+    assert pa.RecordBatch._import_from_c_device_capsule(*batch.__arrow_c_device_array__()).num_rows == 2
+
+
+def test_device_memory_is_a_place_and_its_parts_are_inside():
+    memory = DeviceMemory(1 << 40, 100, 2, 3, 4)
+    part = memory.part(10, 90)
+    assert (part.address, len(part), part.device_type, part.device_id, part.sync_event) == (
+        2**40 + 10,
+        90,
+        2,
+        3,
+        4,
+    )
+    assert part.owner is memory
+    for start, nbytes in ((0, 101), (-1, 1), (100, 1), (1, 2**63 - 1)):
+        with pytest.raises(ipc.UsageError, match="outside"):
+            memory.part(start, nbytes)
+    for address, nbytes in ((2**64 - 1, 2), (0, -1)):
+        with pytest.raises(ipc.UsageError, match="no memory"):
+            DeviceMemory(address, nbytes, 2)
+    with pytest.raises(ipc.UsageError, match="made by"):
+        DeviceBatch()

@@ -1,0 +1,532 @@
+"""What nobody closes ends with its last reference: nothing is left, of readers or servers, on either side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import peers
+from helpers.peers import serving, until
+from helpers.rounds import rounds
+from helpers.ucx_peers import LIBRARIES, environment
+from helpers.web import Web
+
+import arrowipc as ipc
+from arrowipc import dissociated
+from arrowipc.dissociated.memory.arena import Arena
+from arrowipc.dissociated.served import ReadyMessages
+from arrowipc.dissociated.transports.memory import memory_pair
+from arrowipc.errors import ArrowIpcError
+
+SECONDS = peers.SECONDS
+ROWS = 1 << 13  # 64 KiB: told of, where memory is shared
+BATCHES = 12
+TRANSPORTS = ("tcp", "unix", "shm", "cma", "file", "memory")
+KINDS = ("threads", "asyncio")
+
+
+def batches() -> Iterator[pa.RecordBatch]:
+    for number in range(BATCHES):
+        yield pa.record_batch([pa.array(np.full(ROWS, number))], ["x"])
+
+
+def failing() -> Iterator[pa.RecordBatch]:
+    """A stream that breaks in the middle, in a way that clients may catch."""
+    for number, batch in enumerate(batches()):
+        if number == 5:
+            raise ValueError("the source is torn")
+        yield batch
+
+
+@contextlib.contextmanager
+def served(kind: str, transport: str, folder: Path, **options: Any) -> Iterator[Any]:
+    """A server of "t", and of "torn", which fails in the middle."""
+    if transport != "file":
+        with serving(kind, {"t": batches, "torn": failing}, transport, **options) as server:
+            yield server
+        return
+    path = folder / "x.arrow"
+    with ipc.new_file(path) as writer:
+        for batch in batches():
+            writer.write(batch)
+    found: list[Any] = []
+
+    def find(name: bytes) -> Any:
+        return ReadyMessages(found[0].memory.messages()) if name == b"t" else failing
+
+    with serving(kind, find, "file", transport_options={"path": path}, **options) as server:
+        found.append(server)
+        yield server
+
+
+def ranges() -> int:
+    """Mapped ranges that this process shares with others."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return sum("memfd:" in line or "/dev/shm/" in line or line.endswith(".arrow") for line in lines)
+
+
+def state(server: Any = None) -> tuple[int, int, int]:
+    """Descriptors, threads and ranges, without those of the segments that the arena of a server keeps."""
+    arena = getattr(server, "memory", None)
+    kept = arena.state.segments if isinstance(arena, Arena) else 0
+    return len(peers.descriptors()) - 2 * kept, len(peers.ours()), ranges() - kept
+
+
+@contextlib.contextmanager
+def nothing_left(server: Any = None) -> Iterator[None]:
+    """Whatever is dropped inside leaves no descriptor, no thread and no mapped range behind."""
+    gc.collect()
+    before = state(server)
+    yield
+    for _ in range(100):
+        gc.collect()
+        if all(now <= then for now, then in zip(state(server), before, strict=True)):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"left behind: {before} before, {state(server)} now, {peers.descriptors()}")
+
+
+# -- stages --------------------------------------------------------------------------------------------------
+# Each opens a reader, brings it somewhere, and returns what outlives it: batches, or nothing.
+
+
+def before_the_first(open_it: Callable[[str], Any]) -> Any:
+    open_it("t")
+
+
+def in_the_middle(open_it: Callable[[str], Any]) -> Any:
+    rest = iter(open_it("t"))
+    for _ in range(3):
+        next(rest)
+
+
+def at_the_end(open_it: Callable[[str], Any]) -> Any:
+    open_it("t").read_all()
+
+
+def while_leases_are_held(open_it: Callable[[str], Any]) -> Any:
+    reader = open_it("t")
+    return [reader.read_next_batch() for _ in range(4)]
+
+
+def with_all_leases_held(open_it: Callable[[str], Any]) -> Any:
+    return open_it("t").read_all().batches
+
+
+def in_an_exception(open_it: Callable[[str], Any]) -> Any:
+    try:
+        for batch in open_it("t"):
+            raise RuntimeError(f"of the one who reads: {batch.num_rows} rows")
+    except RuntimeError:
+        pass
+
+
+def in_an_exception_of_the_source(open_it: Callable[[str], Any]) -> Any:
+    try:
+        open_it("torn").read_all()
+    except (ArrowIpcError, OSError):
+        return None
+    raise AssertionError("the source is torn, and nobody said so")
+
+
+def in_a_cycle(open_it: Callable[[str], Any]) -> Any:
+    cycle: list[Any] = [open_it("t")]
+    next(iter(cycle[0]))
+    cycle.append(cycle)
+
+
+STAGES = (
+    before_the_first,
+    in_the_middle,
+    at_the_end,
+    while_leases_are_held,
+    with_all_leases_held,
+    in_an_exception,
+    in_an_exception_of_the_source,
+    in_a_cycle,
+)
+
+
+def held_values(held: list[Any]) -> None:
+    for batch in held:
+        values = batch.column(0)
+        assert values[0] == values[ROWS - 1]
+
+
+class Blocking:
+    """An asyncio client, read like a blocking one in a loop of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, client: Any) -> None:
+        self._loop, self._client = loop, client
+
+    def read_next_batch(self) -> Any:
+        return self._loop.run_until_complete(self._client.read_next_batch())
+
+    def read_all(self) -> Any:
+        return self._loop.run_until_complete(self._client.read_all())
+
+    def __iter__(self) -> Any:
+        while True:
+            yield self.read_next_batch()
+
+
+def drop_some(server: Any, way: str, dice: random.Random, count: int) -> None:
+    """Bring `count` readers somewhere and drop them, and what they read later and in another order."""
+    uri = server.uris if way == "two" else server.uri
+    loop = asyncio.new_event_loop()
+    kept: list[Any] = []
+    channel = dissociated.Channel(uri, timeout=SECONDS)
+
+    def open_it(name: str) -> Any:
+        if way == "channel":
+            return channel.read(name)
+        if way == "asyncio":
+            connecting = dissociated.connect_async(uri, name, timeout=SECONDS)
+            return Blocking(loop, loop.run_until_complete(connecting))
+        return dissociated.connect(uri, name, timeout=SECONDS)
+
+    try:
+        for stage in dice.choices(STAGES, k=count):
+            held = stage(open_it)
+            if held:
+                kept.append(held)
+        dice.shuffle(kept)
+        gc.collect()
+        while kept:
+            held_values(kept.pop())
+    finally:
+        loop.close()
+
+
+def law(kind: str, transport: str, folder: Path, count: int, readers: int) -> None:
+    """Dropped readers leave nothing."""
+    for seed in range(count):
+        dice = random.Random(f"{kind} {transport} {seed}")
+        with nothing_left(), served(kind, transport, folder) as server:
+            for way in ("one", "two", "channel", "asyncio"):
+                with nothing_left(server):
+                    drop_some(server, way, dice, readers)
+                    gc.collect()
+                    until(
+                        lambda: server.num_clients == 0, f"nobody is there: {kind} {transport} {way} {seed}"
+                    )
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropped_readers_leave_nothing(kind, transport, tmp_path):
+    law(kind, transport, tmp_path, rounds(1, 10), 6)
+
+
+OVER_UCX = """
+import gc, sys
+from pathlib import Path
+import dissociated.test_drops as drops
+from arrowipc import dissociated
+
+# What UCX itself keeps until the process ends is made by the first streams.
+with drops.served("threads", "ucx", None, transport_options={"memory": 64 << 20}) as server:
+    for _ in range(2):
+        dissociated.connect(server.uri, "t", timeout=20).read_all()
+for kind in drops.KINDS:
+    drops.law_over_ucx(kind, int(sys.argv[1]))
+"""
+
+
+def law_over_ucx(kind: str, count: int) -> None:
+    for memory in (0, 64 << 20):
+        with nothing_left(), served(kind, "ucx", Path(), transport_options={"memory": memory}) as server:
+            for seed in range(count):
+                for way in ("one", "two", "channel", "asyncio"):
+                    drop_some(server, way, random.Random(f"{kind} {memory} {seed} {way}"), rounds(2, 6))
+                    gc.collect()
+                    until(lambda: server.num_clients == 0, f"nobody is there: {kind} {memory} {way} {seed}")
+
+
+@pytest.mark.campaign
+@pytest.mark.nosanitize
+@pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
+def test_dropped_readers_over_ucx_leave_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", OVER_UCX, str(rounds(1, 5))],
+        env=environment(next(iter(LIBRARIES)), "tcp,posix,sysv,cma"),
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+# -- one by one ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_fifty_dropped_readers_leave_none(transport, tmp_path):
+    with nothing_left(), served("threads", transport, tmp_path) as server:
+        readers = [dissociated.connect(server.uri, "t", timeout=SECONDS) for _ in range(50)]
+        for reader in readers:
+            reader.read_next_batch()
+        assert server.num_clients == 50
+        del reader
+        readers.clear()
+        gc.collect()
+        until(lambda: server.num_clients == 0, "nobody is there")
+        assert [each for each in server.errors if not isinstance(each, ConnectionError)] == []
+
+
+@pytest.mark.parametrize("transport", ["shm", "cma"])
+def test_batches_outlive_their_dropped_reader(transport, tmp_path):
+    with nothing_left(), served("threads", transport, tmp_path) as server:
+        reader = dissociated.connect(server.uri, "t", timeout=SECONDS)
+        kept = [reader.read_next_batch() for _ in range(3)]
+        gone = weakref.ref(reader)
+        del reader
+        gc.collect()
+        assert gone() is None
+        held_values(kept)
+        if transport == "shm":
+            assert server.num_clients == 1, "the connection carries the leases"
+        kept.clear()
+        gc.collect()
+        until(lambda: server.num_clients == 0, "nobody is there")
+
+
+def test_the_finaliser_takes_no_lock_that_its_thread_may_hold():
+    """The collector may drop a reader in the middle of what gives its memory back."""
+    client, server = memory_pair()
+    reader = peers.stream_between((client,))
+    returns = reader._link.returns
+    returns._tag = 7
+    returns.lease([1])
+    with returns._lock:
+        del reader
+        gc.collect()
+    returns.returned([1])
+    until(lambda: server._incoming.frames, "it comes back")
+    assert server.receive().tag == 7
+    returns._thread.join(SECONDS)
+    assert not returns._thread.is_alive()
+    assert server.at_end
+    server.close()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_dropped_server_leaves_nothing(transport, asked, tmp_path):
+    path = tmp_path / "x.sock"
+    with nothing_left():
+        options = {}
+        if transport == "file":
+            (tmp_path / "x.arrow").write_bytes(b"ARROW1\0\0")
+            options = {"transport_options": {"path": tmp_path / "x.arrow"}}
+        address = path if transport in ("unix", "shm", "cma", "file") else None
+        found = [dissociated.Server({"t": batches}, transport, address, **options)]
+        uri = found[0].uri
+        if asked:
+            dissociated.connect(uri, "t", timeout=SECONDS).read_all()
+            gc.collect()
+            until(lambda: found[0].num_clients == 0, "nobody is there")
+        found.clear()
+        gc.collect()
+        until(lambda: not path.exists(), "its socket is gone")
+    with pytest.raises(OSError, match=r"refused|nobody waits|No such file"):
+        dissociated.connect(uri, "t", timeout=SECONDS)
+
+
+def test_a_dropped_server_serves_its_clients_to_the_end():
+    with nothing_left():
+        server = dissociated.Server({"t": batches}, "tcp")
+        reader = dissociated.connect(server.uri, "t", timeout=SECONDS)
+        del server
+        gc.collect()
+        assert reader.read_all().num_rows == BATCHES * ROWS
+        reader.close()
+
+
+def test_an_async_server_that_never_ran_leaves_nothing(tmp_path):
+    with nothing_left():
+        server = dissociated.AsyncServer({"t": batches}, "shm", tmp_path / "x.sock")
+        assert (tmp_path / "x.sock").exists()
+        del server
+        gc.collect()
+        assert not (tmp_path / "x.sock").exists()
+
+
+def test_a_dropped_flight_reader_leaves_nothing():
+    fl = pytest.importorskip("pyarrow.flight")
+    from arrowipc.dissociated.flight import from_flight, locations
+
+    with nothing_left(), served("threads", "shm", Path()) as server:
+        endpoint = fl.FlightEndpoint(b"t", locations(server))
+        info = fl.FlightInfo(
+            pa.schema([("x", pa.int64())]), fl.FlightDescriptor.for_command(b"t"), [endpoint]
+        )
+        reader = from_flight(info, timeout=SECONDS)
+        next(iter(reader))
+        del reader
+        gc.collect()
+        until(lambda: server.num_clients == 0, "nobody is there")
+
+
+# -- files of one's own --------------------------------------------------------------------------------------
+
+
+def write_some(sink: Any) -> None:
+    writer = ipc.new_file(sink)
+    for batch in batches():
+        writer.write(batch)
+
+
+@pytest.mark.parametrize("ending", ["arrow", "arrows"])
+@pytest.mark.parametrize(
+    "stage", [before_the_first, in_the_middle, with_all_leases_held, in_an_exception, in_a_cycle]
+)
+@pytest.mark.parametrize("way", ["mapped", "read", "object", "url"])
+def test_dropped_readers_of_files_leave_nothing(way, stage, ending, tmp_path):
+    path = tmp_path / f"x.{ending}"
+    with (ipc.new_file if ending == "arrow" else ipc.new_stream)(path) as writer:
+        for batch in batches():
+            writer.write(batch)
+    with Web({path.name: path.read_bytes()}) as web, warnings.catch_warnings(), path.open("rb") as file:
+        warnings.simplefilter("ignore", ResourceWarning)  # Python's own, where a file was ours
+        threads = threading.active_count()
+
+        def open_it(name: str) -> Any:
+            if way == "object":
+                file.seek(0)
+                return ipc.open(file)
+            return ipc.open(web.url(path.name) if way == "url" else path, memory_map=way == "mapped")
+
+        if way == "url":
+            pytest.importorskip("fsspec")
+            stage(open_it)  # what fsspec keeps
+            gc.collect()
+            threads = threading.active_count()
+        with nothing_left():
+            stage(open_it)
+        until(lambda: threading.active_count() <= threads, "no thread is left")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_dropped_writers_leave_nothing(exists, tmp_path):
+    path = tmp_path / "x.arrow"
+    if exists:
+        path.write_bytes(b"old")
+    with nothing_left(), pytest.warns(ResourceWarning, match="was never closed"):
+        write_some(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["x.arrow"] * exists
+    assert not exists or path.read_bytes() == b"old"
+
+
+# -- forked children -----------------------------------------------------------------------------------------
+
+#: A child that lets go of what its parent still uses, as workers of data loaders do.
+FORKED = """
+import asyncio, gc, os, sys, time
+import arrowipc as ipc
+from arrowipc import dissociated
+
+batch = ipc.RecordBatch.from_pydict({"x": list(range(50_000))})
+transport, kind = sys.argv[1:3]
+path = os.path.join(sys.argv[3], "socket") if transport == "unix" else None
+
+
+def in_a_child(let_go):
+    child = os.fork()
+    if child == 0:
+        let_go()
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def reading():
+    with dissociated.Server({"x": ipc.Table(batch.schema, [batch] * 100)}, transport, path) as server:
+        held = [dissociated.connect(server.uri, "x")]
+        in_a_child(held.clear)
+        assert held[0].read_all().num_rows == 5_000_000
+        held.pop().close()
+
+
+def serving():
+    held = [dissociated.Server({"x": batch}, transport, path)]
+    uri = held[0].uri
+    in_a_child(held.clear)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.15, "it polls"
+    with dissociated.connect(uri, "x") as reader:
+        assert reader.read_all().num_rows == 50_000
+    held.pop().close()
+
+
+async def waiting():
+    held = [dissociated.AsyncServer({"x": batch}, transport, path)]
+    in_a_child(held.clear)
+    async with held[0] as server:
+        async with await dissociated.connect_async(server.uri, "x") as reader:
+            assert sum([len(each) async for each in reader]) == 50_000
+
+
+asyncio.run(waiting()) if kind == "waiting" else {"reading": reading, "serving": serving}[kind]()
+print("whole")
+"""
+
+
+@pytest.mark.parametrize("kind", ["reading", "serving", "waiting"])
+@pytest.mark.parametrize("transport", ["tcp", "unix", "shm"])
+def test_what_a_forked_child_lets_go_of_stays_with_its_parent(transport, kind, tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, transport, kind, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.stdout == "whole\n", done.stderr
+
+
+# -- a server goes on ----------------------------------------------------------------------------------------
+
+
+def test_a_server_goes_on_after_a_client_that_it_had_no_thread_for(monkeypatch):
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "arrowipc-session":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    with dissociated.Server({"t": batches}, "tcp") as server:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises((ArrowIpcError, OSError)):
+            dissociated.connect(server.uri, "t", timeout=SECONDS)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
+            assert reader.read_all().num_rows == BATCHES * ROWS
+    assert [each.exc_type for each in raised] == [RuntimeError]
+
+
+def test_a_server_that_nobody_refers_to_ends_without_the_collector():
+    gc.disable()
+    try:
+        server = dissociated.Server({"t": batches}, "tcp")
+        uri, gone = server.uri, weakref.ref(server)
+        del server
+        until(lambda: gone() is None, "the server is gone")
+        with pytest.raises((ArrowIpcError, OSError)):
+            dissociated.connect(uri, "t", timeout=SECONDS)
+    finally:
+        gc.enable()

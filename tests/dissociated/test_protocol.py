@@ -1,0 +1,735 @@
+"""The rules of Dissociated IPC without any transport: numbers, tags, order, URIs, leases, pairs.
+
+Numbers in names (`d027`) are those of the conformance checklist.
+"""
+
+from __future__ import annotations
+
+import base64
+import mmap
+import random
+import struct
+
+import pyarrow as pa
+import pytest
+from helpers import forge, peers
+
+import arrowipc as ipc
+from arrowipc import Limits
+from arrowipc.dissociated import DissociatedUri
+from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
+from arrowipc.dissociated.protocol import (
+    STRICT,
+    Arrival,
+    BodyType,
+    Dialect,
+    EndOfMetadata,
+    Incoming,
+    Leases,
+    MetadataReceived,
+    Outgoing,
+    body_tag,
+    check_offered_tag,
+    end_of_stream,
+    free_data_body,
+    metadata_prefix,
+    parse_free_data,
+    parse_metadata,
+    split_tag,
+)
+from arrowipc.dissociated.session import Roles
+from arrowipc.dissociated.uri import new_tag
+from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
+from arrowipc.read.framing import message_of
+from arrowipc.read.stream_decoder import StreamDecoder
+
+STREAM = peers.written(peers.numbers(3, batches=2))
+PARTS = peers.parts_of(STREAM)
+SCHEMA, BATCH, BODY = PARTS[0][1], PARTS[1][1], PARTS[1][2]
+
+
+def take_in(incoming: Incoming, *sent: peers.Sent) -> list[Arrival]:
+    for tag, data in sent:
+        if tag is None:
+            incoming.receive_metadata(data)
+        else:
+            incoming.receive_body(tag, data)
+    return list(incoming)
+
+
+def begun(**options) -> Incoming:
+    """A stream whose schema was taken."""
+    incoming = Incoming(**options)
+    (schema,) = take_in(incoming, peers.metadata(options.get("first", 0), SCHEMA))
+    assert schema.body is None
+    return incoming
+
+
+# -- metadata ------------------------------------------------------------------------------------------------
+
+
+def test_d002_metadata_in_its_encapsulated_frame_is_read_like_bare_metadata():
+    framed = b"\xff\xff\xff\xff" + struct.pack("<i", len(SCHEMA)) + SCHEMA
+    assert bytes(message_of(framed).metadata) == SCHEMA
+    sent = peers.dissociated(STREAM)
+    sent[0] = peers.metadata(0, framed)
+    assert peers.read(sent).to_pydict() == peers.numbers(3, batches=2).to_pydict()
+
+
+def test_d007_tags_are_numbers_and_little_endian_where_they_are_stored():
+    tag = body_tag(0x01020304, BodyType.PAIRS)
+    assert tag == 0x0100_0000_0102_0304
+    assert peers.frame(tag, b"")[8:16] == bytes([4, 3, 2, 1, 0, 0, 0, 1])
+
+
+def test_d024_a_prefix_is_a_type_and_a_little_endian_number():
+    assert metadata_prefix(0x01020304) == b"\x01\x04\x03\x02\x01"
+    assert end_of_stream(2**32 - 1) == b"\x00\xff\xff\xff\xff"
+    assert parse_metadata(b"\x01\x04\x03\x02\x01abc") == MetadataReceived(0x01020304, b"abc")
+    assert parse_metadata(bytearray(b"\x00\x05\x00\x00\x00")) == EndOfMetadata(5)
+
+
+@pytest.mark.parametrize("kind", [2, 3, 127, 255])
+def test_d025_other_types_of_metadata_are_refused(kind):
+    with pytest.raises(FormatError, match=f"type 0 .* or 1 .*, found {kind}"):
+        Incoming().receive_metadata(bytes([kind]) + bytes(4) + SCHEMA)
+
+
+def test_d026_the_first_message_is_a_schema():
+    with pytest.raises(
+        FormatError, match=r"message 0 is a RecordBatch message: the first message .* its schema"
+    ):
+        Incoming().receive_metadata(peers.metadata(0, BATCH)[1])
+
+
+def test_d027_the_first_message_has_number_0():
+    outgoing = Outgoing()
+    assert [outgoing.number(), outgoing.number()] == [0, 1]
+    with pytest.raises(FormatError, match="message 1 is a Schema message: the first message of a stream, 0,"):
+        Incoming().receive_metadata(peers.metadata(1, SCHEMA)[1])
+
+
+def test_d028_numbers_increment_by_one_and_a_gap_is_waited_for():
+    incoming = begun()
+    assert take_in(incoming, peers.metadata(2, BATCH), peers.body(2, BODY)) == []
+    assert [each.number for each in take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY))] == [
+        1,
+        2,
+    ]
+
+
+def test_d029_the_rest_of_a_message_is_the_bare_flatbuffer():
+    (schema,) = take_in(Incoming(), peers.metadata(0, SCHEMA))
+    assert bytes(schema.metadata) == SCHEMA
+    assert StreamDecoder().decode_next(message_of(schema.metadata)).schema.names == ["x", "s"]
+
+
+@pytest.mark.parametrize("shift", range(9))
+def test_d030_the_flatbuffer_may_lie_at_any_address(shift):
+    decoder = StreamDecoder()
+    for _, head, rest in PARTS:
+        moved = memoryview(bytes(shift) + head)[shift:]
+        event = decoder.decode_next(message_of(moved, memoryview(bytes(8) + rest)[8:]))
+    assert event.batch.to_pydict() == {"x": [3, 4, 5], "s": ["3", "4", "5"]}
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01", b"\x00\x00", b"\x01\0\0\0"])
+def test_d031_messages_shorter_than_their_prefix_are_refused(data):
+    with pytest.raises(FormatError, match=f"a prefix of 5 bytes, this one has {len(data)} in all"):
+        parse_metadata(data)
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", b"\0", b"\xff" * 8, b"\xff\xff\xff\xff\0\0\0\0", SCHEMA[:20], b"x" * 100]
+)
+def test_d031_metadata_that_is_no_flatbuffer_is_refused(rest):
+    with pytest.raises(FormatError, match=r"^metadata of message 0: "):
+        Incoming().receive_metadata(peers.metadata(0, rest)[1])
+
+
+def test_metadata_that_is_longer_than_the_limit_is_refused():
+    with pytest.raises(LimitError, match=r"metadata of message 0: .* more than Limits.metadata_bytes = 64"):
+        Incoming(Limits(metadata_bytes=64)).receive_metadata(peers.metadata(0, SCHEMA)[1])
+
+
+def test_d032_the_end_is_sent_behind_the_last_message():
+    outgoing = Outgoing()
+    for _ in PARTS:
+        outgoing.number()
+    assert outgoing.end() == peers.end(len(PARTS))[1]
+
+
+@pytest.mark.parametrize("size", [6, 8, 13])
+def test_d033_an_end_of_another_length_is_refused(size):
+    with pytest.raises(FormatError, match=f"the end of the stream has 5 bytes, found {size}"):
+        parse_metadata(bytes(size))
+
+
+def test_d034_the_end_has_the_next_number():
+    incoming = begun()
+    take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY), peers.end(2))
+    assert incoming.is_complete
+
+
+def test_d034_a_dialect_has_the_last_number_in_the_end():
+    incoming = begun(dialect=Dialect(end_is_last=True))
+    take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY), peers.end(1))
+    assert incoming.is_complete
+    with pytest.raises(FormatError, match="the stream ends before message 1, and metadata of 1 is there"):
+        take_in(begun(), peers.metadata(1, BATCH), peers.end(1))
+
+
+def test_d035_an_empty_stream_is_a_schema_and_an_end():
+    incoming = begun()
+    assert take_in(incoming, peers.end(1)) == []
+    assert incoming.is_complete
+    assert incoming.metadata_complete
+
+
+def test_an_end_without_a_schema_is_a_refusal():
+    with pytest.raises(FormatError, match="ends before its schema: it does not know the stream"):
+        Incoming().receive_metadata(peers.end(0)[1])
+
+
+def test_d037_a_second_schema_is_refused():
+    with pytest.raises(FormatError, match="message 1 is a Schema message"):
+        take_in(begun(), peers.metadata(1, SCHEMA))
+
+
+def test_messages_that_are_no_part_of_a_stream_are_refused():
+    shape = [forge.Table("TensorDim", size=1)]
+    tensor = forge.message(forge.Table("Tensor", type=forge.INT64, shape=shape, data=(0, 8)), body=bytes(8))
+    (kind, head, _) = peers.parts_of(tensor + forge.EOS)[0]
+    assert kind == "Tensor"
+    with pytest.raises(FormatError, match="message 1 is a Tensor message"):
+        take_in(begun(), peers.metadata(1, head))
+
+
+def test_d039_nothing_comes_at_or_behind_the_end():
+    with pytest.raises(FormatError, match="a second end of the stream, at 1; the first one was at 1"):
+        take_in(begun(), peers.end(1), peers.end(1))
+    for late in (peers.metadata(2, BATCH), peers.body(2, BODY), peers.metadata(7, BATCH)):
+        incoming = begun()
+        take_in(incoming, peers.metadata(1, BATCH), peers.end(2))
+        with pytest.raises(FormatError, match=r"of message [27] arrived, and the stream ends before 2"):
+            take_in(incoming, late)
+    with pytest.raises(FormatError, match="the stream ends before message 2, and a body of 3 is there"):
+        take_in(begun(), peers.body(3, BODY), peers.end(2))
+    with pytest.raises(FormatError, match="ends before message 0, and 1 is the next one"):
+        take_in(begun(), peers.end(0))
+
+
+# -- bodies --------------------------------------------------------------------------------------------------
+
+
+def test_d040_a_message_with_an_empty_body_waits_for_it():
+    empty = peers.parts_of(peers.written(pa.table({"n": pa.nulls(5)})))
+    assert [(kind, rest) for kind, _, rest in empty] == [("Schema", b""), ("RecordBatch", b"")]
+    incoming = Incoming()
+    assert len(take_in(incoming, *(peers.metadata(i, head) for i, (_, head, _) in enumerate(empty)))) == 1
+    assert incoming.wanted_body == 1
+    (arrival,) = take_in(incoming, peers.body(1, b""))
+    assert len(arrival.body) == 0
+
+
+def test_d041_a_schema_has_no_body():
+    with pytest.raises(FormatError, match="message 0 is the schema, and a body arrived for it"):
+        take_in(Incoming(), peers.metadata(0, SCHEMA), peers.body(0, b""))
+    with pytest.raises(FormatError, match="message 0 is the schema, and a body arrived for it"):
+        take_in(Incoming(), peers.body(0, b""), peers.metadata(0, SCHEMA))
+
+
+@pytest.mark.parametrize("number", [0, 1, 0x01020304, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("kind", list(BodyType))
+def test_d042_d043_d044_a_tag_is_number_and_type_and_nothing_else(number, kind):
+    tag = body_tag(number, kind)
+    assert tag & 0xFFFF_FFFF == number
+    assert tag >> 56 == kind
+    assert tag >> 32 & 0xFF_FFFF == 0
+    assert split_tag(tag) == (number, kind)
+
+
+def test_d043_a_dialect_has_the_type_at_bit_55():
+    assert split_tag(1 << 55 | 7, Dialect(bit55=True)) == (7, BodyType.PAIRS)
+    assert split_tag(1 << 56 | 7, Dialect(bit55=True)) == (7, BodyType.PAIRS)
+    with pytest.raises(FormatError, match="bits 32-55"):
+        split_tag(1 << 55 | 7)
+
+
+@pytest.mark.parametrize("bit", range(32, 56))
+def test_d045_reserved_bits_are_refused(bit):
+    with pytest.raises(
+        FormatError, match=r"body of message 7: bits 32-55 of its tag .* are reserved and not 0"
+    ):
+        split_tag(1 << bit | 7)
+    assert split_tag(1 << bit | 7, Dialect(reserved_bits=True)) == (7, BodyType.PACKED)
+
+
+@pytest.mark.parametrize("kind", [2, 3, 128, 255])
+def test_d046_other_types_of_bodies_are_refused(kind):
+    with pytest.raises(FormatError, match=f"body of message 7: the types are .*, found {kind}"):
+        split_tag(kind << 56 | 7, STRICT)
+
+
+# -- order ---------------------------------------------------------------------------------------------------
+
+
+def shuffled(seed: int) -> tuple[int, list[peers.Sent], list[tuple[str, bytes, bytes]]]:
+    """A stream near the roll-over of its numbers, in any order in which the end may come first."""
+    chance = random.Random(seed)
+    first = (2**32 - chance.randrange(12)) % 2**32
+    stream = peers.written(peers.numbers(2, batches=chance.randrange(1, 9)))
+    sent = peers.dissociated(stream, first)
+    chance.shuffle(sent)
+    return first, sent, peers.parts_of(stream)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(at, at + 50) for at in range(0, 300, 50)], ids=lambda r: f"from{r[0]}"
+)
+def test_d061_d065_messages_come_in_order_from_any_order_also_over_the_roll_over(seeds):
+    rolled = 0
+    for seed in seeds:
+        first, sent, parts = shuffled(seed)
+        incoming, arrivals = Incoming(first=first), []
+        for each in sent:
+            arrivals += take_in(incoming, each)
+        assert incoming.is_complete, seed
+        assert incoming.waiting_bytes == 0
+        assert [each.number for each in arrivals] == [(first + i) % 2**32 for i in range(len(parts))], seed
+        assert [bytes(each.metadata) for each in arrivals] == [head for _, head, _ in parts]
+        assert [bytes(each.body or b"") for each in arrivals] == [rest for _, _, rest in parts]
+        rolled += first + len(parts) > 2**32
+    assert rolled > 10
+
+
+def test_d062_a_body_may_come_before_its_metadata():
+    incoming = begun()
+    assert take_in(incoming, peers.body(1, BODY)) == []
+    (arrival,) = take_in(incoming, peers.metadata(1, BATCH))
+    assert bytes(arrival.body) == BODY
+
+
+def test_d066_numbers_that_were_there_or_are_behind_are_refused():
+    with pytest.raises(FormatError, match="metadata of message 1 arrived twice"):
+        take_in(begun(), peers.metadata(1, BATCH), peers.metadata(1, BATCH))
+    for again in (peers.metadata(0, SCHEMA), peers.body(1, BODY), peers.metadata(2**31 + 5, BATCH)):
+        incoming = begun()
+        take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY))
+        with pytest.raises(
+            FormatError, match="arrived when 2 is the next one: it was there already, or is too old"
+        ):
+            take_in(incoming, again)
+
+
+def test_a_body_that_comes_twice_is_refused():
+    with pytest.raises(FormatError, match="the body of message 1 arrived twice"):
+        take_in(begun(), peers.body(1, BODY), peers.body(1, BODY))
+
+
+def test_d067_the_end_does_not_complete_a_stream_with_gaps():
+    incoming = begun()
+    take_in(incoming, peers.end(3), peers.metadata(2, BATCH), peers.body(2, BODY))
+    assert not incoming.is_complete
+    assert not incoming.metadata_complete
+    take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY))
+    assert incoming.is_complete
+
+
+def test_d068_metadata_without_gaps_is_complete_while_bodies_are_due():
+    incoming = begun()
+    take_in(incoming, peers.metadata(1, BATCH), peers.metadata(2, BATCH), peers.end(3))
+    assert incoming.metadata_complete
+    incoming.lost("metadata")
+    assert incoming.wanted_body == 1
+    take_in(incoming, peers.body(2, BODY), peers.body(1, BODY))
+    assert incoming.is_complete
+
+
+def test_d069_what_came_before_the_end_is_processed_after_it():
+    incoming = begun()
+    incoming.receive_metadata(peers.metadata(1, BATCH)[1])
+    incoming.receive_metadata(peers.end(2)[1])
+    assert [each.number for each in take_in(incoming, peers.body(1, BODY))] == [1]
+    assert incoming.is_complete
+
+
+@pytest.mark.parametrize(
+    ("there", "what", "missing"),
+    [
+        ([peers.metadata(2, BATCH), peers.body(2, BODY)], "both", "metadata of message 1"),
+        ([peers.metadata(1, BATCH), peers.body(2, BODY)], "both", "body of message 1"),
+        ([peers.metadata(1, BATCH), peers.end(2)], "data", "body of message 1"),
+        (
+            [peers.metadata(1, BATCH), peers.metadata(3, BATCH), peers.end(4)],
+            "metadata",
+            "metadata of message 2",
+        ),
+        ([peers.metadata(1, BATCH), peers.body(1, BODY)], "both", "metadata of message 2"),
+    ],
+)
+def test_d070_a_lost_connection_names_the_first_message_that_is_missing(there, what, missing):
+    incoming = begun()
+    take_in(incoming, *there)
+    with pytest.raises(TruncatedError, match=f"the connection was lost before the {missing} arrived"):
+        incoming.lost(what)
+
+
+def test_d070_a_lost_data_connection_is_no_loss_before_metadata_tells():
+    incoming = begun()
+    incoming.lost("data")
+    take_in(incoming, peers.end(1))
+    incoming.lost("data")
+    incoming.lost("both")
+
+
+def test_d071_bodies_are_matched_by_the_lowest_32_bits():
+    incoming = begun()
+    incoming.receive_metadata(peers.metadata(1, BATCH)[1])
+    assert incoming.receive_body(1 << 56 | 1, b"pairs") == 1
+    assert incoming.take() == Arrival(1, BATCH, BodyType.PAIRS, b"pairs")
+
+
+# -- bounds --------------------------------------------------------------------------------------------------
+
+
+def test_d090_messages_far_ahead_are_refused():
+    for far in (peers.metadata(12, BATCH), peers.body(12, BODY), peers.body(2**31, BODY)):
+        with pytest.raises(LimitError, match="while message 1 is still missing: more than max_waiting = 10"):
+            take_in(begun(max_waiting=10), far)
+
+
+def test_d090_more_bytes_than_may_wait_are_refused_but_not_those_that_all_wait_for():
+    incoming = begun(max_waiting_bytes=1000)
+    take_in(incoming, peers.body(2, bytes(2000)))
+    with pytest.raises(
+        LimitError, match=r"body of message 3 arrived .* 2,000 bytes wait .* max_waiting_bytes = 1,000"
+    ):
+        take_in(incoming, peers.body(3, b""))
+    assert [each.number for each in take_in(incoming, peers.body(1, BODY), peers.metadata(1, BATCH))] == [1]
+
+
+def test_the_connection_that_is_ahead_waits_for_the_other():
+    incoming = begun(max_waiting=10)
+    assert incoming.wants("metadata")
+    assert incoming.wants("data")
+    for number in range(1, 6):
+        incoming.receive_metadata(peers.metadata(number, BATCH)[1])
+    assert not incoming.wants("metadata")
+    assert incoming.wants("data")
+    take_in(incoming, *(peers.body(number, BODY) for number in range(1, 6)))
+    assert incoming.wants("metadata")
+    for number in range(6, 11):
+        incoming.receive_body(*peers.body(number, BODY))
+    assert incoming.wants("metadata")
+    assert not incoming.wants("data")
+
+
+# -- URIs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**63, 2**64 - 1, 0xFFFF_FDEA_DBA0_BAB0, 0x0000_0DEA_DBA0_BAB0])
+def test_d009_d010_tags_are_any_u64(value):
+    uri = DissociatedUri.parse(f"ucx://h:1?want_data={value}")
+    assert uri.want_data == value
+    assert uri.free_data is None
+    assert DissociatedUri.parse(f"ucx://h:1?want_data=77&free_data={value}").free_data == value
+
+
+@pytest.mark.parametrize(
+    "value", ["", "-1", "+1", "1.0", "0x10", "18446744073709551616", "1" * 40, "٣", "1_0", " 1", "None"]
+)
+@pytest.mark.parametrize("name", ["want_data", "free_data"])
+def test_d009_d010_tags_that_are_no_u64_are_refused(name, value):
+    other = "want_data=1&" if name == "free_data" else ""
+    with pytest.raises(FormatError, match=f"{name} is a decimal number below 2.*64"):
+        DissociatedUri.parse(f"ucx://h:1?{other}{name}={value}")
+
+
+def test_d009_want_data_must_be_there():
+    for text in ("ucx://h:1", "ucx://h:1?free_data=1", "ucx://h:1?wantdata=1", "", "?", "x"):
+        with pytest.raises(FormatError, match="the URI has no want_data"):
+            DissociatedUri.parse(text)
+    with pytest.raises(UsageError, match="expected a str"):
+        DissociatedUri.parse(b"ucx://h:1?want_data=1")
+
+
+HANDLES = [b"", b"\0", b"\xfb\xff\xfe", b"memfd", bytes(range(256)), b">>>???"]
+
+
+@pytest.mark.parametrize("handle", HANDLES, ids=repr)
+def test_d013_remote_handles_survive_percent_encoding_and_form_decoding(handle):
+    uri = DissociatedUri("ucx", "h", 1, want_data=3, remote_handle=handle)
+    query = str(uri).partition("?")[2]
+    assert not set("+/ ") & set(query)
+    assert DissociatedUri.parse(str(uri)) == uri
+    standard, urlsafe = base64.b64encode(handle).decode(), base64.urlsafe_b64encode(handle).decode()
+    for text in (standard, urlsafe, standard.rstrip("="), urlsafe.rstrip("="), standard.replace("+", " ")):
+        assert DissociatedUri.parse(f"ucx://h:1?want_data=3&remote_handle={text}").remote_handle == handle
+
+
+@pytest.mark.parametrize("text", ["A", "!!!!", "AA=A", "%FF%FE", "AAAAA"])
+def test_d013_handles_that_are_no_base64_are_refused(text):
+    with pytest.raises(FormatError, match="remote_handle is base64"):
+        DissociatedUri.parse(f"ucx://h:1?want_data=3&remote_handle={text}")
+
+
+def test_d014_unknown_parameters_are_ignored_and_known_ones_come_once():
+    uri = DissociatedUri.parse("ucx://h:1?a=1&a=2&want_data=3&b&=&WANT_DATA=9#part")
+    assert uri == DissociatedUri("ucx", "h", 1, want_data=3)
+    for name in ("want_data", "free_data", "remote_handle", "streams"):
+        with pytest.raises(FormatError, match=f"{name} is given twice"):
+            DissociatedUri.parse(f"ucx://h:1?{name}=1&want_data=3&{name}=1")
+
+
+def test_d015_the_two_tags_differ():
+    with pytest.raises(FormatError, match="the same tag, 7: nobody could tell them apart"):
+        DissociatedUri.parse("ucx://h:1?want_data=7&free_data=7")
+
+
+def test_d015_servers_offer_no_tag_that_a_body_could_have():
+    tags = [new_tag() for _ in range(2000)]
+    assert len(set(tags)) == 2000
+    for tag in tags:
+        assert tag >> 56 > 1
+        assert tag >> 32 & 0xFF_FFFF
+        check_offered_tag(tag)
+    for bad in (0, 5, 1 << 56 | 1 << 40, 2 << 56, 0x0000_0DEA_DBA0_BAB0, 1 << 64, -1):
+        with pytest.raises(UsageError, match="a top byte of 2 or more"):
+            check_offered_tag(bad)
+        with pytest.raises(UsageError, match="a top byte of 2 or more"):
+            Roles({tags[0]: "both"}, bad)
+    with pytest.raises(UsageError, match="the same tag"):
+        Roles({tags[0]: "both"}, tags[0])
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        DissociatedUri("ucx", "10.0.0.1", 31337, want_data=2**64 - 1, free_data=1, remote_handle=b"\xfb\xff"),
+        DissociatedUri("arrowipc+tcp", "::1", 80, want_data=1),
+        DissociatedUri("arrowipc+tcp", "2001:db8::7", 80, want_data=1, streams="data"),
+        DissociatedUri("arrowipc+unix", path="/run/a b/ü?#%+&=;é.sock", want_data=1, streams="meta"),
+        DissociatedUri("arrowipc+unix", path="/@abstract-1", want_data=1),
+        DissociatedUri("arrowipc+unix", path="/no\udcffutf8", want_data=1),
+    ],
+    ids=str,
+)
+def test_d016_uris_survive_text_and_a_flight_location(uri):
+    assert DissociatedUri.parse(str(uri)) == uri
+    assert str(uri).isascii()
+    flight = pytest.importorskip("pyarrow.flight")
+    assert flight.Location(str(uri)).uri.decode() == str(uri)
+    endpoint = flight.FlightEndpoint(b"ticket", [str(uri)])
+    back = flight.FlightEndpoint.deserialize(endpoint.serialize()).locations[0].uri.decode()
+    assert back == str(uri)
+    assert hash(DissociatedUri.parse(back)) == hash(uri)
+
+
+def test_uris_that_are_none_are_refused():
+    for text in ("ucx://[::1?want_data=1", "ucx://h:port?want_data=1", "ucx://h:99999?want_data=1"):
+        with pytest.raises(FormatError, match="not a URI"):
+            DissociatedUri.parse(text)
+    with pytest.raises(FormatError, match='streams is "both", "meta" or "data"'):
+        DissociatedUri.parse("ucx://h:1?want_data=1&streams=all")
+
+
+# -- leases --------------------------------------------------------------------------------------------------
+
+
+def test_d074_free_data_is_one_or_more_u64():
+    assert parse_free_data(free_data_body([0, 1, 2**64 - 1])) == (0, 1, 2**64 - 1)
+    for size in (0, 1, 7, 9, 1001):
+        with pytest.raises(FormatError, match=f"8 bytes for each of at least one address, found {size}"):
+            parse_free_data(bytes(size))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_d075_leases_end_in_any_grouping_and_order(seed):
+    chance, leases = random.Random(seed), Leases()
+    granted = [chance.randrange(1, 50) for _ in range(200)]
+    for at in range(0, 200, 10):
+        leases.grant(granted[at : at + 10])
+    back, ended = sorted(granted, key=lambda _: chance.random()), []
+    while back:
+        size = chance.randrange(1, 30)
+        ended += leases.release(parse_free_data(free_data_body(back[:size])))
+        del back[:size]
+    assert sorted(ended) == sorted(granted)
+    assert (len(leases), leases.unknown) == (0, 0)
+
+
+def test_d081_d082_leases_are_counted_and_nobody_frees_what_he_does_not_hold():
+    mine, other = Leases(), Leases()
+    mine.grant([8, 8, 16])
+    other.grant([8])
+    assert mine.release([8, 24, 8, 8]) == [8, 8]
+    assert mine.unknown == 2
+    assert (len(mine), len(other)) == (1, 1)
+    assert mine.abandon() == [16]
+    assert mine.abandon() == []
+
+
+# -- pairs ---------------------------------------------------------------------------------------------------
+
+
+def pairs(*places: tuple[int, int], total: int | None = None, count: int | None = None) -> bytes:
+    total = sum(length for _, length in places) if total is None else total
+    flat = [total, len(places) if count is None else count, *(word for place in places for word in place)]
+    return struct.pack(f"<{len(flat)}Q", *flat)
+
+
+def batch_message(**columns) -> ipc._message.Message:
+    (found,) = ipc.open_stream(peers.written(pa.table(columns)))
+    return found.to_message()
+
+
+def in_memory(message, address: int, before: int = 64) -> tuple[bytes, int]:
+    """Memory in which the body of a message lies `before` bytes after its beginning; and where that is."""
+    return b"\xee" * before + bytes(message.body) + b"\xee" * 32, address - before
+
+
+def values(message) -> dict:
+    decoder = StreamDecoder(validate="strict")
+    decoder.decode_next(message_of(SCHEMA))
+    return decoder.decode_next(message).batch.to_pydict()
+
+
+MESSAGE = batch_message(x=[1, None, 3], s=["a", "", "ccc"])
+VALUES = {"x": [1, None, 3], "s": ["a", "", "ccc"]}
+ADDRESS = 0x7FFF_0000_1000
+
+
+def test_d048_d049_d051_d083_pairs_are_two_words_and_one_pair_per_buffer():
+    data = write_pairs(MESSAGE, ADDRESS)
+    assert len(data) % 16 == 0
+    found = Pairs(data)
+    assert found.count == len(MESSAGE.buffers)
+    assert struct.unpack_from("<QQ", data) == (sum(n for _, n in found.places), found.count)
+    for buffer, place in zip(MESSAGE.buffers, struct.iter_unpack("<QQ", data[16:]), strict=True):
+        assert place == (0, 0) if len(buffer) == 0 else place[1] >= len(buffer)
+    assert found.total == MESSAGE.body_length
+    assert found.addresses == [at for at, n in found.places]
+    assert 0 not in found.addresses
+    memory, start = in_memory(MESSAGE, ADDRESS)
+    assert values(found.message(MESSAGE.metadata, memory, start)) == VALUES
+
+
+def test_d050_exact_lengths_in_any_order_of_memory():
+    """Each buffer somewhere else: what foreign memory looks like."""
+    memory, places = bytearray(b"\xee" * 4096), []
+    for i, buffer in enumerate(MESSAGE.buffers):
+        at = 4096 - 512 * (i + 1)
+        memory[at : at + len(buffer)] = buffer
+        places.append((ADDRESS + at, len(buffer)))
+    assert values(Pairs(pairs(*places)).message(MESSAGE.metadata, bytes(memory), ADDRESS)) == VALUES
+
+
+def test_d052_empty_buffers_may_be_left_out_and_padding_told_of():
+    memory, start = in_memory(MESSAGE, ADDRESS)
+    lengths = [len(buffer) for buffer in MESSAGE.buffers]
+    assert 0 in lengths
+    assert any(n % 8 for n in lengths)
+    told = list(struct.iter_unpack("<QQ", write_pairs(MESSAGE, ADDRESS)[16:]))
+    skipped = [place for place in told if place[1]]
+    whole = [(ADDRESS, MESSAGE.body_length)]
+    pieces = [(ADDRESS, 8), (ADDRESS + 8, MESSAGE.body_length - 8)]
+    padded: list[tuple[int, int]] = []
+    for (at, stored), n in zip(told, lengths, strict=True):
+        padded += [(at, n), (0, stored - n)]
+    for form in (told, skipped, whole, pieces, padded):
+        found = Pairs(pairs(*form)).message(MESSAGE.metadata, memory, start)
+        assert values(found) == VALUES, form
+    assert Pairs(pairs(*padded)).addresses == [at for at, n in padded if at and n]
+
+
+def test_d049_the_total_is_the_sum_or_the_body_length():
+    with pytest.raises(FormatError, match="have 24 bytes together, and it says 25"):
+        Pairs(pairs((64, 8), (128, 16), total=25))
+    assert Pairs(pairs((64, 8), (128, 16), total=32), 32).total == 24
+    with pytest.raises(FormatError, match="have 24 bytes together, and it says 25"):
+        Pairs(pairs((64, 8), (128, 16), total=25), 32)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [(ADDRESS - 65, 8)],
+        [(ADDRESS + 10_000, 8)],
+        [(ADDRESS, 10_000)],
+        [(2**64 - 8, 7)],
+        [(8, 8)],
+        [(ADDRESS, 2**61)],
+    ],
+)
+def test_d053_pairs_outside_the_memory_are_refused(places):
+    memory, start = in_memory(MESSAGE, ADDRESS)
+    told = list(struct.iter_unpack("<QQ", write_pairs(MESSAGE, ADDRESS)[16:]))
+    told[-1] = places[0]
+    with pytest.raises(FormatError, match=r"the pairs reach from address|pair 4 has"):
+        Pairs(pairs(*told)).message(MESSAGE.metadata, memory, start)
+    with pytest.raises(FormatError):
+        Pairs(pairs(*places)).message(MESSAGE.metadata, memory, start)
+
+
+def test_d053_a_pair_shorter_than_its_buffer_is_refused():
+    memory, start = in_memory(MESSAGE, ADDRESS)
+    told = list(struct.iter_unpack("<QQ", write_pairs(MESSAGE, ADDRESS)[16:]))
+    told[1] = (told[1][0], 16)
+    with pytest.raises(FormatError, match="pair 1 has 16 bytes, and its buffer 24"):
+        Pairs(pairs(*told)).message(MESSAGE.metadata, memory, start)
+
+
+def test_d054_no_pairs_at_all():
+    nulls = batch_message(n=pa.nulls(3))
+    found = Pairs(pairs())
+    assert (found.count, found.total, found.places) == (0, 0, [])
+    assert found.message(nulls.metadata, b"", 0).body_length == 0
+    # Of buffers that are all empty, none has to be told of.
+    no_rows = forge.message(forge.batch(0, [(0, 0)] * 2, [(0, 0)] * 5))[8:]
+    assert values(found.message(no_rows, b"", 0)) == {"x": [], "s": []}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        bytes(8),
+        bytes(24),
+        pairs((1, 1), count=2),
+        pairs((1, 1), count=2**60),
+        pairs((1, 1), count=2**64 - 1),
+        pairs(total=2**63),
+        pairs((1, 2**63)),
+        pairs((2**64 - 1, 1)),
+        pairs((1, 2**62), (2, 2**62)),
+        pairs((1, 2**63), (1, 2**63), total=0),
+    ],
+    ids=lambda data: f"{len(data)}bytes",
+)
+def test_d090_hostile_counts_and_lengths_of_pairs_are_refused(data):
+    with pytest.raises(FormatError):
+        Pairs(data)
+
+
+def test_d090_pairs_that_overlap_ask_for_no_more_memory_than_there_is():
+    claimed = forge.message(forge.batch(3, [(3, 0)] * 2, [(0, 0)] * 5), body=b"", body_length=2**40)[8:]
+    many = pairs(*[(ADDRESS, 1 << 30)] * 1024)
+    with mmap.mmap(-1, 1 << 30) as memory, pytest.raises(FormatError, match="they overlap"):
+        Pairs(many).message(claimed, memory, ADDRESS)
+
+
+def test_pairs_leave_the_metadata_as_it_was():
+    memory, start = in_memory(MESSAGE, ADDRESS)
+    metadata = bytes(MESSAGE.metadata)
+    before = bytes(bytearray(metadata))
+    places = list(struct.iter_unpack("<QQ", write_pairs(MESSAGE, ADDRESS)[16:]))
+    Pairs(pairs(*places)).message(metadata, memory, start)
+    assert metadata == before
+
+
+def test_moved_pairs_have_other_addresses_and_the_same_lengths():
+    found = Pairs(write_pairs(MESSAGE, ADDRESS))
+    moved = found.moved(range(1000, 1000 + 64 * len(found.places), 64))
+    assert [n for _, n in moved.places] == [n for _, n in found.places]
+    assert moved.addresses[0] == 1000

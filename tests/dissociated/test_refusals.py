@@ -1,0 +1,414 @@
+"""What goes wrong is said where it is: to the client, and among the errors of the server."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import peers
+from helpers.children import environment
+from helpers.peers import serving, until
+
+import arrowipc as ipc
+from arrowipc import dissociated
+from arrowipc.dissociated import schemes
+from arrowipc.dissociated.files import serve_files
+from arrowipc.dissociated.memory.arena import Arena
+from arrowipc.dissociated.protocol import REASONS, Reason
+from arrowipc.dissociated.transports import memory, shared, sockets
+from arrowipc.dissociated.transports.ucx import listen_ucx
+from arrowipc.errors import FormatError, TruncatedError, UsageError
+
+SECONDS = peers.SECONDS
+NOBODY = 65534
+TRANSPORTS = ("tcp", "unix", "shm", "memory")
+as_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user, too"
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left():
+    with peers.nothing_left():
+        yield
+
+
+def torn() -> Iterator[pa.RecordBatch]:
+    yield peers.numbers().to_batches()[0]
+    raise LookupError("the second batch is nowhere")
+
+
+def find(name: bytes) -> Any:
+    if name == b"find":
+        raise KeyError("the catalogue is closed")
+    return {
+        b"n": peers.numbers(),
+        b"open": lambda: 1 / 0,
+        b"torn": torn,
+        b"what": object(),
+    }.get(name)
+
+
+FAILED = re.escape(REASONS[Reason.FAILED])
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    ("name", "error", "words", "said"),
+    [
+        (
+            "nothing",
+            FormatError,
+            "without sending a schema: it does not know the stream that was asked for$",
+            None,
+        ),
+        ("find", FormatError, f"without sending a schema: {FAILED}$", KeyError),
+        ("open", FormatError, f"without sending a schema: {FAILED}$", ZeroDivisionError),
+        ("what", FormatError, f"without sending a schema: {FAILED}$", UsageError),
+        (
+            "torn",
+            TruncatedError,
+            f"before the metadata of message 2 arrived: the server ended it, {FAILED}",
+            LookupError,
+        ),
+    ],
+)
+def test_what_becomes_of_a_request_is_said(kind, transport, name, error, words, said):
+    with serving(kind, find, transport) as server:
+        with pytest.raises(error, match=words) as raised:
+            dissociated.connect(server.uri, name, timeout=SECONDS).read_all()
+        assert type(raised.value) is error
+        if said is not None:
+            until(lambda: server.errors, "the server says why")
+        assert [type(each) for each in server.errors] == ([said] if said else [])
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_full_server_says_so(kind, transport):
+    with (
+        serving(kind, find, transport, max_clients=1) as server,
+        dissociated.connect(server.uri, "n", timeout=SECONDS),
+    ):
+        with pytest.raises(ConnectionRefusedError, match="serves as many clients as it may already"):
+            dissociated.connect(server.uri, "n", timeout=SECONDS)
+        until(lambda: server.errors, "the server says so, too")
+        assert "was sent away: 1 clients are served (max_clients=)" in str(server.errors[0])
+
+
+def test_a_full_server_says_so_over_either_of_two_connections():
+    with dissociated.Server(find, "tcp", max_clients=1) as server, pytest.raises(ConnectionRefusedError):
+        dissociated.connect(server.uris, "n", timeout=SECONDS).read_all()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_server_that_is_closed_says_so(transport):
+    gate = threading.Event()
+
+    def source() -> Iterator[pa.RecordBatch]:
+        yield peers.numbers().to_batches()[0]
+        gate.wait(SECONDS)
+        yield peers.numbers().to_batches()[0]
+        yield peers.numbers().to_batches()[0]
+
+    with dissociated.Server({"t": source}, transport) as server:
+        with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
+            reader.read_next_batch()
+            threading.Timer(0.2, gate.set).start()
+            server.close()
+            with pytest.raises(TruncatedError, match="the server ended it, it was closed"):
+                reader.read_all()
+        assert server.errors == []
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_what_a_client_says_wrongly_is_told_to_both(transport):
+    with dissociated.Server(find, transport) as server:
+        client, _ = schemes.connect(server.uri, None, SECONDS)
+        client.send(None, [b"clients send no metadata"])
+        until(lambda: client.progress() or client.at_end, "it is sent away")
+        assert client.reason == Reason.NOT_UNDERSTOOD
+        client.close()
+        assert "untagged message" in str(server.errors[0])
+
+
+def test_reasons_that_a_later_version_has_are_reasons():
+    near, far = peers.socket_pair()
+    far.refuse(77)
+    far.close()
+    with pytest.raises(FormatError, match="for reason 77, which this version does not know"):
+        peers.client_of((near,))
+
+
+@pytest.mark.parametrize("behind", [b"", b"\xff" * 100])
+def test_nothing_behind_a_reason_is_read(behind):
+    raw, other = peers.raw_pair()
+    with raw, sockets.SocketConnection(other, "the peer") as connection:
+        raw.sendall(peers.HELLO + sockets.HEADER.pack(2, 0, 0, 0, Reason.FULL, 0) + behind)
+        until(lambda: connection.progress() or connection.at_end, "it ended")
+        assert connection.reason == Reason.FULL
+        assert connection.receive() is None
+
+
+def test_errors_of_sockets_name_the_address(tmp_path):
+    nowhere, port = tmp_path / "nowhere.sock", peers.socket.create_server(("127.0.0.1", 0))
+    number = port.getsockname()[1]
+    for uri, words in (
+        (f"arrowipc+unix://{nowhere}?want_data=999999999999999999", f"connecting to unix {nowhere}: No such"),
+        ("arrowipc+unix:///@nobody-is-here?want_data=999999999999999999", "unix @nobody-is-here: .*refused"),
+    ):
+        with pytest.raises(OSError, match=words):
+            dissociated.connect(uri, timeout=SECONDS)
+    with pytest.raises(OSError, match=f"listening on tcp 127.0.0.1:{number}: Address already in use"):
+        dissociated.Server({}, "tcp", ("127.0.0.1", number))
+    port.close()
+    with pytest.raises(
+        ConnectionRefusedError, match=f"connecting to tcp 127.0.0.1:{number}: Connection refused"
+    ):
+        dissociated.connect(
+            f"arrowipc+tcp://127.0.0.1:{number}?want_data=999999999999999999", timeout=SECONDS
+        )
+
+
+def test_flight_goes_on_to_another_location_when_a_server_is_full():
+    fl = pytest.importorskip("pyarrow.flight")
+    from arrowipc.dissociated.flight import from_flight
+
+    with (
+        dissociated.Server(find, "tcp", max_clients=1) as full,
+        dissociated.Server(find, "tcp") as other,
+        dissociated.connect(full.uri, "n", timeout=SECONDS),
+    ):
+        endpoint = fl.FlightEndpoint(b"n", [f"{full.uri}&streams=both", f"{other.uri}&streams=both"])
+        info = fl.FlightInfo(peers.numbers().schema, fl.FlightDescriptor.for_command(b"n"), [endpoint])
+        with from_flight(info, timeout=SECONDS) as reader:
+            assert reader.read_all().num_rows == 3
+            assert str(other.uri) in reader.sources[0]
+
+
+# -- options -------------------------------------------------------------------------------------------------
+
+
+def test_the_options_of_transports_are_those_that_they_take():
+    makers = {
+        "shm": Arena,
+        "file": shared.FileMemory,
+        "cma": shared.OwnMemory,
+        "memory": memory.listen_memory,
+        "ucx": listen_ucx,
+    }
+    for name, maker in makers.items():
+        taken = set(inspect.signature(maker).parameters) - {"name", "address", "limits"}
+        assert set(schemes.OPTIONS[name]) == taken
+
+
+@pytest.mark.parametrize(
+    ("transport", "options", "words"),
+    [
+        ("file", {}, r'"file" tells clients where bodies lie in one file, and needs its path'),
+        ("tcp", {"capacity": 1}, r"expected some of those of 'tcp' \(none\), found capacity"),
+        ("shm", {"sise": 1}, r"expected some of those of 'shm' \(capacity, .*\), found sise"),
+        ("carrier pigeon", {}, "transport must be"),
+        (["tcp"], {}, "transport must be"),
+    ],
+)
+def test_options_that_a_transport_does_not_have_are_refused(transport, options, words):
+    with pytest.raises(UsageError, match=words):
+        dissociated.Server({}, transport, transport_options=options)
+
+
+def test_one_file_is_served_where_it_lies(tmp_path):
+    path, other = tmp_path / "x.arrow", tmp_path / "y.arrow"
+    for each, table in ((path, peers.numbers(1000, 5)), (other, peers.numbers(7))):
+        with ipc.new_file(each) as writer:
+            writer.write(table)
+    with pytest.raises(UsageError, match='"file" is for one file'):
+        serve_files([path, other], "file")
+    with serve_files([path], "file") as server:
+        with dissociated.connect(server.uri, "x.arrow", timeout=SECONDS) as reader:
+            assert pa.table(reader.read_all()).equals(peers.numbers(1000, 5))
+            assert reader.num_bodies_sent == 0
+        other.replace(path)
+        with dissociated.connect(server.uri, "x.arrow", timeout=SECONDS) as reader:
+            assert reader.read_all().num_rows == 7
+            assert reader.num_bodies_sent == 1
+        assert server.errors == []
+
+
+# -- paths that are taken ------------------------------------------------------------------------------------
+
+KILLED = """
+import sys, time
+from arrowipc import dissociated
+server = dissociated.Server({}, sys.argv[1], sys.argv[2])
+print("listens", flush=True)
+time.sleep(100)
+"""
+
+
+def killed(transport: str, path: Any) -> None:
+    """Leave behind what a server leaves that was killed."""
+    command = [sys.executable, "-c", KILLED, transport, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as server:
+        assert server.stdout.readline() == "listens\n"
+        server.send_signal(signal.SIGKILL)
+        server.wait(SECONDS)
+    assert path.is_socket()
+
+
+@pytest.mark.parametrize("transport", ["unix", "shm"])
+def test_the_path_of_a_killed_server_is_free(transport, tmp_path):
+    path = tmp_path / "x.sock"
+    killed(transport, path)
+    with dissociated.Server(find, transport, path) as server:
+        with dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
+            assert reader.read_all().num_rows == 3
+        with pytest.raises(OSError, match=f"listening on unix {path}: Address already in use"):
+            dissociated.Server(find, transport, path)
+        with dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
+            assert reader.read_all().num_rows == 3
+    assert not path.exists()
+
+
+def test_of_many_servers_one_gets_the_path_of_a_killed_one(tmp_path):
+    path = tmp_path / "x.sock"
+    killed("unix", path)
+    servers: list[Any] = []
+    failures: list[OSError] = []
+    start = threading.Barrier(8)
+
+    def run() -> None:
+        start.wait()
+        try:
+            servers.append(dissociated.Server(find, "unix", path))
+        except OSError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert (len(servers), len(failures)) == (1, 7)
+    with servers[0] as server, dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
+        assert reader.read_all().num_rows == 3
+
+
+def test_what_is_no_socket_of_a_dead_server_stays(tmp_path):
+    path = tmp_path / "x.sock"
+    path.write_text("mine")
+    with pytest.raises(OSError, match="Address already in use"):
+        dissociated.Server(find, "unix", path)
+    assert path.read_text() == "mine"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waits:
+        busy.bind(str(path))
+        busy.listen(0)
+        waits.connect(str(path))  # its queue is full now
+        with pytest.raises(OSError, match="Address already in use"):
+            dissociated.Server(find, "unix", path)
+    assert path.is_socket()
+
+
+# -- other users ---------------------------------------------------------------------------------------------
+
+OTHER = """
+import os, sys, time
+import arrowipc.dissociated.transports.shared, arrowipc.dissociated.transports.sockets
+import arrowipc.dissociated.flight, arrowipc.table, pyarrow as pa
+from arrowipc import dissociated
+from helpers import peers
+
+streams = {"n": peers.numbers(100_000)}
+os.setgid(65534), os.setuid(65534)
+if sys.argv[1] == "client":
+    try:
+        dissociated.connect(sys.argv[2], "n", timeout=20)
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+else:
+    with dissociated.Server(streams, sys.argv[2], sys.argv[3]) as server:
+        print(server.uri, flush=True)
+        sys.stdin.read()
+"""
+
+
+def other_user(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", OTHER, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+
+
+@as_root
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@pytest.mark.parametrize("transport", ["shm", "cma"])
+def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_server(kind, transport):
+    with serving(kind, find, transport) as server:
+        uri = str(server.uri)
+        # One that does not check whose server it is, too.
+        for each in (uri, re.sub("&remote_handle=[^&]*", "", uri)):
+            said, _ = other_user("client", each).communicate(timeout=SECONDS)
+            assert said.startswith("PermissionError ")
+            assert f"{os.geteuid()}" in said or "takes clients of its own user only" in said
+        assert "takes clients of its own user only" in said
+        until(lambda: len(server.errors) == 2, "the server says so")
+        for error in server.errors:
+            assert isinstance(error, PermissionError)
+            assert f"it is of user {NOBODY}" in str(error)
+
+
+@as_root
+def test_clients_of_another_user_do_not_slow_the_others_down():
+    """What is over at once is no reason to wait before the next client, as being out of descriptors is."""
+    with dissociated.Server(find, "shm") as server:
+        child = (
+            "import os, socket, sys; os.setuid(65534)\n"
+            "for _ in range(100): s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.close()"
+        )
+        name = "\0" + server.uri.path.removeprefix("/@")
+        start = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-c", child.replace("sys.argv[1]", repr(name))], check=True, timeout=60
+        )
+        with dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
+            assert reader.read_all().num_rows == 3
+        until(lambda: len(server.errors) == 100, "all were sent away")
+        assert time.monotonic() - start < 15  # 20 with a pause after each
+
+
+@as_root
+@pytest.mark.parametrize("transport", ["shm", "cma"])
+def test_a_server_of_another_user_is_believed_nothing_where_memory_is_shared(transport):
+    """Whatever way the bodies would come: it is not asked."""
+    with other_user("server", transport, "@arrowipc-test-of-another-user") as server:
+        uri = server.stdout.readline().strip()
+        with pytest.raises(PermissionError, match=f"that is for servers of our own user.*of user {NOBODY}"):
+            dissociated.connect(uri, "n", timeout=SECONDS)
+        server.stdin.close()
+        server.wait(SECONDS)
+
+
+@as_root
+def test_bytes_are_for_other_users_too():
+    with other_user("server", "unix", "@arrowipc-test-of-another-user") as server:
+        uri = server.stdout.readline().strip()
+        with dissociated.connect(uri, "n", timeout=SECONDS) as reader:
+            assert reader.read_all().num_rows == 100_000
+        server.stdin.close()
+        server.wait(SECONDS)

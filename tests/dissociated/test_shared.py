@@ -1,0 +1,718 @@
+"""Body type 1: pairs, shared memory and who holds it; numbers in names are those of the checklist."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helpers import forge, lending
+from helpers.lending import (
+    MIB,
+    PATIENCE,
+    ForgedServer,
+    FreeingClient,
+    NoConnection,
+    batch,
+    extents,
+    is_batch,
+    memfd,
+    message,
+    packed,
+    pairs_of,
+    read_pairs,
+    record,
+    telling,
+    until,
+)
+
+import arrowipc as ipc
+from arrowipc import MessageReader, dissociated
+from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs, write_places
+from arrowipc.dissociated.memory.arena import Arena
+from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
+from arrowipc.read.framing import Message
+from arrowipc.types import field, int64, null
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    made = Arena(64 * MIB, 4 * MIB, 0)
+    yield made
+    made.close()
+
+
+# -- what is written -----------------------------------------------------------------------------------------
+
+
+def test_d048_a_body_of_type_1_is_its_total_the_count_and_the_pairs():
+    found = message()
+    body = write_pairs(found, 1 << 48 | 64)
+    total, places = read_pairs(body)
+    assert len(body) == 16 * (len(found.buffers) + 1)
+    assert total == sum(length for _, length in places)
+
+
+def test_d050_addresses_and_lengths_are_little_endian():
+    found = message(rows=3)
+    body = write_pairs(found, 0x0102_0304_0506_0740)
+    assert bytes.fromhex("4007060504030201") in body
+
+
+def test_d051_one_pair_per_buffer_in_the_order_of_the_metadata_and_empty_ones_are_zero():
+    found = message()
+    _, places = read_pairs(write_pairs(found, 1 << 20))
+    assert len(places) == len(found.buffers)
+    for (address, length), (place, size) in zip(places, extents(found), strict=True):
+        assert (
+            (address, length) == (0, 0)
+            if size == 0
+            else address == (1 << 20) + place and size <= length < size + 64
+        )
+    assert any(length == 0 for _, length in places)  # no nulls, no validity
+
+
+def test_d051_pairs_put_together_are_the_packed_body():
+    found = message()
+    memory = packed(found)
+    _, places = read_pairs(write_pairs(found, 4096))
+    joined = b"".join(
+        memory[address - 4096 : address - 4096 + length] for address, length in places if length
+    )
+    assert joined == memory
+
+
+def test_d051_buffers_that_lie_anywhere_are_told_of_as_they_lie():
+    found = message()
+    memory = b"".join(bytes(each) + bytes(100) for each in found.buffers)
+    view = memoryview(memory)
+    assert write_places(found, view, 0) is None  # its buffers lie somewhere else
+    total, places = read_pairs(write_places(found, None, 0) or b"")
+    assert total == sum(len(each) for each in found.buffers)
+    assert [length for _, length in places] == [len(each) for each in found.buffers]
+
+
+def test_d051_a_compressed_body_in_pieces_is_not_told_of_in_pieces():
+    found = message(compression="lz4")
+    assert write_places(found, None, 0) is None
+    assert len(found.body) == found.body_length  # puts it together
+    assert write_places(found, None, 0) is not None
+
+
+# -- what is read --------------------------------------------------------------------------------------------
+
+
+def lay_out(found: Message, layout: str) -> tuple[bytes, list[tuple[int, int]]]:
+    """A body in memory in one of the ways that are accepted, and the pairs that tell of it."""
+    memory, places = bytearray(64), []
+    order = list(enumerate(found.buffers))
+    at: dict[int, tuple[int, int]] = {}
+    for index, buffer in reversed(order) if layout == "scattered" else order:
+        at[index] = (len(memory), len(buffer))
+        memory += bytes(buffer) + bytes(-len(buffer) % 64 + (640 if layout == "scattered" else 0))
+    for index, buffer in order:
+        place, size = at[index]
+        pad = -size % 64
+        if size == 0:
+            if layout not in ("skipped", "zeros skipped"):
+                places.append((0, 0))
+        elif layout == "padded":
+            places.append((place, size + pad))
+        else:
+            places.append((place, size))
+            if layout in ("zeros", "zeros skipped") and pad:
+                places.append((0, pad))
+        del buffer
+    if layout == "whole":
+        places = [(64, len(memory) - 64)]
+    if layout == "halves":
+        half = (len(memory) - 64) // 2
+        places = [(64 + half, 0), (64, half), (64 + half, len(memory) - 64 - half)]
+    if layout == "at 0":
+        memory, places = memory[64:], [(place - 64, size) if size else (0, 0) for place, size in places]
+    return bytes(memory), places
+
+
+LAYOUTS = ("exact", "padded", "skipped", "whole", "halves", "zeros", "zeros skipped", "scattered", "at 0")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_d052_every_way_of_telling_the_buffers_is_read(layout):
+    with ForgedServer() as server:
+        memory, places = lay_out(server.messages[1], layout)
+        fd = memfd(memory)
+        server.send(server.messages[1], pairs_of(*places), [fd])
+        server.end()
+        os.close(fd)
+        with server.client() as client:
+            (found,) = client
+            assert is_batch(found, 0)
+            del found
+            assert sorted(server.freed(sum(a != 0 and n != 0 for a, n in places))) == sorted(
+                a for a, n in places if a and n
+            )
+
+
+def test_d052_a_body_in_pieces_that_do_not_follow_each_other_is_put_together():
+    with ForgedServer() as server:
+        body = packed(server.messages[1])
+        memory = bytes(64) + body[128:] + body[:128]
+        fd = memfd(memory)
+        server.send(server.messages[1], pairs_of((64 + len(body) - 128, 128), (64, len(body) - 128)), [fd])
+        os.close(fd)
+        with server.client() as client:
+            assert is_batch(client.read_next_batch(), 0)
+            assert sorted(server.freed(2)) == [64, 64 + len(body) - 128]  # copied: free at once
+
+
+def broken_pairs(found: Message, memory: bytes, segment: int) -> dict[str, list[tuple[int, int]]]:
+    base = segment << 48
+    good = [(base + 64 + place, size) if size else (0, 0) for place, size in extents(found)]
+    last = max(index for index, (_, size) in enumerate(good) if size)
+
+    def changed(index: int, pair: tuple[int, int]) -> list[tuple[int, int]]:
+        return [pair if k == index else each for k, each in enumerate(good)]
+
+    return {
+        "too short": changed(last, (good[last][0], good[last][1] - 1)),
+        "behind the end": changed(last, (base + len(memory), good[last][1])),
+        "across the end": changed(last, (base + len(memory) - 8, good[last][1])),
+        "in another segment": changed(last, (((segment + 1) << 48) + 64, good[last][1])),
+        "in an unknown segment": [
+            (((segment + 2) << 48) + a % (1 << 48), n) if n else (0, 0) for a, n in good
+        ],
+        "at the end of memory": changed(last, ((1 << 64) - 64, 64)),
+        "one missing": good[:-1],
+        "too many": [*good, (base + 64, 8)],
+    }
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "too short",
+        "behind the end",
+        "across the end",
+        "in another segment",
+        "in an unknown segment",
+        "at the end of memory",
+        "one missing",
+        "too many",
+    ],
+)
+def test_d053_pairs_that_do_not_fit_are_an_error_and_not_a_fault(how):
+    good = message()
+    memory = bytes(64) + packed(good)
+    with ForgedServer(ReadyMessages([*messages_of(batch(0)), message(0)])) as server:
+        fd = memfd(memory)
+        first = [(7 << 48 | 64 + place, size) if size else (0, 0) for place, size in extents(good)]
+        server.send(server.messages[1], pairs_of(*first), [fd])
+        server.send(server.messages[2], pairs_of(*broken_pairs(good, memory, 7)[how]))
+        os.close(fd)
+        with server.client() as client:
+            found = client.read_next_batch()
+            with pytest.raises(ipc.FormatError, match=r"pair|segment|body"):
+                client.read_next_batch()
+            assert is_batch(found, 0)
+
+
+def test_d054_a_body_without_pairs_or_without_bytes_is_read():
+    nothing = ipc.RecordBatch.from_pydict({"n": [None, None]}, ipc.Schema([field("n", null())]))
+    empty = ipc.RecordBatch.from_pydict({"x": []}, ipc.Schema([field("x", int64())]))
+    for source, places in ((nothing, []), (empty, [(0, 0)] * 2), (empty, [])):
+        with ForgedServer(source) as server:
+            server.send(server.messages[1], pairs_of(*places))
+            server.end()
+            with server.client() as client:
+                assert [each.to_pydict() for each in client] == [source.to_pydict()]
+                assert server.hears_nothing()
+
+
+def test_d059_a_second_body_of_type_1_is_an_error():
+    with ForgedServer() as server:
+        body = write_pairs(server.messages[1], 64)
+        fd = memfd(bytes(64) + packed(server.messages[1]))
+        server.connection.send(1 << 56 | 1, [body], [fd])
+        server.connection.send(1 << 56 | 1, [body])
+        server.connection.flush(PATIENCE)
+        os.close(fd)
+        with server.client() as client, pytest.raises(ipc.FormatError, match="twice"):
+            client.read_next_batch()
+
+
+# -- streams over shared memory ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", ["shm", "cma"])
+@pytest.mark.parametrize("role", ["uri", "uris"])
+def test_a_stream_is_the_same_over_shared_memory(transport, role):
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table(
+        {
+            "x": pa.array([1, None, 3] * 100),
+            "s": ["a", None, "ccc"] * 100,
+            "l": [[1, 2], [], None] * 100,
+            "d": pa.array(["u", "v", None] * 100).dictionary_encode(),
+            "b": [True, False, None] * 100,
+        }
+    )
+    with dissociated.Server({"t": table}, transport, transport_options=telling(transport)) as server:
+        with dissociated.connect(getattr(server, role), "t", timeout=PATIENCE) as reader:
+            assert pa.table(reader.read_all()).equals(table)
+        assert not server.errors
+
+
+def test_d055_bodies_that_find_no_room_are_sent_and_the_others_told_of():
+    sizes = [1000, 200_000, 1000, 200_000, 1000]
+    batches = [batch(number, rows) for number, rows in enumerate(sizes)]
+    with dissociated.Server(
+        {"n": lambda: iter(batches)}, "shm", transport_options=telling(capacity=MIB, segment_bytes=MIB)
+    ) as server:
+        placed = record(server.memory)
+        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
+            for number, found in enumerate(reader):
+                assert is_batch(found, number, sizes[number])
+    assert [each is not None for each in placed] == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+@pytest.mark.parametrize("transport", ["shm", "cma", "file"])
+def test_d056_compressed_bodies_lie_in_shared_memory_compressed(transport, compression, tmp_path):
+    options: dict[str, Any] = {}
+    if transport == "file":
+        with ipc.new_file(tmp_path / "x.arrow", compression=compression) as writer:
+            writer.write(batch(0))
+        options = {"path": tmp_path / "x.arrow"}
+    server = dissociated.Server(
+        lambda name: ReadyMessages(server.memory.messages()) if transport == "file" else batch(0),
+        transport,
+        transport_options=telling(transport, **options),
+        compression=compression,
+    )
+    with server:
+        placed = record(server.memory)
+        with dissociated.connect(server.uri, timeout=PATIENCE) as reader:
+            (found,) = reader
+            assert is_batch(found, 0)
+        (place,) = placed
+        assert place is not None
+        total, _ = read_pairs(place[0])
+        assert 0 < total < len(packed(message()))
+
+
+def test_d057_buffers_in_shared_memory_are_aligned():
+    pa = pytest.importorskip("pyarrow")
+    for transport in ("shm", "cma"):
+        with (
+            dissociated.Server(
+                {"n": lambda: iter([batch(0, 3), batch(1, 7)])},
+                transport,
+                transport_options=telling(transport),
+            ) as server,
+            dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader,
+        ):
+            for found in reader:
+                for column in pa.record_batch(found).columns:
+                    assert all(each is None or each.address % 64 == 0 for each in column.buffers())
+
+
+def test_d057_buffers_at_odd_addresses_are_read():
+    with ForgedServer() as server:
+        memory, at = bytearray(67), []
+        for buffer in server.messages[1].buffers:
+            at.append((len(memory), len(buffer)) if len(buffer) else (0, 0))
+            memory += bytes(buffer) + b"!"
+        fd = memfd(bytes(memory))
+        server.send(server.messages[1], pairs_of(*at), [fd])
+        os.close(fd)
+        with server.client() as client:
+            assert is_batch(client.read_next_batch(), 0)
+
+
+def test_d058_a_big_endian_stream_keeps_little_endian_pairs(arrow_data: Path):
+    folder = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian"
+    for name in ("generated_primitive.stream", "generated_nested.stream"):
+        data = (folder / name).read_bytes()
+        expected = [each.to_pydict() for each in ipc.open_stream(data)]
+        with dissociated.Server(
+            {"b": lambda data=data: ReadyMessages(MessageReader(data))}, "shm", transport_options=telling()
+        ) as server:
+            placed = record(server.memory)
+            with dissociated.connect(server.uri, "b", timeout=PATIENCE) as reader:
+                assert [each.to_pydict() for each in reader] == expected
+            assert all(each is not None and read_pairs(each[0])[1] for each in placed)
+
+
+@pytest.mark.parametrize("transport", ["shm", "cma"])
+def test_d011_a_server_that_tells_of_memory_says_how_to_free_it(transport):
+    with dissociated.Server({"n": batch(0)}, transport, transport_options=telling(transport)) as server:
+        metadata, data = server.uris
+        assert server.uri.free_data == data.free_data is not None
+        assert server.uri.remote_handle == data.remote_handle == server.memory.remote_handle
+        assert metadata.free_data is None
+
+
+def test_d012_bodies_are_read_though_nobody_wants_them_back():
+    with ForgedServer(free_data=None) as server:
+        fd = memfd(bytes(64) + packed(server.messages[1]))
+        server.send(server.messages[1], write_pairs(server.messages[1], 64), [fd])
+        server.end()
+        os.close(fd)
+        with server.client() as client:
+            (found,) = client
+            assert is_batch(found, 0)
+            del found
+            assert server.hears_nothing()
+
+
+# -- who holds what ------------------------------------------------------------------------------------------
+
+
+def test_d072_a_client_that_holds_a_batch_sees_it_unchanged_while_the_rest_streams_by():
+    with dissociated.Server(
+        {"n": lambda: (batch(number, 20_000) for number in range(40))},
+        "shm",
+        transport_options={"capacity": 8 * MIB, "segment_bytes": 4 * MIB},
+    ) as server:
+        placed = record(server.memory)
+        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
+            first = reader.read_next_batch()
+            for number, found in enumerate(reader, 1):
+                assert is_batch(found, number, 20_000)
+                assert is_batch(first, 0, 20_000)
+        addresses = [each[1][0] for each in placed if each is not None]
+        assert len(set(addresses)) < len(addresses)  # memory was used again
+        assert addresses.count(addresses[0]) == 1  # and not that of the batch that is held
+
+
+def test_d073_every_address_comes_back_as_often_as_it_was_given():
+    with ForgedServer(ReadyMessages([*messages_of(batch(0)), *[message(0)] * 9])) as server:
+        fd = memfd(bytes(64) + packed(message(0)))
+        given: list[int] = []
+        for each in server.messages[1:]:
+            body = write_pairs(each, 64)
+            given += Pairs(body).addresses
+            server.send(each, body, [fd] if not given[3:] and len(given) == 3 else [])
+        server.end()
+        os.close(fd)
+        with server.client() as client:
+            kept = list(client)
+            assert len(kept) == 10
+            assert all(is_batch(each, 0) for each in kept)
+            del kept
+            assert sorted(server.freed(len(given))) == sorted(given)
+
+
+def test_d074_a_broken_message_of_freed_addresses_ends_that_client_only(arena):
+    for broken in (b"", bytes(7), bytes(12)):
+        with FreeingClient(arena, [batch(0)]) as honest:
+            addresses = honest.read_all()
+            with FreeingClient(arena, [batch(1)]) as other:
+                other.read_all()
+                other.connection.send(lending.FREE_DATA, [broken])
+                with pytest.raises(ipc.FormatError, match="8 bytes for each"):
+                    other.step()
+            assert arena.state.blocks == 1
+            assert honest.session.leases.unknown == 0
+            honest.free(addresses)
+            assert arena.state.blocks == 0
+
+
+def test_d075_addresses_come_back_in_any_grouping_and_order(arena):
+    for seed in range(10):
+        chance = random.Random(seed)
+        with FreeingClient(arena, [batch(number) for number in range(6)]) as client:
+            addresses = client.read_all()
+            chance.shuffle(addresses)
+            while addresses:
+                count = chance.randint(1, len(addresses))
+                client.free(addresses[:count])
+                del addresses[:count]
+            assert (arena.state.blocks, client.session.leases.unknown) == (0, 0)
+
+
+def test_d076_a_slice_outlives_its_batch_and_holds_the_memory():
+    with dissociated.Server({"n": batch(5)}, "shm", transport_options=telling()) as server:
+        reader = dissociated.connect(server.uri, "n", timeout=PATIENCE)
+        found = reader.read_next_batch()
+        reader.close()
+        column = found.column(0)
+        part = column[10:20]
+        del found, column, reader
+        gc.collect()
+        assert part.to_pylist() == list(range(5 * 1_000_003 + 10, 5 * 1_000_003 + 20))
+        assert server.memory.state.blocks == 1
+        del part
+        until(lambda: server.memory.state.blocks == 0, "the memory is given back")
+
+
+def test_d076_memory_that_another_library_holds_is_not_given_back():
+    pa = pytest.importorskip("pyarrow")
+    with dissociated.Server({"n": batch(5)}, "shm", transport_options=telling()) as server:
+        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
+            column = pa.table(reader.read_all()).column("x").chunk(0)[3:5]
+        gc.collect()
+        assert server.memory.state.blocks == 1
+        assert column.to_pylist() == [5_000_018, 5_000_019]
+        del column
+        gc.collect()
+        until(lambda: server.memory.state.blocks == 0, "the memory is given back")
+
+
+def test_d077_addresses_are_echoed_bit_by_bit():
+    addresses = [0xFFFF << 48 | 64, 0x8000 << 48 | 64, 1 << 48 | 64]
+    with ForgedServer(ReadyMessages([*messages_of(batch(0)), message(0), message(0)])) as server:
+        fd = memfd(bytes(64) + packed(message(0)))
+        given = []
+        for each, address in zip(server.messages[1:], addresses, strict=True):
+            body = write_pairs(each, address)
+            given.append(Pairs(body).addresses)
+            server.send(each, body, [fd])
+        server.end()
+        os.close(fd)
+        with server.client() as client:
+            for expected in given:
+                assert is_batch(client.read_next_batch(), 0)
+                assert server.freed(len(expected)) == expected
+
+
+def test_d078_d079_the_connection_lives_until_nothing_is_outstanding():
+    with dissociated.Server({"n": batch(1)}, "shm", transport_options=telling()) as server:
+        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
+            kept = list(reader)
+        assert server.num_clients == 1
+        assert server.memory.state.blocks == 1
+        kept.clear()
+        until(lambda: server.num_clients == 0, "the connection ends")
+        state = server.memory.state
+        assert (state.blocks, state.retired) == (0, 0)  # freed, not abandoned
+
+
+def test_d080_memory_that_is_freed_during_the_stream_is_used_for_the_rest_of_it():
+    arena = Arena(2 * MIB, 2 * MIB, 0)
+    with FreeingClient(arena, [batch(number, 20_000) for number in range(20)]) as client:
+        kinds = []
+        while client.step() or client.session.is_busy or client.bodies:
+            while client.bodies:
+                kind, body = client.bodies.pop()
+                kinds.append(kind)
+                client.free(Pairs(body).addresses if kind == 1 else [0])
+        # All were of type 1, though there is room for five at once.
+        assert kinds == [1] * 20
+        assert client.session.leases.unknown == 0
+    arena.close()
+
+
+def test_d081_the_same_address_twice_is_two_leases(arena):
+    # A body that is held in the arena is told of twice to one client, and once to another.
+    schema, body = arena.hold(messages_of(batch(3)))
+    with (
+        FreeingClient(arena, ReadyMessages([schema, body, body])) as one,
+        FreeingClient(arena, ReadyMessages([schema, body])) as two,
+    ):
+        first, second = one.read_all(), two.read_all()
+        assert sorted(first) == sorted(second * 2)
+        del body
+        one.source = two.source = None  # nothing but the leases holds it now
+        one.free(second)
+        one.free(second)
+        one.free(second)  # once too often: the lease of the other stays
+        assert (arena.state.blocks, one.session.leases.unknown) == (1, len(second))
+        two.free(second)
+        assert arena.state == (0, 0, 0, 0, 0)
+        assert two.session.leases.unknown == 0
+
+
+def test_d082_unknown_and_double_frees_are_counted_and_free_nothing(arena):
+    with FreeingClient(arena, [batch(0)]) as one, FreeingClient(arena, [batch(1)]) as two:
+        mine, others = one.read_all(), two.read_all()
+        two.free([*mine, 0, 1, 64, (1 << 64) - 1])
+        assert (two.session.leases.unknown, arena.state.blocks) == (len(mine) + 4, 2)
+        one.free(mine)
+        one.free(mine)
+        assert (one.session.leases.unknown, arena.state.blocks) == (len(mine), 1)
+        two.free(others)
+        assert arena.state.blocks == 0
+
+
+def test_d083_pairs_of_no_bytes_are_not_leased():
+    with ForgedServer() as server:
+        fd = memfd(bytes(64) + packed(server.messages[1]))
+        _, places = read_pairs(write_pairs(server.messages[1], 64))
+        odd = [(each if each[1] else (1 << 40, 0)) for each in places]
+        server.send(server.messages[1], pairs_of(*odd), [fd])
+        os.close(fd)
+        with server.client() as client:
+            assert is_batch(client.read_next_batch(), 0)
+            assert 1 << 40 not in server.freed(sum(1 for _, n in places if n))
+            assert server.hears_nothing()
+
+
+def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
+    with FreeingClient(arena, [batch(0)]) as stays:
+        kept = stays.read_all()
+        with FreeingClient(arena, [batch(1), batch(2)]) as goes:
+            goes.read_all()
+            assert arena.state.blocks == 3
+        state = arena.state
+        assert state.blocks == 1
+        assert state.retired > 0
+        assert state.segments == 1
+        with FreeingClient(arena, [batch(number) for number in range(3)]) as new:
+            addresses = new.read_all()
+            assert {each >> 48 for each in addresses}.isdisjoint(each >> 48 for each in kept)
+            new.free(addresses)
+        stays.free(kept)
+        state = arena.state  # the old segment is let go of, the new one stays for the next
+        assert (state.segments, state.blocks, state.retired) == (1, 0, 0)
+
+
+def test_d086_a_client_lets_go_of_segments_that_its_server_let_go_of():
+    """They would keep pages that nobody else has any more, for as long as the connection lives."""
+    with (
+        dissociated.Server({"n": batch(0)}, "shm", transport_options=telling()) as server,
+        dissociated.Channel(server.uri, timeout=PATIENCE) as channel,
+    ):
+        held = []  # in the first segment
+        for _ in range(10):
+            with channel.read("n") as reader:
+                held.append(reader.read_next_batch())
+                assert list(reader) == []
+            del reader, held[1:]
+            assert len(channel._idle[0].memory._segments) <= 2
+            with FreeingClient(server.memory, batch(1)) as goes:
+                goes.read_all()  # and takes it along
+            until(lambda: server.memory.state.blocks == 1, "the others are given back")
+        assert server.memory.state.segments == 1
+        assert is_batch(held[0], 0)
+
+
+def test_d088_a_client_that_does_not_read_bounds_what_the_server_holds():
+    made = []
+
+    def endless() -> Iterator[ipc.RecordBatch]:
+        while len(made) < 100_000:
+            made.append(1)
+            yield batch(len(made), 5000)
+
+    for transport, options in (
+        ("shm", {"capacity": 4 * MIB, "segment_bytes": MIB}),
+        ("cma", {"capacity": 4 * MIB}),
+    ):
+        made.clear()
+        with dissociated.Server(
+            {"n": endless}, transport, transport_options=options, max_unsent=MIB
+        ) as server:
+            connection, _ = dissociated.schemes.connect(server.uri, None, PATIENCE)
+            connection.send(server.uri.want_data, [b"n"])
+            connection.flush(PATIENCE)
+            count = -1
+            while count != len(made) or not made:  # until it stands still
+                count = len(made)
+                lending.time.sleep(0.3)
+            assert len(made) * 5000 * 8 < 40 * MIB
+            size = server.memory.state.size if transport == "shm" else server.memory.size
+            assert size <= 4 * MIB
+            connection.close()
+
+
+def test_d089_a_full_arena_never_blocks_a_stream():
+    with dissociated.Server(
+        {"n": lambda: (batch(number, 20_000) for number in range(20))},
+        "shm",
+        transport_options={"capacity": 2 * MIB, "segment_bytes": MIB},
+    ) as server:
+        placed = record(server.memory)
+        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
+            kept = list(reader)  # nothing is given back before the end
+            assert all(is_batch(each, number, 20_000) for number, each in enumerate(kept))
+        assert 0 < sum(each is None for each in placed) < 20
+        del kept
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        bytes(8),
+        bytes(15),
+        struct.pack("<2Q", 0, 1 << 60),
+        struct.pack("<2Q", 1 << 63, 0),
+        struct.pack("<4Q", 1 << 63, 1, 64, 1 << 63),
+        struct.pack("<4Q", 64, 2, 64, 64),
+        struct.pack("<4Q", 65, 1, 64, 64),
+        struct.pack("<4Q", 64, 1, (1 << 64) - 32, 64),
+        struct.pack("<6Q", 0, 2, 64, 1 << 61, 64, (1 << 64) - (1 << 61)),
+        struct.pack("<4Q", 1 << 62, 1, 0, 1 << 62),
+        struct.pack("<4Q", 1 << 40, 1, 64, 1 << 40),
+    ],
+)
+@pytest.mark.parametrize("handle", ["memfd", "cma:{pid}:1", "file:/dev/null"])
+def test_d049_d090_hostile_counts_and_lengths_are_errors(body, handle):
+    with ForgedServer(remote_handle=handle.format(pid=os.getpid()).encode()) as server:
+        server.send(server.messages[1], body)
+        with server.client() as client, pytest.raises((ipc.FormatError, OSError)):
+            client.read_next_batch()
+
+
+def test_d090_the_same_bytes_named_very_often_are_not_multiplied():
+    with ForgedServer(batch(0, 1)) as server:
+        fd = memfd(bytes(MIB))
+        huge = forge.patch(bytes(server.messages[1].metadata), "bodyLength", 1 << 30, at=0)
+        server.send(
+            SimpleNamespace(metadata=huge),
+            pairs_of(*[(64, MIB - 64)] * 1024, (0, (1 << 30) - 1024 * (MIB - 64))),
+            [fd],
+        )
+        os.close(fd)
+        with server.client() as client, pytest.raises(ipc.FormatError, match="overlap"):
+            client.read_next_batch()
+
+
+# -- bodies that are placed once -----------------------------------------------------------------------------
+
+
+def test_d081_a_body_that_is_prepared_lies_in_memory_once_for_all_clients():
+    source = Prepared(lambda: iter([batch(0, 5000), batch(1, 5000)]))
+    with dissociated.Server({"n": source}, "shm", transport_options=telling()) as server:
+        placed = record(server.memory)
+        readers = [dissociated.connect(server.uri, "n", timeout=PATIENCE) for _ in range(4)]
+        kept = [list(reader) for reader in readers]
+        for one in kept:
+            assert is_batch(one[0], 0, 5000)
+            assert is_batch(one[1], 1, 5000)
+        assert (server.memory.state.segments, server.memory.state.blocks) == (1, 2)
+        assert len({each[0] for each in placed}) == 2
+        assert len(placed) == 8
+        del one
+        kept.clear()
+        for reader in readers:
+            reader.close()
+        until(lambda: server.num_clients == 0, "the clients are gone")
+        assert server.memory.state.blocks == 2  # the source holds them
+        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
+            assert is_batch(reader.read_next_batch(), 0, 5000)
+
+
+def test_batches_that_were_read_from_an_arena_are_served_from_where_they_lie(arena):
+    held = arena.hold(messages_of(batch(4)))
+    decoder = ipc.StreamDecoder()
+    decoder.decode_next(held[0])
+    found = decoder.decode_next(held[1]).batch
+    again = list(messages_of(found))[-1]
+    _pairs, addresses, _ = arena.place(again, NoConnection())
+    first, _, _ = arena.place(held[1], NoConnection())
+    assert addresses == Pairs(first).addresses
+    assert arena.state.blocks == 1
+    del held, found, again, decoder
+    gc.collect()
+    arena.release(addresses)
+    assert arena.state.blocks == 1
+    arena.release(addresses)
+    assert arena.state.segments == 0

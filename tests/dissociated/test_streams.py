@@ -1,0 +1,716 @@
+"""Streams over real transports, in one process and between processes, with one connection and with two.
+
+Numbers in names (`d027`) are those of the conformance checklist.
+"""
+
+from __future__ import annotations
+
+import mmap
+import random
+import socket
+import struct
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import arrays, forge, golden, peers
+
+import arrowipc as ipc
+from arrowipc import Limits, dissociated
+from arrowipc.dissociated.connection import Deadline, wait
+from arrowipc.dissociated.protocol import Incoming
+from arrowipc.dissociated.session import Roles, Session
+from arrowipc.dissociated.transports.memory import memory_pair
+from arrowipc.dissociated.transports.sockets import HEADER, STAGE, connect_tcp, connect_unix
+from arrowipc.dissociated.uri import new_tag
+from arrowipc.errors import FormatError, LimitError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.read.framing import message_of
+from arrowipc.read.stream_decoder import StreamDecoder
+
+TRANSPORTS = ("memory", "tcp", "unix")
+WAYS = ("one", "two")
+SECONDS = peers.SECONDS
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left():
+    with peers.nothing_left():
+        yield
+
+
+def served(streams, transport: str = "memory", **options) -> dissociated.Server:
+    return dissociated.Server(streams, transport, **options)
+
+
+def read(server: dissociated.Server, ident: str | bytes = "t", way: str = "one", **options) -> ipc.Table:
+    with dissociated.connect(
+        server.uri if way == "one" else server.uris, ident, timeout=SECONDS, **options
+    ) as r:
+        return r.read_all()
+
+
+def assert_equal(found: ipc.Table, expected: pa.Table) -> None:
+    got = pa.table(found)
+    got.validate(full=True)
+    assert got.schema.equals(expected.schema, check_metadata=True)
+    assert got.equals(expected)
+
+
+def received(connection, count: int) -> list:
+    """The next messages of a connection."""
+    found = []
+    while len(found) < count:
+        with connection.lock:
+            connection.progress()
+            frame = connection.receive()
+        if frame is not None:
+            found.append(frame)
+        elif connection.at_end:
+            raise EOFError(f"{len(found)} messages came, {count} were expected")
+        else:
+            wait([connection], Deadline(SECONDS), "the next message")
+    return found
+
+
+def asking(server: dissociated.Server, ident: bytes, transport: str, ask: bool = True):
+    """A connection that is not driven by our client, after it has asked."""
+    uri = server.uri
+    if transport == "tcp":
+        connection = connect_tcp(uri.host, uri.port, timeout=SECONDS)
+    else:
+        connection = connect_unix(uri.path.removeprefix("/"), timeout=SECONDS)
+    if ask:
+        connection.send(uri.want_data, [ident])
+    return connection
+
+
+# -- transports ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+@pytest.mark.parametrize("pieces", [1, 7, 1000, 1 << 20])
+def test_d001_untagged_messages_keep_their_boundaries_however_the_bytes_are_split(family, pieces):
+    chance = random.Random(pieces)
+    sizes = (
+        [5, 0, 1, 24, 1000]
+        if pieces < 1000
+        else [5, 0, 1, STAGE - 25, STAGE - 24, STAGE - 23, STAGE, 2 << 20, 6]
+    )
+    sent = [chance.randbytes(size) for size in sizes]
+    raw, other = peers.raw_pair(family)
+    data = peers.HELLO + b"".join(peers.frame(None, each) for each in sent)
+
+    def drip() -> None:
+        for at in range(0, len(data), pieces):
+            raw.sendall(data[at : at + pieces])
+
+    with raw, peers.SocketConnection(other, "raw") as connection, peers.beside(drip):
+        found = received(connection, len(sent))
+    assert [(each.tag, bytes(each.data)) for each in found] == [(None, each) for each in sent]
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+@pytest.mark.parametrize("read_ahead", [0, 1 << 16, 64 << 20])
+def test_d003_tagged_messages_of_any_length(family, read_ahead):
+    sizes = [0, 1, 7, 8, 63, 64, STAGE - 24, STAGE - 23, STAGE, STAGE + 1, (1 << 20) + 3, 9 << 20]
+    a, b = peers.socket_pair(family, limits=Limits(read_ahead=read_ahead))
+    sent = [bytes([n]) * size for n, size in enumerate(sizes)]
+
+    def send() -> None:
+        for tag, each in enumerate(sent):
+            b.send(2**64 - 1 - tag, [each[: len(each) // 3], b"", each[len(each) // 3 :]])
+        b.flush(SECONDS)
+
+    with a, b, peers.beside(send):
+        for tag, (expected, frame) in enumerate(zip(sent, received(a, len(sent)), strict=True)):
+            assert frame.tag == 2**64 - 1 - tag
+            assert bytes(frame.data) == expected
+
+
+def sparse_batch(rows: int) -> tuple[mmap.mmap, pa.RecordBatch]:
+    """A batch of zeros that takes no memory before it is written to."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    memory = mmap.mmap(-1, 8 * rows, flags=flags)
+    memory[:8], memory[8 * rows - 8 :] = struct.pack("<q", 11), struct.pack("<q", 22)
+    column = pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(memory)])
+    return memory, pa.record_batch([column], ["x"])
+
+
+def test_d003_a_body_of_more_than_4_gib_without_the_memory_for_it():
+    rows = (4 << 30) // 8 + 8
+    memory, _ = sparse_batch(rows)
+    head = forge.message(
+        forge.batch(rows, [(rows, 0)], [(0, 0), (0, 8 * rows)]), body=b"", body_length=8 * rows
+    )
+    incoming, decoder = Incoming(), StreamDecoder(validate="none")
+    schema = forge.message(forge.schema(forge.field("x", forge.INT64)))
+    for number, each in enumerate((schema, head)):
+        incoming.receive_metadata(peers.metadata(number, each[8:])[1])
+    incoming.receive_body(1, memoryview(memory))
+    batches = [decoder.decode_next(message_of(each.metadata, each.body)) for each in incoming]
+    column = batches[-1].batch.column(0)
+    assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
+
+
+@pytest.mark.slow
+@pytest.mark.nosanitize
+def test_d003_a_body_of_more_than_4_gib_over_a_socket():
+    available = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) << 10
+    if available < 8 << 30:
+        pytest.skip(f"needs 8 GiB of memory, {available >> 30} are there")
+    rows = (4 << 30) // 8 + 8
+    _, batch = sparse_batch(rows)
+    with served({"t": batch}, "unix") as server:
+        (batch,) = read(server, validate="none").batches
+    column = batch.column(0)
+    assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
+
+
+@pytest.mark.parametrize("family", ["memory", "tcp", "unix"])
+def test_d004_tagged_and_untagged_messages_share_a_connection(family):
+    a, b = memory_pair() if family == "memory" else peers.socket_pair(family)
+    chance = random.Random(4)
+    sent = [
+        (chance.choice([None, 0, 1, 1 << 56, new_tag()]), chance.randbytes(chance.randrange(9)))
+        for _ in range(500)
+    ]
+
+    def send() -> None:
+        for tag, data in sent:
+            b.send(tag, [data])
+        b.flush(SECONDS)
+
+    with (
+        a,
+        b,
+        peers.beside(send if family != "memory" else lambda: [b.send(tag, [data]) for tag, data in sent]),
+    ):
+        assert [(tag, bytes(data)) for tag, data, _ in received(a, len(sent))] == sent
+
+
+class Untouchable:
+    """A body that nobody may look at."""
+
+    def __len__(self) -> int:
+        return 1 << 40
+
+    def __getattribute__(self, name: str):
+        raise AssertionError(f"{name} of a body was asked for")
+
+
+def test_d005_tags_are_known_without_the_body():
+    incoming = Incoming()
+    for number, (_, head, _) in enumerate(peers.parts_of(peers.written(peers.numbers()))):
+        incoming.receive_metadata(peers.metadata(number, head)[1])
+    body = Untouchable()
+    incoming.receive_body(1, body)
+    assert [each.body is body for each in incoming] == [False, True]
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_d006_what_does_not_match_stays_queued_in_order(transport):
+    a, b = peers.socket_pair(transport)
+    with a, b:
+        for number in range(9, 0, -1):
+            b.send(number, [bytes([number])])
+        frames = received(a, 9)
+    assert [frame.tag for frame in frames] == list(range(9, 0, -1))
+    incoming = Incoming()
+    for frame in frames:
+        incoming.receive_body(frame.tag, frame.data)
+    assert incoming.take() is None
+    head = peers.parts_of(peers.written(peers.numbers()))
+    for number in range(10):
+        incoming.receive_metadata(peers.metadata(number, head[number > 0][1])[1])
+    assert [bytes(each.body) for each in incoming if each.number] == [bytes([n]) for n in range(1, 10)]
+
+
+@pytest.mark.parametrize("hello", [b"arwipc\x02\x00", b"HTTP/1.1 200 OK", bytes(8)])
+def test_another_greeting_is_refused(hello):
+    raw, other = peers.raw_pair()
+    with raw, peers.SocketConnection(other, "the peer") as connection:
+        raw.sendall(hello)
+        with pytest.raises(FormatError, match="the peer does not speak this version of our framing"):
+            received(connection, 1)
+
+
+@pytest.mark.parametrize(
+    ("head", "error", "words"),
+    [
+        (HEADER.pack(2, 0, 0, 0, 0, 0), FormatError, "kind 2"),
+        (HEADER.pack(1, 0, 1, 0, 0, 0), FormatError, "none of ours"),
+        (HEADER.pack(1, 0, 0, 1, 0, 0), FormatError, "none of ours"),
+        (HEADER.pack(0, 0, 0, 0, 1, 0), FormatError, "tag 0x1"),
+        (HEADER.pack(1, 3, 0, 0, 0, 0), FormatError, "announces 3 file descriptors, and 0 came"),
+        (HEADER.pack(0, 0, 0, 0, 0, 17 << 20), LimitError, "of metadata, more than Limits.metadata_bytes"),
+        (HEADER.pack(1, 0, 0, 0, 0, 1 << 62), LimitError, "at most"),
+        (HEADER.pack(1, 0, 0, 0, 0, (1 << 62) - 1), LimitError, "more than there is room for"),
+        (HEADER.pack(1, 0, 0, 0, 0, (1 << 64) - 1), LimitError, "at most"),
+    ],
+)
+def test_d090_hostile_headers_are_refused(head, error, words):
+    raw, other = peers.raw_pair()
+    with raw, peers.SocketConnection(other, "the peer") as connection:
+        raw.sendall(peers.HELLO + head)
+        with pytest.raises(error, match=f"the peer .*{words}"):
+            received(connection, 1)
+
+
+def test_d090_file_descriptors_that_belong_to_no_message_are_closed():
+    raw, other = peers.raw_pair()
+    with raw, peers.SocketConnection(other, "the peer") as connection:
+        raw.sendall(peers.HELLO)
+        for _ in range(20):
+            socket.send_fds(raw, [b"\1"], [0, 1, 2])
+        with pytest.raises(FormatError, match=r"the peer sent (a header|more file descriptors)"):
+            received(connection, 1)
+
+
+# -- what can be asked for, and how --------------------------------------------------------------------------
+
+
+def test_d008_unknown_schemes_are_named():
+    with pytest.raises(UnsupportedError, match="no transport speaks 'fabric': expected one of arrowipc"):
+        dissociated.connect("fabric://h:1?want_data=1")
+
+
+def test_d011_a_server_without_free_data_only_sends_bodies():
+    with served({"t": peers.numbers()}) as server:
+        assert server.uri.free_data is None
+        assert server.uris[1].free_data is None
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_d017_only_want_data_starts_a_stream(transport):
+    with (
+        served({"t": peers.numbers()}, transport) as server,
+        asking(server, b"t", transport, ask=False) as connection,
+    ):
+        for tag in (0, 1, server.uri.want_data ^ 1, server.uri.want_data & 0xFFFF_FFFF, 2**64 - 1):
+            connection.send(tag, [b"t"])
+        connection.send(server.uri.want_data, [b"t"])
+        assert [frame.tag for frame in received(connection, 4)] == [None, None, 1, None]
+        with pytest.raises(TimeoutError):
+            wait([connection], Deadline(0.1), "nothing")
+    assert server.errors == []
+
+
+def test_an_untagged_message_of_a_client_ends_its_connection():
+    with served({"t": peers.numbers()}, "tcp") as server, asking(server, b"t", "tcp") as connection:
+        received(connection, 4)
+        connection.send(None, [b"hello"])
+        with pytest.raises((EOFError, ConnectionError)):
+            received(connection, 1)
+    assert [str(each).partition(" sent ")[2] for each in server.errors] == [
+        "an untagged message: clients only send tagged ones"
+    ]
+
+
+IDENTS = [b"", b"\0", b"a\0b", b"\xff\xfe", "grün".encode(), random.Random(18).randbytes(1 << 16)]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_d018_names_of_streams_are_opaque(transport):
+    asked = []
+
+    def find(ident: bytes):
+        asked.append(ident)
+        return peers.numbers()
+
+    with served(find, transport) as server:
+        for way in WAYS:
+            for ident in IDENTS:
+                assert len(read(server, ident, way)) == 3
+            read(server, memoryview(b"view"), way)
+    assert asked == [*IDENTS, b"view"] + [each for each in [*IDENTS, b"view"] for _ in "12"]
+
+
+def overwhelm(connection, tag: int) -> None:
+    connection.send(tag, [bytes(17 << 20)])
+    received(connection, 1)
+
+
+def test_names_of_streams_have_a_limit():
+    with served({"t": peers.numbers()}, "tcp") as server:
+        with pytest.raises((FormatError, OSError)):
+            read(server, bytes((1 << 20) + 1))
+        with pytest.raises(TypeError):
+            read(server, 5)
+        with asking(server, b"t", "tcp") as connection:
+            received(connection, 4)
+            with pytest.raises((EOFError, ConnectionError)):
+                overwhelm(connection, server.uri.want_data)
+    assert {type(each) for each in server.errors} == {LimitError}
+
+
+def test_d019_a_client_begins_with_want_data():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        uri = dissociated.DissociatedUri("arrowipc+tcp", "127.0.0.1", port, want_data=new_tag())
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with peers.SocketConnection(accepted, "the client") as connection:
+                (frame,) = received(connection, 1)
+                assert (frame.tag, bytes(frame.data)) == (uri.want_data, b"ident")
+
+        with (
+            peers.beside(serve),
+            pytest.raises(FormatError, match="closed the connection without sending a schema"),
+        ):
+            dissociated.connect(uri, "ident", timeout=SECONDS)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_d020_metadata_and_bodies_may_come_from_two_servers(transport):
+    table = peers.numbers(100, batches=7)
+    asked: list[tuple[int, bytes]] = []
+
+    def finder(which: int):
+        return lambda ident: asked.append((which, ident)) or table
+
+    with served(finder(0), transport) as one, served(finder(1), "tcp") as two:
+        assert len({one.uris[0].want_data, two.uris[1].want_data}) == 2
+        for pair in ((one.uris[0], two.uris[1]), (str(two.uris[1]), str(one.uris[0]))):
+            with dissociated.connect(pair, b"ticket", timeout=SECONDS) as reader:
+                assert_equal(reader.read_all(), table)
+    assert sorted(asked) == [(0, b"ticket")] * 2 + [(1, b"ticket")] * 2
+
+
+def test_pairs_of_uris_that_make_no_sense_are_refused():
+    with served({"t": peers.numbers()}, "tcp") as server:
+        meta, data = server.uris
+        for pair in ((meta, meta), (data, data)):
+            with pytest.raises(UsageError, match="both URIs are of the same one of the two streams"):
+                dissociated.connect(pair, "t")
+        with pytest.raises(UsageError, match="give both URIs"):
+            dissociated.connect(meta, "t")
+        with pytest.raises(UsageError, match="expected one, or one for the metadata and one for the data"):
+            dissociated.connect([meta, data, data], "t")
+        # The same URI twice is one connection.
+        with dissociated.connect([server.uri, str(server.uri)], "t", timeout=SECONDS) as reader:
+            assert_equal(reader.read_all(), peers.numbers())
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_d021_an_unknown_stream_is_refused(transport, way):
+    with served({"t": peers.numbers()}, transport) as server:
+        with pytest.raises(FormatError, match="does not know the stream that was asked for"):
+            read(server, "nope", way)
+        assert_equal(read(server, "t", way), peers.numbers())
+    assert server.errors == []
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_d021_a_refusal_comes_after_what_was_asked_for_before(transport):
+    big = pa.table({"x": np.arange(1 << 20)})
+    with served({"t": big}, transport) as server, asking(server, b"t", transport) as connection:
+        connection.send(server.uri.want_data, [b"nope"])
+        frames = received(connection, 4)
+        assert len(frames[2].data) == 8 << 20
+        with pytest.raises((EOFError, ConnectionError)):
+            received(connection, 1)
+
+
+def test_a_source_that_fails_ends_its_stream_and_no_other():
+    def fail():
+        raise ValueError("no such luck")
+
+    def late():
+        yield from ipc.open_stream(peers.written(peers.numbers()))
+        raise ValueError("in the middle")
+
+    with served({"a": fail, "b": late, "c": [], "t": peers.numbers()}, "tcp") as server:
+        with pytest.raises(FormatError, match="without sending a schema"):
+            read(server, "a")
+        with pytest.raises(TruncatedError, match="before the metadata of message 2 arrived"):
+            read(server, "b")
+        with pytest.raises(FormatError, match="without sending a schema"):
+            read(server, "c")
+        assert_equal(read(server), peers.numbers())
+    # In any order: a client sees the end of its stream a moment before the server notes why.
+    empty, middle, luck = sorted(map(str, server.errors), key=lambda words: words[-1])
+    assert (luck, middle) == ("no such luck", "in the middle")
+    assert "say what it is empty of" in empty
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_d022_streams_at_once_do_not_mix(transport):
+    tables = {str(n): peers.numbers(10 + n, batches=20) for n in range(8)}
+    with served(tables, transport) as server:
+        found: dict[str, ipc.Table] = {}
+
+        def run(name: str, way: str) -> None:
+            found[name + way] = read(server, name, way)
+
+        threads = [threading.Thread(target=run, args=(name, way)) for name in tables for way in WAYS]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+    assert len(found) == 16
+    for key, table in found.items():
+        assert_equal(table, tables[key[0]])
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_d023_a_second_request_waits_for_the_first_stream_to_end(transport):
+    streams = {"a": peers.numbers(1, 3), "b": peers.numbers(2, 2)}
+    with served(streams, transport) as server, asking(server, b"a", transport) as connection:
+        connection.send(server.uri.want_data, [b"b"])
+        tags = [frame.tag for frame in received(connection, 8 + 6)]
+    assert tags == [None, None, 1, None, 2, None, 3, None, None, None, 1, None, 2, None]
+
+
+def test_more_requests_than_one_can_wait_for_are_refused():
+    def ask_and_wait(connection, tag):
+        for _ in range(200):  # the server may be gone before all of them are sent
+            connection.send(tag, [b"t"])
+        received(connection, 1000)
+
+    with (
+        served({"t": pa.table({"x": np.arange(8 << 20)})}, "tcp") as server,
+        asking(server, b"t", "tcp") as connection,
+        pytest.raises((EOFError, ConnectionError)),
+    ):
+        ask_and_wait(connection, server.uri.want_data)
+    assert "asked for more than 64 streams" in str(server.errors[0])
+
+
+# -- what arrives --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_d035_d040_d063_d064_streams_are_the_same_over_every_transport_and_way(transport, way):
+    tables = {
+        "numbers": peers.numbers(1000, batches=9),
+        "no batches": peers.numbers(0, batches=0),
+        "no rows": peers.numbers(0, batches=3),
+        "no columns": pa.table({"x": [1, 2]}).select([]),
+        "empty bodies": pa.table({"n": pa.nulls(5)}),
+        "wide": pa.table({f"c{i}": pa.array([i, None, -i], pa.int16()) for i in range(3000)}),
+    }
+    with served(tables, transport) as server:
+        for name, table in tables.items():
+            assert_equal(read(server, name, way), table)
+    assert server.errors == []
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_every_type_goes_through(transport, way):
+    tables = {name: pa.table({"x": array}) for name, array in arrays.CASES.items()}
+    with served(tables, transport) as server:
+        for name, table in tables.items():
+            found = read(server, name, way, validate="strict")
+            assert found.to_pydict()["x"] == table.column(0).to_pylist(), name
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("deltas", [True, False])
+def test_d036_dictionaries_come_before_their_users_with_deltas_and_replacements(transport, way, deltas):
+    batches = peers.words()
+    expected = [batch.to_pydict() for batch in batches]
+    source = {"t": lambda: (each for each in batches)}
+    with served(source, transport, dictionary_deltas=deltas) as server:
+        uri = server.uri if way == "one" else server.uris
+        with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
+            assert [batch.to_pydict() for batch in reader] == expected
+            # schema, first dictionary, batch, delta or replacement, batch, replacement, batch, batch
+            assert reader._stream.decoder.stats == (8, 4, 3, int(deltas), 2 - deltas)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_d038_custom_metadata_of_schemas_fields_and_batches_is_kept(transport, way):
+    schema = pa.schema([pa.field("x", pa.int8(), metadata={"f": "1"})], metadata={b"s": b"\xff", b"t": b""})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for i in range(3):
+            writer.write_batch(pa.record_batch([pa.array([i], pa.int8())], schema=schema), {"number": str(i)})
+    stream = sink.getvalue().to_pybytes()
+    with served({"t": lambda: ipc.open_stream(stream)}, transport) as server:
+        uri = server.uri if way == "one" else server.uris
+        with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
+            assert pa.schema(reader.schema).equals(schema, check_metadata=True)
+            assert [dict(batch.custom_metadata)[b"number"] for batch in reader] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_d056_compressed_bodies_go_through(transport, way, codec):
+    table = peers.numbers(5000, batches=3)
+    plain = peers.parts_of(peers.written(table))
+    with served({"t": table, "d": lambda: iter(peers.words())}, transport, compression=codec) as server:
+        assert_equal(read(server, "t", way), table)
+        assert read(server, "d", way).to_pydict() == pa.Table.from_batches(peers.words()).to_pydict()
+        if transport != "memory":
+            with asking(server, b"t", transport) as connection:
+                frames = received(connection, 4)
+            assert len(frames[2].data) < len(plain[1][2])
+
+
+GOLDEN = golden.cases()
+
+
+@pytest.mark.parametrize(
+    "case", GOLDEN, ids=lambda case: f"{case.parent.name}-{case.name.removeprefix('generated_')}"
+)
+def test_d047_d058_golden_streams_of_every_version_and_byte_order_arrive(case):
+    data = golden.load(case)
+    first = 2**32 - 2
+    with_schema = peers.dissociated(data.stream.read_bytes(), first)
+    client, server = memory_pair()
+    for tag, each in with_schema:
+        server.send(tag, [each])
+    server.close()
+    with peers.client_of((client,), first=first) as reader:
+        golden.assert_matches(data.json, reader.schema, list(reader))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_d058_big_endian_streams_are_served_by_whoever_stores_them(arrow_data, transport, way):
+    cases = [case for case in GOLDEN if case.parent.name == "1.0.0-bigendian"]
+    assert len(cases) >= 20
+    for case in cases[::4]:
+        data = golden.load(case)
+        sent = peers.dissociated(data.stream.read_bytes())
+        # The framing stays little-endian.
+        assert [each[1:5] for tag, each in sent if tag is None][1] == b"\1\0\0\0"
+        ends = [peers.socket_pair(transport) for _ in range(1 if way == "one" else 2)]
+
+        def serve(sent=sent, ends=ends) -> None:
+            for tag, each in sent:
+                ends[0 if tag is None else -1][1].send(tag, [each])
+            for _, server in ends:
+                server.flush(SECONDS)
+                server.close()
+
+        with peers.beside(serve), peers.client_of(tuple(client for client, _ in ends)) as reader:
+            golden.assert_matches(data.json, reader.schema, list(reader))
+
+
+def test_d057_buffers_are_aligned():
+    with served({"t": peers.numbers(7, batches=3)}, "tcp") as server:
+        for batch in pa.table(read(server)).to_batches():
+            assert all(b.address % 8 == 0 for column in batch.columns for b in column.buffers() if b)
+
+
+def test_d059_a_body_that_comes_twice_is_refused():
+    sent = peers.dissociated(peers.written(peers.numbers(3, 2)))
+    with pytest.raises(FormatError, match=r"body of message 1 arrived"):
+        peers.read([*sent[:3], sent[2], *sent[3:]])
+
+
+def test_d060_a_body_without_metadata_at_the_end_is_an_error():
+    sent = peers.dissociated(peers.written(peers.numbers(3, 2)))
+    with pytest.raises(FormatError, match="a body of 3 is there"):
+        peers.read([sent[0], (3, b"x"), peers.end(3)])
+    with pytest.raises(TruncatedError, match="before the metadata of message 1 arrived"):
+        peers.read([sent[0], sent[2], sent[-1]])
+
+
+# -- order and end -------------------------------------------------------------------------------------------
+
+
+class Storm:
+    """Keeps messages back and lets them go in any order; the last one is followed by all."""
+
+    def __init__(self, seed: int, last: int) -> None:
+        self.chance = random.Random(seed)
+        self.held: list = []
+        self.seen, self.last = 0, last
+
+    def __call__(self, frame):
+        self.held.append(frame)
+        self.seen += 1
+        self.chance.shuffle(self.held)
+        out = len(self.held) if self.seen == self.last else self.chance.randrange(len(self.held))
+        going, self.held = self.held[:out], self.held[out:]
+        return going
+
+
+@pytest.mark.parametrize("from_seed", range(0, 300, 60))
+def test_d061_d065_300_orders_over_the_roll_over_give_the_same_batches(from_seed):
+    tables = {size: peers.numbers(3, batches=size) for size in range(1, 12)}
+    for seed in range(from_seed, from_seed + 60):
+        chance = random.Random(seed)
+        size = chance.randrange(1, 12)
+        first = (2**32 - chance.randrange(size + 2)) % 2**32
+        tag = new_tag()
+        separate = chance.random() < 0.5
+        n_meta, n_data = size + 2, size
+        storms = [Storm(seed, n_meta), Storm(-seed, n_data)] if separate else [Storm(seed, n_meta + n_data)]
+        ends = [memory_pair(weather=storm) for storm in storms]
+        for role, (client, server) in zip(("meta", "data") if separate else ("both",), ends, strict=True):
+            session = Session(server, lambda ident, t=tables[size]: t, Roles({tag: role}, None), first=first)
+            client.send(tag, [b""])
+            while session.step():
+                pass
+        with peers.client_of(tuple(client for client, _ in ends), first=first) as reader:
+            assert_equal(reader.read_all(), tables[size])
+        for _, server in ends:
+            server.close()
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_d063_bodies_are_sent_in_parallel_with_metadata(transport):
+    source = {"t": peers.numbers(3, batches=4)}
+    with served(source, transport) as server, asking(server, b"t", transport) as connection:
+        frames = received(connection, 10)
+    assert [frame.tag for frame in frames] == [None, None, 1, None, 2, None, 3, None, 4, None]
+    assert bytes(frames[-1].data) == peers.end(5)[1]
+
+
+def test_d068_the_metadata_connection_may_close_before_the_bodies_come():
+    sent = peers.dissociated(peers.written(peers.numbers(3, 4)))
+    (meta, meta_server), (data, data_server) = memory_pair(), memory_pair()
+    for tag, each in sent:
+        if tag is None:
+            meta_server.send(tag, [each])
+    meta_server.close()
+    with peers.client_of((meta, data)) as reader:
+        for tag, each in sent:
+            if tag is not None:
+                data_server.send(tag, [each])
+                assert reader.read_next_batch().num_rows == 3
+        assert list(reader) == []
+    data_server.close()
+
+
+def test_d069_after_the_end_everything_is_still_processed():
+    sent = peers.dissociated(peers.written(peers.numbers(3, 4)))
+    assert_equal(peers.read([sent[-1], *reversed(sent[:-1])]), peers.numbers(3, 4))
+
+
+@pytest.mark.parametrize("cut", range(1, 10))
+def test_d070_a_lost_connection_is_a_truncated_stream(cut):
+    sent = peers.dissociated(peers.written(peers.numbers(3, 4)))
+    missing = f"{'metadata' if cut % 2 else 'body'} of message {(cut + 1) // 2}"
+    with pytest.raises(TruncatedError, match=f"the connection was lost before the {missing} arrived"):
+        peers.read(sent[:cut])
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+def test_d070_a_connection_lost_in_the_middle_of_a_message_names_what_is_missing(family):
+    sent = peers.dissociated(peers.written(peers.numbers(20_000)))
+    data = peers.HELLO + b"".join(peers.frame(*each) for each in sent)
+    for cut in (len(data) - 100, len(data) // 2, 100):
+        raw, other = peers.raw_pair(family)
+
+        def send(raw=raw, cut=cut) -> None:
+            with raw:
+                raw.sendall(data[:cut])
+
+        client = peers.SocketConnection(other, "the server")
+        missing = "without sending a schema" if cut == 100 else "before the body of message 1 arrived"
+        with peers.beside(send), pytest.raises(FormatError, match=missing):
+            peers.client_of((client,)).read_all()
+        client.close()

@@ -1,0 +1,589 @@
+"""Dissociated IPC over UCX, between processes and with every UCX library that is found."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import random
+import re
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from helpers.rounds import rounds
+from helpers.ucx_peers import LIBRARIES, PATIENCE, Peer, peer, plain
+
+from arrowipc.dissociated import DissociatedUri
+
+pytestmark = [
+    pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12"),
+    pytest.mark.nosanitize,  # UCX brings hooks of its own for the memory functions
+]
+
+TCP, SHARED = "tcp", "tcp,posix,sysv,cma"
+DECLARATIONS = Path(__file__).resolve().parents[2] / "arrowipc" / "dissociated/transports/ucx_worker.pxd"
+
+#: Every library, over a network and over shared memory, in both error modes; half of them are enough usually.
+WAYS = [
+    pytest.param(library, transports, mode, id=f"{library}-{transports}-{mode}", marks=marks)
+    for library in LIBRARIES
+    for transports, mode, marks in (
+        (TCP, "peer", ()),
+        (SHARED, "none", ()),
+        (TCP, "none", pytest.mark.slow),
+        (SHARED, "peer", pytest.mark.slow),
+    )
+]
+every_way = pytest.mark.parametrize(("library", "transports", "mode"), WAYS)
+every_library = pytest.mark.parametrize("library", LIBRARIES)
+#: Where the libraries hardly differ, one of them is enough usually.
+some_library = pytest.mark.parametrize(
+    "library",
+    [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(LIBRARIES)],
+)
+
+
+def ask(server: Peer) -> tuple[int, list[str], int]:
+    """Return a server's number of clients, its errors, and the free bytes of its arena."""
+    assert server.process.stdin is not None
+    server.process.stdin.write(b"how\n")
+    server.process.stdin.flush()
+    clients, errors, free = server.tell()
+    return clients, errors, free
+
+
+def alone(server: Peer) -> tuple[list[str], int]:
+    """Wait until the server has no clients any more; returns its errors and the free bytes of its arena."""
+    return clients_left(server, 0)
+
+
+def clients_left(server: Peer, count: int) -> tuple[list[str], int]:
+    """Wait until the server has only so many clients."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        clients, errors, free = ask(server)
+        if clients <= count:
+            return errors, free
+        assert time.monotonic() < deadline, "the server does not notice that its clients are gone"
+        time.sleep(0.05)
+
+
+def tell(child: Peer, line: str) -> None:
+    assert child.process.stdin is not None
+    child.process.stdin.write(line.encode() + b"\n")
+    child.process.stdin.flush()
+
+
+# -- our declarations ----------------------------------------------------------------------------------------
+
+
+def headers() -> list[str]:
+    """Folders with UCX's headers."""
+    package = importlib.util.find_spec("libucx")
+    folders = [Path(each, "include") for each in (package and package.submodule_search_locations) or ()]
+    return [str(each) for each in (Path("/usr/include"), *folders) if (each / "ucp/api/ucp.h").exists()]
+
+
+def structs(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Names of the declared structs; and their fields as C, each with its name."""
+    for name, body in re.findall(r"ctypedef struct (\w+):\n((?:    .*\n)+)", text):
+        fields = []
+        for line in re.sub(r",\n\s+", ", ", body).splitlines():
+            declaration = line.split("#")[0].replace("noexcept nogil", "").strip()
+            found = re.search(r"\(\*(\w+)\)", declaration) or re.search(r"(\w+)(?:\[\d+\])?$", declaration)
+            assert found, line
+            fields.append((declaration, found[1]))
+        yield name, fields
+
+
+def comparison(text: str) -> str:
+    """A C program that only compiles if our structs and numbers are those of the headers."""
+    lines = [
+        "#include <stddef.h>",
+        "#include <ucp/api/ucp.h>",
+        "typedef signed char Status;",
+        '_Static_assert(sizeof(ucs_status_t) == 1, "a status");',
+    ]
+    ours = {name: f"our_{name}" for name, _ in structs(text)}
+    callback = re.search(r"ctypedef (void \(\*send_callback\).*?) noexcept", text)
+    assert callback
+    lines.append(f"typedef {callback[1]};")
+    for name, fields in structs(text):
+        body = "".join(
+            f"    {re.sub(r'[a-z_]+', lambda m: ours.get(m[0], m[0]), declaration)};\n"
+            for declaration, _ in fields
+        )
+        lines.append(f"typedef struct {{\n{body}}} {ours[name]};")
+        theirs = "struct sockaddr_storage" if name == "sockaddr_storage" else name
+        # Later versions add fields at the end: they are told by the mask that ours are not there.
+        lines.append(f'_Static_assert(sizeof({ours[name]}) <= sizeof({theirs}), "size of {name}");')
+        for _, field in fields if name not in ("sockaddr_storage", "ucs_cpu_set_t") else ():
+            lines.append(
+                f"_Static_assert(offsetof({ours[name]}, {field}) == offsetof({name}, {field}) && "
+                f'sizeof((({ours[name]}*) 0)->{field}) == sizeof((({name}*) 0)->{field}), "{name}.{field}");'
+            )
+    for name, value in re.findall(r"^    (UC\w+) = (.+)$", text, re.M):
+        lines.append(f'_Static_assert((long long) {name} == ({value}), "{name}");')
+    return "\n".join([*lines, "int main(void) { return 0; }\n"])
+
+
+@pytest.mark.parametrize("folder", headers() or [None])
+def test_our_declarations_are_those_of_the_headers(folder: str | None, tmp_path: Path) -> None:
+    if folder is None or shutil.which("gcc") is None:
+        pytest.skip("needs gcc and UCX's headers (libucx-dev or libucx-cu12)")
+    program = comparison(DECLARATIONS.read_text())
+    assert program.count("_Static_assert") > 150
+
+    def compiles(text: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "ours.c").write_text(text)
+        command = [
+            "gcc",
+            "-std=gnu11",
+            f"-I{folder}",
+            "-c",
+            str(tmp_path / "ours.c"),
+            "-o",
+            str(tmp_path / "o"),
+        ]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+
+    good = compiles(program)
+    assert good.returncode == 0, good.stderr
+    wrong_number = compiles(program.replace("UCP_FEATURE_AM == (1 << 6)", "UCP_FEATURE_AM == (1 << 7)"))
+    assert "UCP_FEATURE_AM" in wrong_number.stderr
+    wrong_place = compiles(program.replace("    int mt_workers_shared;\n", "", 1))
+    assert "ucp_params_t" in wrong_place.stderr
+
+
+def test_functions_are_looked_up_in_the_order_of_their_struct() -> None:
+    from arrowipc.dissociated.transports.ucx_worker import FUNCTIONS
+
+    declared = DECLARATIONS.read_text().partition("cdef struct Ucp:")[2].partition("\ncdef ")[0]
+    assert tuple(re.findall(r"\(\*(\w+)\)\(", declared)) == FUNCTIONS
+
+
+@every_library
+def test_loading_the_library_takes_no_signals(library: str) -> None:
+    with peer("load", library, TCP) as child:
+        before, after, variable, version = child.tell()
+        assert before == after
+        assert variable is None
+        assert tuple(version) >= (1, 13, 0)
+
+
+def test_without_a_library_the_error_says_what_to_install() -> None:
+    with peer("load", next(iter(LIBRARIES)), TCP, at="/nowhere/libucp.so.0") as child:
+        words = child.words() if child.process.wait(PATIENCE) else ""
+    assert "UnsupportedError: ARROWIPC_UCX_LIBRARY = '/nowhere/libucp.so.0'" in words
+
+
+@some_library
+def test_a_forked_process_is_told_that_it_cannot_use_ucx(library: str) -> None:
+    with (
+        peer("serve", library, SHARED) as server,
+        peer("fork", library, SHARED, uri=server.tell()[0]) as child,
+    ):
+        connecting, reading, (ended, complete) = child.tell(), child.tell(), child.tell()
+        assert "forked" in connecting
+        assert "forked" in reading
+        assert ended == 0
+        assert complete is True
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+@every_way
+def test_d003_streams_are_equal_between_processes(library: str, transports: str, mode: str) -> None:
+    """Small and large bodies, empty ones (d040), and metadata that comes by rendezvous (d001)."""
+    with peer("serve", library, transports, error_mode=mode) as server:
+        uri, *_ = server.tell()
+        names = ["plain", "empty", "wide", "large"]
+        with peer("fetch", library, transports, uri=uri, names=names) as client:
+            for name in names:
+                assert client.tell() == [name, True, False]
+            assert client.end() == 0
+        assert alone(server) == ([], 0)
+        assert server.end() == 0
+
+
+@some_library
+def test_d064_separate_connections_give_the_same_stream(library: str) -> None:
+    with peer("serve", library, SHARED) as server:
+        _, *pair = server.tell()
+        with peer("fetch", library, SHARED, uri=pair, names=["plain", "empty"]) as client:
+            assert [client.tell(), client.tell()] == [["plain", True, False], ["empty", True, False]]
+
+
+@some_library
+def test_d022_streams_at_once_are_isolated(library: str) -> None:
+    with peer("serve", library, SHARED) as server:
+        uri, *_ = server.tell()
+        with (
+            peer("fetch", library, SHARED, uri=uri, names=["plain", "large"]) as one,
+            peer("fetch", library, SHARED, uri=uri, names=["large", "empty"]) as other,
+        ):
+            for _ in range(2):
+                assert one.tell()[1] is True
+                assert other.tell()[1] is True
+
+
+@some_library
+def test_d071_the_body_that_is_expected_is_found_by_the_low_bits_of_its_tag(library: str) -> None:
+    with peer("expect", library, TCP) as child:
+        assert child.tell() == [3, 1, 2, 4]
+        assert child.end() == 0
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 20])
+@some_library
+def test_d090_metadata_beyond_the_limit_is_refused(library: str, size: int) -> None:
+    """Whether its bytes came along or are still to be fetched."""
+    with peer("limit", library, SHARED, size=size) as child:
+        found, refused = child.tell()
+        assert "Limits.metadata_bytes" in refused
+        # The one before may be on its way still when the next is refused.
+        assert found in ([5, size], [5])
+        assert child.end() == 0
+
+
+@every_way
+def test_d085_a_killed_client_ends_its_session(library: str, transports: str, mode: str) -> None:
+    """In the middle of bodies that it was fetching; others are served before and after."""
+    with peer("serve", library, transports, error_mode=mode) as server:
+        uri, *_ = server.tell()
+        with peer("fetch_slowly", library, transports, uri=uri, name="endless") as client:
+            client.tell()
+            assert ask(server)[0] == 1
+            client.kill()
+        alone(server)
+        with peer("fetch", library, transports, uri=uri, names=["plain"]) as client:
+            assert client.tell() == ["plain", True, False]
+        assert server.end() == 0
+
+
+@every_way
+def test_d070_a_killed_server_ends_the_stream_with_an_error(library: str, transports: str, mode: str) -> None:
+    with peer("serve", library, transports, error_mode=mode) as server:
+        uri, *_ = server.tell()
+        with peer("fetch_slowly", library, transports, uri=uri, name="endless") as client:
+            client.tell()
+            server.kill()
+            tell(client, "go on")
+            how, first_is_there = client.tell()
+            assert how in ("TruncatedError", "ConnectionResetError", "BrokenPipeError")
+            assert first_is_there is True
+            assert client.end() == 0
+
+
+@every_way
+def test_either_side_may_leave_in_the_middle_of_bodies(library: str, transports: str, mode: str) -> None:
+    with peer("serve", library, transports, error_mode=mode) as server:
+        uri, *_ = server.tell()
+        with peer("fetch_slowly", library, transports, uri=uri, name="endless") as client:
+            client.tell()
+            assert client.end() == 0
+        assert alone(server)[0] == []
+        with peer("fetch_slowly", library, transports, uri=uri, name="endless") as client:
+            client.tell()
+            assert server.end() == 0
+            tell(client, "go on")
+            assert client.tell()[0] in ("TruncatedError", "ConnectionResetError", "BrokenPipeError")
+            assert client.end() == 0
+
+
+@some_library
+def test_nobody_listening_is_an_oserror(library: str) -> None:
+    with peer("fetch", library, TCP, uri="ucx://127.0.0.1:9?want_data=1", names=["plain"]) as client:
+        assert client.process.wait(PATIENCE) == 1
+        assert "ConnectionRefusedError: connecting to ucx 127.0.0.1:9" in client.words()
+
+
+@pytest.mark.skipif(len(LIBRARIES) < 2, reason="needs UCX of two versions: libucx0 and libucx-cu12")
+def test_libraries_of_two_versions_refuse_each_other_with_a_word_about_that() -> None:
+    one, other = list(LIBRARIES)[:2]
+    with peer("serve", one, SHARED) as server:
+        uri, *_ = server.tell()
+        with peer("fetch", other, SHARED, uri=uri, names=["plain"]) as client:
+            assert client.process.wait(PATIENCE) == 1
+            assert "Both ends need the same minor version" in client.words()
+
+
+# -- memory that clients read by themselves ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transports", [TCP, SHARED])
+@every_library
+def test_d048_bodies_are_read_in_the_servers_memory(library: str, transports: str) -> None:
+    """Mapped where both share memory, else fetched; all comes back (d074), empty ones are sent (d083)."""
+    size = 64 << 20
+    with peer("serve", library, transports, memory=size) as server:
+        uri, *_ = server.tell()
+        assert "free_data=" in uri
+        assert "remote_handle=" in uri
+        all_free = ask(server)[2]
+        names = ["plain", "empty", "wide", "large"]
+        with peer("fetch", library, transports, uri=uri, names=names) as client:
+            for name in names:
+                assert client.tell() == [name, True, transports == SHARED and name != "empty"]
+            assert client.end() == 0
+        errors, free = alone(server)
+        assert errors == []
+        assert free == all_free
+        assert server.end() == 0
+
+
+@some_library
+def test_of_chosen_columns_only_their_buffers_are_fetched(library: str) -> None:
+    with peer("serve", library, TCP, memory=64 << 20) as server:
+        uri, *_ = server.tell()
+        sizes = []
+        for columns in (None, ["i"], ["s", "d"]):
+            with peer("columns_of", library, TCP, uri=uri, name="plain", columns=columns) as client:
+                is_equal, size = client.tell()
+                assert is_equal is True
+                assert client.end() == 0
+                sizes.append(size)
+        every, numbers, others = sizes
+        rows = 1500  # of the batches that are not sent because they are small
+        assert numbers == 8 * rows
+        assert 0 < others < every - 2 * 8 * rows + 1000
+        assert alone(server) == ([], alone(server)[1])
+
+
+@some_library
+def test_d089_a_full_arena_sends_bodies(library: str) -> None:
+    with peer("serve", library, SHARED, memory=10 << 20) as server:
+        uri, *_ = server.tell()
+        with peer("fetch", library, SHARED, uri=uri, names=["large"]) as client:
+            assert client.tell() == ["large", True, True]
+
+
+@every_library
+def test_d086_memory_of_a_killed_client_is_not_used_again_and_its_segments_go(library: str) -> None:
+    """Placed, freed and abandoned in any order: no byte that anybody may still read is another one's."""
+    for seed in range(2):
+        with peer("arena", library, SHARED, seed=seed) as child:
+            wrong, was_full, many_left, most, free, segments = child.tell()
+            assert wrong == []
+            assert was_full
+            assert many_left
+            assert most <= 16 << 20
+            # What is not retired is free again, and so is the room of segments that are there no more.
+            assert free > (16 << 20) - 4096 * segments
+            assert child.end() == 0
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("transports", [TCP, SHARED])
+@some_library
+def test_d086_memory_of_killed_clients_comes_back(library: str, transports: str) -> None:
+    held: list[int] = []
+    with peer("serve", library, transports, memory=64 << 20) as server:
+        uri, *_ = server.tell()
+        all_free = ask(server)[2]
+        for _ in range(rounds(3, 100)):
+            with peer("fetch_slowly", library, transports, uri=uri, name="endless") as client:
+                client.tell()
+                assert ask(server)[2] < all_free
+                client.kill()
+            assert alone(server) == ([], 64 << 20)
+            held.append(server.resident())
+        print(f"{len(held)} clients killed; resident MiB:", held[0] >> 20, "to", max(held) >> 20)
+        assert max(held) - held[0] < 32 << 20
+        with peer("fetch", library, transports, uri=uri, names=["plain"]) as client:
+            assert client.tell()[1:] == [True, transports == SHARED]
+            assert client.end() == 0
+        assert server.end() == 0
+
+
+@some_library
+def test_d086_a_client_that_is_gone_keeps_what_it_had_mapped(library: str) -> None:
+    with peer("serve", library, SHARED, memory=64 << 20) as server:
+        uri, *_ = server.tell()
+        with peer("hold", library, SHARED, uri=uri, name="large") as client:
+            assert client.tell() is True
+            assert alone(server) == ([], 64 << 20)
+            for _ in range(2):  # other bodies come to lie where it was
+                with peer("fetch_slowly", library, SHARED, uri=uri, name="endless") as other:
+                    other.tell()
+                    tell(other, "go on")
+                    assert other.tell() == ["complete", True]
+                    assert other.end() == 0
+                tell(client, "look")
+                assert client.tell() is True
+            assert client.end() == 0
+
+
+@some_library
+def test_d048_bodies_lie_in_many_segments(library: str) -> None:
+    """Each is larger than a segment, and gets one of its own."""
+    with peer("serve", library, SHARED, memory=64 << 20, segment_bytes=1 << 20) as server:
+        uri, *_ = server.tell()
+        with peer("fetch", library, SHARED, uri=uri, names=["large", "wide", "large", "plain"]) as client:
+            for name in ("large", "wide", "large", "plain"):
+                assert client.tell() == [name, True, True]
+            assert client.end() == 0
+        assert alone(server)[0] == []
+
+
+@some_library
+def test_clients_that_know_of_one_key_are_told_of_memory_that_it_opens(library: str) -> None:
+    """The specification has no more than the one in the URI; they are sent what lies elsewhere."""
+    with peer("serve", library, SHARED, memory=64 << 20, segment_bytes=10 << 20) as server:
+        uri = DissociatedUri.parse(server.tell()[0])
+        assert uri.remote_handle is not None
+        old = str(
+            DissociatedUri(
+                uri.scheme,
+                uri.host,
+                uri.port,
+                want_data=uri.want_data,
+                free_data=uri.free_data,
+                remote_handle=uri.remote_handle.removesuffix(b"arrowipc:segments"),
+            )
+        )
+        with peer("fetch", library, SHARED, uri=old, names=["large", "plain"]) as client:
+            assert client.tell() == ["large", True, True]
+            assert client.tell() == ["plain", True, True]
+            assert client.end() == 0
+        assert alone(server)[0] == []
+        with peer("fetch_slowly", library, SHARED, uri=str(uri), name="endless") as client:
+            client.tell()
+            client.kill()  # and the first segment with it
+        alone(server)
+        with peer("fetch", library, SHARED, uri=old, names=["large"]) as client:
+            assert client.tell() == ["large", True, False]
+            assert client.end() == 0
+
+
+@pytest.mark.parametrize("transports", [SHARED, "tcp,cma"])
+@some_library
+def test_memory_that_was_let_go_of_before_it_was_read_is_noticed(library: str, transports: str) -> None:
+    """Something else is at the same addresses: whether that is mapped or copied out of the server."""
+    with peer("reference_server", library, transports, order="in order", body_type=1, other=True) as server:
+        port, key, _ = server.tell()
+        handle = quote(base64.b64encode(bytes.fromhex(key) + b"arrowipc:segments").decode(), safe="")
+        uris = [
+            f"ucx://127.0.0.1:{port}?want_data={tag}&free_data={0xAB << 56 | 1 << 32}&remote_handle={handle}"
+            for tag in (0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0)
+        ]
+        with peer("read", library, transports, uri=uris, name="ident") as client:
+            assert client.tell() == "TruncatedError"
+            assert client.end() == 0
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("lent", "mode"), [(0, "peer"), (0, "none"), (256 << 20, "peer")])
+@some_library
+def test_d085_d086_killed_clients_leave_nothing_behind(library: str, lent: int, mode: str) -> None:
+    """The server goes on, in bounded memory (d088), and no byte of what the others hold changes (d072)."""
+    rng = random.Random(85)
+    kills = rounds(10, 100)
+    held: list[int] = []
+    with peer("serve", library, SHARED, memory=lent, error_mode=mode) as server:
+        uri, *_ = server.tell()
+        with peer("fetch_slowly", library, SHARED, uri=uri, name="endless") as witness:
+            witness.tell()
+            for number in range(kills):
+                with peer("fetch_slowly", library, SHARED, uri=uri, name="endless") as client:
+                    client.tell()
+                    tell(client, "go on")
+                    time.sleep(rng.random() / 10)
+                    client.kill()
+                if number % 5 == 4:
+                    clients_left(server, 1)
+                    held.append(server.resident())
+            tell(witness, "go on")
+            assert witness.tell() == ["complete", True]
+            assert witness.end() == 0
+        assert alone(server)[0] == []
+        with peer("fetch", library, SHARED, uri=uri, names=["plain", "large"]) as client:
+            assert [client.tell()[1] for _ in range(2)] == [True, True]
+        assert server.end() == 0
+    print(f"{kills} clients killed; resident MiB after each 5:", [each >> 20 for each in held])
+    assert held[-1] - held[0] < 128 << 20
+
+
+@every_library
+def test_d087_mapped_arrays_stay_readable_when_the_server_is_killed(library: str) -> None:
+    with peer("serve", library, SHARED, memory=64 << 20) as server:
+        uri, *_ = server.tell()
+        with peer("fetch_slowly", library, SHARED, uri=uri, name="endless") as client:
+            client.tell()
+            server.kill()
+            tell(client, "go on")
+            how, first_is_there = client.tell()
+            assert how in ("TruncatedError", "ConnectionResetError", "BrokenPipeError")
+            assert first_is_there is True
+            assert client.end() == 0
+
+
+@pytest.mark.parametrize("where", ["below", "above", "far", "wrapped"])
+@some_library
+def test_d053_pairs_outside_the_servers_memory_are_refused(library: str, where: str) -> None:
+    """UCX computes an address for each of them, and says that it is fine."""
+    address = {"below": 64, "above": 1 << 47, "far": 1 << 63, "wrapped": (1 << 64) - 4096}[where]
+    pairs = struct.pack("<4Q", 2048, 1, address, 2048).hex()
+    with peer("reference_server", library, SHARED, order="in order", body_type=1, pairs=pairs) as server:
+        port, key, _ = server.tell()
+        handle = quote(base64.b64encode(bytes.fromhex(key)).decode(), safe="")
+        uris = [
+            f"ucx://127.0.0.1:{port}?want_data={tag}&free_data={0xAB << 56 | 1 << 32}&remote_handle={handle}"
+            for tag in (0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0)
+        ]
+        with peer("read", library, SHARED, uri=uris, name="ident") as client:
+            assert client.tell() == "FormatError"
+            assert client.end() == 0
+
+
+# -- the reference example -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["plain", "empty", "large"])
+@every_library
+def test_d093_what_we_serve_is_what_the_reference_client_reads(library: str, name: str) -> None:
+    with peer("serve", library, SHARED, error_mode="none") as server:
+        _, *pair = server.tell()
+        with peer("reference_client", library, SHARED, uris=pair, ident=name) as client:
+            prefixes, tags, lengths, is_equal = client.tell()
+            assert client.end() == 0
+        assert is_equal is True
+        # Metadata messages are numbered, and the end is 5 bytes with the next number.
+        assert [number for _, number, _ in prefixes] == list(range(len(prefixes)))
+        assert [kind for kind, _, _ in prefixes] == [1] * (len(prefixes) - 1) + [0]
+        assert prefixes[-1] == [0, len(prefixes) - 1, 5]
+        assert all((length - 5) % 8 == 0 for _, _, length in prefixes[:-1])
+        # One body for each but the schema, also where it is empty; type 0, reserved bits 0.
+        assert tags == list(range(1, len(prefixes) - 1))
+        assert (set(lengths) == {0}) == (name == "empty")
+
+
+@pytest.mark.parametrize("order", ["in order", "reversed"])
+@some_library
+def test_d094_what_the_reference_server_sends_is_read(library: str, order: str) -> None:
+    with peer("reference_server", library, SHARED, order=order) as server:
+        port, *_ = server.tell()
+        uris = [f"ucx://127.0.0.1:{port}?want_data={t}" for t in (0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0)]
+        with peer("read", library, SHARED, uri=uris, name="ident") as client:
+            assert client.tell() == "equal"
+            assert client.end() == 0
+        assert server.end() == 0
+
+
+@some_library
+def test_d093_a_client_that_handles_errors_otherwise_is_an_error_of_the_server(library: str) -> None:
+    with peer("serve", library, SHARED) as server:
+        _, *pair = server.tell()
+        with peer("reference_client", library, SHARED, uris=pair, ident="plain") as client:
+            assert client.process.wait(PATIENCE) == 1
+        assert any('error_mode="none"' in error for error in ask(server)[1])
+
+
+def test_sources_are_the_same_in_every_process() -> None:
+    assert plain()[0].equals(plain()[0])

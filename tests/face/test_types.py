@@ -1,0 +1,586 @@
+"""Types, fields and schemas: what they accept, how they print and compare, what pyarrow reads of them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from helpers.flat_reader import LAYOUT
+from hypothesis import given
+
+import arrowipc
+from arrowipc import types as T
+from arrowipc.errors import UsageError
+from arrowipc.metadata.schema_writer import encapsulate, number_dictionaries, schema_metadata
+from arrowipc.schema import Schema
+
+pa = pytest.importorskip("pyarrow")
+
+
+def to_pyarrow(type_: T.DataType) -> Any:
+    """The pyarrow type that `type_` means, built with pyarrow's own factories."""
+    children = [to_pyarrow_field(child) for child in type_.children]
+    match type_:
+        case T.Decimal(precision, scale, width):
+            return getattr(pa, f"decimal{width}")(precision, scale)
+        case T.Time(unit, width):
+            return getattr(pa, f"time{width}")(unit)
+        case T.Timestamp(unit, zone):
+            return pa.timestamp(unit, zone)
+        case T.Duration(unit):
+            return pa.duration(unit)
+        case T.FixedSizeBinary(width):
+            return pa.binary(width)
+        case T.FixedSizeList(_, size):
+            return pa.list_(children[0], size)
+        case T.List():
+            return pa.list_(children[0])
+        case T.LargeList() | T.ListView() | T.LargeListView():
+            names = {T.LargeList: "large_list", T.ListView: "list_view", T.LargeListView: "large_list_view"}
+            return getattr(pa, names[type(type_)])(children[0])
+        case T.Struct():
+            return pa.struct(children)
+        case T.Map(_, keys_sorted):
+            # Arrow C++ gives the children their usual names when it reads them.
+            key, item = children[0].type.field(0), children[0].type.field(1)
+            return pa.map_(key.with_name("key"), item.with_name("value"), keys_sorted=keys_sorted)
+        case T.Union(mode, _, codes):
+            return pa.union(children, mode=mode, type_codes=list(codes))
+        case T.RunEndEncoded():
+            return pa.run_end_encoded(children[0].type, children[1].type)
+        case T.Dictionary(index, values, ordered):
+            return pa.dictionary(to_pyarrow(index), to_pyarrow(values), ordered)
+    return pa.type_for_alias(str(type_))
+
+
+def to_pyarrow_field(field: T.Field) -> Any:
+    return pa.field(field.name, to_pyarrow(field.type), field.nullable, dict(field.metadata))
+
+
+def to_pyarrow_schema(schema: Schema) -> Any:
+    return pa.schema([to_pyarrow_field(field) for field in schema], dict(schema.metadata))
+
+
+def read_back(schema: Schema) -> Any:
+    return pa.ipc.read_schema(pa.py_buffer(schema.serialize()))
+
+
+# Every type, parameterised widely; pyarrow has two of the three interval units only in its C++ part.
+
+LEAVES: list[T.DataType] = [
+    T.null(),
+    T.bool_(),
+    *[getattr(T, f"{sign}int{width}")() for sign in ("", "u") for width in (8, 16, 32, 64)],
+    T.float16(),
+    T.float32(),
+    T.float64(),
+    T.utf8(),
+    T.large_utf8(),
+    T.utf8_view(),
+    T.binary(),
+    T.binary(0),
+    T.binary(7),
+    T.binary(2**27),
+    T.large_binary(),
+    T.binary_view(),
+    T.decimal32(9, 2),
+    T.decimal64(18, -3),
+    T.decimal128(38, 40),
+    T.decimal128(1),
+    T.decimal256(76, -(2**31)),
+    T.date32(),
+    T.date64(),
+    T.time32("s"),
+    T.time32("ms"),
+    T.time64("us"),
+    T.time64("ns"),
+    *[T.timestamp(unit) for unit in ("s", "ms", "us", "ns")],
+    T.timestamp("us", "UTC"),
+    T.timestamp("ns", "America/New_York"),
+    T.timestamp("s", "+07:30"),
+    *[T.duration(unit) for unit in ("s", "ms", "us", "ns")],
+    T.month_day_nano_interval(),
+]
+FLAGGED = T.field("x y", T.int16(), nullable=False, metadata={"k": "v"})
+NESTED: list[T.DataType] = [
+    T.list_(T.int8()),
+    T.list_(FLAGGED),
+    T.list_(T.int8(), 0),
+    T.list_(FLAGGED, 3),
+    T.large_list(FLAGGED),
+    T.list_view(FLAGGED),
+    T.large_list_view(FLAGGED),
+    T.struct([]),
+    T.struct([("a", T.int8()), FLAGGED, ("a", T.utf8())]),
+    T.struct({"a": T.list_(T.struct({"b": T.null()}))}),
+    T.map_(T.utf8(), T.int32()),
+    T.map_(T.utf8(), FLAGGED, keys_sorted=True),
+    T.map_(FLAGGED, T.utf8()),
+    T.sparse_union([]),
+    T.sparse_union([("a", T.int8()), FLAGGED]),
+    T.dense_union([("a", T.int8()), FLAGGED], [127, 0]),
+    T.run_end_encoded(T.int16(), T.utf8()),
+    T.run_end_encoded(T.int64(), T.list_(T.int8())),
+    *[T.dictionary(index, T.utf8()) for index in LEAVES if isinstance(index, T.Int)],
+    T.dictionary(T.int8(), T.list_(FLAGGED), ordered=True),
+    T.dictionary(T.int32(), T.struct({"inner": T.dictionary(T.uint8(), T.utf8())})),
+]
+OTHER_INTERVALS = [T.interval_year_month(), T.interval_day_time()]
+
+
+@pytest.mark.parametrize("type_", LEAVES + NESTED, ids=str)
+def test_every_type_prints_and_is_written_as_pyarrow_does(type_: T.DataType) -> None:
+    expected = to_pyarrow(type_)
+    if not isinstance(type_, T.Map):
+        assert str(type_) == str(expected)
+        assert repr(type_) == f"DataType({expected})"
+    for nullable in (True, False) if type_ != T.null() else (True,):
+        schema = T.schema([T.field("f", type_, nullable)])
+        assert read_back(schema).equals(pa.schema([pa.field("f", expected, nullable)]), check_metadata=True)
+
+
+@pytest.mark.parametrize("type_", OTHER_INTERVALS, ids=str)
+def test_intervals_that_pyarrow_cannot_make(type_: T.Interval) -> None:
+    assert str(read_back(T.schema([("f", type_)])).field("f").type) == str(type_)
+
+
+def test_whole_schema_with_metadata() -> None:
+    types = LEAVES + NESTED
+    fields = [T.field(f"column {i} é", each, metadata={"i": str(i)}) for i, each in enumerate(types)]
+    schema = T.schema(fields, metadata={"a": b"\xff\x00", "": ""})
+    read = read_back(schema)
+    assert read.equals(to_pyarrow_schema(schema), check_metadata=True)
+    assert read.metadata == {b"a": b"\xff\x00", b"": b""}
+
+
+def test_the_cases_cover_every_tag_of_the_format() -> None:
+    tags = {T.Struct: "Struct_"}
+    made = {tags.get(type(each), type(each).__name__) for each in LEAVES + NESTED + OTHER_INTERVALS}
+    assert made - {"Dictionary"} == LAYOUT.declarations["Type"].values.keys() - {"NONE"}
+
+
+# Random types. pyarrow's factories cannot name the children of a run-end encoding, so those keep their names.
+
+names = st.text(st.characters(codec="utf-8"), max_size=8)
+pairs = st.dictionaries(st.text("abc", max_size=2), st.binary(max_size=4), max_size=2)
+leaves = st.one_of(
+    st.sampled_from(LEAVES),
+    st.builds(T.decimal256, st.integers(1, 76), st.integers(-100, 100)),
+    st.builds(T.binary, st.integers(0, 1000)),
+)
+integers = st.sampled_from([each for each in LEAVES if isinstance(each, T.Int)])
+
+
+def fields_of(types: st.SearchStrategy[T.DataType]) -> st.SearchStrategy[T.Field]:
+    # pyarrow refuses a null type that is not nullable.
+    return st.builds(
+        lambda n, t, b, m: T.field(n, t, b or t == T.null(), m), names, types, st.booleans(), pairs
+    )
+
+
+def nest(types: st.SearchStrategy[T.DataType]) -> st.SearchStrategy[T.DataType]:
+    child = fields_of(types)
+    children = st.lists(child, max_size=4)
+    values = types.filter(lambda each: not isinstance(each, T.Dictionary))
+    codes = st.permutations(range(128))
+    return st.one_of(
+        st.builds(T.list_, child, st.integers(-1, 9)),
+        st.sampled_from([T.large_list, T.list_view, T.large_list_view]).flatmap(
+            lambda f: st.builds(f, child)
+        ),
+        st.builds(T.struct, children),
+        st.builds(T.map_, types.filter(lambda each: each != T.null()), types, st.booleans()),
+        st.builds(lambda kids, order: T.sparse_union(kids, order[: len(kids)]), children, codes),
+        st.builds(lambda kids, order: T.dense_union(kids, order[: len(kids)]), children, codes),
+        st.builds(T.run_end_encoded, st.sampled_from([T.int16(), T.int32(), T.int64()]), types),
+        st.builds(T.dictionary, integers, values, st.booleans()),
+    )
+
+
+def ids_of(type_: T.DataType) -> list[Any]:
+    """The dictionary ids within a type, in order, as nested lists."""
+    inner = type_.value_type.children if isinstance(type_, T.Dictionary) else type_.children
+    own = [type_.id] if isinstance(type_, T.Dictionary) else []
+    return own + [ids_of(child.type) for child in inner]
+
+
+types = st.recursive(leaves, nest, max_leaves=6)
+schemas = st.builds(T.schema, st.lists(fields_of(types), max_size=4), pairs)
+
+
+@given(schemas)
+def test_any_schema_reads_back_in_pyarrow(schema: Schema) -> None:
+    message = schema.serialize()
+    assert len(message) % 8 == 0
+    assert message[:4] == b"\xff" * 4
+    assert int.from_bytes(message[4:8], "little") == len(message) - 8
+    assert read_back(schema).equals(to_pyarrow_schema(schema), check_metadata=True)
+
+
+@given(schemas)
+def test_any_schema_reads_back_as_it_was(schema: Schema) -> None:
+    numbered = number_dictionaries(schema)
+    read = arrowipc.read_schema(schema.serialize())
+    assert read.equals(schema, check_metadata=True)
+    assert [ids_of(field.type) for field in read] == [ids_of(field.type) for field in numbered]
+    assert read.serialize() == schema.serialize()
+
+
+@given(types)
+def test_any_type_prints_hashes_and_pickles(type_: T.DataType) -> None:
+    again = pickle.loads(pickle.dumps(type_))
+    assert again == type_
+    assert again.equals(type_, check_metadata=True)
+    assert hash(again) == hash(type_)
+    assert str(again) == str(type_)
+
+
+# Serialization in detail.
+
+
+def test_messages_by_version_prefix_and_alignment() -> None:
+    schema = T.schema([("a", T.int8())])
+    for version in ("V4", "V5"):
+        metadata = schema_metadata(schema, version=version, custom_metadata=((b"k", b"v"),))
+        message = pa.ipc.read_message(pa.py_buffer(encapsulate(metadata)))
+        assert message.metadata_version == pa.ipc.MetadataVersion[version]
+        assert pa.ipc.read_schema(message) == pa.schema([("a", pa.int8())])
+    for alignment in (8, 64):
+        assert len(encapsulate(metadata, alignment)) % alignment == 0
+        legacy = encapsulate(metadata, alignment, legacy=True)
+        assert len(legacy) % alignment == 0
+        assert int.from_bytes(legacy[:4], "little") == len(legacy) - 4
+        assert pa.ipc.read_schema(pa.py_buffer(legacy)) == pa.schema([("a", pa.int8())])
+
+
+def test_the_message_is_made_once() -> None:
+    schema = T.schema([("a", T.int8())])
+    assert schema.serialize() is schema.serialize()
+
+
+def test_duplicate_keys_keep_their_order() -> None:
+    # pyarrow's dict view drops one of them, so the check reads the bytes.
+    schema = T.schema([], metadata=[("key", "first"), ("key", "second")])
+    message = schema.serialize()
+    assert message.count(b"key\0") == 2
+    assert b"first\0" in message
+    assert b"second\0" in message
+
+
+def test_big_endian_and_features_are_written() -> None:
+    plain = Schema([], endianness="little")
+    assert arrowipc.read_schema(plain.serialize()).features == ()
+    assert len(Schema([], features=(2,)).serialize()) > len(plain.serialize())
+    assert arrowipc.read_schema(Schema([], features=(1, 2)).serialize()).features == (1, 2)
+    assert schema_metadata(Schema([], endianness="big")) != schema_metadata(plain)
+
+
+def test_keys_and_values_that_are_no_text_are_kept() -> None:  # 19
+    schema = T.schema(
+        [T.field("a", T.int8(), metadata={b"\xff": b"\xfe\x00"})], [(b"\x00", b""), (b"", b"\xff")]
+    )
+    assert arrowipc.read_schema(schema.serialize()).equals(schema, check_metadata=True)
+
+
+def test_numbers_of_dictionaries() -> None:
+    words = T.dictionary(T.int8(), T.utf8())
+    inner = T.dictionary(T.int32(), T.struct({"a": words}))
+    fixed = T.Dictionary(T.int8(), T.utf8(), id=1)
+    nested = [T.list_(words), T.map_(T.utf8(), words), T.dense_union({"u": words})]
+    nested += [T.run_end_encoded(T.int32(), words), T.list_(words, 2)]
+    schema = T.schema([("a", words), ("b", inner), ("c", fixed), ("d", fixed), *[("", n) for n in nested]])
+    numbered = number_dictionaries(schema)
+    assert numbered == schema
+    assert number_dictionaries(numbered) is numbered
+    outer = numbered.field("b").type
+    assert isinstance(outer, T.Dictionary)
+    found = [
+        numbered.field("a").type.id,
+        outer.id,
+        outer.value_type.children[0].type.id,
+        numbered.field("c").type.id,
+        numbered.field("d").type.id,
+        numbered[4].type.value_type.id,
+        numbered[5].type.item_field.type.id,
+        numbered[6].type.fields[0].type.id,
+        numbered[7].type.value_type.id,
+        numbered[8].type.value_type.id,
+    ]
+    assert found == [0, 2, 3, 1, 1, 4, 5, 6, 7, 8]
+    assert read_back(schema) == to_pyarrow_schema(schema)
+    plain = T.schema([("a", T.list_(T.int8()))])
+    assert number_dictionaries(plain) is plain
+
+
+def test_one_id_for_two_value_types_is_refused() -> None:
+    fields = [("a", T.Dictionary(T.int8(), T.utf8(), id=3)), ("b", T.Dictionary(T.int8(), T.int64(), id=3))]
+    with pytest.raises(UsageError, match="dictionary id 3 stands for two types, string and int64"):
+        T.schema(fields).serialize()
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2**63 - 1, -(2**63)])
+def test_given_dictionary_ids_are_kept(number: int) -> None:
+    schema = T.schema([("a", T.Dictionary(T.int8(), T.utf8(), id=number))])
+    assert number_dictionaries(schema) is schema
+    packed = number.to_bytes(8, "little", signed=True)
+    assert number == 0 or packed in schema.serialize()
+
+
+def test_deepest_type_is_written_and_one_more_is_refused() -> None:
+    type_: T.DataType = T.int8()
+    for _ in range(63):
+        type_ = T.list_(type_)
+    assert read_back(T.schema([("a", type_)])).field("a").type == to_pyarrow(type_)
+    assert str(type_) == str(to_pyarrow(type_))
+    for deepest in (type_, T.dictionary(T.int8(), type_)):
+        schema = T.schema([("a", deepest)])
+        assert arrowipc.read_schema(schema.serialize()) == schema
+    assert hash(type_) == hash(pickle.loads(pickle.dumps(type_)))
+    for wrap in (T.list_, lambda t: T.struct({"a": t}), lambda t: T.run_end_encoded("int32", t)):
+        with pytest.raises(UsageError, match="at most 64 levels deep, found 65"):
+            wrap(type_)
+
+
+# What the constructors refuse.
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: T.Int(24, True), "bit_width must be 8 or 16 or 32 or 64, found int 24"),  # 30
+        (lambda: T.FloatingPoint("quad"), "'half' or 'single' or 'double', found str 'quad'"),  # 26
+        (lambda: T.decimal32(10), "32 bits: precision must be an integer from 1 to 9, found int 10"),  # 31
+        (lambda: T.decimal64(19), "from 1 to 18"),
+        (lambda: T.decimal128(0), "from 1 to 38"),
+        (lambda: T.decimal256(77), "from 1 to 76"),
+        (lambda: T.Decimal(5, 2, 96), "bit_width must be 32 or 64 or 128 or 256, found int 96"),
+        (lambda: T.decimal128(5, 2**31), "scale must be an integer"),
+        (lambda: T.decimal128(5.0), "found float 5.0"),
+        (lambda: T.Time("s", 64), "Time in s: bit_width must be 32, found int 64"),  # 32
+        (lambda: T.time32("us"), "Time in us: bit_width must be 64, found int 32"),
+        (lambda: T.time64("d"), "unit must be 's' or 'ms' or 'us' or 'ns', found str 'd'"),
+        (lambda: T.Date("s"), "unit must be 'day' or 'ms'"),
+        (lambda: T.duration("h"), "Duration: unit"),
+        (lambda: T.Interval("year"), "Interval: unit"),
+        (lambda: T.timestamp("us", 5), "timezone must be a str, found int 5"),
+        (lambda: T.binary(-2), "byte_width must be an integer from 0"),  # 33
+        (lambda: T.list_(T.int8(), -2), "list_size must be an integer from 0"),
+        (lambda: T.List(T.int8()), r"List: value_field must be a Field, found Int DataType\(int8\)"),
+        (lambda: T.Struct([T.int8()]), "Struct: child 0 must be a Field"),
+        (lambda: T.Map(T.field("e", T.struct({"k": "int8", "v": "int8"}))), "entries must be a struct"),  # 34
+        (lambda: T.Map(T.field("e", T.struct({"k": "int8"}), False)), "struct of two fields"),
+        (
+            lambda: T.Map(T.field("e", T.struct({"k": "int8", "v": "int8"}), False)),
+            "key must not be nullable",
+        ),
+        (lambda: T.map_(T.field("k", T.int8()), T.int8()), "key must not be nullable, found k: int8"),
+        (
+            lambda: T.dense_union([("a", T.int8())], [128]),
+            "type code of child 0 must be an integer from 0",
+        ),  # 36
+        (lambda: T.dense_union([("a", T.int8())], [-5]), "found int -5"),
+        (lambda: T.dense_union({"a": T.int8(), "b": T.int8()}, [1, 1]), r"all different, found \(1, 1\)"),
+        (lambda: T.dense_union({"a": T.int8()}, [1, 2]), "expected 1 type codes, one per child, found 2"),
+        (lambda: T.sparse_union([("a", T.null())] * 129), "type code of child 128"),
+        (lambda: T.Union("odd", []), "mode must be 'sparse' or 'dense'"),
+        (lambda: T.run_end_encoded(T.int8(), T.utf8()), "must be int16, int32 or int64, found int8"),
+        (lambda: T.run_end_encoded(T.uint16(), T.utf8()), "found uint16"),
+        (lambda: T.dictionary(T.float32(), T.utf8()), "index_type must be an integer type, found float"),
+        (lambda: T.Dictionary(T.utf8(), T.utf8()), "index_type must be an integer type"),
+        (lambda: T.Dictionary(T.int8(), "string"), "value_type must be a DataType, found str 'string'"),
+        (
+            lambda: T.dictionary(T.int8(), T.dictionary(T.int8(), T.utf8())),
+            "cannot be a dictionary itself",
+        ),  # 38
+        (lambda: T.Dictionary(T.int8(), T.utf8(), id=2**63), "Dictionary: id"),
+        (lambda: T.field("a", int), "expected a DataType or its name, found type"),
+        (lambda: T.field("a", "decimal"), "no type is named 'decimal'"),
+        (lambda: T.Field("a", "int8"), "Field 'a': type must be a DataType, found str 'int8'"),
+        (lambda: T.field(b"a", T.int8()), "name must be a str, found bytes b'a'"),  # 19
+        (lambda: T.field("\ud800", T.int8()), "text that UTF-8 can hold"),
+        (lambda: T.field("a", T.int8(), metadata={"a": 1}), "must be str or bytes, found int 1"),
+        (lambda: T.field("a", T.int8(), metadata=["abc"]), "pairs, found str 'abc'"),
+        (lambda: T.schema(["a"]), r"expected a Field or a \(name, type\) pair, found str 'a'"),
+        (lambda: T.schema([], endianness="middle"), "endianness must be 'little' or 'big'"),
+        (lambda: Schema([T.int8()]), "field 0 must be a Field"),
+    ],
+)
+def test_refused_with_expected_and_found(make: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+# Values: immutable, comparable, copyable.
+
+
+def test_nothing_can_be_set() -> None:
+    schema = T.schema([("a", T.int8())])
+    for value, name in ((T.int8(), "signed"), (schema, "fields"), (schema[0], "name"), (T.null(), "new")):
+        with pytest.raises(AttributeError, match="is immutable"):
+            setattr(value, name, 1)
+        with pytest.raises(AttributeError, match="is immutable"):
+            delattr(value, name)
+        assert not hasattr(value, "__dict__")
+
+
+def test_copy_with_changes() -> None:
+    field = T.field("a", T.int8(), False, {"k": "v"})
+    assert field.__replace__(name="b") == T.field("b", T.int8(), False)
+    assert T.decimal128(5, 2).__replace__(scale=3) == T.decimal128(5, 3)
+    with pytest.raises(UsageError):
+        T.decimal128(5, 2).__replace__(precision=0)
+    schema = T.schema([field], {"k": "v"})
+    assert copy.deepcopy(schema).equals(schema, check_metadata=True)
+    assert pickle.loads(pickle.dumps(schema)).equals(schema, check_metadata=True)
+
+
+def test_equality_of_types() -> None:
+    everything = LEAVES + NESTED + OTHER_INTERVALS
+    assert len(set(everything)) == len(everything)
+    assert T.int8() != "int8"
+    assert T.timestamp("us", "") == T.timestamp("us")  # 37
+    assert T.timestamp("us", "UTC") != T.timestamp("us")
+    one, two = T.Dictionary(T.int8(), T.utf8(), id=1), T.Dictionary(T.int8(), T.utf8(), id=2)
+    assert one == two
+    assert hash(one) == hash(two)
+
+
+def test_names_without_meaning_do_not_count() -> None:  # 35
+    entries = T.struct([T.field("k", T.utf8(), False), T.field("v", T.int8())])
+    named = T.Map(T.field("kv", entries, False))
+    assert named == T.map_(T.utf8(), T.int8())
+    assert hash(named) == hash(T.map_(T.utf8(), T.int8()))
+    assert not named.equals(T.map_(T.utf8(), T.int8()), check_metadata=True)
+    assert (named.key_field.name, named.item_field.name) == ("k", "v")
+    assert named != T.map_(T.utf8(), T.field("v", T.int8(), False))
+    assert T.list_(T.field("element", T.int8())) == T.list_(T.int8())
+    assert T.list_(T.field("item", T.int8(), False)) != T.list_(T.int8())
+    assert T.struct({"a": T.int8()}) != T.struct({"b": T.int8()})
+    assert T.dense_union({"a": T.int8()}) != T.dense_union({"b": T.int8()})
+
+
+def test_equality_of_fields_and_metadata() -> None:
+    plain, marked = T.field("a", T.int8()), T.field("a", T.int8(), metadata={"k": "v"})
+    assert plain == marked
+    assert hash(plain) == hash(marked)
+    assert not plain.equals(marked, check_metadata=True)
+    assert T.list_(plain) == T.list_(marked)
+    assert not T.list_(plain).equals(T.list_(marked), check_metadata=True)
+    assert plain != T.field("a", T.int8(), nullable=False)
+    assert plain != T.field("b", T.int8())
+
+
+def test_equality_of_schemas() -> None:
+    field = T.field("a", T.int8())
+    schema = T.schema([field])
+    assert schema == T.schema([field], {"k": "v"})
+    assert hash(schema) == hash(T.schema([field], {"k": "v"}))
+    assert not schema.equals(T.schema([field], {"k": "v"}), check_metadata=True)
+    assert schema != T.schema([field, field])
+    assert schema != T.schema([field], endianness="big")
+    assert schema != "schema"
+    assert schema.equals(None) is False
+    object.__setattr__(schema, "_plan", object())
+    assert schema == T.schema([field])
+
+
+# Fields and schemas as containers.
+
+
+def test_extension_types_are_described_and_never_run() -> None:  # 41
+    plain = T.field("u", T.binary(16))
+    assert (plain.extension_name, plain.extension_metadata) == (None, None)
+    field = T.field(
+        "u",
+        T.binary(16),
+        metadata={"ARROW:extension:name": "arrow.uuid", "ARROW:extension:metadata": b"\xff"},
+    )
+    assert (field.extension_name, field.extension_metadata) == ("arrow.uuid", b"\xff")
+    odd = T.field("u", T.null(), metadata={"ARROW:extension:name": b"\xffx"})
+    assert (odd.extension_name, odd.extension_metadata) == ("\\xffx", None)
+    uuid = T.field(
+        "u", T.binary(16), metadata={"ARROW:extension:name": "arrow.uuid", "ARROW:extension:metadata": ""}
+    )
+    assert read_back(T.schema([uuid])).field("u").type == pa.uuid()
+
+
+def test_metadata_as_people_give_it() -> None:
+    expected = ((b"a", b"1"), (b"b", b"\xff"))
+    assert T.field("x", T.int8(), metadata={"a": "1", b"b": bytearray(b"\xff")}).metadata == expected
+    assert T.schema([], [("a", b"1"), (b"b", memoryview(b"\xff"))]).metadata == expected
+    assert T.schema([], None).metadata == T.schema([], {}).metadata == ()
+    assert T.schema([], [("k", "1"), ("k", "2")]).metadata == ((b"k", b"1"), (b"k", b"2"))  # 18
+
+
+def test_fields_by_index_and_name() -> None:
+    schema = T.schema({"a": T.int8(), "b": T.utf8(), "": T.null()})
+    assert schema.names == ["a", "b", ""]
+    assert schema.types == [T.int8(), T.utf8(), T.null()]
+    assert len(schema) == 3
+    assert list(schema) == list(schema.fields)
+    assert schema.field(1) is schema["b"] is schema[1] is schema.field(-2)
+    assert schema[""].type == T.null()
+    assert "b" in schema
+    assert schema[0] in schema
+    assert "c" not in schema
+    assert T.field("a", T.int16()) not in schema
+    with pytest.raises(KeyError, match="no field is named 'c'; the schema has 'a', 'b', ''"):
+        schema.field("c")
+    with pytest.raises(IndexError, match="field index 3 is out of range: the schema has 3 fields"):
+        schema.field(3)
+
+
+def test_a_name_that_occurs_twice() -> None:  # 39
+    schema = T.schema([("a", T.int8()), ("b", T.int8()), ("a", T.utf8())])
+    with pytest.raises(UsageError, match="2 fields are named 'a', at indices 0, 2: choose one"):
+        schema.field("a")
+    assert schema.get_field_index("a") == schema.get_field_index("missing") == -1
+    assert schema.get_field_index("b") == 1
+    assert schema.get_all_field_indices("a") == [0, 2]
+    assert schema.get_all_field_indices("missing") == []
+
+
+def test_maps_print_the_names_that_are_unusual() -> None:
+    assert str(T.map_(T.utf8(), FLAGGED, keys_sorted=True)) == "map<string, int16 ('x y'), keys_sorted>"
+    assert str(T.map_(FLAGGED, T.utf8())) == "map<int16 ('x y'), string>"
+    assert str(T.map_(T.utf8(), T.int8())) == "map<string, int8>"
+
+
+def test_names_of_types() -> None:
+    for type_ in LEAVES:
+        if not isinstance(type_, (T.Decimal, T.FixedSizeBinary)) and "tz=" not in str(type_):
+            assert T.field("a", str(type_)).type == type_
+    assert T.schema({"a": "utf8", "b": "float64"}).types == [T.string(), T.float64()]
+    assert T.list_("int8") == T.list_(T.int8())
+
+
+def test_control_characters_of_names_are_escaped_in_text() -> None:
+    field = T.field("a\x1b[2J\n", T.timestamp("s", "U\x00"))
+    assert str(field) == "a\\x1b[2J\\n: timestamp[s, tz=U\\x00]"
+    assert field.name == "a\x1b[2J\n"
+    assert str(T.field("é", T.int8())) == "é: int8"
+
+
+def test_values_of_intervals() -> None:
+    value = T.MonthDayNano(1, 2, 3)
+    assert (value.months, value.days, value.nanoseconds) == value == (1, 2, 3)
+    assert pickle.loads(pickle.dumps(T.DayTime(1, -2))) == (1, -2)
+
+
+def test_public_names_exist() -> None:
+    assert len(set(T.__all__)) == len(T.__all__)
+    assert all(hasattr(T, name) for name in T.__all__)
+
+
+def test_types_and_schemas_stay_cheap_to_import() -> None:
+    imports = "import arrowipc.schema, arrowipc.types"
+    code = f"import sys; before = set(sys.modules); {imports}; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "arrowipc.types" in done.stdout.split()
+    assert not {"dataclasses", "flatbuffers", "html", "numpy"} & set(done.stdout.split())

@@ -1,0 +1,129 @@
+"""Whatever the bytes are, a command ends with words and an exit code, never with a traceback."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from helpers.terminal import run
+
+import arrowipc as ipc
+from arrowipc.types import dictionary, field, int32, int64, list_, utf8, utf8_view
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+HERE = Path(__file__).parents[1]
+REGRESSIONS = sorted((HERE / "regressions").glob("*.bin"))
+COMMANDS = ("schema", "head", "stat", "messages", "layout", "check", "recover", "diff", "cat", "convert")
+
+
+def seeds() -> list[bytes]:
+    schema = ipc.Schema(
+        [
+            field("id", int64()),
+            field("kind", dictionary(int32(), utf8())),
+            field("words", list_(utf8())),
+            field("view", utf8_view()),
+        ]
+    )
+    rows = {
+        "id": [1, None, 3],
+        "kind": ["a", "b", None],
+        "words": [["x", "y"], [], None],
+        "view": ["short", "a text that is longer than twelve", None],
+    }
+    found = []
+    for begin in (ipc.new_file, ipc.new_stream):
+        for codec in (None, "zstd"):
+            sink = bytearray()
+            with begin(sink, schema, compression=codec) as writer:
+                writer.write(rows)
+                writer.write(rows)
+            found.append(bytes(sink))
+    return found
+
+
+def mutants(count: int) -> list[bytes]:
+    chance = random.Random(7)
+    found = []
+    originals = seeds()
+    for i in range(count):
+        data = bytearray(originals[i % len(originals)])
+        for _ in range(chance.randrange(1, 4)):
+            match chance.randrange(4):
+                case 0:
+                    del data[chance.randrange(len(data)) :]
+                case 1:
+                    at = chance.randrange(max(len(data) - 8, 1))
+                    data[at : at + 4] = chance.choice([-1, 0, 2**31 - 1, -(2**31), 255]).to_bytes(
+                        4, "little", signed=True
+                    )
+                case 2:
+                    data[chance.randrange(len(data)) if data else 0 :][:1] = b"\xff"
+                case _:
+                    at = chance.randrange(max(len(data), 1))
+                    data[at : at + 1] = bytes([chance.randrange(256)])
+            if not data:
+                break
+        found.append(bytes(data))
+    return found
+
+
+def words_of(capfd, command: str, path: Path, folder: Path) -> tuple[int, str]:
+    from arrowipc.cli import main
+
+    rest = {
+        "layout": ["-o", str(folder / "x.svg")],
+        "diff": [str(path)],
+        "cat": ["-o", str(folder / "x.arrow")],
+        "convert": [str(folder / "y.arrow"), "--dictionary", "*"],
+        "recover": ["--resync", "-o", str(folder / "z.arrow")],
+    }.get(command, [])
+    code = main([command, str(path), *rest])
+    return code, capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_mutants_end_in_words(command, tmp_path, capfd):
+    path = tmp_path / "input"
+    failures = 0
+    for data in [*mutants(60), b"", b"ARROW1", b"ARROW1\0\0" * 3, bytes(64), b"\xff" * 64]:
+        path.write_bytes(data)
+        code, words = words_of(capfd, command, path, tmp_path)
+        # 2: options that fit no column, once names are broken.
+        assert code in (0, 1, 2, 4), words
+        assert "Traceback" not in words
+        assert "bug of arrowipc" not in words, words
+        assert code in (0, 1) or words.startswith("arrowipc: ")
+        failures += code != 0
+    assert failures > 10
+
+
+@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
+def test_regression_inputs_end_in_words(path, tmp_path, capfd):
+    for command in COMMANDS:
+        code, words = words_of(capfd, command, path, tmp_path)
+        assert code in (0, 1, 2, 4), (command, words)
+        assert "bug of arrowipc" not in words, (command, words)
+
+
+def test_a_real_process_prints_the_path_the_reason_and_what_to_do(tmp_path):
+    path = tmp_path / "broken.arrows"
+    path.write_bytes(seeds()[2][:-30])
+    for command in ("head", "stat", "messages"):
+        found = run(command, path, *(["-n", 100] if command == "head" else []))
+        assert found.code == 1
+        assert found.err.startswith(f"arrowipc: {path}: ")
+        assert f"arrowipc recover {path}" in found.err
+        assert "Traceback" not in found.err
+
+
+def test_what_is_no_arrow_at_all_is_not_sent_to_recover(tmp_path):
+    path = tmp_path / "table.parquet"
+    path.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    found = run("head", path)
+    assert found.code == 1
+    assert "Parquet" in found.err
+    assert "recover" not in found.err

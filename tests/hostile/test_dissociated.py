@@ -1,0 +1,416 @@
+"""Any bytes give values or an error of ours: parsers of Dissociated IPC, its order, both ends of a socket.
+
+Numbers in names (`d090`) are those of the conformance checklist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import mmap
+import os
+import random
+import socket
+import struct
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+from helpers import arrays, drive, peers
+from helpers.memory import resident
+
+import arrowipc as ipc
+from arrowipc import Limits, dissociated
+from arrowipc.dissociated import DissociatedUri
+from arrowipc.dissociated.client import Client
+from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
+from arrowipc.dissociated.protocol import Dialect, Incoming, parse_free_data, parse_metadata, split_tag
+from arrowipc.errors import ArrowIpcError
+from arrowipc.read.framing import message_kind, message_of
+from arrowipc.read.stream_decoder import StreamDecoder
+
+SECONDS = peers.SECONDS
+#: What every peer may make happen.
+REFUSED = (ArrowIpcError, OSError)
+FEW = Limits(read_ahead=1 << 20, decompressed_bytes=64 << 20, dictionary_bytes=64 << 20)
+#: Numbers that sums and comparisons stumble over.
+EDGES = [
+    0,
+    1,
+    7,
+    8,
+    24,
+    63,
+    64,
+    2**15,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**61,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left():
+    with peers.nothing_left():
+        yield
+
+
+def streams() -> list[bytes]:
+    """Streams with everything in them, small enough to hit every byte."""
+    kinds = ("int32", "string", "bool", "struct", "map", "dictionary", "dense_union", "run_end_int32")
+    made = [peers.written(pa.table({"x": arrays.CASES[kind]})) for kind in kinds]
+    made.append(peers.written(peers.numbers(3, batches=4)))
+    made.append(peers.written(peers.numbers(300, batches=2), compression="lz4"))
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, peers.words()[0].schema, options=options) as writer:
+        for batch in peers.words():
+            writer.write_batch(batch)
+    return [*made, sink.getvalue().to_pybytes()]
+
+
+STREAMS = streams()
+
+
+def mutated(data: bytes, chance: random.Random, most: int = 4) -> bytes:
+    """A few bytes changed, words replaced by edges, pieces left out, doubled or cut off."""
+    out = bytearray(data)
+    for _ in range(chance.randrange(1, most)):
+        if not out:
+            return chance.randbytes(9)
+        at = chance.randrange(len(out))
+        match chance.randrange(6):
+            case 0:
+                out[at] ^= 1 << chance.randrange(8)
+            case 1:
+                out[at] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+            case 2:
+                out[at : at + 8] = struct.pack("<Q", chance.choice(EDGES))[: len(out) - at]
+            case 3:
+                del out[at : at + chance.randrange(1, 17)]
+            case 4:
+                out[at:at] = out[at : at + chance.randrange(1, 17)]
+            case 5 if chance.random() < 0.3:
+                del out[at:]
+    return bytes(out)
+
+
+def words_of(chance: random.Random, count: int) -> bytes:
+    return struct.pack(
+        f"<{count}Q", *(chance.choice(EDGES) + chance.randrange(3) & 2**64 - 1 for _ in range(count))
+    )
+
+
+# -- parsers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_d090_parsers_give_values_or_errors_of_ours(seed):
+    chance = random.Random(seed)
+    parts = [part for stream in STREAMS for part in peers.parts_of(stream)]
+    for _ in range(1500):
+        _, head, rest = chance.choice(parts)
+        data = chance.choice(
+            [chance.randbytes(chance.randrange(40)), mutated(head, chance), words_of(chance, 4)]
+        )
+        tag = chance.choice(EDGES) ^ chance.choice(EDGES) ^ chance.getrandbits(64) * chance.randrange(2)
+        dialect = Dialect(*(chance.random() < 0.5 for _ in range(3)))
+        for attempt in (
+            lambda: parse_metadata(data),  # noqa: B023 - called at once
+            lambda: split_tag(tag, dialect),  # noqa: B023
+            lambda: parse_free_data(data),  # noqa: B023
+            lambda: message_kind(data),  # noqa: B023
+            lambda: message_of(data, mutated(rest, chance)).custom_metadata,  # noqa: B023
+            lambda: Pairs(data, len(data)).places,  # noqa: B023
+            lambda: Pairs(words_of(chance, 2 * chance.randrange(9))).addresses,
+        ):
+            with contextlib.suppress(ArrowIpcError):
+                attempt()
+
+
+URIS = [
+    "ucx://10.0.0.1:31337?want_data=18446741783881759408&free_data=7&remote_handle=AAEC%2Bw%3D%3D",
+    "arrowipc+unix:///tmp/a%20b.sock?want_data=3&streams=meta",
+    "arrowipc+tcp://[::1]:80?want_data=3&&a=b&streams=data#x",
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_d090_uris_give_values_that_survive_text_or_errors_of_ours(seed):
+    chance = random.Random(seed)
+    read = 0
+    for _ in range(3000):
+        data = mutated(chance.choice(URIS).encode(), chance, 6)
+        text = data.decode(chance.choice(["latin-1", "utf-8"]), "replace")
+        with contextlib.suppress(ArrowIpcError):
+            uri = DissociatedUri.parse(text)
+            assert 0 <= uri.want_data < 2**64
+            assert DissociatedUri.parse(str(uri)) == uri, text
+            read += 1
+    assert read > 300
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("validate", ["none", "full"])
+def test_d090_pairs_never_lead_out_of_their_memory(seed, validate):
+    chance = random.Random(seed)
+    # The page behind the memory cannot be read: a step too far ends the process.
+    size = 4 * mmap.PAGESIZE
+    with contextlib.closing(Guarded(size)) as guarded:
+        for _ in range(400):
+            stream = chance.choice(STREAMS)
+            decoder = StreamDecoder(validate=validate, limits=FEW)
+            try:
+                for message in ipc.MessageReader(stream):
+                    if message.kind == "Schema":
+                        decoder.decode_next(message)
+                        continue
+                    start = size - message.body_length
+                    message.copy_body_into(memoryview(guarded.memory)[start:size])
+                    told = write_pairs(message, 10_000 + start)
+                    if chance.random() < 0.9:
+                        told = told[:16] + mutated(told[16:], chance, 3)
+                        told = words_head(told, chance) + told[16:]
+                    head = bytes(message.metadata)
+                    if chance.random() < 0.5:
+                        head = mutated(head, chance, 3)
+                    made = Pairs(told, message.body_length).message(
+                        head, memoryview(guarded.memory)[:size], 10_000, FEW
+                    )
+                    event = decoder.decode_next(made)
+                    if hasattr(event, "batch"):
+                        drive.use(event.batch, export=validate != "none")
+            except ArrowIpcError:
+                pass
+
+
+def words_head(told: bytes, chance: random.Random) -> bytes:
+    """The two words in front; they fit most of the time, or nothing behind them would be looked at."""
+    lengths = [n for _, n in struct.iter_unpack("<QQ", told[16 : len(told) // 16 * 16])]
+    if chance.random() < 0.1:
+        return words_of(chance, 2)
+    return struct.pack("<QQ", sum(lengths) & 2**64 - 1, len(told) // 16 - 1)
+
+
+class Guarded:
+    """Memory with a page behind it that nobody may read."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.mprotect(ctypes.c_void_p(address + size), mmap.PAGESIZE, 0) == 0
+
+    def close(self) -> None:
+        self.memory = None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_d090_frames_in_any_order_and_damaged_ones(seed):
+    chance = random.Random(seed)
+    complete = 0
+    for _ in range(250):
+        first = chance.choice([0, 2**32 - 2])
+        sent = peers.dissociated(chance.choice(STREAMS), first)
+        for _ in range(chance.randrange(3)):
+            at = chance.randrange(len(sent))
+            tag, data = sent[at]
+            match chance.randrange(5):
+                case 0:
+                    sent[at] = (tag, mutated(data, chance))
+                case 1:
+                    sent[at] = (chance.choice(EDGES) if tag is not None else None, data)
+                case 2:
+                    del sent[at]
+                case 3:
+                    sent.insert(chance.randrange(len(sent)), (tag, data))
+                case 4:
+                    sent.append((chance.choice([None, *EDGES]), chance.randbytes(chance.randrange(30))))
+        if chance.random() < 0.5:
+            chance.shuffle(sent)
+        incoming = Incoming(FEW, max_waiting=50, max_waiting_bytes=1 << 20, first=first)
+        decoder = StreamDecoder(limits=FEW)
+        try:
+            for tag, data in sent:
+                if tag is None:
+                    incoming.receive_metadata(data)
+                else:
+                    incoming.receive_body(tag, data)
+                for each in incoming:
+                    event = decoder.decode_next(message_of(each.metadata, each.body, FEW))
+                    if hasattr(event, "batch"):
+                        drive.use(event.batch)
+            if not incoming.is_complete:
+                incoming.lost("both")
+                raise AssertionError("a stream that is not complete was not lost")
+            complete += 1
+        except ArrowIpcError:
+            pass
+    assert complete > 50
+
+
+# -- sockets -------------------------------------------------------------------------------------------------
+
+
+def server_bytes(chance: random.Random) -> bytes:
+    """What a hostile server says."""
+    good = peers.HELLO + b"".join(peers.frame(*each) for each in peers.dissociated(chance.choice(STREAMS)))
+    match chance.randrange(5):
+        case 0:
+            return chance.randbytes(chance.randrange(200))
+        case 1:
+            return peers.HELLO + chance.randbytes(chance.randrange(400))
+        case 2:
+            return peers.HELLO + mutated(good[8:], chance)
+        case 3:
+            return good[: chance.randrange(len(good))]
+    return mutated(good, chance)
+
+
+def send_all(raw: socket.socket, data: bytes, chance: random.Random, spare: int | None) -> None:
+    """Send in pieces, here and there with file descriptors that nobody asked for; then go."""
+    with raw, contextlib.suppress(OSError):
+        at = 0
+        while at < len(data):
+            piece = data[at : at + chance.choice([1, 5, 24, 100, 5000])]
+            if spare is not None and chance.random() < 0.2:
+                socket.send_fds(raw, [piece], [spare] * chance.choice([1, 2, 16, 20, 40]))
+            else:
+                raw.sendall(piece)
+            at += len(piece)
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+@pytest.mark.parametrize("seed", range(4))
+def test_d090_a_client_survives_any_server(family, seed):
+    chance = random.Random(seed)
+    with open(os.devnull, "rb") as spare:
+        for _ in range(80):
+            raw, other = peers.raw_pair(family)
+            connection = peers.SocketConnection(other, "the server", FEW)
+            data = server_bytes(chance)
+            with peers.beside(
+                lambda: send_all(raw, data, chance, spare.fileno() if family == "unix" else None)  # noqa: B023
+            ):
+                stream = peers.stream_between((connection,), limits=FEW)
+                try:
+                    with Client(stream, SECONDS) as reader:
+                        for batch in reader:
+                            drive.use(batch)
+                except TimeoutError:
+                    raise
+                except REFUSED:
+                    pass
+                connection.close()
+
+
+def client_bytes(chance: random.Random, want: int) -> list[bytes]:
+    """What a hostile client says, in pieces."""
+    tags = [want, want, *EDGES]
+    frames = [
+        peers.frame(chance.choice(tags), chance.choice([b"t", b"nope", chance.randbytes(40), b""]))
+        for _ in range(5)
+    ]
+    match chance.randrange(4):
+        case 0:
+            return [chance.randbytes(chance.randrange(100))]
+        case 1:
+            return [peers.HELLO, chance.randbytes(chance.randrange(100))]
+        case 2:
+            return [peers.HELLO, mutated(b"".join(frames), chance)]
+    return [peers.HELLO, *frames, peers.frame(None, b"x")][: chance.randrange(1, 7)]
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+@pytest.mark.parametrize("driver", ["threads", "loop"])
+def test_d090_a_server_survives_any_client(transport, driver):
+    chance = random.Random(90)
+    table = peers.numbers(1000, batches=30)
+    with running(driver, {"t": table}, transport) as server, open(os.devnull, "rb") as spare:
+        for _ in range(150):
+            raw = socket.socket(socket.AF_INET if transport == "tcp" else socket.AF_UNIX)
+            raw.settimeout(SECONDS)
+            uri = server.uri
+            raw.connect((uri.host, uri.port) if transport == "tcp" else "\0" + uri.path.removeprefix("/@"))
+            data = b"".join(client_bytes(chance, uri.want_data))
+            if chance.random() < 0.3:
+                with contextlib.suppress(OSError):
+                    raw.recv(chance.choice([1, 100, 5000]))
+            send_all(raw, data, chance, spare.fileno() if transport == "unix" else None)
+        with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
+            assert pa.table(reader.read_all()).equals(table)
+        for _ in range(200):
+            if server.num_clients == 0:
+                break
+            time.sleep(0.05)
+        assert server.num_clients == 0
+        wrong = [each for each in server.errors if not isinstance(each, REFUSED)]
+        assert wrong == []
+        assert server.errors
+
+
+@contextlib.contextmanager
+def running(driver: str, streams, transport: str):
+    """A server with threads, or one in an event loop of another thread."""
+    if driver == "threads":
+        with dissociated.Server(streams, transport, timeout=SECONDS) as server:
+            yield server
+        return
+    started, ended = threading.Event(), threading.Event()
+    found: list[dissociated.AsyncServer] = []
+
+    async def main() -> None:
+        async with dissociated.AsyncServer(streams, transport, timeout=SECONDS) as server:
+            found.append(server)
+            started.set()
+            while not ended.is_set():
+                await asyncio.sleep(0.01)
+
+    with peers.beside(lambda: asyncio.run(main())):
+        try:
+            assert started.wait(SECONDS)
+            yield found[0]
+        finally:
+            ended.set()
+
+
+@pytest.mark.nosanitize
+def test_d090_claims_take_no_memory():
+    """Lengths that are claimed, and bodies that never come, of connections that stay open."""
+    before = resident()
+    kept = []
+    for length in (60 << 20, 1 << 30, 1 << 40, 1 << 46, (1 << 62) - 1) * 8:
+        raw, other = peers.raw_pair()
+        connection = peers.SocketConnection(other, "the peer")
+        kept.append((raw, connection))
+        raw.sendall(peers.HELLO + struct.pack("<BBHIQQ", 1, 0, 0, 0, 1, length) + bytes(1000))
+        with contextlib.suppress(ArrowIpcError):
+            connection.progress()
+    grown = resident() - before
+    for raw, connection in kept:
+        raw.close()
+        connection.close()
+    assert grown < 128 << 20  # pages may be huge
+
+
+def test_d090_a_client_cannot_make_the_server_keep_much():
+    with dissociated.Server({"t": peers.numbers()}, "tcp") as server:
+        uri = server.uri
+        for tag, length in ((uri.want_data, 17 << 20), (uri.want_data, 2 << 20), (5, 1 << 40), (None, 1)):
+            with socket.create_connection((uri.host, uri.port), SECONDS) as raw:
+                raw.sendall(peers.HELLO + peers.frame(tag, b"")[:16] + struct.pack("<Q", length))
+                with contextlib.suppress(OSError):
+                    raw.sendall(bytes(min(length, 2 << 20)))
+                with contextlib.suppress(OSError):
+                    while raw.recv(1 << 16):
+                        pass
+    assert len(server.errors) == 4
+    assert all(isinstance(each, ArrowIpcError) for each in server.errors)

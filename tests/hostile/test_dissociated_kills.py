@@ -1,0 +1,334 @@
+"""Processes that share memory and are killed: at any moment, nothing leaks, hangs or is read wrongly."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from helpers import lending
+from helpers.lending import PATIENCE, Process, batch, is_batch, numbered, until
+from helpers.rounds import rounds
+
+import arrowipc as ipc
+from arrowipc import dissociated
+from arrowipc.dissociated.memory.address_pairs import Pairs
+
+MIB = 1 << 20
+ROWS = 2500
+BATCHES = 30
+#: How often the batches come in streams that are to be killed.
+TIMES = 10
+
+
+@pytest.fixture
+def guard() -> Iterator[None]:
+    """Ends a test that hangs, and says where."""
+
+    def end(*_: Any) -> None:
+        raise TimeoutError("the test hangs")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(300)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+# Under the sanitizers processes start too slowly for moments that mean something.
+pytestmark = [pytest.mark.usefixtures("guard"), pytest.mark.nosanitize]
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def threads() -> int:
+    return sum(each.name.startswith("arrowipc") for each in threading.enumerate())
+
+
+def shared_pages() -> int:
+    """Bytes of arenas that this process has mapped."""
+    with open("/proc/self/maps") as lines:
+        spans = [line.split()[0].split("-") for line in lines if "memfd:arrowipc" in line]
+    return sum(int(end, 16) - int(start, 16) for start, end in spans)
+
+
+class Watch:
+    """What an arena hands out and takes back, and whether it hands out again what a client took along."""
+
+    def __init__(self, arena: Any) -> None:
+        self.gone: list[tuple[int, int]] = []
+        self.placed = 0
+        self.retired = 0
+        self._extents: dict[int, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self._place, self._abandon = arena.place, arena.abandon
+        arena.place, arena.abandon = self.place, self.abandon
+        self.reused: list[tuple[int, int]] = []
+
+    def place(self, *arguments: Any) -> Any:
+        placed = self._place(*arguments)
+        if placed is not None:
+            pairs = Pairs(placed[0])
+            extent = (pairs.start, pairs.end)
+            with self._lock:
+                self.placed += 1
+                self.reused += [each for each in self.gone if each[0] < extent[1] and extent[0] < each[1]]
+                for address in placed[1]:
+                    self._extents[address] = extent
+        return placed
+
+    def abandon(self, addresses: Any) -> None:
+        with self._lock:
+            self.gone += {self._extents[address] for address in addresses}
+            self.retired += len(addresses)
+        self._abandon(addresses)
+
+
+def shm_server() -> dissociated.Server:
+    batches = numbered(BATCHES, ROWS)
+    return dissociated.Server(
+        {"numbers": lambda: iter(batches)},
+        "shm",
+        transport_options={"capacity": 8 * MIB, "segment_bytes": 2 * MIB},
+    )
+
+
+def kill_clients(times: int, seed: int) -> None:
+    """Clients of one server are killed one after the other, while another one reads what it holds."""
+    chance = random.Random(seed)
+    print(f"seed {seed}")
+    with shm_server() as server:
+        watch = Watch(server.memory)
+        with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
+            mine = [reader.read_next_batch() for _ in range(3)]
+            after_first: list[int] = []
+            for number in range(times):
+                with Process("read", server.uri, "numbers", ROWS, chance.randint(1, 40)) as client:
+                    for _ in range(chance.randint(1, 50)):
+                        assert client.says(), "the client failed"
+                    time.sleep(chance.random() * 0.01)
+                    client.kill()
+                until(lambda: server.num_clients == 1, "the leases of the client have ended")
+                assert all(is_batch(found, place, ROWS) for place, found in enumerate(mine))
+                assert not watch.reused, f"seed {seed}, kill {number}"
+                after_first.append(descriptors())
+            # The survivor goes on reading the same stream.
+            rest = list(reader)
+            assert len(rest) == BATCHES - 3
+            assert all(is_batch(found, place, ROWS) for place, found in enumerate(rest, 3))
+            # Each segment has a descriptor, and one that its map holds; there are at most four of them.
+            assert max(after_first) - min(after_first) <= 2 * 4
+            del mine, rest
+        until(lambda: server.num_clients == 0, "everything is given back")
+        state = server.memory.state
+        assert (state.blocks, state.retired, state.used) == (0, 0, 0)
+        assert state.size <= 8 * MIB
+        assert watch.placed > 0
+        assert watch.retired > 0
+    assert not server.errors or all(isinstance(each, OSError) for each in server.errors)
+
+
+def kill_servers(times: int, seed: int, transport: str = "shm") -> None:
+    """Servers of one client are killed one after the other."""
+    chance = random.Random(seed)
+    print(f"seed {seed}")
+    kept: list[tuple[int, Any]] = []
+    ended = 0
+    for number in range(times):
+        with Process("serve", transport, BATCHES, ROWS, TIMES) as server:
+            uri = server.says()
+            if transport == "cma":
+                server.must_be_readable()
+            reader = dissociated.connect(uri, "numbers", timeout=PATIENCE)
+            with reader:
+                count = chance.choice([0, 1, chance.randint(0, BATCHES * TIMES)])
+                wait = chance.random() * 0.01
+                found = [reader.read_next_batch() for _ in range(count)]
+                time.sleep(wait)
+                server.kill()
+                try:
+                    for each in reader:
+                        found.append(each)
+                        del each
+                    assert len(found) == BATCHES * TIMES, (
+                        f"seed {seed}, kill {number}: a stream ended too soon"
+                    )
+                except (ipc.TruncatedError, OSError):
+                    ended += 1
+                    assert len(found) < BATCHES * TIMES
+                    with pytest.raises(ipc.UsageError, match="cannot go on"):
+                        reader.read_next_batch()
+            assert all(is_batch(each, place % BATCHES, ROWS) for place, each in enumerate(found))
+            if found:
+                kept.append(((len(found) - 1) % BATCHES, found[-1]))
+            del found, reader
+    # What was read stays what it was, long after those who wrote it.
+    assert all(is_batch(each, place, ROWS) for place, each in kept)
+    assert ended > times // 10, "hardly any server was killed in the middle of a stream"
+
+
+def with_nothing_left(work: Callable[..., None], *arguments: Any) -> None:
+    gc.collect()
+    before = descriptors(), threads(), shared_pages()
+    work(*arguments)
+    gc.collect()
+
+    def back() -> bool:
+        now = descriptors(), threads(), shared_pages()
+        return all(one <= other for one, other in zip(now, before, strict=True))
+
+    until(back, f"all of {before} descriptors, threads and mapped bytes are back")
+
+
+@pytest.mark.campaign
+def test_d085_d086_clients_killed_at_random_moments_leave_nothing_behind():
+    with_nothing_left(kill_clients, rounds(15, 100), 4)
+
+
+@pytest.mark.campaign
+def test_d087_servers_killed_at_random_moments_leave_arrays_readable():
+    with_nothing_left(kill_servers, rounds(15, 100), 5)
+
+
+def test_d087_a_server_whose_memory_is_read_may_be_killed_too():
+    with_nothing_left(kill_servers, 4, 3, "cma")
+
+
+def test_d085_d086_what_a_killed_client_held_is_retired_and_its_segment_replaced():
+    before = descriptors_of_arenas()
+    with shm_server() as server:
+        watch = Watch(server.memory)
+        with Process("hold", server.uri, "numbers", ROWS) as client:
+            assert client.says() == str(BATCHES)
+            client.hears("look")
+            assert client.says() == "True"
+            until(lambda: server.memory.state.blocks > 0, "the client holds something")
+            held = watch.placed
+            client.kill()
+            until(lambda: server.num_clients == 0, "the server noticed")
+        state = server.memory.state
+        assert (state.segments, state.blocks) == (0, 0)
+        assert watch.retired
+        assert descriptors_of_arenas() == before
+        with Process("hold", server.uri, "numbers", ROWS) as client:
+            assert client.says() == str(BATCHES)
+            client.hears("look")
+            assert client.says() == "True"
+            assert watch.placed > held
+            assert not watch.reused
+
+
+def descriptors_of_arenas() -> int:
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found += "memfd:arrowipc" in os.readlink(f"/proc/self/fd/{name}")
+    return found
+
+
+def test_d084_a_client_that_ends_without_a_word_is_one_that_was_killed():
+    script = (
+        "import os, sys\n"
+        "from arrowipc import dissociated\n"
+        "reader = dissociated.connect(sys.argv[1], 'numbers', timeout=30)\n"
+        "kept = [reader.read_next_batch(), reader.read_next_batch()]\n"
+        "os._exit(0)\n"
+    )
+    with shm_server() as server:
+        subprocess.run(
+            [lending.sys.executable, "-c", script, str(server.uri)],
+            env=lending.environment(),
+            check=True,
+            timeout=PATIENCE,
+        )
+        until(lambda: server.num_clients == 0, "the server noticed")
+        assert server.memory.state.blocks == 0
+
+
+def test_d087_slices_of_a_dead_server_reach_other_libraries():
+    pa = pytest.importorskip("pyarrow")
+    with Process("serve", "shm", 2, ROWS) as server:
+        with dissociated.connect(server.says(), "numbers", timeout=PATIENCE) as reader:
+            table = pa.table(reader.read_all())
+        server.kill()
+    column = table.column("x").slice(ROWS - 2, 4)
+    del table, reader
+    gc.collect()
+    assert column.to_pylist() == [*lending.values(0, ROWS)["x"][-2:], *lending.values(1, ROWS)["x"][:2]]
+
+
+def test_d087_a_server_that_stops_in_the_middle_is_waited_for_as_long_as_was_said():
+    with Process("serve", "shm", BATCHES, 100_000) as server:
+        uri = server.says()
+        os.kill(server.process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(TimeoutError):
+                dissociated.connect(uri, "numbers", timeout=0.2)
+        finally:
+            os.kill(server.process.pid, signal.SIGCONT)
+        with dissociated.connect(uri, "numbers", timeout=PATIENCE) as reader:
+            assert sum(1 for _ in reader) == BATCHES
+
+
+def test_d088_a_client_that_is_stopped_does_not_stop_the_others():
+    with shm_server() as server, Process("read", server.uri, "numbers", ROWS, 3) as stopped:
+        stopped.says()
+        os.kill(stopped.process.pid, signal.SIGSTOP)
+        for _ in range(3):
+            with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
+                for number, found in enumerate(reader):
+                    assert is_batch(found, number, ROWS)
+                del found
+        assert server.memory.state.size <= 8 * MIB
+        os.kill(stopped.process.pid, signal.SIGCONT)
+        assert stopped.says()
+
+
+def test_a_server_that_is_closed_leaves_clients_what_they_hold():
+    before = descriptors_of_arenas()
+    server = shm_server()
+    with Process("hold", server.uri, "numbers", ROWS) as client:
+        assert client.says() == str(BATCHES)
+        server.close()
+        assert descriptors_of_arenas() == before
+        assert shared_pages() == 0
+        client.hears("look")
+        assert client.says() == "True"
+
+
+def test_batches_of_many_threads_are_given_back():
+    with shm_server() as server:
+        failures: list[BaseException] = []
+
+        def read() -> None:
+            try:
+                for _ in range(3):
+                    with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
+                        kept = []
+                        for number, found in enumerate(reader):
+                            assert is_batch(found, number, ROWS)
+                            kept = [*kept[-2:], found]
+            except BaseException as error:
+                failures.append(error)
+
+        readers = [threading.Thread(target=read) for _ in range(6)]
+        for each in readers:
+            each.start()
+        for each in readers:
+            each.join(PATIENCE * 4)
+        assert not failures
+        assert not server.errors
+        until(lambda: server.num_clients == 0, "everything is given back")
+        state = server.memory.state
+        assert (state.blocks, state.retired) == (0, 0)
+    assert batch(0) is not None

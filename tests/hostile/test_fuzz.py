@@ -1,0 +1,193 @@
+"""The fuzzer, for a short while: all targets stand some hundred mutants, and the fuzzer finds what is there.
+
+`make fuzz` runs the same targets for as long as one likes; what it finds becomes a file of tests/regressions.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from fuzz import corpus
+from fuzz.targets import TARGETS
+from helpers import forge, mutate
+from helpers.children import environment
+from helpers.rounds import rounds
+
+#: Mutants per target.
+COUNT = rounds(150 if os.environ.get("ARROWIPC_SANITIZED") else 400, 20_000)
+SEED = 7
+REGRESSIONS = sorted(corpus.REGRESSIONS.glob("*.bin"))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", TARGETS)
+def test_mutants_give_values_or_errors_of_ours(name):
+    target = TARGETS[name]
+    read = 0
+    for data in mutate.mixed(target.seeds(), SEED, COUNT):
+        try:
+            read += target(data)
+        except Exception as error:
+            raise AssertionError(f"target {name}, input {data.hex()}") from error
+    assert 0 < read <= COUNT
+    print(f"{name}: {COUNT:,} mutants, {read:,} gave values")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_valid_inputs_are_read(name):
+    """Guards the test above against a target that refuses everything."""
+    target = TARGETS[name]
+    seeds = target.seeds()[:60]
+    read = sum(target(data) for data in seeds)
+    assert read >= 0.6 * len(seeds)
+
+
+@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
+def test_what_was_found_once_is_not_found_again(path):
+    data = path.read_bytes()
+    for name, target in TARGETS.items():
+        target(data)
+        for seed in range(20):
+            target.run(data, random.Random(f"{name} {seed}"))
+
+
+# -- the harness ---------------------------------------------------------------------------------------------
+
+
+def fuzz(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Exit status and output of the runner."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+    command = [sys.executable, "-m", "fuzz", "--folder", str(folder), "--engine", "mutants", "--seed", "1"]
+    done = subprocess.run(
+        [*command, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_fuzzer_finds_planted_bugs(tmp_path):
+    """An exception, a crash and a hang: each becomes a finding with its input, and the others go on."""
+    code, text = fuzz(tmp_path, "--module", "fuzz.planted", "--seconds", "6", "index", "crash", "hang")
+    assert code == 1, text
+    found = {path.name.split("-")[0]: path for path in (tmp_path / "findings").glob("*.bin")}
+    stories = {name: path.with_suffix(".txt").read_text() for name, path in found.items()}
+    assert sorted(stories) == ["crash", "hang", "index"], text
+    assert stories["index"].startswith("IndexError at planted.py")
+    assert "SIGSEGV" in stories["crash"] or "AddressSanitizer" in stories["crash"]
+    assert stories["hang"].startswith("hang")
+    assert forge.read(found["index"].read_bytes(), "header.nodes[0].length") >= 2**31 - 1
+    assert forge.read(found["crash"].read_bytes(), "header.buffers[1].length") < 0
+
+
+def test_the_fuzzer_is_content_with_a_sound_target(tmp_path):
+    code, text = fuzz(tmp_path, "--module", "fuzz.planted", "--seconds", "0.5", "sound")
+    assert code == 0, text
+    assert "seed 1" in text
+    executions = int(text.splitlines()[-1].split()[1].replace(",", ""))
+    assert executions > 10, text
+
+
+def test_the_fuzzer_says_which_targets_there_are(tmp_path):
+    code, text = fuzz(tmp_path, "--module", "fuzz.planted", "nothing")
+    assert code == 2
+    assert "no target nothing; there are index, crash, hang, sound" in text
+
+
+GREEDY = """
+import sys
+from pathlib import Path
+from fuzz.recorder import Board, Recorder
+
+def greedy(data):
+    assert b"x" * (data[0] << 20)
+
+folder = Path(sys.argv[1])
+board = Board(folder / "greedy.now", create=True)
+record = Recorder("greedy", greedy, folder / "greedy.now", folder, most_memory=100 << 20)
+record(bytes([1]))
+assert not list(folder.glob("*.bin"))
+for _ in range(2):
+    record(bytes([255]))
+assert (board.executions, board.running) == (3, None)
+"""
+
+
+def test_memory_beyond_its_bound_is_a_finding(tmp_path):
+    """In a process of its own: what others took before must not hide what this takes."""
+    held = bytearray(b"x" * (400 << 20))  # a peak that the child must not take for its own
+    subprocess.run([sys.executable, "-c", GREEDY, tmp_path], env=environment(), check=True, timeout=60)
+    assert held
+    (found,) = tmp_path.glob("*.bin")
+    assert found.read_bytes() == b"\xff"
+
+
+# -- mutants -------------------------------------------------------------------------------------------------
+
+DATA = forge.file(
+    forge.schema(forge.field("x", forge.INT32), metadata=[("k", "v")]),
+    forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)], codec=0),
+)
+
+
+def test_slots_are_where_forge_says():
+    """Two walks, one by the path of a word and one over all words."""
+    found = {(slot.offset, slot.width) for slot in mutate.slots(DATA)}
+    schema, batch = mutate.spans(DATA)
+    for span, paths in (
+        (schema, ("version", "header", "header.fields", "header.fields.#", "header.fields[0].type.bitWidth")),
+        (schema, ("header.vtable", "header.custom_metadata[0].key.#", "header.fields[0].name")),
+        (batch, ("bodyLength", "header.length", "header.nodes[0].null_count", "header.buffers[1].offset")),
+        (batch, ("header.compression.codec", "header.nodes.#")),
+    ):
+        for path in paths:
+            at, code = forge.locate(DATA[span.start :], path)
+            assert (span.start + at, struct.calcsize(code)) in found, path
+    kinds = {slot.kind for slot in mutate.slots(DATA)}
+    assert kinds >= {"magic", "continuation", "length", "root", "soffset", "vtable", "count", "offset", "tag"}
+    assert kinds >= {"enum", "claim", "body", "footer length", "Block.offset", "Buffer.length"}
+
+
+def test_mutants_follow_from_the_seed():
+    first, again, other = (list(mutate.mutants(DATA, seed, 300)) for seed in (1, 1, 2))
+    assert first == again != other
+    program = (
+        "import sys; from helpers import mutate; import zlib\n"
+        "data = bytes.fromhex(sys.argv[1])\n"
+        "print(zlib.crc32(b''.join(mutate.mutants(data, 1, 300))))"
+    )
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+    out = subprocess.run(
+        [sys.executable, "-c", program, DATA.hex()],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "5"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(out.stdout) == zlib.crc32(b"".join(first))
+
+
+def test_mutants_are_of_every_kind():
+    made = list(mutate.mutants(DATA, 3, 1000, other=forge.stream(forge.schema())))
+    assert sum(each == DATA for each in made) < 100
+    same = [each for each in made if len(each) == len(DATA)]
+    changed = {at for each in same for at in range(len(DATA)) if each[at] != DATA[at]}
+    assert len(changed) > len(DATA) / 2
+    assert any(len(each) < len(DATA) and DATA.startswith(each) for each in made), "cut short"
+    assert any(each.count(b"\xff\xff\xff\xff") > DATA.count(b"\xff\xff\xff\xff") for each in made), "doubled"
+
+
+def test_the_walk_stands_its_own_mutants():
+    data = DATA
+    for seed in range(400):
+        (data,) = mutate.mutants(data or DATA, seed, 1)
+        assert all(0 <= slot.offset <= len(data) - slot.width for slot in mutate.slots(data))

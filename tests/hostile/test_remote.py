@@ -1,0 +1,375 @@
+"""Remote servers that lie, replace files or stall: right values or an error with words, in bounds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import memory
+from helpers.children import environment
+from helpers.liar import FOREVER, LIES, Answer, Ask, Liar, endless, head, honest, on_get, part
+from helpers.rounds import rounds
+from helpers.web import Web
+
+import arrowipc as ipc
+from arrowipc import RemoteSource
+from arrowipc.read.replaced import replaced
+from arrowipc.types import field, int64
+
+fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("aiohttp")
+
+#: What any number of lies may cost together, and one alone.
+MIB, SECONDS = 128, 60
+SCHEMA = ipc.Schema([field(name, int64()) for name in "abcd"])
+
+
+def written(opener: Any, shift: int, batches: int = 6, rows: int = 2_000) -> bytes:
+    """A file or stream; all of them are of one size and layout."""
+    sink = bytearray()
+    with opener(sink, SCHEMA) as writer:
+        for number in range(batches):
+            values = list(range(number + shift, number + shift + rows))
+            writer.write_batch(ipc.RecordBatch.from_pydict(dict.fromkeys("abcd", values), SCHEMA))
+    return bytes(sink)
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, tuple[bytes, bytes]]:
+    made = {
+        "arrow": (written(ipc.new_file, 0), written(ipc.new_file, 7_000)),
+        "arrows": (written(ipc.new_stream, 0), written(ipc.new_stream, 7_000)),
+    }
+    assert all(len(first) == len(second) for first, second in made.values())
+    return made
+
+
+@pytest.mark.nosanitize  # measured memory
+@pytest.mark.campaign
+def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Path, files: Any) -> None:
+    for ending, versions in files.items():
+        for number, data in enumerate(versions):
+            (tmp_path / f"{number}.{ending}").write_bytes(data)
+    names = list(LIES)
+    assert len(names) >= 40
+    with Liar(files, [LIES[name][0] for name in names]) as liar:
+        urls = {f"http://127.0.0.1:{liar.port}/{number}/x": name for number, name in enumerate(names)}
+        # The default deadline, also in a quick run for who tells the truth: the machine may have much to do.
+        jobs = [f"{30 if LIES[name][1] == 'right' else rounds(2, 30)}@{url}" for url, name in urls.items()]
+        command = [sys.executable, "-m", "helpers.liar", str(tmp_path), *jobs]
+        child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=1800)
+    assert child.returncode == 0, child.stderr[-3000:]
+    *lines, last = map(json.loads, child.stdout.splitlines())
+    wrong = []
+    for line in lines:
+        name = urls[line["url"]]
+        wanted = LIES[name][1] if line["way"] in ("file", "pieces") else "either"
+        allowed = ("right", "refused") if wanted == "either" else (wanted,)
+        if line["outcome"] not in allowed or line["seconds"] > SECONDS:
+            wrong.append(
+                f"{name}, {line['way']}: {line['outcome']} in {line['seconds']:.1f} s {line['words']}"
+            )
+    slowest = max(lines, key=lambda line: line["seconds"])
+    print(
+        f"\n{len(lines)} readings of {len(names)} servers: {last['mib']:.0f} MiB together, at most "
+        f"{slowest['seconds']:.1f} s ({urls[slowest['url']]})"
+    )
+    assert not wrong, "\n".join(wrong)
+    assert len(lines) == 5 * len(names)
+    assert last["mib"] <= MIB
+
+
+def lying(files: Any, *lies: Callable[[Ask], Answer]) -> Liar:
+    return Liar(files, list(lies))
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with Web({}) as server:
+        yield server
+
+
+# One by one.
+
+
+@pytest.mark.nosanitize  # measured memory
+def test_a_range_takes_no_more_memory_than_was_asked_for(files: Any) -> None:
+    lies = [
+        on_get(lambda ask: honest(ask, endless(), Content_Length=1 << 40)),
+        on_get(lambda ask: honest(ask, endless(), Content_Length=None)),
+    ]
+    with lying(files, *lies) as liar:
+        for number in range(len(lies)):
+            url = f"http://127.0.0.1:{liar.port}/{number}/x.arrow"
+            memory.forget_peak()
+            before = memory.resident()
+            with pytest.raises(OSError, match="asked for bytes"):
+                ipc.open_file(url)
+            assert memory.peak() - before < 64 << 20
+
+
+def test_a_server_that_stalls_is_given_up_in_time_and_in_words(files: Any) -> None:
+    with lying(files, lambda ask: FOREVER) as liar:
+        url = f"http://127.0.0.1:{liar.port}/0/x.arrow"
+        for opener in (ipc.open_file, ipc.open, ipc.open_stream, ipc.recover):
+            start = time.monotonic()
+            with pytest.raises(TimeoutError, match=r"the server stalls: 0 bytes came in 0\.3 s") as caught:
+                opener(RemoteSource(url, timeout=0.3))
+            assert url in str(caught.value)
+            assert time.monotonic() - start < 30
+        # aiohttp's own deadline takes the place of ours
+        with pytest.raises(TimeoutError, match="no answer in time"):
+            ipc.open_file(RemoteSource(url, {"timeout": 0.3}))
+    for wrong in (0, -1, float("inf"), float("nan"), "5"):
+        with pytest.raises(ipc.UsageError, match="timeout"):
+            RemoteSource(url, timeout=wrong)  # type: ignore[arg-type]
+
+
+def test_a_server_in_drops_is_given_up_in_time_in_a_busy_event_loop(files: Any) -> None:
+    """What a read waits for has come before the loop has time for it, and nothing is left to time out."""
+    from fsspec.asyn import get_loop
+
+    busy = True
+
+    def block() -> None:
+        time.sleep(0.1)
+        if busy:
+            get_loop().call_soon(block)
+
+    def drops(ask: Ask) -> Answer:
+        for at in range(120):
+            yield ask.first[at : at + 1]
+            yield 0.05
+
+    with lying(files, on_get(lambda ask: honest(ask, drops(ask)))) as liar:
+        url = f"http://127.0.0.1:{liar.port}/0/x.arrows"
+        get_loop().call_soon_threadsafe(block)
+        try:
+            # before this, all drops were read, up to where the server hangs up
+            with pytest.raises(TimeoutError, match=r"the server stalls: [1-9]\d* bytes came in 2 s"):
+                ipc.open_stream(RemoteSource(url, timeout=2))
+        finally:
+            busy = False
+
+
+@pytest.mark.slow
+def test_the_requests_of_opening_have_one_deadline(files: Any) -> None:
+    def late(ask: Ask) -> Answer:
+        yield 1.2
+        yield from honest(ask)
+
+    with lying(files, on_get(late)) as liar:
+        url = f"http://127.0.0.1:{liar.port}/0/x"
+        stream = RemoteSource(f"{url}.arrows", timeout=2)
+        with pytest.raises(TimeoutError, match=r"the server stalls: 8 bytes came in 2 s"):
+            ipc.open(stream)
+        with ipc.open(stream) as reader:  # who tries again has all the time again
+            assert len(list(reader)) == 6
+        # Who sends enough has the time for each request.
+        start = time.monotonic()
+        with ipc.open_file(RemoteSource(f"{url}.arrow", timeout=2, tail=1 << 13)) as reader:
+            assert len(list(reader)) == 6
+        assert time.monotonic() - start > 2
+
+
+@pytest.mark.slow
+def test_a_slow_link_is_not_given_up(files: Any) -> None:
+    def slow(ask: Ask) -> Answer:
+        yield from honest(ask, [])
+        data = part(ask)
+        for start in range(0, len(data), 1000):
+            yield data[start : start + 1000]
+            yield 0.05
+
+    data = written(ipc.new_stream, 0, rows=250), written(ipc.new_file, 0, rows=250)
+    assert len(data[0]) > 45_000
+    with lying({"arrows": data[:1] * 2, "arrow": data[1:] * 2}, on_get(slow)) as liar:
+        for ending in ("arrows", "arrow"):
+            with ipc.open(RemoteSource(f"http://127.0.0.1:{liar.port}/0/x.{ending}", timeout=2)) as reader:
+                assert sum(batch.num_rows for batch in reader) == 1_500
+
+
+@pytest.mark.slow
+def test_who_reads_slowly_is_not_given_up(web: Web) -> None:
+    web.files["x.arrows"] = written(ipc.new_stream, 0, batches=12, rows=32_000)
+    with ipc.open_stream(RemoteSource(web.url("x.arrows"), timeout=4)) as reader:
+        batches = iter(reader)
+        next(batches)
+        time.sleep(4.5)
+        assert len(list(batches)) == 11
+
+
+@pytest.mark.slow
+def test_a_stream_that_is_written_while_it_is_read() -> None:
+    data = written(ipc.new_stream, 0, batches=5, rows=20)
+
+    def live(ask: Ask) -> Answer:
+        yield from honest(ask, [], Content_Length=None)
+        for start in range(0, len(data), 1000):
+            yield data[start : start + 1000]
+            yield 1.0
+
+    assert len(data) > 4000
+    with lying({"arrows": (data, data)}, live) as liar:
+        source = RemoteSource(f"http://127.0.0.1:{liar.port}/0/x.arrows", timeout=3)
+        with ipc.open_stream(source) as reader:
+            assert sum(batch.num_rows for batch in reader) == 100
+
+
+@pytest.mark.parametrize("versions", [True, False])
+def test_a_file_that_is_replaced_while_it_is_read(web: Web, files: Any, versions: bool) -> None:
+    before, after = files["arrow"]
+    web.files["x.arrow"], web.versions = before, versions
+    source = RemoteSource(web.url("x.arrow"), gap=0, tail=1000)
+    with ipc.open_file(source, columns=["a", "c"]) as reader:
+        first = reader.get_batch(0).to_pydict()
+        assert first["a"][0] == 0
+        web.files["x.arrow"] = after
+        if not versions:  # nobody can know
+            assert reader.get_batch(1).to_pydict()["a"][0] == 7_001
+            return
+        for _ in range(2):
+            with pytest.raises(OSError, match="replaced"):
+                reader.get_batch(1)
+        web.files["x.arrow"] = before
+        assert reader.get_batch(1).to_pydict()["a"][0] == 1
+    web.files["x.arrow"] = after
+    with pytest.raises(OSError, match="replaced"):
+        ipc.open_file(RemoteSource(web.url("x.arrow"), version=source.version))
+    with ipc.open_file(web.url("x.arrow")) as reader:
+        assert reader.get_batch(1).to_pydict()["a"][0] == 7_001
+
+
+@pytest.mark.parametrize("coding", ["", "utf-8", "aws-chunked", "identity", "utf-8, identity"])
+@pytest.mark.parametrize("kind", ["arrow", "arrows"])
+def test_encodings_that_change_no_bytes_are_none(web: Web, files: Any, kind: str, coding: str) -> None:
+    """Objects in stores are said to be such."""
+    web.files[f"x.{kind}"], web.coding = files[kind][0], coding
+    with ipc.open(web.url(f"x.{kind}")) as reader:
+        assert reader.read_all() == ipc.open(files[kind][0]).read_all()
+
+
+def test_a_server_that_hangs_up_on_head_is_asked_by_get(web: Web, files: Any) -> None:
+    web.files["x.arrow"], web.fault = files["arrow"][0], "drops HEAD"
+    with ipc.open(web.url("x.arrow")) as reader:
+        assert reader.read_all() == ipc.open(files["arrow"][0]).read_all()
+
+
+def test_what_decides_alone_whether_a_file_is_the_same() -> None:
+    assert replaced({"etag": '"0x8D"', "time": "1"}, {"etag": "0x8D", "time": "2"}) is None, "as in listings"
+    assert replaced({"version": "1", "etag": "a"}, {"version": "1", "etag": "b"}) is None, "of its metadata"
+    assert replaced({"version": "1", "size": "3"}, {"version": "1", "size": "4"}) is not None
+    assert replaced({"etag": "W/a", "time": "1"}, {"etag": "W/a", "time": "2"}) is not None
+    assert replaced({"etag": "a"}, {"etag": "b"}) is not None
+
+
+def test_every_request_names_the_version_that_was_seen(files: Any) -> None:
+    with lying(files, honest) as liar:
+        ipc.open_file(f"http://127.0.0.1:{liar.port}/0/x.arrow").read_all()
+        asked = [headers for _, headers in liar.seen]
+    assert "if-match" not in asked[0]
+    assert [headers["if-match"] for headers in asked[1:]] == ['"one"'] * (len(asked) - 1)
+    assert {headers["accept-encoding"] for headers in asked} == {"identity"}
+
+
+def test_files_of_other_file_systems_that_are_replaced(files: Any) -> None:
+    system = fsspec.filesystem("memory")
+    before, after = files["arrow"]
+    system.pipe("/replaced/x.arrow", before)
+    with ipc.open_file(RemoteSource("memory://replaced/x.arrow", gap=0, tail=1000)) as reader:
+        reader.get_batch(0)
+        system.pipe("/replaced/x.arrow", after)
+        with pytest.raises(OSError, match="replaced while it was read"):
+            reader.get_batch(1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            lambda size: bytes(size + 3),
+            r"read\([\d,]+\) returned [\d,]+ bytes: expected [\d,]+ bytes at most",
+        ),
+        (lambda size: "text", "reads text"),
+        (lambda size: None, r"read\(\d+\) returned NoneType None: expected bytes"),
+    ],
+)
+def test_files_of_other_file_systems_whose_reads_lie(monkeypatch: Any, answer: Any, words: str) -> None:
+    from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
+    class Lies(MemoryFile):
+        def read(self, size: int = -1) -> Any:
+            return answer(size)
+
+    system = fsspec.filesystem("memory")
+    system.pipe("/lies/x.arrows", bytes(100))
+    monkeypatch.setattr(
+        MemoryFileSystem, "_open", lambda *_, **__: Lies(system, "/lies/x.arrows", bytes(100))
+    )
+    for opener in (ipc.open_stream, ipc.recover):
+        with pytest.raises(OSError, match=words) as caught:
+            opener("memory://lies/x.arrows")
+        assert str(caught.value).startswith("memory://lies/x.arrows: ")
+
+
+def test_streams_of_other_file_systems_that_are_replaced() -> None:
+    system = fsspec.filesystem("memory")
+    data = written(ipc.new_stream, 0, batches=12, rows=32_000)
+    for opener in (ipc.open_stream, ipc.open, ipc.recover):
+        system.pipe("/replaced/x.arrows", data)
+        with opener("memory://replaced/x.arrows") as reader:
+            batches = iter(reader)
+            next(batches)
+            system.pipe("/replaced/x.arrows", data)
+            with pytest.raises(OSError, match="replaced while it was read"):
+                list(batches)
+        with opener("memory://replaced/x.arrows") as reader:
+            assert len(list(reader)) == 12
+
+
+def test_what_is_secret_stays_with_the_first_host(files: Any) -> None:
+    options = {"headers": {"Authorization": "Bearer abc", "X-Key": "abc"}, "cookies": {"session": "abc"}}
+    names = {"authorization", "x-key", "cookie"}
+    with lying(files, honest) as other:
+        place = f"http://127.0.0.1:{other.port}/0/x.arrow"
+        lies = [
+            lambda ask: [head(307, {"Location": place})],
+            lambda ask: [head(302, {"Location": "/2/x.arrow"})],
+        ]
+        with lying(files, *lies, honest) as liar:
+            url = f"http://127.0.0.1:{liar.port}"
+            assert ipc.open_file(RemoteSource(f"{url}/0/x.arrow", options)).num_record_batches == 6
+            assert other.seen
+            assert not any(names & headers.keys() for _, headers in other.seen)
+            assert ipc.open_file(RemoteSource(f"{url}/1/x.arrow", options)).num_record_batches == 6
+            user = url.replace("127", "me:secret@127")
+            assert ipc.open_file(f"{user}/1/x.arrow").num_record_batches == 6
+            with_user = [headers for _, headers in liar.seen if "authorization" in headers]
+            assert [headers["authorization"][:5] for headers in with_user][-3:] == ["basic"] * 3
+            everywhere = {"client_kwargs": {"headers": {"X-Key": "abc"}}}
+            with pytest.raises(OSError, match="client_kwargs"):
+                ipc.open_file(RemoteSource(f"{url}/0/x.arrow", everywhere))
+        kept = [names & headers.keys() for path, headers in liar.seen if path == "/2/x.arrow"]
+        assert kept[0] == names
+
+
+def test_the_command_line_says_it_too(web: Web, files: Any) -> None:
+    with lying(files, LIES["replaced"][0], LIES["a gzip bomb"][0]) as liar:
+        for number, words in ((0, "replaced"), (1, "Content-Encoding")):
+            command = [
+                sys.executable,
+                "-m",
+                "arrowipc",
+                "check",
+                f"http://127.0.0.1:{liar.port}/{number}/x.arrow",
+            ]
+            child = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert child.returncode != 0
+            assert words in child.stdout + child.stderr
+            assert "Traceback" not in child.stderr

@@ -1,0 +1,242 @@
+"""Arrow's JSON integration format: golden documents say what golden files hold, both ways."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow as pa
+import pytest
+from helpers import golden
+from helpers.arrays import read_batch
+
+import arrowipc as ipc
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError
+from arrowipc.inspection.integration_json import differences, read_json, write_json
+from arrowipc.types import Dictionary, Union, dictionary, field, int8, list_, struct, utf8
+
+CASES = golden.cases()
+
+
+def ids(case):
+    return f"{case.parent.name}-{case.name}"
+
+
+@pytest.fixture
+def verbs(arrow_data):
+    """The program, called in this process: starting it for every case would take minutes."""
+    pytest.importorskip("click")
+    from arrowipc.cli import main
+
+    def call(mode, arrow, document):
+        return main(["--integration", f"--mode={mode}", "--arrow", str(arrow), "--json", str(document)])
+
+    return call
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_golden_documents_become_files_and_files_documents(case, verbs, tmp_path):
+    document = case.with_name(case.name + ".json.gz")
+    made, spelled = tmp_path / "made.arrow", tmp_path / "spelled.json"
+    assert verbs("JSON_TO_ARROW", made, document) == 0
+    assert verbs("VALIDATE", made, document) == 0
+    # Ours shares dictionaries between fields where the document does; the writer of the others does not.
+    for source in (made, *(case.with_name(case.name + form) for form in (".stream", ".arrow_file"))):
+        assert verbs("VALIDATE", source, document) == 0
+        assert verbs("ARROW_TO_JSON", source, spelled) == 0
+        assert verbs("VALIDATE", source, spelled) == 0
+        # By rules that are not ours: the helper reads JSON without a line of the module under test.
+        with ipc.open(source) as reader:
+            golden.assert_matches(json.loads(spelled.read_text()), reader.schema, list(reader))
+
+
+def test_a_document_that_says_something_else_does_not_validate(verbs, tmp_path):
+    case = next(each for each in CASES if each.name == "generated_primitive" and "cpp" in each.parent.name)
+    content = golden.load(case).json
+    source = case.with_name(case.name + ".stream")
+
+    def verdict(changed):
+        path = tmp_path / "changed.json"
+        path.write_text(json.dumps(changed))
+        return verbs("VALIDATE", source, path)
+
+    assert verdict(content) == 0
+    column = content["batches"][0]["columns"][-1]
+    at = column["VALIDITY"].index(1) if 1 in column["VALIDITY"] else 0
+    other = content["batches"][0]["columns"][4]
+    value = other["DATA"][(spot := other["VALIDITY"].index(1))]
+    other["DATA"][spot] = type(value)(int(value) ^ 1)
+    assert verdict(content) == 1
+    other["DATA"][spot] = value
+    column["VALIDITY"][at] = 1 - column["VALIDITY"][at]
+    assert verdict(content) == 1
+    column["VALIDITY"][at] = 1 - column["VALIDITY"][at]
+    content["schema"]["fields"][0]["name"] += "!"
+    assert verdict(content) == 1
+    content["schema"]["fields"][0]["name"] = content["schema"]["fields"][0]["name"][:-1]
+    content["batches"].pop()
+    assert verdict(content) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": 3}',
+        '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "what"}}]}}',
+        '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "int"}}]}}',
+        '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "int", "bitWidth": 7,'
+        ' "isSigned": true}}]}}',
+        '{"schema": {"fields": []}, "batches": [{"columns": []}]}',
+        '{"schema": {"fields": [{"name": "x", "nullable": true, "type": {"name": "utf8"}}]},'
+        ' "batches": [{"count": 1, "columns": [{"count": 1, "OFFSET": [0, 9], "DATA": ["a"]}]}]}',
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:40] or "nothing",
+)
+def test_what_is_no_document_is_refused_in_words(text):
+    with pytest.raises(ArrowIpcError):
+        read_json(text.encode())
+
+
+@pytest.mark.parametrize(("precision", "largest"), [("HALF", 65504.0), ("SINGLE", 3.4028234663852886e38)])
+def test_numbers_too_large_for_their_type_are_no_infinity(precision, largest):
+    kind = {"name": "floatingpoint", "precision": precision}
+    document = {
+        "schema": {"fields": [{"name": "x", "nullable": True, "type": kind, "children": []}]},
+        "batches": [{"count": 2, "columns": [{"name": "x", "count": 2, "VALIDITY": [1, 1], "DATA": []}]}],
+    }
+    column = document["batches"][0]["columns"][0]
+    column["DATA"] = [largest, float("inf")]
+    assert read_json(document)[1][0].to_pydict() == {"x": [largest, float("inf")]}
+    column["DATA"] = [largest * 2, float("inf")]
+    with pytest.raises(FormatError, match=r"integration format.*overflow"):
+        read_json(document)
+
+
+def test_compressed_documents_that_grow_too_much_are_refused():
+    schema = ipc.Schema([field("x", int8())])
+    text = json.dumps(write_json(schema, [ipc.RecordBatch.from_pydict({"x": [1] * 5000}, schema)]))
+    packed = gzip.compress(text.encode())
+    assert read_json(packed, limits=ipc.Limits(decompressed_bytes=len(text)))[1][0].num_rows == 5000
+    for limits in (
+        ipc.Limits(decompressed_bytes=len(text) - 1),
+        ipc.Limits(decompressed_slack=0, decompressed_ratio=2),
+        ipc.Limits(rows_per_batch=4999),
+    ):
+        with pytest.raises(LimitError):
+            read_json(packed, limits=limits)
+
+
+def test_a_replaced_dictionary_cannot_be_spelled():
+    schema = ipc.Schema([field("x", dictionary(int8(), utf8()))])
+    batches = [ipc.RecordBatch.from_pydict({"x": [word]}, schema) for word in "ab"]
+    sink = bytearray()
+    with ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    with ipc.open_stream(sink) as reader, pytest.raises(UnsupportedError, match="replaced"):
+        write_json(reader.schema, reader)
+
+
+WORDS = ("unused", "b", "a")
+
+
+def nested(kind, column):
+    """A document whose dictionary 1 has `column` of `kind`, with WORDS shared by all that refer to 0."""
+    text = {
+        "name": "DICT0",
+        "count": 3,
+        "VALIDITY": [1, 1, 1],
+        "OFFSET": [0, 6, 7, 8],
+        "DATA": list(WORDS),
+    }
+    schema = ipc.Schema([field("x", Dictionary(int8(), kind, False, 1))])
+    document = write_json(schema, [])
+    document["dictionaries"] = [
+        {"id": 0, "data": {"count": 3, "columns": [text]}},
+        {"id": 1, "data": {"count": column["count"], "columns": [column]}},
+    ]
+    indices = {"name": "x", "count": 2, "VALIDITY": [1, 1], "DATA": [1, 0]}
+    document["batches"] = [{"count": 2, "columns": [indices]}]
+    return document
+
+
+def shared(name, indices):
+    return {"name": name, "count": len(indices), "VALIDITY": [1] * len(indices), "DATA": indices}
+
+
+SHARED = Dictionary(int8(), utf8(), False, 0)
+BELOW = {
+    "struct": (
+        struct([field("a", SHARED), field("b", SHARED)]),
+        {"VALIDITY": [1, 1], "children": [shared("a", [2, 1]), shared("b", [1, 2])]},
+        [{"a": "b", "b": "a"}, {"a": "a", "b": "b"}],
+    ),
+    "union": (
+        Union("sparse", [field("a", SHARED), field("b", SHARED)], [0, 1]),
+        {"TYPE_ID": [0, 1], "children": [shared("a", [2, 1]), shared("b", [1, 1])]},
+        ["b", "a"],
+    ),
+    "list": (
+        list_(struct([field("a", SHARED), field("b", SHARED)])),
+        {
+            "VALIDITY": [1, 1],
+            "OFFSET": [0, 2, 2],
+            "children": [
+                {
+                    "name": "item",
+                    "count": 2,
+                    "VALIDITY": [1, 1],
+                    "children": [shared("a", [2, 1]), shared("b", [1, 2])],
+                }
+            ],
+        },
+        [[], [{"a": "a", "b": "b"}, {"a": "b", "b": "a"}]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BELOW)
+def test_dictionaries_that_share_an_inner_one_keep_their_indices(name):
+    kind, column, values = BELOW[name]
+    document = nested(kind, {"name": "DICT1", "count": 2, **column})
+    schema, batches = read_json(document)
+    assert batches[0].to_pydict() == {"x": values}
+    spelled = write_json(schema, batches)
+    assert spelled == document
+    assert read_json(spelled)[1][0].to_pydict() == {"x": values}
+
+
+@pytest.mark.parametrize("prefix", ["", "large_"])
+@pytest.mark.parametrize("null", [False, True])
+def test_text_that_is_none_is_refused_unless_a_null_hides_it(prefix, null):
+    values = pa.array([b"ab", b"\xe2\x82"], getattr(pa, f"{prefix}binary")())
+    validity = pa.py_buffer(b"\x01" if null else b"\x03")
+    text = pa.Array.from_buffers(
+        getattr(pa, f"{prefix}string")(), 2, [validity, *values.buffers()[1:]], null_count=int(null)
+    )
+    batch = read_batch(pa.record_batch([text], ["x"]), validate="none")
+    if null:
+        _, (found,) = read_json(write_json(batch.schema, [batch]))
+        assert found.to_pydict() == {"x": ["ab", None]}
+    else:
+        with pytest.raises(FormatError, match="a text of the batches is no UTF-8"):
+            write_json(batch.schema, [batch])
+
+
+def test_inlined_text_that_is_none_is_refused():
+    broken = pa.array([b"ab", b"\xe2\x82"], pa.binary_view())
+    text = pa.Array.from_buffers(pa.string_view(), 2, broken.buffers())
+    batch = read_batch(pa.record_batch([text], ["x"]), validate="none")
+    with pytest.raises(FormatError, match="a text of the batches is no UTF-8"):
+        write_json(batch.schema, [batch])
+
+
+def test_sources_that_end_apart_differ():
+    schema = ipc.Schema([field("x", int8())])
+    batch = ipc.RecordBatch.from_pydict({"x": [1]}, schema)
+    assert differences((schema, [batch]), (schema, [batch])) == []
+    assert differences((schema, [batch]), (schema, [batch, batch])) == ["one of them ends after 1 batches"]

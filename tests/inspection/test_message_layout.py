@@ -1,0 +1,329 @@
+"""What lies where: nodes and buffers find their columns, and habits that others stumble over are told."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import forge, golden
+
+import arrowipc as ipc
+from arrowipc.errors import FormatError, UsageError
+from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
+from arrowipc.inspection.portability import MISREADINGS, interoperability
+from arrowipc.types import (
+    Dictionary,
+    decimal32,
+    dictionary,
+    field,
+    float64,
+    int8,
+    int32,
+    list_,
+    run_end_encoded,
+    struct,
+    utf8,
+    utf8_view,
+)
+from arrowipc.values.dictionary_encode import dictionary_decode, dictionary_encode, rebatch
+
+CASES = golden.cases()
+WORDS = ["a", None, "b", "a", "a text of more than twelve bytes", None]
+
+
+def ids(case):
+    return f"{case.parent.name}-{case.name}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_nodes_and_buffers_of_golden_messages_are_dealt_out_without_rest(case, arrow_data):
+    for form in (".stream", ".arrow_file"):
+        source = case.with_name(case.name + form)
+        schema = ipc.read_schema(source)
+        known = dictionary_fields(schema)
+        whole = source.read_bytes()
+        for located in locate_messages(source):
+            found = outline_of(located.message)
+            if found is None:
+                continue
+            assert len(whole) >= located.offset + located.metadata_length + located.body_length
+            fields = schema.fields
+            if found.dictionary_id is not None:
+                fields = [ipc.Field("", known[found.dictionary_id][1].value_type)]
+            nodes = nodes_of(located.message, fields)
+            assert [(node.length, node.null_count) for node in nodes] == found.nodes
+            places = [(place.offset, place.length) for node in nodes for place in node.buffers]
+            assert places == found.buffers
+            assert all(place.raw_length is not None for node in nodes for place in node.buffers)
+
+
+def test_a_message_with_too_few_buffers_is_refused():
+    table = forge.batch(1, [(1, 0)], [b"", forge.i32(1)])
+    message = ipc.read_message(bytes(forge.message(table)))
+    assert [place.role for place in nodes_of(message, [field("x", int32())])[0].buffers] == [
+        "validity",
+        "data",
+    ]
+    with pytest.raises(FormatError, match="fewer"):
+        nodes_of(message, [field("x", int32()), field("y", int32())])
+
+
+def test_compressed_buffers_tell_both_lengths():
+    schema = ipc.Schema([field("x", int32())])
+    batch = ipc.RecordBatch.from_pydict({"x": np.zeros(1000, np.int32)}, schema)
+    message = batch.to_message(compression="zstd")
+    place = nodes_of(message, schema.fields)[0].buffers[1]
+    assert place.raw_length == 4000
+    assert place.length < 100
+
+
+# -- habits --------------------------------------------------------------------------------------------------
+
+
+def codes(data: bytes) -> set[str]:
+    return {remark.code for remark in interoperability(data)}
+
+
+def written(begin=ipc.new_stream, words=(["a"],), schema=None, **options) -> bytes:
+    sink = bytearray()
+    schema = schema or ipc.Schema([field("x", dictionary(int8(), utf8()))])
+    with begin(sink, schema, **options) as writer:
+        for each in words:
+            writer.write({"x": each})
+    return bytes(sink)
+
+
+def test_what_our_writers_write_is_for_everybody():
+    plain = ipc.Schema([field("x", utf8())])
+    for begin in (ipc.new_file, ipc.new_stream):
+        for options in ({}, {"compression": "lz4"}, {"alignment": 64}):
+            assert codes(written(begin, **options)) == set()
+            assert codes(written(begin, schema=plain, words=([],), **options)) == set()
+    assert codes(written(ipc.new_file, metadata={"made by": "hand"})) == set()
+
+
+def test_habits_are_told_by_name():
+    assert codes(written(legacy=True)) == {"legacy-framing"}
+    assert codes(written(metadata_version="V4")) == {"metadata-v4"}
+    assert codes(written(words=(["a"], ["a", "b"]), dictionary_deltas=True)) == {"dictionary-delta"}
+    assert codes(written(words=(["a"], ["b"]))) == {"dictionary-replaced"}
+    numbered = ipc.Schema([field("x", ipc.types.Dictionary(int8(), utf8(), id=7))])
+    message = numbered.serialize()
+    assert codes(message + bytes(8)) == {"dictionary-ids"}
+    twice = ipc.Schema([field("x", int8()), field("x", int8())])
+    assert codes(twice.serialize()) == {"duplicate-names"}
+
+
+def test_a_file_without_a_stream_inside_is_told():
+    whole = written(ipc.new_file)
+    at = whole.rindex(b"\xff\xff\xff\xff\0\0\0\0")
+    assert codes(whole[:at] + b"\1\0\0\0\1\0\0\0" + whole[at + 8 :]) == {"no-end-marker"}
+
+
+def test_dirty_padding_is_told_where_it_is():
+    schema = ipc.Schema([field("x", int8())])
+    data = bytearray(written(schema=schema, words=([1, 2, 3],)))
+    at = bytes(data).rindex(b"\1\2\3")
+    data[at + 4] = 9
+    (remark,) = interoperability(data)
+    located = list(locate_messages(data))[1]
+    assert (remark.code, remark.offset, remark.times) == ("dirty-padding", located.offset, 1)
+
+
+def decimals(kind, count=300):
+    return pa.array([Decimal(number * 7 - 1000) / 100 for number in range(count)], kind)
+
+
+def below(array):
+    """Places below a column, each with the path that the remark names."""
+    ends = pa.array(range(0, len(array) + 1, 3), pa.int32())
+    twice = pa.array([0, 0], pa.int8())
+    lists = pa.ListArray.from_arrays(ends, array)
+    return {
+        "x": array,
+        "x.s": pa.StructArray.from_arrays([array], ["s"]),
+        "x.item": lists,
+        "x.entries.value": pa.MapArray.from_arrays(ends, pa.array(range(len(array))), array),
+        "x.item of a dictionary": pa.DictionaryArray.from_arrays(twice, lists),
+    }
+
+
+NARROW = {"decimal32": decimals(pa.decimal32(7, 2)), "decimal64": decimals(pa.decimal64(15, 2))}
+TIMES = pa.array([(1, 2, 1500)] * 3, pa.month_day_nano_interval())
+#: Code of the remark -> columns that are misread, and how to see it: the program prints what it is given.
+TRIED = {
+    "misread-polars-decimals": (
+        [case for array in NARROW.values() for case in below(array).items()],
+        "import polars; print(polars.DataFrame(table)['x'].to_list())",
+    ),
+    "misread-nanoarrow-decimals": (
+        [("x", decimals(pa.decimal128(9, 2))), ("x.s", below(decimals(pa.decimal256(9, 2)))["x.s"])],
+        "import nanoarrow; print([row['x'] for row in nanoarrow.Array(table).iter_py()])",
+    ),
+    "misread-nanoarrow-views": (
+        [
+            ("x", pa.array(["a", "b"], pa.string_view())),
+            ("x", pa.array([b"a text of more than twelve bytes"], pa.binary_view())),
+            ("x.item", pa.array([["a"]], pa.list_(pa.string_view()))),
+        ],
+        "import nanoarrow; print([row['x'] for row in nanoarrow.Array(table).iter_py()])",
+    ),
+    "misread-duckdb-nanoseconds": (
+        [("x", TIMES), ("x.s", pa.StructArray.from_arrays([TIMES], ["s"]))],
+        "import duckdb; print(duckdb.from_arrow(table).to_arrow_table().to_pydict()['x'])",
+    ),
+}
+
+
+def seen_by(program, tmp_path, array):
+    """What a library makes of a column; None if it crashes. In a process of its own: some read too far."""
+    path = tmp_path / "column.arrows"
+    with ipc.new_stream(path) as writer:
+        writer.write(pa.table({"x": array}))
+    code = f"import sys, arrowipc; table = arrowipc.open(sys.argv[1]).read_all(); {program}"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode <= 0, done.stderr
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@pytest.mark.nosanitize
+@pytest.mark.parametrize(
+    ("code", "number"), [(code, i) for code in TRIED for i in range(len(TRIED[code][0]))]
+)
+def test_columns_that_a_library_misreads_are_named(code, number, tmp_path):
+    columns, program = TRIED[code]
+    place, array = columns[number]
+    (known,) = [each for each in MISREADINGS if each.code == code]
+    data = written(schema=ipc.Table.from_arrow(pa.table({"x": array})).schema, words=())
+    (remark,) = [each for each in interoperability(data) if each.code == code]
+    assert f"{known.consumer} misreads {place.partition(' ')[0]!r}: " in remark.words
+    name, version = known.consumer.split()
+    pytest.importorskip(name)
+    if importlib.metadata.version(name) != version:
+        pytest.skip(f"tried with {known.consumer}: try again, and amend the table")
+    assert seen_by(program, tmp_path, array) != str(array.to_pylist())
+
+
+@pytest.mark.nosanitize
+@pytest.mark.parametrize(
+    ("code", "array"),
+    [
+        ("misread-polars-decimals", NARROW["decimal32"].cast(pa.decimal128(7, 2))),
+        (
+            "misread-polars-decimals",
+            pa.DictionaryArray.from_arrays(pa.array([5, 0, None, 299], pa.int16()), NARROW["decimal64"]),
+        ),
+        ("misread-nanoarrow-views", pa.array(["a", None, "a text of more than twelve bytes"])),
+        ("misread-duckdb-nanoseconds", pa.array([(1, 2, 3000)], pa.month_day_nano_interval())),
+    ],
+)
+def test_what_helps_against_a_misreading_helps(code, array, tmp_path):
+    pytest.importorskip(code.split("-")[1])
+    assert seen_by(TRIED[code][1], tmp_path, array) == str(array.to_pylist())
+    if code != "misread-duckdb-nanoseconds":  # that looks at types, not at values
+        schema = ipc.Table.from_arrow(pa.table({"x": array})).schema
+        assert code not in codes(written(schema=schema, words=()))
+
+
+def test_a_remark_names_a_few_of_many_columns():
+    schema = ipc.Schema([field(f"x{i}", decimal32(5, 2)) for i in range(8)])
+    (remark,) = interoperability(schema.serialize())
+    assert "'x3', 'x4' and 3 more: " in remark.words
+    assert "x5" not in remark.words
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_golden_files_are_looked_at_without_an_error(case, arrow_data):
+    for form in (".stream", ".arrow_file"):
+        found = codes(case.with_name(case.name + form))
+        assert ("big-endian" in found) == ("bigendian" in case.parent.name)
+        assert ("legacy-framing" in found) == (case.parent.name == "0.14.1")
+
+
+# -- columns encoded, decoded, batches cut -------------------------------------------------------------------
+
+KINDS = {
+    "text": (utf8(), WORDS),
+    "view": (utf8_view(), WORDS),
+    "number": (float64(), [1.5, None, 1.5, float("inf"), -0.0, None]),
+    "list": (list_(int8()), [[1], None, [1], [], [2, None], [1]]),
+    "struct": (struct([field("a", int8()), field("b", utf8())]), [{"a": 1, "b": None}] * 3 + [None] * 3),
+    "runs": (run_end_encoded(int32(), utf8()), WORDS),
+    "no nulls": (utf8(), ["x"] * 6),
+    "all null": (utf8(), [None] * 6),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(("start", "count"), [(0, 6), (1, 4), (5, 1), (0, 0)])
+def test_decoding_gives_back_what_was_encoded(name, start, count):
+    kind, rows = KINDS[name]
+    batch = ipc.RecordBatch.from_pydict({"x": rows}, ipc.Schema([field("x", kind)])).slice(start, count)
+    encoded = dictionary_encode(batch, ["x"])
+    assert encoded.column("x").to_pylist() == batch.column("x").to_pylist()
+    assert len(encoded.column("x").dictionary) <= len({str(row) for row in rows if row is not None}) + 1
+    again = dictionary_decode(encoded)
+    assert again.schema == batch.schema
+    assert again.column("x").to_pylist() == batch.column("x").to_pylist()
+    assert dictionary_encode(encoded, ["x"]).equals(encoded)
+
+
+@pytest.mark.parametrize("ids", [(None, None), (0, 0), (0, 1), (7, 7)])
+def test_columns_with_dictionaries_inside_are_encoded_too(ids):
+    words = [Dictionary(int8(), utf8(), False, id) for id in ids]
+    kind = struct([field("a", words[0]), field("b", list_(words[1]))])
+    rows = [{"a": "x", "b": ["y", "x"]}, None, {"a": "y", "b": []}, {"a": "x", "b": ["y", "x"]}]
+    batch = ipc.RecordBatch.from_pydict({"x": rows}, ipc.Schema([field("x", kind)]))
+    encoded = dictionary_encode(batch, ["x"])
+    assert encoded.to_pydict() == {"x": rows}
+    assert len(encoded.column("x").dictionary) == 2
+    assert dictionary_decode(encoded).equals(batch)
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write(encoded)
+    assert pa.ipc.open_stream(bytes(sink)).read_all().to_pydict() == {"x": rows}
+
+
+def test_unions_are_encoded_too(arrow_data):
+    source = next(case for case in CASES if case.name == "generated_union" and "cpp" in case.parent.name)
+    with ipc.open(source.with_name("generated_union.stream")) as reader:
+        for batch in reader:
+            encoded = dictionary_encode(batch, batch.schema.names)
+            assert encoded.to_pylist() == batch.to_pylist()
+            assert dictionary_decode(encoded).to_pylist() == batch.to_pylist()
+
+
+def test_unknown_and_ambiguous_columns_are_refused():
+    batch = ipc.RecordBatch.from_pydict({"x": [1]}, ipc.Schema([field("x", int8())]))
+    with pytest.raises(UsageError, match="no column 'y'"):
+        dictionary_encode(batch, ["y"])
+    twice = ipc.open_stream(ipc.Schema([field("x", int8()), field("x", utf8())]).serialize())
+    with pytest.raises(UsageError, match="two columns are named 'x'"):
+        dictionary_encode(ipc.concat_batches([*twice] or [_twice()]), ["x"])
+
+
+def _twice() -> ipc.RecordBatch:
+    import pyarrow as pa
+
+    return ipc.RecordBatch.from_arrow(pa.record_batch([[1], ["a"]], names=["x", "x"]))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 6, 7, 100])
+def test_rebatched_rows_are_the_same_in_pieces_of_one_size(rows):
+    schema = ipc.Schema([field("x", utf8())])
+    batches = [
+        ipc.RecordBatch.from_pydict({"x": [f"{i}.{k}" for k in range(size)]}, schema)
+        for i, size in enumerate([3, 0, 1, 12, 2])
+    ]
+    found = list(rebatch(batches, rows))
+    assert [row for batch in found for row in batch.column(0)] == [
+        row for each in batches for row in each.column(0)
+    ]
+    assert {len(batch) for batch in found[:-1]} <= {rows}
+    assert 0 < len(found[-1]) <= rows
+    assert list(rebatch([], rows)) == []

@@ -1,0 +1,469 @@
+"""What a copy costs: as much as its source, whatever became of the source's dictionaries."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import forge, golden, randoms
+from helpers.rounds import rounds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import UsageError
+from arrowipc.dissociated.served import messages_of
+from arrowipc.inspection.recover import CODECS
+from arrowipc.read.framing import survey
+
+# -- streams, message by message -----------------------------------------------------------------------------
+
+
+def texts(values: Sequence[str]) -> Any:
+    """One text column."""
+    parts = [value.encode() for value in values]
+    ends = [sum(map(len, parts[:i])) for i in range(len(parts) + 1)]
+    return forge.batch(len(parts), [(len(parts), 0)], [b"", forge.i32(*ends), b"".join(parts)])
+
+
+def views(count: int, text: bytes) -> Any:
+    """One view column whose values all lie in the same bytes."""
+    spelled = b"".join(forge.view(text, 0, 0) for _ in range(count))
+    return forge.batch(count, [(count, 0)], [b"", spelled, text], variadic=[1])
+
+
+def coded_lists(lists: Sequence[Sequence[int]]) -> Any:
+    """One column of lists of indices."""
+    flat = [index for one in lists for index in one]
+    ends = [sum(map(len, lists[:i])) for i in range(len(lists) + 1)]
+    nodes = [(len(lists), 0), (len(flat), 0)]
+    return forge.batch(len(lists), nodes, [b"", forge.i32(*ends), b"", forge.i32(*flat)])
+
+
+def words(values: Sequence[str], id: int = 0, delta: bool = False) -> Any:
+    return forge.dictionary(id, texts(values), isDelta=delta)
+
+
+ROOT = forge.schema(
+    forge.field("a", forge.UTF8, dictionary=forge.encoding(0)),
+    forge.field("b", forge.UTF8, dictionary=forge.encoding(0)),
+    forge.field(
+        "l",
+        forge.LIST,
+        forge.field("item", forge.UTF8, dictionary=forge.encoding(2)),
+        dictionary=forge.encoding(1),
+    ),
+    forge.field("v", forge.Table("Utf8View"), dictionary=forge.encoding(3)),
+    forge.field("x", forge.int_(64)),
+    forge.field("y", forge.int_(64)),
+)
+
+
+def evolved(seed: int, steps: int, most: int) -> bytes:
+    """A stream whose dictionaries grow, are replaced, and stay, as chance says; columns share a buffer."""
+    chance = random.Random(seed)
+    known: dict[int, int] = {}
+    grows = chance.choice([0.2, 0.5, 0.9])
+    parts = [ROOT]
+    for step in range(steps):
+        for id in (0, 2, 1, 3):
+            dice, count = chance.random(), chance.randint(1, most)
+            delta = id in known and dice < grows
+            if id in known and not delta and dice < 0.95:
+                continue
+            if id == 2 and not delta:
+                count = max(count, known.get(2, 0))  # the lists of id 1 may stay as they are
+            new = [f"{step}.{k} " + "x" * chance.randint(0, 30) for k in range(count)]
+            if id == 1:
+                made = coded_lists(
+                    [[chance.randrange(known[2])] * chance.randint(0, 3) for _ in range(count)]
+                )
+            else:
+                made = views(count, b"shared by all of them %d" % step) if id == 3 else texts(new)
+            parts.append(forge.dictionary(id, made, isDelta=delta))
+            known[id] = count + (known[id] if delta else 0)
+        length = chance.randint(0, 3)
+        body = b""
+        spans: list[Any] = []
+        for id in (0, 0, 1, 3):
+            data = forge.i32(*(chance.randrange(known[id]) for _ in range(length)))
+            spans += [(0, 0), (len(body), len(data))]
+            body += data + bytes(-len(data) % 8)
+        spans += [(0, 0), (len(body), 8 * length)] * 2  # x and y
+        batch = forge.batch(length, [(length, 0)] * 6, spans)
+        parts.append(forge.message(batch, body=body + bytes(8 * length)))
+    return forge.stream(*parts)
+
+
+def deltas(count: int, each: int = 20, **options: Any) -> bytes:
+    """Batches of one row whose dictionary grows by `each` words at a time, by deltas."""
+    sink = bytearray()
+    known: list[str] = []
+    with ipc.new_stream(sink, dictionary_deltas=True, **options) as writer:
+        for i in range(count):
+            known += [f"word number {i} {k}" for k in range(each)]
+            indices = pa.array([len(known) - 1], pa.int32())
+            coded = pa.DictionaryArray.from_arrays(indices, pa.array(known))
+            writer.write(pa.record_batch({"d": coded}))
+    return bytes(sink)
+
+
+def copied(data: Any, *, file: bool = False, reading: Any = None, **options: Any) -> bytes:
+    sink = bytearray()
+    with (
+        ipc.open(data, **(reading or {})) as reader,
+        (ipc.new_file if file else ipc.new_stream)(sink, **options) as writer,
+    ):
+        ipc.copy(reader, writer)
+    return bytes(sink)
+
+
+def kinds(data: bytes) -> list[str]:
+    """The messages of a stream: S, R, D, and + for a delta."""
+    found, before = [], 0
+    with ipc.open_stream(data) as reader:
+        for message in ipc.MessageReader(data):
+            found.append(message.kind[0])
+        for _ in reader:
+            pass
+        before = reader.stats.num_dictionary_deltas
+    return [*found, *"+" * before]
+
+
+# -- deltas --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["none", "full", "strict"])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_binary(), pa.string_view(), pa.list_(pa.string())])
+def test_what_came_by_deltas_is_copied_with_deltas(kind: pa.DataType, level: str) -> None:
+    known: list[Any] = [[f"word {k}"] if pa.types.is_list(kind) else f"word {k}" for k in range(60)]
+    sink = bytearray()
+    with ipc.new_stream(sink, dictionary_deltas=True) as writer:
+        for i in range(20, 61, 4):
+            coded = pa.DictionaryArray.from_arrays(pa.array([i - 1], pa.int8()), pa.array(known[:i], kind))
+            writer.write(pa.record_batch({"d": coded}))
+    data = bytes(sink)
+    assert kinds(data).count("+") == 10
+    copy = copied(data, reading={"validate": level})
+    assert kinds(copy) == kinds(data)
+    assert len(copy) <= 1.01 * len(data)
+    again = ipc.open_stream(copy, validate="strict").read_all().to_pydict()
+    assert again == ipc.open_stream(data).read_all().to_pydict()
+    assert pa.ipc.open_stream(copy).read_all().to_pydict() == again
+
+
+def test_a_copy_of_deltas_is_the_same_bytes_however_it_is_made(tmp_path: Path) -> None:
+    data = deltas(300)
+    path = tmp_path / "x.arrows"
+    path.write_bytes(data)
+    assert copied(data) == copied(path) == copied(path, reading={"memory_map": False}) == data
+    ways: list[Callable[[Any, Any], Any]] = [
+        lambda reader, writer: writer.write(reader),
+        lambda reader, writer: writer.write_table(reader.read_all()),
+        lambda reader, writer: [writer.write_batch(batch) for batch in reader],
+        lambda reader, writer: [writer.write_batch(batch) for batch in list(reader)],
+    ]
+    for way in ways:
+        sink = bytearray()
+        with ipc.open_stream(data) as reader, ipc.new_stream(sink) as writer:
+            way(reader, writer)
+        assert sink == data
+    for codec in ("lz4", "zstd"):
+        small = deltas(100, compression=codec)
+        assert copied(small, compression=codec) == small
+
+
+def test_the_size_of_a_copy_grows_with_its_source() -> None:
+    """The issue: 14.4 MB of deltas became 4.0 GB."""
+    root = forge.schema(forge.field("d", forge.UTF8, dictionary=forge.encoding(0)))
+    parts: list[Any] = [root]
+    for step in range(1500):
+        parts += [words([f"word number {step} {k}" for k in range(100)], 0, step > 0)]
+        parts += [forge.batch(1, [(1, 0)], [b"", forge.i32(100 * step)])]
+    data = forge.stream(*parts)
+    start = time.process_time()
+    assert len(copied(data)) <= 1.05 * len(data)
+    assert time.process_time() - start < 3  # 30 ms; whole dictionaries are 2 GB
+
+
+@pytest.mark.parametrize("command", ["convert", "cat"])
+def test_the_command_line_copies_deltas_as_they_came(command: str, tmp_path: Path) -> None:
+    data, source, target = deltas(50), tmp_path / "x.arrows", tmp_path / "y.arrows"
+    source.write_bytes(data)
+    run = [sys.executable, "-m", "arrowipc", command, str(source), "-o", str(target)]
+    subprocess.run(run, check=True, capture_output=True, timeout=60)
+    assert target.read_bytes() == data
+    target = target.with_suffix(".arrow")
+    subprocess.run([*run[:-1], str(target)], check=True, capture_output=True, timeout=60)
+    assert target.stat().st_size <= 1.5 * len(data)
+    assert ipc.open(target).read_all().to_pydict() == ipc.open(data).read_all().to_pydict()
+
+
+def test_a_server_sends_deltas_as_they_came() -> None:
+    data = deltas(20)
+    sent = list(messages_of(ipc.open_stream(data)))
+    assert sum(message.body_length for message in sent) <= len(data)
+    assert sum(message.kind == "DictionaryBatch" for message in sent) == 20
+
+
+def test_deltas_can_be_refused_and_asked_for() -> None:
+    data = deltas(5)
+    assert kinds(copied(data, dictionary_deltas=False)).count("+") == 0
+    whole = copied(data, dictionary_deltas=False)
+    # What came whole goes whole, unless deltas are asked for.
+    assert copied(whole) == whole
+    assert copied(whole, dictionary_deltas=True) == data
+    # Batches that no reader made have nothing that they came by.
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write(pa.ipc.open_stream(data).read_all())
+    assert kinds(bytes(sink)).count("+") == 0
+
+
+def test_unified_dictionaries_grow_as_their_sources_did() -> None:
+    data = deltas(10)
+    assert copied(data, unify_dictionaries=True) == data
+    whole = copied(data, dictionary_deltas=False)
+    assert kinds(copied(whole, unify_dictionaries=True)).count("+") == 0
+    # Two sources into one: the second one's values are new by deltas too, apart from its first.
+    sink = bytearray()
+    with ipc.new_stream(sink, unify_dictionaries=True) as writer:
+        for rest in (data, deltas(10, 30)):
+            ipc.copy(ipc.open_stream(rest), writer)
+    expected = [
+        v for rest in (data, deltas(10, 30)) for v in ipc.open_stream(rest).read_all().to_pydict()["d"]
+    ]
+    assert ipc.open_stream(sink, validate="strict").read_all().to_pydict() == {"d": expected}
+
+
+def test_several_sources_with_deltas_go_into_one_stream() -> None:
+    parts = [deltas(6), deltas(12), deltas(3), deltas(6, 30)]
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        for part in parts:
+            ipc.copy(ipc.open_stream(part), writer)
+    expected = [v for part in parts for v in ipc.open_stream(part).read_all().to_pydict()["d"]]
+    assert ipc.open_stream(sink, validate="strict").read_all().to_pydict() == {"d": expected}
+    assert pa.ipc.open_stream(bytes(sink)).read_all().to_pydict() == {"d": expected}
+    assert len(sink) <= 2 * sum(map(len, parts))
+
+
+def test_a_file_refuses_deltas_that_nobody_asked_for_and_says_what_helps() -> None:
+    data = deltas(20)
+    with pytest.raises(UsageError, match=r"has grown from 20 to 40 values.*dictionary_deltas=True"):
+        copied(data, file=True)
+    for options in ({"dictionary_deltas": True}, {"unify_dictionaries": True}):
+        made = copied(data, file=True, **options)
+        assert len(made) <= 1.5 * len(data)
+        # A file holds all its dictionaries before the first batch: a stream of it gets them whole, once.
+        for again in (copied(made), copied(made, file=True)):
+            assert len(again) <= 1.1 * len(made)
+            assert ipc.open(again).read_all().to_pydict() == ipc.open(data).read_all().to_pydict()
+
+
+def test_what_is_left_in_a_reader_begins_with_a_whole_dictionary() -> None:
+    data = deltas(20)
+    sink = bytearray()
+    with ipc.open_stream(data) as reader, ipc.new_stream(sink) as writer:
+        expected = [reader.read_next_batch().to_pydict() for _ in range(10)]
+        ipc.copy(reader, writer)
+    assert kinds(bytes(sink)).count("+") == 9
+    found = [batch.to_pydict() for batch in ipc.open_stream(sink, validate="strict")]
+    assert [*expected, *found] == [batch.to_pydict() for batch in ipc.open_stream(data)]
+
+
+def test_batches_in_another_order_keep_their_values() -> None:
+    batches = list(ipc.open_stream(deltas(12)))
+    for seed in range(rounds(10, 200)):
+        chance = random.Random(seed)
+        order = [chance.choice(batches).slice(0, chance.randint(0, 1)) for _ in range(20)]
+        sink = bytearray()
+        with ipc.new_stream(sink, unify_dictionaries=chance.random() < 0.3) as writer:
+            writer.write(order)
+        found = list(ipc.open_stream(sink, validate="strict"))
+        assert [one.to_pydict() for one in found] == [one.to_pydict() for one in order]
+
+
+# -- dictionaries below dictionaries -------------------------------------------------------------------------
+
+NESTED = forge.schema(
+    forge.field(
+        "l",
+        forge.LIST,
+        forge.field("item", forge.UTF8, dictionary=forge.encoding(2)),
+        dictionary=forge.encoding(1),
+    )
+)
+
+
+def nested_rows(*indices: int) -> Any:
+    return forge.batch(len(indices), [(len(indices), 0)], [b"", forge.i32(*indices)])
+
+
+def test_inner_deltas_leave_the_outer_dictionary_alone() -> None:
+    parts: list[Any] = [NESTED, words(["a", "b"], 2)]
+    parts += [forge.dictionary(1, coded_lists([[0], [0, 1]] * 500)), nested_rows(0, 1)]
+    for step in range(50):
+        parts += [words([f"w{step}"], 2, True), nested_rows(0, 999)]
+    data = forge.stream(*parts)
+    copy = copied(data)
+    assert kinds(copy) == kinds(data)
+    assert ipc.open_stream(copy).read_all().to_pydict() == ipc.open_stream(data).read_all().to_pydict()
+    # Both grow: inner before outer, each by its own delta.
+    parts = [NESTED, words(["a", "b"], 2), forge.dictionary(1, coded_lists([[0], [1]])), nested_rows(0, 1)]
+    for step in range(20):
+        parts += [words([f"w{step}"], 2, True)]
+        parts += [forge.dictionary(1, coded_lists([[step + 2]]), isDelta=True), nested_rows(step + 2)]
+    data = forge.stream(*parts)
+    copy = copied(data)
+    assert kinds(copy) == kinds(data)
+    assert ipc.open_stream(copy).read_all().to_pydict() == ipc.open_stream(data).read_all().to_pydict()
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_an_inner_dictionary_that_is_replaced_does_not_bring_the_outer_one_if_the_source_did_not(
+    grows: bool,
+) -> None:
+    """4 KB of outer dictionary, 100 times; the source pays for them once."""
+    parts: list[Any] = [NESTED, words(["a", "b"], 2)]
+    parts += [forge.dictionary(1, coded_lists([[0], [0, 1]] * 500)), nested_rows(0, 1)]
+    for step in range(100):
+        parts += [words([f"a{step}", f"b{step}"], 2)]
+        if grows:
+            parts += [forge.dictionary(1, coded_lists([[1]]), isDelta=True)]
+        parts += [nested_rows(0, 999 + grows * (step + 1))]
+    data = forge.stream(*parts)
+    copy = copied(data)
+    assert len(copy) <= 1.2 * len(data)
+    assert kinds(copy) == kinds(data)
+    expected = [batch.to_pydict() for batch in ipc.open_stream(data)]
+    assert [batch.to_pydict() for batch in ipc.open_stream(copy, validate="strict")] == expected
+    # Asked for anything else than what came, the writer brings the outer one again, for readers that look
+    # inside only when it arrives.
+    for choice in (False, True):
+        copy = copied(data, dictionary_deltas=choice)
+        assert [batch.to_pydict() for batch in ipc.open_stream(copy, validate="strict")] == expected
+        assert pa.ipc.open_stream(copy).read_all().to_pydict()["l"] == [
+            v for one in expected for v in one["l"]
+        ]
+
+
+def test_nested_dictionaries_in_another_order_keep_their_values() -> None:
+    for seed in range(rounds(20, 400)):
+        batches = list(ipc.open_stream(evolved(seed, 15, 5)))
+        chance = random.Random(seed)
+        order = [chance.choice(batches) for _ in range(20)]
+        sink = bytearray()
+        with ipc.new_stream(sink) as writer:
+            writer.write(order)
+        found = list(ipc.open_stream(sink, validate="strict"))
+        assert [one.to_pydict() for one in found] == [one.to_pydict() for one in order]
+
+
+# -- the law -------------------------------------------------------------------------------------------------
+
+#: A file says its schema twice, and 24 bytes for each message; its magic and the padding around it.
+FOOTER = 64
+
+
+def codec_of(data: Any) -> Any:
+    with ipc.open(data) as reader:
+        first = next(reader._stored(), None)
+        known = None if first is None else survey(first[0])
+    return None if known is None else CODECS.get(known[3])
+
+
+def check_size(data: bytes, level: str = "full") -> None:
+    """A copy is at most twice as large as its source, and reads alike."""
+    compression = codec_of(data)
+    expected = [batch.to_pylist() for batch in ipc.open(data)]
+    for file in (False, True):
+        # In a file, a dictionary that changes has to become one of all values.
+        options: dict[str, Any] = {"unify_dictionaries": True} if file else {}
+        made = copied(data, file=file, reading={"validate": level}, compression=compression, **options)
+        assert len(made) <= 2 * len(data) + file * FOOTER, f"{len(made) / len(data)} times {len(data)} bytes"
+        assert [batch.to_pylist() for batch in ipc.open(made)] == expected
+
+
+@pytest.mark.skipif(not golden.cases(), reason=golden.NO_DATA)
+@pytest.mark.parametrize("level", ["none", "full"])
+def test_a_copy_of_golden_data_is_at_most_twice_as_large(level: str) -> None:
+    for case in golden.cases():
+        files = golden.load(case)
+        for path in (files.stream, files.file):
+            if path.exists():
+                check_size(path.read_bytes(), level)
+
+
+@pytest.mark.campaign
+def test_a_copy_is_at_most_twice_as_large_whatever_becomes_of_its_dictionaries() -> None:
+    for seed in range(rounds(60, 3_000)):
+        chance = random.Random(seed)
+        data = evolved(seed, chance.choice([1, 5, 40]), chance.choice([1, 5, 200]))
+        check_size(data, chance.choice(["none", "full"]))
+
+
+@pytest.mark.campaign
+@settings(max_examples=rounds(100, 5_000), deadline=None)
+@given(randoms.batches(), st.booleans(), st.sampled_from([None, "lz4", "zstd"]), st.booleans())
+def test_a_copy_of_any_types_is_at_most_twice_as_large(parts, file, compression, emits_deltas):
+    options: dict[str, Any] = {} if file else {"emit_dictionary_deltas": emits_deltas}
+    check_size(randoms.written(parts, file=file, compression=compression, **options))
+
+
+@pytest.mark.campaign
+def test_deltas_of_views_bring_their_own_part_of_the_data_only() -> None:
+    """All deltas lie in the same growing buffers; values of one delta may share bytes."""
+    root = forge.schema(forge.field("d", forge.Table("Utf8View"), dictionary=forge.encoding(0)))
+    for seed in range(rounds(40, 500)):
+        chance = random.Random(seed)
+        parts: list[Any] = [root]
+        count = chance.randint(1, 8)
+        for step in range(chance.choice([3, 30, 100])):
+            texts = [b"%d.%d " % (step, k) * chance.choice([1, 3, 4, 5, 40, 400]) for k in range(count)]
+            if chance.random() < 0.3:
+                texts = [texts[0]] * count
+            # One text behind the other; equal ones share their bytes, and some bytes belong to nobody.
+            data, at = bytes(chance.choice([0, 0, 7])), {}
+            for text in texts:
+                if text not in at:
+                    at[text] = len(data)
+                    data += text
+            spelled = b"".join(forge.view(text, 0, at[text]) for text in texts)
+            valid = forge.bits(*[chance.random() < 0.8 for _ in texts]) if chance.random() < 0.3 else b""
+            nulls = sum(not valid[k // 8] >> k % 8 & 1 for k in range(count)) if valid else 0
+            values = forge.batch(count, [(count, nulls)], [valid, spelled, data], variadic=[1])
+            parts.append(forge.dictionary(0, values, isDelta=step > 0))
+            parts.append(forge.batch(2, [(2, 0)], [b"", forge.i32(count * step, chance.randrange(count))]))
+        check_size(forge.stream(*parts), chance.choice(["none", "full"]))
+
+
+@pytest.mark.campaign
+def test_a_copy_of_columns_that_share_is_at_most_twice_as_large() -> None:
+    """Fields of one dictionary id; slices of one large dictionary; views of the same bytes; runs."""
+    for seed in range(rounds(10, 500)):
+        chance = random.Random(seed)
+        pool = pa.array([f"value {k} " + "y" * chance.randint(0, 40) for k in range(500)])
+        indices = [pa.array([chance.randrange(500) for _ in range(50)], pa.int16()) for _ in range(6)]
+        coded = [pa.DictionaryArray.from_arrays(one, pool) for one in indices]
+        ends = pa.array([*sorted(chance.sample(range(1, 50), 5)), 50], pa.int32())
+        columns = {f"c{k}": one for k, one in enumerate(coded)}
+        columns["v"] = pool.take(indices[0]).cast(pa.string_view())
+        columns["r"] = pa.RunEndEncodedArray.from_arrays(ends, pa.array(range(6)))
+        whole = pa.record_batch(columns)
+        parts = [whole.slice(k, chance.randint(0, 10)) for k in range(0, 40, 5)]
+        check_size(randoms.written(parts, emit_dictionary_deltas=chance.random() < 0.5))
+        # ... and where the ids are one.
+        many = chance.randint(2, 300)
+        root = forge.schema(
+            *(forge.field(f"f{k}", forge.UTF8, dictionary=forge.encoding(9)) for k in range(many))
+        )
+        rows = forge.batch(2, [(2, 0)] * many, [b"", forge.i32(0, 0)] * many)
+        check_size(forge.stream(root, words(["a", "b"], 9), rows, words(["c"], 9, True), rows, rows))

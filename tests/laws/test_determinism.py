@@ -1,0 +1,104 @@
+"""The same data gives the same bytes: old memory, other threads and rows beside a slice leave no trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from helpers import arrays, digests, rewrite
+
+import arrowipc as ipc
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, str]:
+    return digests.digests()
+
+
+def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    assert one.keys() == other.keys()
+    return [way for way, digest in one.items() if other[way] != digest]
+
+
+def test_the_ways_of_writing_differ(expected):
+    """Guards the tests below against options that change nothing."""
+    assert digests.parts().keys() == set(digests.PARTS)
+    written = {how: expected[f"slices, stream, {how}"] for how in digests.OPTIONS}
+    assert written["deltas"] == written["plain"], "all batches have one dictionary: nothing of it grows"
+    assert len(set(written.values())) == len(written) - 1
+
+
+def test_twice_in_one_process(expected):
+    assert not differing(expected, digests.digests())
+
+
+def test_after_memory_was_used_for_something_else(expected):
+    digests.leave_traces()
+    assert not differing(expected, digests.digests())
+
+
+def in_a_process_of_its_own(perturb: int) -> dict[str, str]:
+    where = os.pathsep.join(
+        [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
+    )
+    # The GNU allocator fills every block with this byte when it gives it out, and with its complement when it
+    # gets it back; 0 switches that off.
+    environment = {**os.environ, "PYTHONPATH": where, "MALLOC_PERTURB_": str(perturb)}
+    command = [sys.executable, "-m", "helpers.digests"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.nosanitize  # AddressSanitizer's allocator knows nothing of that variable
+@pytest.mark.parametrize("perturb", [0, 85, 170])
+def test_whatever_the_allocator_leaves_in_memory(expected, perturb):
+    assert not differing(expected, in_a_process_of_its_own(perturb))
+
+
+def test_two_writers_at_once(expected):
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(lambda _: digests.digests(), range(2)):
+            assert not differing(expected, found)
+
+
+@pytest.mark.parametrize("how", ["lz4", "zstd", "legacy, zstd"])
+@pytest.mark.parametrize("data", digests.PARTS)
+def test_with_and_without_threads(data, how):
+    alone = digests.write(data, "stream", how, use_threads=False)
+    assert alone == digests.write(data, "stream", how, use_threads=True)
+
+
+@pytest.mark.parametrize("how", digests.OPTIONS)
+@pytest.mark.parametrize("sink", ["bytearray", "path", "memory"])
+def test_into_every_sink(how, sink, tmp_path):
+    (batch,) = digests.parts()["slice"]
+    expected = digests.write("slice", "stream", how)
+    memory = bytearray(len(expected))
+    target = {"bytearray": bytearray(), "path": tmp_path / "a.arrows", "memory": memoryview(memory)}[sink]
+    with ipc.new_stream(target, batch.schema, **digests.OPTIONS[how]) as writer:
+        writer.write_batch(batch)
+    assert (target.read_bytes() if sink == "path" else bytes(target)) == expected
+
+
+# Rows before and after the slice, in number and position; 8 keeps the bits of a bitmap where they are.
+BESIDE = ((0, 0), (1, 6), (8, 1), (13, 13))
+
+
+@pytest.mark.parametrize("name", arrays.CASES)
+def test_what_lies_beside_a_slice_leaves_no_trace(name):
+    rows = digests.tiled(arrays.CASES[name], 40).slice(5, 18)
+    found = {}
+    for before, after in BESIDE:
+        other = digests.tiled(arrays.CASES[name], 60)
+        array = pa.concat_arrays([other.slice(20, before), rows, other.slice(31, after)])
+        batch = arrays.read_batch(pa.record_batch({"x": array})).slice(before, len(rows))
+        found[before, after] = rewrite.written("stream", batch.schema, [batch])
+    alone = found[0, 0]
+    assert [beside for beside, data in found.items() if data != alone] == []

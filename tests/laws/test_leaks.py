@@ -1,0 +1,361 @@
+"""Leaks: however often it is done, whatever way it ends, memory stays flat and buffers go to their owners.
+
+Each case prints its bytes per operation: what malloc, Python's allocator and Arrow's pool hold more than
+before, over the number of times. A campaign (see `helpers.rounds`) does a million of the main ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import io
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import arrays, arrow_columns, forge, scenarios
+from helpers.cdata import CArray, peek
+from helpers.leaks import counts, more_than
+from helpers.memory import resident
+from helpers.rounds import rounds
+
+import arrowipc as ipc
+from arrowipc import types
+from arrowipc.cdata.import_array import batch_from
+from arrowipc.limits import Limits
+
+COUNT = rounds(1000, 20_000)
+MOST = 0.1
+#: What lists and tables of the interpreter may grow by once; the least leak per operation is far above it.
+SLACK = 4096
+
+Operation = Callable[[], Any]
+
+
+class Mallinfo(ctypes.Structure):
+    """struct mallinfo2 of the GNU C library."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def held() -> int:
+    """Bytes in use: by malloc, Python's allocator (16 for each block, the least there is), Arrow's pool."""
+    gc.collect()
+    ipc.release_unused()
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = Mallinfo
+    found = libc.mallinfo2()
+    return int(found.uordblks + found.hblkhd + 16 * sys.getallocatedblocks() + pa.total_allocated_bytes())
+
+
+def trimmed() -> int:
+    """Bytes of memory of this process, after free memory was given back."""
+    ctypes.CDLL(None).malloc_trim(0)
+    return resident()
+
+
+def stays_flat(
+    name: str, operation: Operation, count: int, capsys: pytest.CaptureFixture[str] | None = None
+) -> None:
+    """Do it again and again; what is held afterwards is what was held before.
+
+    Tables that grow once do not grow twice: it is tried up to three times, and a leak is there each time.
+    """
+    for _ in range(max(20, min(count // 10, 2000))):
+        operation()
+    alive, least, pages, rounds = counts(), count * 1000, trimmed(), 0
+    while rounds < 3 and least > MOST * count + SLACK:
+        rounds += 1
+        before = held()
+        for _ in range(count):
+            operation()
+        least = min(least, held() - before)
+    grown, more = least, (trimmed() - pages) // rounds
+    with capsys.disabled() if capsys is not None and count > COUNT else contextlib.nullcontext():
+        print(f"\n{name}: {grown / count:+.4f} bytes each of {count:,}; resident {more / count:+.4f}")
+    assert not more_than(alive)
+    assert grown <= MOST * count + SLACK
+    assert count < 100_000 or more <= MOST * count + (1 << 20)
+
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs the GNU C library, 2.33"
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def what_was_there_is_left_alone() -> Iterator[None]:
+    """A collection looks at what these tests make, not at every module that others have loaded."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+measured = pytest.mark.nosanitize  # AddressSanitizer's allocator has no mallinfo2, and keeps what is freed
+
+# -- what ends well ------------------------------------------------------------------------------------------
+
+
+def half_way(data: bytes) -> None:
+    """Iterators abandoned, and a with block left by an exception."""
+    iterator = iter(ipc.open_stream(data))
+    next(iterator)
+    pulled = iter(ipc.open_stream(io.BytesIO(data)))
+    next(pulled)
+    decoder = ipc.StreamDecoder()
+    decoder.feed(data[: len(data) // 2])
+    next(iter(decoder))
+    decoder.get_buffer() if not decoder.next_event() and not decoder.bytes_needed else None
+    with contextlib.suppress(KeyError), ipc.open_stream(data) as reader:
+        next(reader)
+        raise KeyError
+    with contextlib.suppress(KeyError), ipc.new_stream(bytearray(), reader.schema) as writer:
+        writer.write(ipc.open_stream(data))
+        raise KeyError
+
+
+@measured
+@pytest.mark.parametrize("name", scenarios.SCENARIOS)
+def test_every_scenario_stays_flat(name: str) -> None:
+    operation = scenarios.SCENARIOS[name]()
+    few = name in scenarios.POOLED or name in scenarios.FOREIGN or "written" in name or name == "pictures"
+    stays_flat(name, operation, COUNT // 10 if few else COUNT // 2)
+
+
+@measured
+def test_what_is_abandoned_stays_flat() -> None:
+    stays_flat("abandoned", partial(half_way, arrow_columns.stream(*[scenarios.numbers()] * 3)), COUNT)
+
+
+def exchange() -> dict[str, Operation]:
+    """The main operations on a small batch."""
+    batch = arrow_columns.everything()
+    small = scenarios.numbers()
+    stream, file = arrow_columns.stream(small), arrow_columns.file(small)
+    ours, wide = arrays.read_batch(small), arrays.read_batch(batch)
+    cells = [stream] * 10
+    broken = [stream, stream[:-60]] * 5
+
+    def push() -> None:
+        decoder = ipc.StreamDecoder()
+        decoder.feed(stream)
+        decoder.finish()
+        list(decoder)
+
+    def write() -> None:
+        with ipc.new_stream(bytearray(), ours.schema) as writer:
+            writer.write_batch(ours)
+
+    def capsules() -> None:
+        wide.__arrow_c_array__(), wide.__arrow_c_stream__(), wide.__arrow_c_device_array__()
+
+    def refused_import() -> None:
+        schema, array = small.__arrow_c_array__()
+        peek(array, CArray).length = -1
+        with contextlib.suppress(ipc.FormatError):
+            batch_from((schema, array))
+
+    return {
+        "decode": lambda: list(ipc.open_stream(stream)),
+        "refused decode": lambda: refused(ipc.open_stream, stream[:-60]),
+        "file": lambda: ipc.open_file(file).get_batch(0),
+        "push": push,
+        "payloads": lambda: ipc.decode_payloads(cells),
+        "payloads skipped": lambda: ipc.decode_payloads(broken, on_error="skip"),
+        "encode": lambda: ipc.encode_payloads(ours, rows_per_payload=1),
+        "write": write,
+        "export": lambda: pa.record_batch(ours),
+        "import": lambda: ipc.RecordBatch.from_arrow(small),
+        "refused import": refused_import,
+        "capsules never consumed": capsules,
+    }
+
+
+@measured
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", exchange())
+def test_a_million_stay_flat(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    stays_flat(name, exchange()[name], rounds(5_000, 1_000_000), capsys)
+
+
+# -- what is refused -----------------------------------------------------------------------------------------
+
+
+def refused(call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """Call and use what should be refused with one of our errors."""
+    with contextlib.suppress(ipc.ArrowIpcError):
+        found = call(*arguments, **options)
+        list(found) if hasattr(found, "__iter__") else found
+        raise AssertionError("it was not refused")
+
+
+def bad() -> dict[str, tuple[bytes, dict[str, Any]]]:
+    """What is wrong -> the bytes of a stream and the options to read them with."""
+    small = scenarios.numbers()
+    good = arrow_columns.stream(small, small)
+    packed = arrow_columns.stream(scenarios.large().slice(0, 1000), compression="lz4")
+    text = forge.schema(forge.field("t", forge.Table("Utf8")))
+    offsets = forge.batch(2, [(2, 0)], [b"", forge.i32(0, 9, 4), b"abcd"])
+    metadata = bytearray(good)
+    metadata[20:24] = b"\xff\xff\xff\x7f"
+    frames = bytearray(packed)
+    frames[len(packed) // 2] ^= 0xFF
+    frames[len(packed) // 3] ^= 0xFF
+    return {
+        "truncated in the body": (good[:-70], {}),
+        "truncated in the metadata": (good[:40], {}),
+        "bad metadata": (bytes(metadata), {}),
+        "bad body": (forge.stream(text, offsets), {}),
+        "a limit": (good, {"limits": Limits(rows_per_batch=1)}),
+        "bad frames": (bytes(frames), {}),
+        "an unknown column": (good, {"columns": ["nobody"]}),
+        "something else": (b"PAR1" + good, {}),
+    }
+
+
+def message_after_message(data: Any, **options: Any) -> None:
+    """All messages, decoded as the events of a stream."""
+    decoder = ipc.StreamDecoder(**options)
+    for message in ipc.MessageReader(data):
+        decoder.decode_next(message)
+
+
+def pushed(data: Any, **options: Any) -> None:
+    decoder = ipc.StreamDecoder(**options)
+    for start in range(0, len(data), 33):
+        decoder.feed(memoryview(data)[start : start + 33])
+        list(decoder)
+    decoder.finish()
+    list(decoder)
+
+
+def as_payload(data: Any, **options: Any) -> None:
+    decoded = ipc.decode_payloads([data], on_error="skip", **options)
+    for _, error in decoded.failures:
+        raise error
+
+
+def exported(data: Any, **options: Any) -> None:
+    pa.RecordBatchReader.from_stream(ipc.open_stream(data, **options)).read_all()
+
+
+ENTRIES: dict[str, Callable[..., Any]] = {
+    "open_stream": lambda data, **options: list(ipc.open_stream(data, **options)),
+    "open_stream of an object": lambda data, **options: list(ipc.open_stream(io.BytesIO(data), **options)),
+    "with": lambda data, **options: [list(reader) for reader in [ipc.open_stream(data, **options)]],
+    "StreamDecoder": pushed,
+    "messages": message_after_message,
+    "payload": as_payload,
+    "export": exported,
+}
+
+
+def attempt(entry: str, data: Any, options: dict[str, Any]) -> bool:
+    """Whether an entry refuses the data, with an error of ours or one that pyarrow makes of it."""
+    try:
+        ENTRIES[entry](data, **options)
+    except (ipc.ArrowIpcError, pa.ArrowException, NotImplementedError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("case", bad())
+def test_a_refusal_lets_go_of_the_buffer(case: str, entry: str) -> None:
+    """A bytearray cannot be resized while anybody holds its memory."""
+    data, options = bad()[case]
+    source, alive = bytearray(data), counts()
+    assert attempt(entry, source, options), "it was not refused"
+    gc.collect()
+    assert counts() == alive
+    source.append(0)  # BufferError, if it is still exported
+
+
+@measured
+@pytest.mark.parametrize("case", bad())
+def test_refusals_stay_flat(case: str) -> None:
+    data, options = bad()[case]
+    for entry in ENTRIES:
+        if entry != "export":
+            stays_flat(f"{case}, {entry}", partial(attempt, entry, data, options), COUNT // 10)
+
+
+OTHERS: dict[str, Operation] = {
+    "a file": lambda: ipc.open_file(bytearray(b"ARROW1\0\0" + bytes(40) + b"ARROW1")),
+    "recover": lambda: list(ipc.recover(bytearray(b"nonsense" * 9))),
+    "a tensor": lambda: ipc.read_tensor(bytearray(ipc.Tensor.from_numpy(np.eye(3)).serialize()[:-9])),
+    "a sparse tensor": lambda: ipc.read_sparse_tensor(bytearray(b"\xff" * 80)),
+    "a schema": lambda: ipc.read_schema(bytearray(b"\0\1\2\3" * 9)),
+    "a message": lambda: ipc.read_message(bytearray(b"\xff\xff\xff\xff\x08\0\0\0")),
+    "a capsule": lambda: ipc.RecordBatch.from_arrow(pa.array([1, 2])),
+    "a writer": lambda: ipc.new_stream(memoryview(bytearray(64)), scenarios.ours().schema),
+    "values": lambda: ipc.RecordBatch.from_pydict({"a": ["x"]}, ipc.Schema([types.field("a", types.int8())])),
+    "a payload": lambda: ipc.decode_payloads([bytearray(b"nonsense" * 9)]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_refusals_let_go_too(name: str) -> None:
+    alive = counts()
+    for _ in range(3):
+        with pytest.raises(ipc.ArrowIpcError):
+            OTHERS[name]()
+    gc.collect()
+    assert counts() == alive
+
+
+@measured
+def test_other_refusals_stay_flat() -> None:
+    for name, call in OTHERS.items():
+        stays_flat(name, partial(refused, call), COUNT // 10)
+
+
+@pytest.mark.parametrize("validate", ["none", "full"])
+def test_the_collector_neither_walks_batches_nor_has_to_free_them(validate: Any) -> None:
+    source = bytearray(scenarios.deltas())
+    gc.collect()
+    gc.disable()
+    try:
+        batches = list(ipc.open_stream(source, validate=validate))
+        assert len(batches) > 1
+        parts = [*batches, batches[0].slice(1)]
+        assert not any(map(gc.is_tracked, parts))
+        with pytest.raises(BufferError):
+            source.append(0)
+        del batches, parts
+        source.append(0)
+    finally:
+        gc.enable()
+
+
+def test_the_counters_and_the_buffer_see_what_is_held() -> None:
+    """The control: a batch holds its source, and says so."""
+    gc.collect()
+    source, alive = bytearray(arrow_columns.stream(scenarios.numbers())), counts()
+    batches = list(ipc.open_stream(source))
+    assert more_than(alive) == {"sources": alive["sources"] + 1}
+    with pytest.raises(BufferError):
+        source.append(0)
+    del batches
+    source.append(0)
+    assert counts() == alive
+
+
+@measured
+def test_a_leak_is_seen() -> None:
+    """The control: 16 bytes per operation are too many."""
+    kept: list[bytes] = []
+    with pytest.raises(AssertionError):
+        stays_flat("a leak", lambda: kept.append(bytes(1)), COUNT)

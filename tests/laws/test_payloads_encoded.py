@@ -1,0 +1,555 @@
+"""The laws of payloads with dictionaries and compressed bodies: each as alone, and as readers make them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import randoms
+from helpers.drive import LEVELS
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import codecs
+from arrowipc.read import decompress
+
+SEED = 20261204
+WIDTHS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+CODECS = [None, "lz4", "zstd"]
+# Of a float16, the Python value is no number that pa.array takes; the others are all leaf types.
+LEAVES = [kind for kind in randoms.LEAVES if kind != pa.float16()]
+
+
+def alone(payload: bytes, **options: Any) -> list[tuple[Any, ...]]:
+    """The rows of one payload, as the readers read it."""
+    with ipc.open_stream(payload, **options) as reader:
+        return [row for batch in reader for row in rows_of(batch)]
+
+
+def rows_of(batch: Any) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def dictionaries_of(batch: Any) -> list[Any]:
+    return [column.dictionary and column.dictionary.to_pylist() for column in batch.columns]
+
+
+def encoded(words: pa.Array, indices: list[int | None], width: Any = None, ordered: bool = False) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(indices, width or pa.int32()), words, ordered=ordered)
+
+
+def payload(_compression: str | None = None, **columns: Any) -> bytes:
+    return randoms.written([pa.record_batch(columns)], compression=_compression)
+
+
+def use(batch: Any) -> None:
+    """Whatever a batch says, showing and writing it ends in values or in an error of ours."""
+    repr(batch)
+    for column in batch.columns:
+        with contextlib.suppress(ipc.ArrowIpcError):
+            column.to_pylist()
+    with contextlib.suppress(ipc.ArrowIpcError), ipc.new_stream(io.BytesIO(), batch.schema) as writer:
+        writer.write(batch)
+
+
+def same_both_ways(streams: list[bytes], **options: Any) -> Any:
+    """Decode in the loop, and again with each payload as a file, which readers read: the same batches."""
+    ours = ipc.decode_payloads(streams, **options)
+    files = []
+    for stream in streams:
+        with pa.ipc.open_stream(stream) as reader:
+            files.append(randoms.written(list(reader), reader.schema, file=True))
+    theirs = ipc.decode_payloads(files, **options)
+    assert theirs.num_alone == len(files)
+    assert ours.batch.schema == theirs.batch.schema
+    assert rows_of(ours.batch) == rows_of(theirs.batch)
+    assert dictionaries_of(ours.batch) == dictionaries_of(theirs.batch)
+    assert ours.counts.to_pylist() == theirs.counts.to_pylist()
+    return ours
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------
+
+
+def dictionary_cells(kind: Any, dice: random.Random, count: int, width: Any, how: str) -> list[bytes]:
+    """Payloads whose dictionaries are the same, overlap, or grow; with nulls among indices and values."""
+    words = randoms.array_of(kind, 12, dice)
+    cells = []
+    for i in range(count):
+        low, size = {"same": (0, 6), "overlapping": (dice.randrange(8), 4), "growing": (0, 2 + i)}[how]
+        part = words.slice(low, min(size, 12))
+        indices = [dice.choice([None, *range(len(part))]) for _ in range(dice.randint(0, 9))]
+        cells.append(
+            payload(
+                dice.choice(CODECS),
+                n=pa.array(range(len(indices)), pa.int64()),
+                x=encoded(part, indices, width),
+            )
+        )
+    return cells
+
+
+@pytest.mark.parametrize("how", ["same", "overlapping", "growing"])
+@pytest.mark.parametrize("kind", LEAVES, ids=str)
+def test_dictionaries_of_every_leaf_type_become_one_or_plain_values(kind, how):
+    dice = random.Random(SEED)
+    cells = dictionary_cells(kind, dice, 8, pa.int16(), how)
+    rows = [row for cell in cells for row in alone(cell)]
+    for level in LEVELS:
+        unified = same_both_ways(cells, validate=level)
+        plain = same_both_ways(cells, validate=level, dictionaries="decode")
+        assert rows_of(unified.batch) == rows_of(plain.batch) == rows
+        assert plain.batch.column(1).dictionary is None
+        assert unified.num_alone == plain.num_alone == 1
+    pa.record_batch(unified.batch).validate(full=True)
+    pa.record_batch(plain.batch).validate(full=True)
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+def test_indices_of_every_width_become_those_of_every_width(width, nulls):
+    dice = random.Random(SEED)
+    cells = []
+    for i in range(6):
+        words = pa.array([f"word {(3 * i + k) % 10}" for k in range(5)])
+        cells.append(
+            payload(x=encoded(words, [dice.choice([*range(5), *[None] * nulls]) for _ in range(20)], width))
+        )
+    cells.append(cells[-1])
+    rows = [row for cell in cells for row in alone(cell)]
+    for out in WIDTHS:
+        schema = pa.schema([pa.field("x", pa.dictionary(out, pa.string()))])
+        decoded = ipc.decode_payloads(cells, schema=schema, validate="none")
+        assert rows_of(decoded.batch) == rows
+        assert decoded.num_alone <= 1
+        pa.record_batch(decoded.batch).validate(full=True)
+
+
+@pytest.mark.parametrize("width", WIDTHS[:4], ids=str)
+def test_negative_indices_are_outside_of_every_dictionary(width):
+    words = pa.array([f"{i}" for i in range(200)])
+    good = payload(x=encoded(words, [5, 6], width))
+    negative = pa.DictionaryArray.from_arrays(pa.array([5, -100], width), words, safe=False)
+    unsigned = pa.schema([("x", pa.dictionary(pa.uint8(), pa.string()))])
+    for options in ({}, {"dictionaries": "decode"}, {"schema": unsigned}):
+        decoded = ipc.decode_payloads(
+            [good, good, payload(x=negative), good], validate="none", on_error="skip", **options
+        )
+        assert decoded.counts.to_pylist() == [2, 2, 0, 2]
+
+
+def test_the_order_of_a_dictionary_stays():
+    cells = [payload(x=encoded(pa.array(["low", "high"]), [0, 1, None], ordered=True))] * 3
+    decoded = same_both_ways(cells)
+    assert decoded.batch.schema.field("x").type.ordered
+    assert dictionaries_of(decoded.batch) == [["low", "high"]]
+
+
+def test_several_dictionaries_in_any_order_of_columns():
+    a, b = encoded(pa.array(["x", "y"]), [0, 1]), encoded(pa.array([7, 8, 9]), [2, 0])
+    shared = encoded(pa.array(["y", "z"]), [1, 0])
+    cells = [payload(a=a, b=b, c=shared), payload(c=shared, b=b, a=a), payload(a=shared, b=b, c=a)] * 3
+    decoded = same_both_ways(cells)
+    assert decoded.num_alone == 2
+    assert rows_of(decoded.batch)[2:4] == [("x", 9, "z"), ("y", 7, "y")]
+    chosen = ipc.decode_payloads(cells, columns=["b"])
+    assert rows_of(chosen.batch) == [row[1:2] for row in rows_of(decoded.batch)]
+    assert chosen.num_alone == 2
+
+
+def test_projected_dictionaries_are_stepped_over():
+    cells = [payload("lz4", a=encoded(pa.array([f"{i}"]), [0, 0]), n=[i, i + 1]) for i in range(9)]
+    decoded = ipc.decode_payloads(cells, columns=["n"])
+    assert decoded.num_alone == 1
+    assert rows_of(decoded.batch) == [(k,) for i in range(9) for k in (i, i + 1)]
+
+
+def test_encoded_fields_below_others():
+    words = [pa.array([f"{i}", "both", None]) for i in range(4)]
+    cells = []
+    for i, part in enumerate(words):
+        below = encoded(part, [0, 1, 2, None], pa.int8())
+        lists = pa.ListArray.from_arrays(pa.array([0, 1, 4], pa.int32()), below)
+        structs = pa.StructArray.from_arrays([below.slice(0, 2)], ["d"], mask=pa.array([False, i == 2]))
+        cells.append(payload(CODECS[i % 3], l=lists, s=structs))
+    rows = [row for cell in cells for row in alone(cell)]
+    assert rows_of(same_both_ways(cells).batch) == rows
+    plain = same_both_ways(cells, dictionaries="decode")
+    assert rows_of(plain.batch) == rows
+    assert plain.num_alone == 1
+
+
+@pytest.mark.parametrize("deltas", [False, True])
+def test_dictionaries_that_change_within_a_payload(deltas):
+    parts = [
+        pa.record_batch({"x": encoded(pa.array(["a", "b", "c", "d"][: 2 + i]), [1 + i, 0])}) for i in range(3)
+    ]
+    changed = randoms.written(parts, emit_dictionary_deltas=deltas)
+    cells = [changed, randoms.written(parts[::-1]), changed, changed]
+    decoded = ipc.decode_payloads(cells)
+    rows = [row for cell in cells for row in alone(cell)]
+    assert rows_of(decoded.batch) == rows
+    assert dictionaries_of(decoded.batch) == [["a", "b", "c", "d"]]
+    assert decoded.num_alone == (3 if deltas else 1)
+    assert rows_of(ipc.decode_payloads(cells, dictionaries="decode").batch) == rows
+
+
+def test_nested_dictionaries_and_values_are_read_alone():
+    nested = encoded(pa.array([["a"], ["b", None]]), [0, 1, 0])
+    cells = [payload(x=nested)] * 3
+    decoded = ipc.decode_payloads(cells)
+    assert decoded.num_alone == 3
+    assert rows_of(decoded.batch) == alone(cells[0]) * 3
+    assert rows_of(ipc.decode_payloads(cells, dictionaries="decode").batch) == alone(cells[0]) * 3
+
+
+def test_a_dictionary_that_has_not_arrived_serves_nulls_alone():
+    column = encoded(pa.array(["a"]), [None, None])
+    full = randoms.written([pa.record_batch({"x": column})])
+    messages = list(ipc.MessageReader(full))
+    without = b"".join(bytes(m.serialize()) for m in messages if m.kind != "DictionaryBatch")
+    some = payload(x=encoded(pa.array(["a"]), [0, None]))
+    messages = list(ipc.MessageReader(some))
+    broken = b"".join(bytes(m.serialize()) for m in messages if m.kind != "DictionaryBatch")
+    assert len(without) < len(full)
+    for level in LEVELS:
+        decoded = ipc.decode_payloads([some, without, full, broken, some], validate=level, on_error="skip")
+        assert [row[0] for row in rows_of(decoded.batch)] == ["a", None, None, None, None, None, "a", None]
+        assert decoded.failures[0][0] == 3
+
+
+def test_bare_messages_bring_their_dictionaries():
+    columns = [encoded(pa.array([f"{i}", "x"]), [0, 1]) for i in range(5)]
+    schema = pa.schema([("x", columns[0].type)])
+    streams = [payload("zstd", x=column) for column in columns]
+    cells = [b"".join(bytes(m.serialize()) for m in list(ipc.MessageReader(s))[1:]) for s in streams]
+    decoded = ipc.decode_payloads(cells, schema=schema)
+    assert rows_of(decoded.batch) == [row for stream in streams for row in alone(stream)]
+    assert decoded.num_alone <= 1
+
+
+# -- a failed payload leaves nothing -------------------------------------------------------------------------
+
+
+def with_broken_batch(cell: bytes) -> bytes:
+    """The payload with an index outside its dictionary, which comes before."""
+    at = cell.rindex(b"\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00")
+    return cell[:at] + b"\x09" + cell[at + 1 :]
+
+
+@pytest.mark.parametrize("options", [{}, {"dictionaries": "decode"}], ids=["unify", "decode"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_dictionary_of_a_payload_that_failed_is_taken_back(level, options):
+    good, other = (payload(x=encoded(pa.array(words), [1, 0, 1])) for words in (["a", "b"], ["c", "d"]))
+    bad = with_broken_batch(other)
+    cells = [good, good, bad, bad, good, other, other, bad]
+    with pytest.raises(ipc.FormatError, match="cell 2"):
+        ipc.decode_payloads(cells, validate=level, **options)
+    skipped = ipc.decode_payloads([good, good, bad, bad, good], validate=level, on_error="skip", **options)
+    assert [row[0] for row in rows_of(skipped.batch)] == ["b", "a", "b"] * 3
+    if not options:
+        assert dictionaries_of(skipped.batch) == [["a", "b"]]
+    decoded = ipc.decode_payloads(cells, validate=level, on_error="null", **options)
+    values = ["b", "a", "b"] * 2 + [None] * 2 + ["b", "a", "b"] + ["d", "c", "d"] * 2 + [None]
+    assert [row[0] for row in rows_of(decoded.batch)] == values
+    assert decoded.counts.to_pylist() == [3, 3, 1, 1, 3, 3, 3, 1]
+    assert decoded.num_failed == 3
+    # The same dictionary right behind it is entered again.
+    behind = ipc.decode_payloads([good, bad, other], validate=level, on_error="skip", **options)
+    assert [row[0] for row in rows_of(behind.batch)] == ["b", "a", "b", "d", "c", "d"]
+    # An index outside a dictionary that needs no renumbering is found as well.
+    outside = ipc.decode_payloads(
+        [good, good, with_broken_batch(good)], validate=level, on_error="skip", **options
+    )
+    assert outside.counts.to_pylist() == [3, 3, 0]
+    # The first payload of a call that fails leaves nothing either.
+    first = ipc.decode_payloads([bad, other, good], validate=level, on_error="skip", **options)
+    assert [row[0] for row in rows_of(first.batch)] == ["d", "c", "d", "b", "a", "b"]
+
+
+def test_a_payload_that_fails_behind_its_first_batch_is_taken_back_too():
+    words = [pa.array(["a", "b"]), pa.array(["c", "d"]), pa.array(["e", "f"])]
+    parts = [pa.record_batch({"x": encoded(part, [1, 0, 1])}) for part in words]
+    good, twice = randoms.written(parts[:1]), randoms.written(parts[1:])
+    cells = [good, with_broken_batch(twice), good, randoms.written(parts[2:])]
+    decoded = ipc.decode_payloads(cells, on_error="skip")
+    assert dictionaries_of(decoded.batch) == [["a", "b", "e", "f"]]
+    assert decoded.counts.to_pylist() == [3, 0, 3, 3]
+    same = randoms.written([parts[1], parts[1]])
+    decoded = ipc.decode_payloads([good, with_broken_batch(same), same], on_error="skip")
+    assert dictionaries_of(decoded.batch) == [["a", "b", "c", "d"]]
+    assert [row[0] for row in rows_of(decoded.batch)] == ["b", "a", "b", *["d", "c", "d"] * 2]
+
+
+@given(seed=st.integers(0, 2**32), by_bytes=st.booleans(), most=st.integers(1, 20))
+def test_resuming_at_any_limit_leaves_nothing_out_and_keeps_only_its_own_values(seed, by_bytes, most):
+    dice = random.Random(seed)
+    cells = dictionary_cells(
+        dice.choice([pa.string(), pa.int64(), pa.string_view()]), dice, 9, pa.int32(), "overlapping"
+    )
+    limit = {"max_bytes": 60 * most} if by_bytes else {"max_rows": most}
+    rows: list[Any] = []
+    at = 0
+    while at < len(cells):
+        decoded = ipc.decode_payloads(cells, start=at, **limit)
+        again = ipc.decode_payloads(cells[at : decoded.next])
+        assert rows_of(again.batch) == rows_of(decoded.batch)
+        assert dictionaries_of(again.batch) == dictionaries_of(decoded.batch)
+        if by_bytes and decoded.next > at + 1:
+            assert decoded.batch.nbytes <= 60 * most
+        rows += rows_of(decoded.batch)
+        at = decoded.next
+    assert rows == [row for cell in cells for row in alone(cell)]
+
+
+# -- plain values become encoded -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LEAVES if kind != pa.null()], ids=str)
+def test_plain_payloads_fill_an_encoded_column(kind):
+    dice = random.Random(SEED)
+    arrays = [randoms.array_of(kind, dice.randint(0, 9), dice) for _ in range(5)]
+    cells = [payload(dice.choice(CODECS), x=array) for array in arrays for _ in range(2)]
+    for out in (pa.int8(), pa.uint32(), pa.int64()):
+        for level in LEVELS:
+            schema = pa.schema([("x", pa.dictionary(out, kind))])
+            decoded = same_both_ways(cells, schema=schema, validate=level)
+            assert decoded.num_alone <= 1
+            assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
+            values = decoded.batch.column(0).dictionary.to_pylist()
+            assert None not in values
+            pa.record_batch(decoded.batch).validate(full=True)
+
+
+def test_encoded_and_plain_payloads_mix_whichever_comes_first():
+    plain = payload(x=["a", None, "c"])
+    wordy = payload(x=encoded(pa.array(["c", "d"]), [1, None, 0]))
+    for cells in ([plain, wordy] * 3, [wordy, plain] * 3):
+        decoded = same_both_ways(cells)
+        assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
+        assert decoded.num_alone == 2
+
+
+def test_an_output_whose_indices_are_full_says_so_or_stops():
+    cells = [payload(x=[f"{i}.{k}" for k in range(50)]) for i in range(6)]
+    schema = pa.schema([("x", pa.dictionary(pa.int8(), pa.string()))])
+    with pytest.raises(ipc.UsageError, match=r"cell 2: .*more than 128 distinct values"):
+        ipc.decode_payloads(cells, schema=schema)
+    decoded = ipc.decode_payloads(cells, schema=schema, max_rows=10_000)
+    assert decoded.next == 2
+    assert len(decoded.batch.column(0).dictionary.to_pylist()) == 100
+
+
+# -- compressed bodies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(parts=randoms.batches(most_batches=2), seed=st.integers(0, 2**32))
+def test_compressed_payloads_are_each_alone(level, parts, seed):
+    if not parts or not parts[0].num_columns:
+        return
+    dice = random.Random(seed)
+    cells = [randoms.written(parts, compression=dice.choice(CODECS)) for _ in range(5)]
+    decoded = ipc.decode_payloads(cells, validate=level)
+    assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
+
+
+def raw_and_compressed(rows: int, compression: str) -> bytes:
+    """One buffer that shrinks, one that does not and is stored raw."""
+    noise = [random.Random(rows + k).getrandbits(62) for k in range(rows)]
+    batch = pa.record_batch({"z": pa.array([0] * rows, pa.int64()), "r": pa.array(noise, pa.int64())})
+    sink = io.BytesIO()
+    ours = ipc.RecordBatch.from_arrow(batch)
+    with ipc.new_stream(sink, ours.schema, compression=compression) as writer:
+        writer.write(ours)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_bodies_that_are_partly_raw_stay_in_the_loop(compression):
+    cells = [raw_and_compressed(rows, compression) for rows in (0, 1, 7, 300, 4000)] * 2
+    decoded = ipc.decode_payloads(cells)
+    assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
+    assert decoded.num_alone == 1
+    assert decoded.counts.to_pylist() == [0, 1, 7, 300, 4000] * 2
+
+
+@pytest.mark.parametrize("use_threads", [False, True])
+def test_large_bodies_are_left_to_the_threads_of_readers(use_threads):
+    cells = [payload("lz4", z=[0], r=[1]), payload("lz4", z=range(40_000), r=range(40_000))] * 2
+    decoded = ipc.decode_payloads(cells, use_threads=use_threads)
+    assert decoded.batch.num_rows == 80_002
+    assert decoded.num_alone == 1 + 2 * use_threads
+    assert decoded.batch.column(1).to_pylist()[1:40_001] == list(range(40_000))
+
+
+@pytest.mark.parametrize("missing", ["lz4", "zstd"])
+def test_without_the_codecs_functions_readers_do_it(missing, monkeypatch):
+    monkeypatch.setattr(codecs, f"{missing}_functions", lambda: None)
+    decompress.forget_libraries()
+    try:
+        cells = [payload(compression, x=list(range(30))) for compression in ("lz4", "zstd") for _ in range(3)]
+        decoded = ipc.decode_payloads(cells)
+        assert rows_of(decoded.batch) == [(i,) for _ in range(6) for i in range(30)]
+        assert decoded.num_alone == (3 if missing == "lz4" else 4)
+    finally:
+        monkeypatch.undo()
+        decompress.forget_libraries()
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"decompressed_bytes": 2000},
+        {"decompressed_ratio": 2, "decompressed_slack": 0},
+        {"dictionary_bytes": 100},
+        {"rows_per_batch": 99},
+    ],
+    ids=str,
+)
+def test_limits_refuse_in_the_loop_what_they_refuse_of_a_reader(limits):
+    words = pa.array(["a" * 30, "b" * 30, "c" * 30, "d" * 30])
+    cells = [
+        payload(
+            compression, x=encoded(words.slice(0, k), [0] * (50 * k)), n=pa.array([0] * (50 * k), pa.int64())
+        )
+        for compression in CODECS
+        for k in (1, 2, 3, 4)
+    ]
+    bounds = ipc.Limits(**limits)
+    fine = payload(x=encoded(words.slice(0, 1), [0]), n=[1])
+    accepted = 0
+    for cell in cells:
+        decoded = ipc.decode_payloads([fine, cell], limits=bounds, on_error="skip")
+        assert decoded.counts.to_pylist()[0] == 1
+        try:
+            alone(cell, limits=bounds)
+        except ipc.ArrowIpcError:
+            assert (decoded.num_failed, decoded.num_alone) == (1, 2)
+        else:
+            assert (decoded.num_failed, decoded.num_alone) == (0, 1)
+            accepted += 1
+    assert accepted < len(cells)
+
+
+# -- broken payloads -----------------------------------------------------------------------------------------
+
+
+def samples() -> list[bytes]:
+    """Payloads with encoded columns of many types, and compressed ones."""
+    texts = encoded(pa.array(["x", None, "a longer text"]), [0, 1, 2, None], pa.int8())
+    views = encoded(pa.array(["y" * 20, "z"], pa.string_view()), [1, 0, None, 1])
+    batch = pa.record_batch(
+        {
+            "t": texts,
+            "v": views,
+            "f": encoded(pa.array([1.5, float("nan")]), [1, 0, 1, 1], pa.uint16()),
+            "b": encoded(pa.array([True, False]), [1, 0, None, 0]),
+            "d": encoded(pa.array([1, 2, 3]), [2, 2, 0, 1], pa.int64()),
+            "l": pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 4], pa.int32()), texts),
+            "p": ["plain", None, "text", ""],
+        }
+    )
+    one = pa.record_batch({"t": texts.slice(0, 3)})
+    return [
+        randoms.written([batch]),
+        randoms.written([batch], compression="lz4"),
+        randoms.written([batch], compression="zstd"),
+        randoms.written([one, one]),
+        payload("zstd", x=list(range(100)), s=[str(i % 9) * 5 for i in range(100)]),
+    ]
+
+
+def check_beside(good: bytes, bad: bytes, level: str, **options: Any) -> None:
+    """Whatever a payload is, its neighbours stay what they are, and it is what a reader says or left out."""
+    rows = alone(good)
+    with ipc.open_stream(good) as reader:
+        schema = reader.schema
+    decoded = ipc.decode_payloads([good, good, bad, good], validate=level, on_error="skip", **options)
+    counts = decoded.counts.to_pylist()
+    assert counts[0] == counts[1] == counts[3] == len(rows)
+    if decoded.batch.num_rows > 10_000:
+        return
+    use(decoded.batch)
+    try:
+        found = rows_of(decoded.batch)
+    except ipc.ArrowIpcError:
+        assert level == "none"
+        return
+    assert repr(found[: len(rows)]) == repr(found[-len(rows) :]) == repr(rows)
+    try:
+        model = alone(bad, validate=level)
+        with ipc.open_stream(bad) as reader:
+            same = reader.schema.names == schema.names
+    except ipc.ArrowIpcError:
+        assert level == "none" or decoded.num_failed == 1
+        return
+    if not decoded.num_failed and same:
+        assert repr(found[2 * len(rows) : -len(rows)]) == repr(model)
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_truncation_leaves_the_neighbours_alone(level, which):
+    good = samples()[which]
+    step = max(1, len(good) // 150)
+    for size in (*range(0, len(good), step), *range(len(good) - 40, len(good))):
+        check_beside(good, good[:size], level)
+
+
+def mutant(data: bytes, dice: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(dice.randint(1, 3)):
+        at = dice.randrange(len(changed))
+        width = dice.choice((1, 1, 4, 8))
+        word = dice.choice((0, 1, 2, -1, 2**31 - 1, dice.getrandbits(63)))
+        changed[at : at + width] = (word % 256**width).to_bytes(width, "little")[: len(changed) - at]
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("dictionaries", ["unify", "decode"])
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("level", LEVELS)
+def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, which, dictionaries):
+    dice = random.Random(SEED + which)
+    good = samples()[which]
+    if dictionaries == "unify":
+        for _ in range(250):
+            check_beside(good, mutant(good, dice), level)
+        return
+    rows = len(alone(good))
+    for _ in range(250):
+        decoded = ipc.decode_payloads(
+            [good, mutant(good, dice), good], validate=level, dictionaries="decode", on_error="skip"
+        )
+        counts = decoded.counts.to_pylist()
+        assert counts[0] == counts[2] == rows
+        if decoded.batch.num_rows < 10_000:
+            use(decoded.batch)
+
+
+class Once:
+    """A column that is gone when it has been read: chunk after chunk."""
+
+    def __init__(self, chunks: list[list[bytes]]) -> None:
+        self._column: Any = pa.chunked_array([pa.array(chunk, pa.binary()) for chunk in chunks])
+
+    def __arrow_c_stream__(self, requested: object = None) -> object:
+        column, self._column = self._column, None
+        return column.__arrow_c_stream__(requested)
+
+
+def test_a_dictionary_outlives_the_chunk_that_it_came_in():
+    cells = [payload(x=encoded(pa.array([f"{i // 8}", "x"]), [0, 1])) for i in range(20)]
+    rows = [row for cell in cells for row in alone(cell)]
+    ends = [*range(0, 21, 4)]
+    for options in ({}, {"dictionaries": "decode"}):
+        decoded = ipc.decode_payloads(Once([cells[a:b] for a, b in pairwise(ends)]), **options)
+        assert rows_of(decoded.batch) == rows
+        assert decoded.num_alone == 1

@@ -1,0 +1,455 @@
+"""Threads: data is shared freely; what one thread uses is refused to others and does not go away under it."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import arrays, arrow_columns, drive, scenarios
+from helpers.leaks import counts, more_than
+
+import arrowipc as ipc
+from arrowipc.cdata.import_array import stream_from
+
+THREADS = 4
+#: Buffers that kernels work on for a while without the GIL, in another order for each codec.
+ROWS = 400_000
+
+
+def together(*calls: Callable[[], Any]) -> list[Any]:
+    """Call all at once, each in a thread of its own; the results, or the exceptions."""
+    found: list[Any] = [None] * len(calls)
+    start = threading.Barrier(len(calls))
+
+    def work(i: int) -> None:
+        start.wait()
+        try:
+            found[i] = calls[i]()
+        except Exception as error:
+            found[i] = error
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a thread waits for ever"
+    return found
+
+
+def large(batches: int = 4) -> list[pa.RecordBatch]:
+    """Batches that take a while to decompress and to prove."""
+    numbers = np.arange(ROWS)
+    texts = pa.array([f"text {i % 1009}" for i in range(ROWS // 4)] * 4)
+    words = texts.dictionary_encode()
+    return [pa.record_batch({"x": numbers + i, "t": texts, "d": words}) for i in range(batches)]
+
+
+@pytest.fixture(scope="module")
+def stream() -> bytes:
+    return arrow_columns.stream(*large(), compression="lz4")
+
+
+@pytest.fixture(scope="module")
+def file() -> bytes:
+    return arrow_columns.file(*large(), compression="zstd", unify_dictionaries=True)
+
+
+def rows(batches: list[Any]) -> list[Any]:
+    return [(batch.num_rows, batch["x"][0], batch["x"][-1], batch["d"][-1]) for batch in batches]
+
+
+# -- what is shared ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", scenarios.SCENARIOS)
+def test_every_scenario_in_many_threads_at_once(name: str) -> None:
+    operation = scenarios.SCENARIOS[name]()
+    before = counts()
+    expected = scenarios.plain(operation())
+    found = together(*[lambda: [operation() for _ in range(5)]] * THREADS)
+    for results in found:
+        assert not isinstance(results, Exception), results
+        assert [scenarios.plain(result) for result in results] == [expected] * 5
+    del found, results
+    assert not more_than(before)
+
+
+def test_many_threads_on_the_batches_of_one_reader() -> None:
+    batch = arrays.read_batch(arrow_columns.everything(), validate="none")
+    expected = repr(batch.to_pylist())
+
+    def use() -> Any:
+        for _ in range(5):
+            drive.use(batch)
+        return repr(batch.to_pylist())
+
+    assert together(*[use] * THREADS) == [expected] * THREADS
+
+
+def test_one_reader_per_thread_on_one_buffer(stream: bytes, file: bytes) -> None:
+    before = counts()
+    expected = rows(drive.from_bytes(stream).batches)
+    readers: tuple[drive.Driver, ...] = (drive.from_bytes, drive.from_object, drive.pushed)
+    found = together(
+        *[lambda read=read: rows(read(stream).batches) for read in readers],
+        *[lambda: rows(drive.from_file(file).batches)] * 2,
+    )
+    assert found == [expected] * 5
+    assert not more_than(before)
+
+
+def get_batches(reader: Any, numbers: list[int]) -> list[Any]:
+    return [reader.get_batch(i) for i in numbers]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "object"])
+def test_many_threads_on_one_file_reader(file: bytes, kind: str) -> None:
+    """Dictionaries are loaded once, and each thread reads what it asked for."""
+    expected = rows(drive.from_file(file).batches)
+    for _ in range(3):
+        reader = ipc.open_file(file if kind == "bytes" else io.BytesIO(file))
+        order = [[(i + k) % 4 for k in range(4)] for i in range(THREADS)]
+        found = together(*[partial(get_batches, reader, numbers) for numbers in order])
+        for numbers, batches in zip(order, found, strict=True):
+            assert not isinstance(batches, Exception), batches
+            assert rows(batches) == [expected[i] for i in numbers]
+        assert together(*[reader.count_rows] * THREADS) == [4 * ROWS] * THREADS
+
+
+# -- one at a time -------------------------------------------------------------------------------------------
+
+
+def take_all(take: Callable[[], Any]) -> list[Any]:
+    """Take until the end; how often it was refused because of others is the last item."""
+    found: list[Any] = []
+    refused = 0
+    while True:
+        try:
+            taken = take()
+        except StopIteration:
+            break
+        except ipc.UsageError as error:
+            if "another thread" not in str(error):
+                raise
+            refused += 1
+            time.sleep(0)
+            continue
+        if taken is None:
+            break
+        found.append(taken)
+    return [*found, refused]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "object", "decoder"])
+def test_many_threads_on_one_stream_get_each_batch_once(stream: bytes, kind: str) -> None:
+    """Who comes while another thread decodes is told so, and every batch goes to somebody."""
+    expected = rows(drive.from_bytes(stream).batches)
+    for _ in range(5):
+        if kind == "decoder":
+            decoder = ipc.StreamDecoder()
+            decoder.feed(stream, True)
+            take: Callable[[], Any] = decoder.next_batch
+        else:
+            take = ipc.open_stream(stream if kind == "bytes" else io.BytesIO(stream)).read_next_batch
+        found = together(*[partial(take_all, take)] * THREADS)
+        assert not [each for each in found if isinstance(each, Exception)], found
+        batches = [batch for each in found for batch in each[:-1]]
+        assert sorted(rows(batches)) == expected
+
+
+def refused_or(result: Any, *words: str) -> bool:
+    """Whether a thread was refused with one of these words; anything else that was raised is a failure."""
+    if isinstance(result, Exception):
+        assert isinstance(result, ipc.UsageError), repr(result)
+        assert any(word in str(result) for word in words), result
+        return True
+    return False
+
+
+def test_close_while_another_thread_reads(stream: bytes, file: bytes) -> None:
+    """What the other one is at comes to its end; then it is told that the reader was closed."""
+    makers: list[Callable[[], Any]] = [
+        lambda: ipc.open_stream(stream),
+        lambda: ipc.open_stream(io.BytesIO(stream)),
+        lambda: ipc.open_file(file),
+        lambda: ipc.open_file(io.BytesIO(file)),
+    ]
+    before = counts()
+    for pause in (0.0, 0.0005, 0.001, 0.003, 0.006):
+        for make in makers:
+            reader = make()
+            batches: list[Any] = []
+
+            def read(reader: Any = reader, batches: list[Any] = batches) -> None:
+                for batch in reader:
+                    batches.append(batch)
+
+            def close(reader: Any = reader, pause: float = pause) -> None:
+                time.sleep(pause)
+                reader.close()
+
+            result, closed = together(read, close)
+            refused_or(result, "closed")
+            assert closed is None
+            assert rows(batches) == rows(drive.from_bytes(stream).batches)[: len(batches)]
+            del reader, batches, read, close, result
+    assert not more_than(before)
+
+
+def test_release_while_another_thread_decodes_keeps_its_input(stream: bytes) -> None:
+    """The metadata of a message is read again after its body was decompressed without the GIL."""
+    for pause in (0.0, 0.0003, 0.001, 0.002):
+        decoder = ipc.StreamDecoder()
+        for message in ipc.MessageReader(stream):
+            # In memory of its own: the body, which is in use, must not be what keeps it.
+            head = message.serialize()[: -message.body_length or None]
+            decoder.feed(bytearray(head))
+            decoder.feed(bytearray(message.body))
+
+        def release(decoder: Any = decoder, pause: float = pause) -> None:
+            time.sleep(pause)
+            decoder.release()
+
+        result, _ = together(lambda d=decoder: take_all(d.next_event), release)
+        refused_or(result, "closed")
+        del decoder
+
+
+def test_a_second_thread_is_turned_away_while_the_first_one_waits_for_input(stream: bytes) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    class Slow(io.BytesIO):
+        waits = False
+
+        def readinto(self, target: Any) -> int:
+            if self.waits:
+                inside.set()
+                assert go.wait(60)
+            return super().readinto(target)
+
+    source = Slow(stream)
+    reader = ipc.open_stream(source)
+    source.waits = True
+
+    def meddle() -> list[str]:
+        assert inside.wait(60)
+        found = []
+        for call in (reader.read_next_batch, reader.read_all, reader._decoder.next_event):
+            with pytest.raises(ipc.UsageError, match="another thread") as caught:
+                call()
+            found.append(str(caught.value))
+        go.set()
+        return found
+
+    first, refused = together(reader.read_next_batch, meddle)
+    assert len(refused) == 3
+    assert rows([first, *reader]) == rows(drive.from_bytes(stream).batches)
+
+
+def test_feeding_while_another_thread_decodes(stream: bytes) -> None:
+    """A chunk is taken, or refused as a whole: every batch arrives."""
+    decoder = ipc.StreamDecoder()
+    expected = rows(drive.from_bytes(stream).batches)
+
+    def feed() -> int:
+        refused = at = 0
+        while at < len(stream):
+            try:
+                decoder.feed(stream[at : at + 50_000])
+                at += 50_000
+            except ipc.UsageError as error:
+                refused += refused_or(error, "another thread")
+                time.sleep(0)
+        return refused
+
+    def take() -> list[Any]:
+        found = []
+        while len(found) < len(expected):
+            try:
+                batch = decoder.next_batch()
+            except ipc.UsageError as error:
+                refused_or(error, "another thread")
+                continue
+            if batch is not None:
+                found.append(batch)
+            else:
+                time.sleep(0)
+        return found
+
+    refused, batches = together(feed, take)
+    assert isinstance(refused, int), refused
+    assert rows(batches) == expected
+
+
+# -- writers -------------------------------------------------------------------------------------------------
+
+
+def test_one_writer_per_thread_on_the_same_batches() -> None:
+    batches = [arrays.read_batch(each) for each in large(2)]
+
+    def write() -> bytes:
+        sink = io.BytesIO()
+        with ipc.new_stream(sink, batches[0].schema, compression="lz4", unify_dictionaries=True) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return sink.getvalue()
+
+    first, *others = together(*[write] * THREADS)
+    assert others == [first] * (THREADS - 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zstd"}], ids=["plain", "zstd"])
+def test_many_threads_on_one_writer(options: Any, tmp_path: Any) -> None:
+    """A message is written whole, or its thread is turned away and may try again."""
+    batch = arrays.read_batch(large(1)[0])
+    path = tmp_path / "x.arrow"
+    writer = ipc.new_file(path, batch.schema, **options)
+
+    def write() -> int:
+        written = 0
+        while written < 3:
+            try:
+                writer.write_batch(batch)
+                written += 1
+            except ipc.UsageError as error:
+                refused_or(error, "another thread")
+                time.sleep(0)
+        return written
+
+    assert together(*[write] * THREADS) == [3] * THREADS
+    writer.close()
+    with ipc.open_file(path) as reader:
+        assert rows(list(reader)) == rows([batch]) * 3 * THREADS
+
+
+def test_close_while_another_thread_writes() -> None:
+    """A writer is not closed under a message: its sink stays, and the end comes behind the message."""
+    batch = arrays.read_batch(large(1)[0])
+    inside, go = threading.Event(), threading.Event()
+
+    class Slow(io.RawIOBase):
+        data = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, part: Any) -> int:
+            if self.data:
+                inside.set()
+                go.wait(60)
+            self.data += part
+            return len(part)
+
+    sink = Slow()
+    writer = ipc.new_stream(sink, batch.schema)
+
+    def meddle() -> list[Any]:
+        assert inside.wait(60)
+        found: list[Any] = []
+        for call in (writer.close, lambda: writer.write_batch(batch), lambda: writer.write_table(batch)):
+            try:
+                found.append(call())
+            except ipc.UsageError as error:
+                found.append(str(error))
+        go.set()
+        return found
+
+    written, refused = together(lambda: writer.write_batch(batch), meddle)
+    assert written is None
+    assert all("another thread is writing" in text for text in refused)
+    writer.close()
+    assert rows(list(ipc.open_stream(sink.data))) == rows([batch])
+
+
+def test_a_file_reader_is_not_read_in_the_middle_of_a_read_of_the_same_thread(file: bytes) -> None:
+    """As a handler of a signal might: both would move the file, and values come from the wrong place."""
+
+    class Meddling(io.BytesIO):
+        meddle: Callable[[], Any] | None = None
+
+        def readinto(self, buffer: Any) -> int:
+            meddle, self.meddle = self.meddle, None
+            if meddle is not None:
+                with pytest.raises(ipc.UsageError, match="in the middle of a read"):
+                    meddle()
+            return super().readinto(buffer)
+
+    source = Meddling(file)
+    reader = ipc.open_file(source)
+    expected = rows(list(ipc.open_file(file)))
+    for meddle in (lambda: reader.get_batch(3), lambda: reader.get_batch_metadata(2), reader.count_rows):
+        source.meddle = meddle
+        assert rows([reader.get_batch(0)]) == expected[:1]
+        assert source.meddle is None
+    assert rows(list(reader)) == expected
+
+
+def test_memory_that_was_lent_and_filled_is_not_lent_again(stream: bytes) -> None:
+    decoder = ipc.StreamDecoder()
+    with decoder.get_buffer() as view:
+        lender, view[:] = view.obj, stream[: len(view)]
+        size = len(view)
+    assert len(memoryview(lender)) == size
+    decoder.buffer_updated(size)
+    with pytest.raises(BufferError, match="filled"):
+        memoryview(lender)
+
+
+# -- messages ------------------------------------------------------------------------------------------------
+
+
+def test_a_body_is_put_together_while_another_thread_copies_it() -> None:
+    batch = arrays.read_batch(large(1)[0])
+    expected = bytes(batch.to_message().body)
+    for _ in range(5):
+        message = batch.to_message()
+        target = bytearray(message.body_length)
+        found = together(
+            lambda m=message, t=target: m.copy_body_into(t),
+            lambda m=message: bytes(m.body),
+            lambda m=message: b"".join(m.stretches),
+            lambda m=message: len(m.buffers),
+        )
+        assert target == found[1] == found[2] == expected
+
+
+def test_an_imported_stream_is_released_once() -> None:
+    """A producer in Python lets other threads run inside its callbacks."""
+    released = []
+
+    class Slow:
+        schema = arrow_columns.everything().schema
+
+        def batches(self) -> Any:
+            for _ in range(3):
+                time.sleep(0.001)
+                yield arrow_columns.everything()
+            released.append(True)
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            return pa.RecordBatchReader.from_batches(self.schema, self.batches()).__arrow_c_stream__()
+
+    before = counts()
+    for _ in range(10):
+        stream = stream_from(Slow())
+
+        def take(stream: Any = stream) -> Any:
+            return take_all(lambda: next(stream))
+
+        def close(stream: Any = stream) -> Any:
+            time.sleep(0.001)
+            stream.close()
+
+        for result in together(take, take, close, close):
+            refused_or(result, "another thread", "closed")
+        stream.close()
+        del stream, take, close, result
+    assert not more_than(before)

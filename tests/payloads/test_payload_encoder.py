@@ -1,0 +1,679 @@
+"""Payload columns on their way out: each cell is what a stream writer makes of the same rows."""
+
+from __future__ import annotations
+
+import array
+import itertools
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import arrays, forge, randoms
+from helpers.arrays import CASES, read_batch
+from helpers.arrow_columns import COLUMNS, everything
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError, UsageError, types
+from arrowipc.columns.group_runs import runs_of
+from arrowipc.payloads.payload_encoder import limit_cells
+
+KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
+CODECS = st.sampled_from([None, "lz4", "zstd"])
+OPTIONS = st.fixed_dictionaries(
+    {"alignment": st.sampled_from([8, 64]), "compression": CODECS, "legacy": st.booleans()},
+    optional={"metadata_version": st.just("V4")},
+)
+NUMBERS = pa.record_batch({"n": list(range(10)), "t": [f"text {i}" if i % 3 else None for i in range(10)]})
+
+
+def ours(batch: pa.RecordBatch) -> ipc.RecordBatch:
+    return ipc.RecordBatch.from_arrow(batch)
+
+
+def cells(column: ipc.Array) -> list[bytes]:
+    """The cells as pyarrow sees them, which validates the column on the way."""
+    taken = pa.array(column)
+    taken.validate(full=True)
+    assert taken.null_count == 0
+    return taken.to_pylist()
+
+
+def stream(batch: ipc.RecordBatch, **options: Any) -> bytes:
+    sink = bytearray()
+    with ipc.new_stream(sink, batch.schema, **options) as writer:
+        writer.write_batch(batch)
+    return bytes(sink)
+
+
+def ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
+    return ((start, stop - start) for start, stop in itertools.pairwise(offsets))
+
+
+def check_rows(found: list[bytes], batch: ipc.RecordBatch, offsets: list[int], full: bool = True) -> None:
+    """Each cell holds exactly its rows, for us and for pyarrow."""
+    assert len(found) == len(offsets) - 1
+    for cell, (start, count) in zip(found, ranges(offsets), strict=True):
+        (again,) = ipc.open_stream(cell, validate="strict")
+        assert again.equals(batch.slice(start, count), nan_equal=True, check_metadata=True)
+        (theirs,) = pa.ipc.open_stream(cell)
+        theirs.validate(full=full)
+        assert ours(theirs).equals(again, nan_equal=True)
+
+
+# -- laws ----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150)
+@given(randoms.batches(most_batches=1), st.lists(st.integers(0, 12), min_size=1, max_size=6), OPTIONS)
+def test_a_cell_has_the_bytes_of_a_stream_of_its_rows(parts, cuts, options):
+    if not parts:
+        return
+    if "metadata_version" in options:
+        options = {**options, "compression": None}
+    for batch in (read_batch(parts[0]), ours(parts[0])):
+        offsets = sorted(min(cut, batch.num_rows) for cut in cuts)
+        found = cells(ipc.encode_payloads(batch, offsets, trim_dictionaries=False, **options))
+        assert found == [stream(batch.slice(*rows), **options) for rows in ranges(offsets)]
+        trimmed = cells(ipc.encode_payloads(batch, offsets, **options))
+        for cell, rows in zip(trimmed, ranges(offsets), strict=True):
+            (again,) = ipc.open_stream(cell, validate="full")
+            assert again.equals(batch.slice(*rows), nan_equal=True)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_every_type_comes_back(name, rows):
+    batch = read_batch(pa.record_batch([KINDS[name]], names=["x"]))
+    offsets = [*range(0, batch.num_rows, rows), batch.num_rows]
+    for options in ({}, {"compression": "lz4"}, {"trim_dictionaries": False}):
+        found = cells(ipc.encode_payloads(batch, rows_per_payload=rows, **options))
+        # The offsets of this union do not rise, which is allowed, and which pyarrow refuses all the same.
+        check_rows(found, batch, offsets, full=name != "dense_union")
+
+
+def test_all_types_together_with_empty_ranges_come_back():
+    batch = read_batch(everything())
+    offsets = [0, 0, 1, 3, 3]
+    found = cells(ipc.encode_payloads(batch, offsets))
+    check_rows(found, batch, offsets)
+    whole = cells(ipc.encode_payloads(batch, offsets, trim_dictionaries=False))
+    assert whole == [stream(batch.slice(*rows)) for rows in ranges(offsets)]
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zstd"}, {"alignment": 64}, {"legacy": True}])
+def test_the_same_call_gives_the_same_bytes(options):
+    batch = read_batch(everything())
+    first = cells(ipc.encode_payloads(batch, rows_per_payload=1, **options))
+    assert first == cells(ipc.encode_payloads(batch, rows_per_payload=1, **options))
+    assert first == cells(ipc.encode_payloads(batch, rows_per_payload=1, use_threads=False, **options))
+
+
+@pytest.mark.parametrize("sizes", [[100_000, 1, 1, 1], [1, 1, 1, 100_000], [1] * 5_000 + [9] * 5_000])
+def test_cells_of_very_different_sizes_come_back(sizes):
+    rows = sum(sizes)
+    batch = ours(pa.record_batch({"n": np.arange(rows), "t": pa.array(np.arange(rows)).cast(pa.string())}))
+    offsets = np.cumsum([0, *sizes])
+    found = cells(ipc.encode_payloads(batch, offsets, large=len(sizes) < 10))
+    for i in {0, 1, 2, len(sizes) // 2, len(sizes) - 1}:
+        assert found[i] == stream(batch.slice(int(offsets[i]), sizes[i]))
+    assert [ipc.open_stream(cell).read_all().num_rows for cell in found] == sizes
+
+
+# -- what a cell is made of ----------------------------------------------------------------------------------
+
+
+def test_without_schema_a_cell_is_the_message_alone():
+    batch = ours(NUMBERS)
+    for options in ({}, {"alignment": 64}, {"compression": "lz4"}):
+        found = cells(ipc.encode_payloads(batch, rows_per_payload=3, with_schema=False, **options))
+        assert found == [batch.slice(i, 3).serialize(**options) for i in (0, 3, 6, 9)]
+    (first, *_) = found
+    assert ipc.read_record_batch(first, batch.schema) == batch.slice(0, 3)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_schema_and_end_are_there_as_asked_for(legacy):
+    batch = ours(NUMBERS)
+    end = bytes(4) if legacy else b"\xff\xff\xff\xff" + bytes(4)
+
+    def made(**options: Any) -> list[bytes]:
+        return cells(ipc.encode_payloads(batch, [2, 5], legacy=legacy, **options))
+
+    whole = stream(batch.slice(2, 3), legacy=legacy)
+    assert whole.endswith(end)
+    assert made() == made(with_end=True) == [whole]
+    assert made(with_end=False) == [whole[: -len(end)]]
+    (bare,) = made(with_schema=False)
+    assert whole.endswith(bare + end)
+    assert made(with_schema=False, with_end=True) == [bare + end]
+
+
+def test_bare_messages_bring_their_dictionaries():
+    batch = read_batch(pa.record_batch({"w": pa.array(["a", "b", "a", "c"]).dictionary_encode()}))
+    for options in ({}, {"alignment": 64}):
+        found = cells(ipc.encode_payloads(batch, rows_per_payload=1, with_schema=False, **options))
+        schema = ipc.read_schema(stream(batch))
+        for i, cell in enumerate(found):
+            messages = list(ipc.MessageReader(schema.serialize() + cell))[1:]
+            assert [message.kind for message in messages] == ["DictionaryBatch", "RecordBatch"]
+            again = ipc.read_record_batch(messages[1], schema, dictionaries=[messages[0]])
+            assert again == batch.slice(i, 1)
+
+
+def test_custom_metadata_of_the_batch_is_in_each_cell():
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write_batch(ours(NUMBERS), custom_metadata={"k": "value", "other": ""})
+    (batch,) = ipc.open_stream(sink)
+    found = cells(ipc.encode_payloads(batch, rows_per_payload=4))
+    assert found == [stream(batch.slice(i, 4)) for i in (0, 4, 8)]
+    (again,) = ipc.open_stream(found[1])
+    assert again.custom_metadata == ((b"k", b"value"), (b"other", b""))
+
+
+def test_a_schema_of_ones_own_is_declared():
+    batch = ours(NUMBERS)
+    schema = ipc.Schema(
+        [types.field("n", types.int64(), metadata={"unit": "m"}), batch.schema[1]], {"a": "b"}
+    )
+    (cell,) = cells(ipc.encode_payloads(batch, [0, 10], schema=schema))
+    found = ipc.read_schema(cell)
+    assert found.metadata == ((b"a", b"b"),)
+    assert found[0].metadata == ((b"unit", b"m"),)
+    with pytest.raises(UsageError, match="column 0 is named 'n' in the batch and 'm'"):
+        ipc.encode_payloads(batch, [0, 10], schema=[types.field("m", types.int64()), batch.schema[1]])
+
+
+def test_nulls_that_the_schema_forbids_are_refused():
+    batch = ours(NUMBERS)
+    schema = [batch.schema[0], types.field("t", types.utf8(), nullable=False)]
+    assert len(ipc.encode_payloads(batch, [1, 2, 3, 3], schema=schema)) == 3
+    with pytest.raises(
+        UsageError, match="column 't' has 1 null and the writer's schema says that it has none"
+    ):
+        ipc.encode_payloads(batch, [1, 3, 5], schema=schema)
+
+
+# -- what goes in --------------------------------------------------------------------------------------------
+
+
+def test_no_columns_no_rows_and_no_payloads():
+    nothing = ours(pa.record_batch({}))
+    for batch in (nothing, ipc.RecordBatch(), ours(NUMBERS).slice(0, 0)):
+        assert cells(ipc.encode_payloads(batch, rows_per_payload=5)) == []
+        assert cells(ipc.encode_payloads(batch, [0])) == []
+        check_rows(cells(ipc.encode_payloads(batch, [0, 0, 0])), batch, [0, 0, 0])
+    counted = read_batch(pa.record_batch({"n": [1, 2, 3]}))
+    found = ipc.encode_payloads(counted, group_by="n")
+    assert [ipc.open_stream(cell).read_all().num_rows for cell in cells(found.payloads)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        NUMBERS,
+        pa.table(NUMBERS),
+        pa.Table.from_batches([NUMBERS.slice(0, 4), NUMBERS.slice(4)]),
+        [NUMBERS.slice(0, 1), NUMBERS.slice(1)],
+        pa.StructArray.from_arrays(NUMBERS.columns, NUMBERS.schema.names),
+    ],
+    ids=["batch", "table", "chunks", "list", "struct"],
+)
+def test_whatever_a_writer_takes_is_taken(data):
+    found = cells(ipc.encode_payloads(data, rows_per_payload=4))
+    rows = [row for cell in found for row in pa.ipc.open_stream(cell).read_all().to_pylist()]
+    assert rows == NUMBERS.to_pylist()
+    assert len(found) == 3
+
+
+def test_a_dict_of_columns():
+    schema = ipc.Schema([types.field("n", types.int64())])
+    (cell,) = cells(ipc.encode_payloads({"n": [1, None]}, [0, 2], schema=schema))
+    assert ipc.open_stream(cell).read_all().to_pydict() == {"n": [1, None]}
+    (cell,) = cells(ipc.encode_payloads({"n": [1]}, [0, 1]))
+    assert ipc.open_stream(cell).read_all().to_pydict() == {"n": [1]}
+    with pytest.raises(UsageError, match="nothing says what the columns are"):
+        ipc.encode_payloads([], [0])
+    assert cells(ipc.encode_payloads(ipc.Table(schema, []), rows_per_payload=1)) == []
+    with pytest.raises(UsageError, match="found int 5"):
+        ipc.encode_payloads(5, [0])
+
+
+EXPECTED = [2, 2, 5, 10]
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        EXPECTED,
+        tuple(EXPECTED),
+        iter(EXPECTED),
+        *(np.array(EXPECTED, kind) for kind in ("i1", "u1", "<i2", ">i4", "<i8", ">u8", "<u4", "O")),
+        np.array([2, 0, 2, 0, 5, 0, 10, 0])[::2],
+        array.array("l", EXPECTED),
+        bytearray(EXPECTED),
+        [np.int8(i) for i in EXPECTED],
+        *(pa.array(EXPECTED, kind) for kind in (pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.uint64())),
+        pa.array([7, *EXPECTED, 7])[1:5],
+        arrays.read_array(pa.array([7, *EXPECTED, 7])).slice(1, 4),
+    ],
+    ids=lambda each: f"{type(each).__name__} {getattr(each, 'dtype', '') or getattr(each, 'type', '')}",
+)
+def test_offsets_come_in_many_kinds(offsets):
+    batch = ours(NUMBERS)
+    check_rows(cells(ipc.encode_payloads(batch, offsets)), batch, EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "words"),
+    [
+        ([], "one entry more than there are payloads, found none"),
+        (np.array([], np.int64), "found none"),
+        ([0, 11], "entry 1 is 11, outside the batch of 10 rows"),
+        ([-1, 5], "entry 0 is -1, outside"),
+        ([0, 5, 4], "entry 2 is 4, lower than 5 before it"),
+        ([0, 2**80], "entry 1 is .*, outside"),
+        (np.array([2**64 - 1], np.uint64), "entry 0 is .*, outside"),
+        ([0, 1.5], "entry 1 must be an integer, found float 1.5"),
+        ([0, None], "entry 1 must be an integer, found NoneType"),
+        (np.array([0.0, 1.0]), "entry 0 must be an integer, found"),
+        (5, "expected a sequence or array of integers, found int 5"),
+        (pa.array([0, None]), "1 of the 2 entries are null"),
+        (pa.array([0.5]), "expected integers, found an array of double"),
+        (pa.array([0, 1]).dictionary_encode(), "expected integers, found an array of dictionary"),
+    ],
+)
+def test_offsets_that_do_not_fit_are_refused(offsets, words):
+    with pytest.raises(UsageError, match=words):
+        ipc.encode_payloads(ours(NUMBERS), offsets)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.0, True, 2**63])
+def test_rows_per_payload_is_a_positive_integer(rows):
+    with pytest.raises(UsageError, match="rows_per_payload must be an integer from 1"):
+        ipc.encode_payloads(ours(NUMBERS), rows_per_payload=rows)
+
+
+def test_rows_per_payload_may_exceed_the_batch():
+    batch = ours(NUMBERS)
+    for rows in (10, 11, 2**63 - 1):
+        check_rows(cells(ipc.encode_payloads(batch, rows_per_payload=rows)), batch, [0, 10])
+
+
+def test_exactly_one_way_of_cutting():
+    for options in ({}, {"offsets": [0], "rows_per_payload": 1}, {"rows_per_payload": 1, "group_by": "n"}):
+        with pytest.raises(UsageError, match="expected one of offsets, rows_per_payload and group_by"):
+            ipc.encode_payloads(ours(NUMBERS), **options)
+
+
+def test_options_are_those_of_writers():
+    for options, words in (
+        ({"compression": "gzip"}, "gzip"),
+        ({"compression": {"m": "lz4"}}, "no column 'm'"),
+        ({"alignment": 16}, "alignment must be 8 or 64"),
+        ({"compression_level": 3}, "need a codec"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            ipc.encode_payloads(ours(NUMBERS), rows_per_payload=1, **options)
+    batch, chosen = ours(NUMBERS), {"t": "lz4", "*": None}
+    assert cells(ipc.encode_payloads(batch, [0, 10], compression=chosen)) == [
+        stream(batch, compression=chosen)
+    ]
+
+
+# -- binary and large binary ---------------------------------------------------------------------------------
+
+
+def test_large_payloads_have_64_bit_offsets():
+    batch = ours(NUMBERS)
+    small, large = (ipc.encode_payloads(batch, rows_per_payload=3, large=each) for each in (False, True))
+    assert (small.type, large.type) == (types.binary(), types.large_binary())
+    assert cells(small) == cells(large)
+
+
+def test_payloads_that_outgrow_int32_are_refused_with_what_to_do():
+    batch = ours(NUMBERS)
+    size = sum(map(len, cells(ipc.encode_payloads(batch, rows_per_payload=1))))
+    try:
+        limit_cells(size)
+        assert len(ipc.encode_payloads(batch, rows_per_payload=1)) == 10
+        limit_cells(size - 1)
+        with pytest.raises(UsageError, match=r"with number 9 of 10, .*: pass large=True"):
+            ipc.encode_payloads(batch, rows_per_payload=1)
+        assert len(ipc.encode_payloads(batch, rows_per_payload=1, large=True)) == 10
+    finally:
+        limit_cells()
+
+
+def test_cells_are_handed_over_without_a_copy():
+    column = ipc.encode_payloads(ours(NUMBERS), rows_per_payload=1)
+    taken = pa.array(column)
+    _, offsets, data = taken.buffers()
+    mine = column.buffers()
+    assert (offsets.address, data.address) == tuple(
+        np.frombuffer(each, np.uint8).ctypes.data for each in mine[1:]
+    )
+    assert data.address % 64 == 0
+    assert not np.any(np.frombuffer(offsets, np.int32) % 8)
+    expected = taken.to_pylist()
+    del column, mine
+    assert taken.to_pylist() == expected
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------
+
+
+def coded(indices: list[Any], words: Any, kind: Any = None, **options: Any) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(indices, kind or pa.int32()), words, **options)
+
+
+def dictionary_of(cell: bytes) -> list[Any]:
+    (batch,) = ipc.open_stream(cell)
+    return batch.column(0).dictionary.to_pylist()
+
+
+def values_of(kind: pa.DataType) -> pa.Array:
+    return randoms.array_of(kind, 40, random.Random(3))
+
+
+@pytest.mark.parametrize("kind", [*randoms.LEAVES], ids=str)
+def test_a_payload_has_the_values_that_it_uses(kind):
+    words = values_of(kind)
+    picks = [7, 3, None, 7, 39, 0, 12, 3, 5]
+    batch = read_batch(pa.record_batch({"w": coded(picks, words)}))
+    for cell, (start, count) in zip(
+        cells(ipc.encode_payloads(batch, [0, 3, 6, 6, 9])), ((0, 3), (3, 3), (6, 0), (6, 3)), strict=True
+    ):
+        used = dict.fromkeys(pick for pick in picks[start : start + count] if pick is not None)
+        (again,) = ipc.open_stream(cell, validate="strict")
+        assert again.equals(batch.slice(start, count), nan_equal=True)
+        expected = pa.concat_arrays([words.slice(pick, 1) for pick in used] or [words.slice(0, 0)])
+        assert ours(pa.record_batch({"w": expected}))["w"].equals(again["w"].dictionary, nan_equal=True)
+        pa.ipc.open_stream(cell).read_all().validate(full=True)
+
+
+@pytest.mark.parametrize(
+    "index", [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.uint32(), pa.int64(), pa.uint64()]
+)
+def test_indices_of_every_width_follow_their_values(index):
+    words = [f"word {i}" for i in range(100)]
+    batch = read_batch(pa.record_batch({"w": coded([99, 98, None, 0, 99], words, index)}))
+    first, second = cells(ipc.encode_payloads(batch, [0, 3, 5]))
+    assert (dictionary_of(first), dictionary_of(second)) == (["word 99", "word 98"], ["word 0", "word 99"])
+    check_rows([first, second], batch, [0, 3, 5])
+
+
+def test_values_of_an_ordered_dictionary_keep_their_order():
+    words = [f"{i:04}" for i in range(1000)]
+    picks = random.Random(5).sample(range(1000), 200)
+    batch = read_batch(pa.record_batch({"w": coded(picks, words, ordered=True)}))
+    for cell, size in zip(cells(ipc.encode_payloads(batch, [0, 5, 200])), (5, 195), strict=True):
+        assert dictionary_of(cell) == sorted(dictionary_of(cell))
+        assert len(dictionary_of(cell)) == size
+    assert dictionary_of(cell) != [words[pick] for pick in picks[5:]]
+
+
+def test_a_dictionary_is_whole_where_trimming_saves_little_or_nothing_is_to_be_trimmed():
+    words = list("abcdef")
+    batch = read_batch(pa.record_batch({"w": coded([5, 4, 3, 2, 1, 0], words)}))
+    two, three, one = cells(ipc.encode_payloads(batch, [0, 2, 5, 6]))
+    assert [dictionary_of(cell) for cell in (two, three, one)] == [["f", "e"], words, ["a"]]
+    for cell in cells(ipc.encode_payloads(batch, [0, 2, 5, 6], trim_dictionaries=False)):
+        assert dictionary_of(cell) == words
+
+
+def test_columns_that_share_a_dictionary_share_what_is_left_of_it():
+    shared = types.Dictionary(types.int16(), types.utf8(), id=4)
+    schema = ipc.Schema([types.field("a", shared), types.field("b", types.list_(shared))])
+    values = {"a": ["x", "y", None, "z"], "b": [["p", "r", "s"], ["q", "x"], [], ["z", None]]}
+    batch = ipc.RecordBatch.from_pydict(values, schema)
+    for rows in (1, 2):
+        found = cells(ipc.encode_payloads(batch, rows_per_payload=rows))
+        for start, cell in zip(range(0, 4, rows), found, strict=True):
+            (again,) = ipc.open_stream(cell, validate="strict")
+            assert again.to_pylist() == batch.slice(start, rows).to_pylist()
+    assert dictionary_of(cells(ipc.encode_payloads(batch, rows_per_payload=1))[1]) == ["y", "q", "x"]
+
+
+def test_dictionaries_in_dictionaries_are_whole():
+    inner = coded([0, 1, 2] * 10, ["a", "b", "c", *map(str, range(50))])
+    lists = pa.ListArray.from_arrays(list(range(31)), inner)
+    structs = pa.StructArray.from_arrays([inner], ["s"])
+    for words in (lists, structs):
+        batch = read_batch(pa.record_batch({"w": coded([1, 29, None, 4], words)}))
+        found = cells(ipc.encode_payloads(batch, rows_per_payload=1))
+        assert found == [stream(batch.slice(i, 1)) for i in range(4)]
+
+
+def test_long_views_of_a_dictionary_are_packed():
+    words = pa.array([f"word {i}" * (i % 5) for i in range(500)], pa.string_view())
+    batch = read_batch(pa.record_batch({"w": coded([3, 499, 4, 10, None], words)}))
+    found = cells(ipc.encode_payloads(batch, [0, 3, 5]))
+    check_rows(found, batch, [0, 3, 5])
+    assert max(map(len, found)) < 1000
+
+
+def test_a_batch_whose_dictionary_never_came_is_written():
+    root = forge.schema(forge.field("w", forge.UTF8, dictionary=forge.encoding(0)))
+    rows = forge.batch(2, [(2, 2)], [forge.bits(0, 0), forge.i32(7, 7)])
+    (batch,) = ipc.open_stream(forge.stream(root, rows))
+    for cell in cells(ipc.encode_payloads(batch, rows_per_payload=1)):
+        assert ipc.open_stream(cell).read_all().to_pydict() == {"w": [None]}
+
+
+# -- groups --------------------------------------------------------------------------------------------------
+
+
+def key(value: Any) -> Any:
+    """What makes two values one key."""
+    if isinstance(value, float):
+        return "nan" if value != value else value
+    if isinstance(value, dict):
+        return tuple((name, key(below)) for name, below in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(key(below) for below in value)
+    return type(value).__name__, value
+
+
+def runs(*columns: list[Any]) -> list[int]:
+    rows = [tuple(map(key, row)) for row in zip(*columns, strict=True)]
+    return [i for i, row in enumerate(rows) if i == 0 or row != rows[i - 1]] + [len(rows)]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_neighbours_with_equal_keys_of_every_type_are_one_payload(name):
+    values = KINDS[name]
+    picks = pa.array([i for i in range(len(values)) for _ in range(i % 3 + 1)])
+    pairs = [values.slice(i.as_py(), 1) for i in picks]
+    batch = read_batch(pa.record_batch({"x": pa.concat_arrays(pairs), "row": np.arange(len(picks))}))
+    expected = runs(batch["x"].to_pylist())
+    assert runs_of(batch, [0])[0] == expected
+    payloads, keys = ipc.encode_payloads(batch, group_by="x")
+    assert keys["x"].equals(read_batch(pa.record_batch({"x": keys["x"]}))["x"], nan_equal=True)
+    assert list(map(key, keys["x"].to_pylist())) == [key(batch["x"][i]) for i in expected[:-1]]
+    rows = [ipc.open_stream(cell).read_all().to_pydict() for cell in cells(payloads)]
+    assert [each["row"] for each in rows] == [list(range(a, a + n)) for a, n in ranges(expected)]
+    assert {tuple(each) for each in rows} == {("row",)}
+
+
+@given(randoms.types, st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 5))
+def test_runs_are_those_of_the_values(kind, seed, rows, offset):
+    chance = random.Random(seed)
+    few = randoms.array_of(kind, 4, chance)
+    picked = [few.slice(chance.randrange(4), 1) for _ in range(rows + offset)]
+    column = pa.concat_arrays(picked) if picked else few.slice(0, 0)
+    batch = ours(pa.record_batch([column, pa.array([0] * len(column))], ["x", "n"])).slice(offset)
+    starts, keys = runs_of(batch, [1, 0])
+    assert starts == runs(batch["x"].to_pylist())
+    assert keys.schema.names == ["n", "x"]
+    assert list(map(key, keys["x"].to_pylist())) == [key(batch["x"][i]) for i in starts[:-1]]
+
+
+def test_nan_equals_nan_and_zeros_are_one():
+    for kind in (np.float16, np.float32, np.float64):
+        values = np.array([np.nan, -np.nan, 0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], kind)
+        batch = ours(pa.record_batch({"x": values, "y": values}))
+        assert runs_of(batch, [0, 1])[0] == [0, 2, 4, 5, 6, 7, 8]
+
+
+def test_values_under_nulls_do_not_count():
+    fields = [forge.field("x", forge.INT8), forge.field("t", forge.UTF8)]
+    validity = forge.bits(1, 0, 0, 1, 1)
+    rows = forge.batch(
+        5,
+        [(5, 2), (5, 2)],
+        [validity, forge.i8(1, 1, 2, 2, 2), validity, forge.i32(0, 1, 1, 2, 3, 4), b"aabb"],
+    )
+    (batch,) = ipc.open_stream(forge.stream(forge.schema(*fields), rows))
+    for columns in ([0], [1], [0, 1]):
+        assert runs_of(batch, columns)[0] == [0, 1, 3, 5]
+
+
+def test_equal_values_of_different_indices_are_one_key():
+    batch = read_batch(pa.record_batch({"w": coded([0, 1, 2, None, 3], pa.array(["a", "a", "b", None]))}))
+    payloads, keys = ipc.encode_payloads(batch, group_by="w")
+    assert keys.to_pydict() == {"w": ["a", "b", None]}
+    assert len(payloads) == 3
+
+
+def test_several_keys_and_keys_that_stay():
+    data = {"a": [1, 1, 1, 2, 2], "v": [1, 2, 3, 4, 5], "b": ["x", "x", "y", "y", None]}
+    batch = ours(pa.record_batch(data))
+    payloads, keys = ipc.encode_payloads(batch, group_by=["b", "a"])
+    assert keys.to_pydict() == {"b": ["x", "y", "y", None], "a": [1, 1, 2, 2]}
+    assert [ipc.open_stream(cell).read_all().to_pydict() for cell in cells(payloads)] == [
+        {"v": [1, 2]},
+        {"v": [3]},
+        {"v": [4]},
+        {"v": [5]},
+    ]
+    kept = ipc.encode_payloads(batch, group_by=["b", "a"], keep_keys=True)
+    assert cells(kept.payloads) == [stream(batch.slice(*rows)) for rows in ranges([0, 2, 3, 4, 5])]
+    schema = ipc.Schema(batch.schema.fields, {"made": "here"})
+    declared = ipc.encode_payloads(batch, group_by="a", schema=schema)
+    found = ipc.read_schema(cells(declared.payloads)[0])
+    assert (found.names, found.metadata) == (["v", "b"], ((b"made", b"here"),))
+
+
+def test_no_rows_give_no_groups():
+    found = ipc.encode_payloads(ours(NUMBERS).slice(3, 0), group_by="t")
+    assert len(found.payloads) == found.keys.num_rows == 0
+    assert found.keys.schema.names == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("group_by", "words"),
+    [
+        ("m", r"no columns are named 'm'; the batch has \['n', 't'\]"),
+        (["n", "n"], "'n' is named twice"),
+        ([], "expected the name of a column"),
+        ([0], "expected names of columns, found int 0"),
+    ],
+)
+def test_keys_that_are_not_there_are_refused(group_by, words):
+    with pytest.raises(UsageError, match=words):
+        ipc.encode_payloads(ours(NUMBERS), group_by=group_by)
+    twice = ours(pa.record_batch([pa.array([1]), pa.array([2])], ["x", "x"]))
+    with pytest.raises(UsageError, match="2 columns are named 'x'"):
+        ipc.encode_payloads(twice, group_by="x")
+
+
+# -- broken batches ------------------------------------------------------------------------------------------
+
+
+def test_a_broken_payload_is_named():
+    rows = forge.batch(3, [(3, 0)], [b"", forge.i32(0, 1, 9, 3), b"abc"])
+    (batch,) = ipc.open_stream(
+        forge.stream(forge.schema(forge.field("t", forge.UTF8)), rows), validate="none"
+    )
+    with pytest.raises(FormatError, match=r"payload 1 \(rows 1 to 2\): column 't'"):
+        ipc.encode_payloads(batch, rows_per_payload=1)
+    with pytest.raises(FormatError, match="column 't'"):
+        ipc.encode_payloads(batch, group_by="t")
+
+
+def test_a_broken_index_or_dictionary_is_named():
+    root = forge.schema(forge.field("w", forge.UTF8, dictionary=forge.encoding(0)))
+    words = forge.batch(5, [(5, 0)], [b"", forge.i32(0, 1, 2, 3, 99, 5), b"abcde"])
+    rows = forge.batch(4, [(4, 0)], [b"", forge.i32(0, 3, 5, 2)])
+    (batch,) = ipc.open_stream(forge.stream(root, forge.dictionary(0, words), rows), validate="none")
+    with pytest.raises(FormatError, match=r"payload 1 \(rows 1 to 2\): dictionary 0: "):
+        ipc.encode_payloads(batch, rows_per_payload=1)
+    with pytest.raises(FormatError, match=r"payload 0 \(rows 2 to 3\): column 'w'"):
+        ipc.encode_payloads(batch, [2, 3])
+    assert dictionary_of(cells(ipc.encode_payloads(batch, [3, 4]))[0]) == ["c"]
+
+
+def broken(column: pa.Array, chance: random.Random) -> ipc.RecordBatch | None:
+    """A batch with words of its body, or of its dictionary's, overwritten; None where readers refuse it."""
+    data = bytearray(arrays.written(pa.record_batch([column], ["x"])))
+    for message in list(ipc.MessageReader(bytes(data)))[1:]:
+        body = bytes(message.body)
+        at = data.find(body) if body else -1
+        for _ in range(chance.choice((1, 1, 2, 5)) if at >= 0 else 0):
+            where = at + chance.randrange(len(body)) // 4 * 4
+            word = chance.choice((0, 1, -1, 5, 100, 2**31 - 1, chance.getrandbits(31)))
+            data[where : where + 4] = (word % 2**32).to_bytes(4, "little")
+    try:
+        (batch,) = ipc.open_stream(bytes(data), validate="none")
+    except ipc.ArrowIpcError:
+        return None
+    return batch
+
+
+WAYS: list[dict[str, Any]] = [
+    {"rows_per_payload": 1},
+    {"rows_per_payload": 2, "compression": "lz4", "trim_dictionaries": False},
+    {"group_by": "x"},
+    {"group_by": "x", "keep_keys": True},
+]
+
+
+def test_broken_batches_give_cells_or_an_arrow_ipc_error():
+    chance = random.Random(20261120)
+    good = bad = 0
+    for column in KINDS.values():
+        for _ in range(10):
+            batch = broken(column, chance)
+            for options in WAYS if batch is not None else ():
+                try:
+                    ipc.encode_payloads(batch, **options)
+                    good += 1
+                except ipc.ArrowIpcError:
+                    bad += 1
+    assert min(good, bad) > 500
+
+
+def test_what_is_kept_in_big_endian_is_refused():
+    root = forge.schema(forge.field("n", forge.INT16), endianness=1)
+    rows = forge.batch(2, [(2, 0)], [b"", b"\0\1\0\2"])
+    (batch,) = ipc.open_stream(forge.stream(root, rows), ensure_native_endian=False)
+    for options in ({"rows_per_payload": 1}, {"group_by": "n"}):
+        with pytest.raises((UsageError, ipc.UnsupportedError), match="ensure_native_endian=True"):
+            ipc.encode_payloads(batch, **options)
+
+
+# -- threads -------------------------------------------------------------------------------------------------
+
+
+def test_others_may_encode_the_same_batch_meanwhile():
+    batch = read_batch(everything())
+    expected = cells(ipc.encode_payloads(batch, rows_per_payload=1))
+    found: list[list[bytes]] = []
+
+    def work() -> None:
+        found.extend(cells(ipc.encode_payloads(batch, rows_per_payload=1)) for _ in range(20))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 80
+    assert all(each == expected for each in found)

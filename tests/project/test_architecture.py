@@ -1,0 +1,159 @@
+"""The rooms of docs/architecture.md are true: imports point down, wherever they stand, and no room is too full."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import arrowipc
+from arrowipc._upcalls import UPCALLS
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "arrowipc"
+ROWS = re.findall(
+    r"^\| (`?)(\w+)\1 \| (.*) \|$",
+    (ROOT / "docs/architecture.md").read_text().split("## Words")[0],
+    re.MULTILINE,
+)
+#: Names of the rooms, from the lowest to the highest.
+ROOMS = [name for _, name, _ in ROWS if name != "room"]
+#: Modules directly in the package -> their room.
+AT_THE_TOP = {
+    module: name
+    for _, name, what in ROWS
+    if name in ("base", "face")
+    for module in re.findall(r"\w+", what[1:].partition("`")[0])
+}
+#: Most source files in a folder, a module's .pyx and .pxd counted apart.
+FULL = 25
+
+
+def sources() -> list[Path]:
+    return sorted(path for ending in ("py", "pyx", "pxd") for path in PACKAGE.rglob(f"*.{ending}"))
+
+
+def module_of(path: Path) -> str:
+    """Its name without the package's, "" for the package itself."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path) for path in sources()}
+
+
+def room_of(module: str) -> str:
+    first = module.partition(".")[0]
+    if first == "__main__":
+        return "cli"
+    return first if first in ROOMS else AT_THE_TOP[first or "__init__"]
+
+
+STATEMENT = re.compile(
+    r"^([ ]*)(?:from (arrowipc[\w.]*) c?import (\([^)]*\)|.*)|c?import (arrowipc[\w.]+))", re.MULTILINE
+)
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, str]]:
+    """Modules of ours that a file imports or cimports, but for type checkers, each with a name that it takes."""
+    text = re.sub(r"^( *)if TYPE_CHECKING:\n(?:\1 +.*\n|\n)*", "", path.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^ *>>> .*$", "", text, flags=re.MULTILINE)
+    for _, package, names, alone in STATEMENT.findall(text):
+        base = (package or alone).removeprefix("arrowipc").removeprefix(".")
+        for name in re.findall(r"(\w+)(?: as \w+)?", names) or [""]:
+            below = f"{base}.{name}".strip(".")
+            yield (below, "") if below in MODULES else (base, name)
+
+
+#: What every module imports of ours; the package's face collects names by their modules and imports none.
+IMPORTS = {
+    module: {pair for path in sources() if module_of(path) == module for pair in imports_of(path)}
+    for module in sorted(MODULES)
+}
+
+
+def test_every_module_has_a_room():
+    assert {room_of(module) for module in MODULES} == set(ROOMS)
+    assert {module for module in MODULES if "." not in module and module not in ROOMS} - {"__main__"} == (
+        AT_THE_TOP.keys() - {"__init__"} | {""}
+    )
+
+
+@pytest.mark.parametrize("module", sorted(MODULES - {""}))
+def test_imports_point_down(module):
+    wrong = {
+        other for other, _ in IMPORTS[module] if other and ROOMS.index(room_of(other)) > ROOMS.index(room_of(module))
+    }
+    assert not wrong, f"{module} ({room_of(module)}) imports from a higher room: {sorted(wrong)}"
+
+
+def test_calls_upwards_are_those_of_the_one_table():
+    """Each pair is used for all that it lists, and nothing else goes through the seam."""
+    homes = {name: home for (_, home), names in UPCALLS.items() for name in names}
+    used = {
+        (module, homes[name], name) for module, pairs in IMPORTS.items() for other, name in pairs if other == "_upcalls"
+    }
+    assert used == {(caller, home, name) for (caller, home), names in UPCALLS.items() for name in names}
+    assert len(UPCALLS) <= 20
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    left = {module: {other for other, _ in pairs if other not in ("", module)} for module, pairs in IMPORTS.items()}
+    while free := {module for module, others in left.items() if not others & left.keys()}:
+        left = {module: others for module, others in left.items() if module not in free}
+    assert not left, f"circles among {sorted(left)}"
+
+
+def test_no_private_name_crosses_a_module():
+    crossing = {
+        (module, other, name)
+        for module, pairs in IMPORTS.items()
+        for other, name in pairs
+        if name.startswith("_") and not name.startswith("__")
+    }
+    assert not crossing
+
+
+def test_no_folder_is_too_full():
+    assert {
+        str(folder): count for folder, count in Counter(path.parent for path in sources()).items() if count > FULL
+    } == {}
+
+
+def test_only_the_spark_side_names_pyarrow_or_pyspark():
+    foreign = re.compile(r"^\s*(?:import|from) (?:pyarrow|pyspark)\b", re.MULTILINE)
+    at_the_top = re.compile(r"^(?:import|from) (?:pyarrow|pyspark)\b", re.MULTILINE)
+    for path in sources():
+        # Flight is gRPC, which Python has in pyarrow: who calls these functions has its objects already.
+        rule = at_the_top if path == PACKAGE / "dissociated/flight.py" else foreign
+        assert "spark" in path.parts or not rule.search(path.read_text()), path
+
+
+def test_public_names_load_and_are_listed():
+    for name in arrowipc.__all__:
+        assert getattr(arrowipc, name) is not None
+    assert set(arrowipc.__all__) <= set(dir(arrowipc))
+
+
+def test_every_fault_code_has_words():
+    from arrowipc._core import fault_words
+
+    text = (PACKAGE / "inline/fault.pxd").read_text()
+    codes = re.findall(r"^    (FAULT_\w+)", text, re.MULTILINE)
+    assert fault_words() == set(range(1, len(codes)))
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_every_file_opens_with_what_it_owns_and_stays_small(path):
+    text = path.read_text()
+    assert text.startswith(('"""', "#", "r'''", 'r"""')), "no opening sentence"
+    assert text.count("\n") <= (900 if path.suffix == ".py" else 1500)
+
+
+@pytest.mark.parametrize("path", [path for path in sources() if path.suffix != ".py"], ids=lambda path: path.name)
+def test_lines_of_cython_are_as_short_as_others(path):
+    longest = {number: len(line) for number, line in enumerate(path.read_text().split("\n"), 1) if len(line) > 120}
+    assert not longest

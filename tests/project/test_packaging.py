@@ -1,0 +1,143 @@
+"""What is installed: the parts of the package, their size, what importing it costs, and what git tracks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import arrowipc
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(arrowipc.__file__).resolve().parent
+
+#: The design's bound for everything that `pip install arrowipc` writes for us, dependencies aside.
+INSTALLED_BYTES = 6_000_000
+
+
+def compiled_modules() -> set[str]:
+    """Return the paths in the package, without endings, of what is compiled: one per .pyx file of the checkout."""
+    checkout = ROOT / "arrowipc"
+    return {str(path.relative_to(checkout).with_suffix("")) for path in checkout.rglob("*.pyx")}
+
+
+def installed_files() -> list[Path]:
+    """Return the files of the installed package; skip where the checkout itself is installed."""
+    if PACKAGE.is_relative_to(ROOT) and PACKAGE == ROOT / "arrowipc":
+        pytest.skip("the checkout itself is installed (make dev): there is no wheel to look into")
+    return sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def python(code: str) -> str:
+    """Run code in a fresh interpreter and return what it prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# The wheel.
+
+
+def test_every_module_is_compiled_and_no_other() -> None:
+    built = {path.relative_to(PACKAGE) for path in installed_files() if path.suffix == ".so"}
+    assert {str(path.parent / path.name.partition(".")[0]) for path in built} == compiled_modules()
+
+
+def test_every_compiled_module_has_a_stub() -> None:
+    assert {name for name in compiled_modules() if not (PACKAGE / f"{name}.pyi").is_file()} == set()
+
+
+def test_the_wheel_holds_what_runs_and_what_type_checkers_read() -> None:
+    suffixes = {path.suffix for path in installed_files() if path.name != "py.typed"}
+    assert suffixes <= {".py", ".pyi", ".so"}
+    assert (PACKAGE / "py.typed").is_file()
+    texts = {".py", ".pyi"}
+    names = {path.relative_to(PACKAGE) for path in installed_files() if path.suffix in texts}
+    checkout = ROOT / "arrowipc"
+    sources = {path.relative_to(checkout) for path in checkout.rglob("*") if path.suffix in texts}
+    assert names == sources, "the wheel and the checkout differ: built from another state?"
+
+
+@pytest.mark.nosanitize  # instrumented code with debug information
+def test_installed_size() -> None:
+    assert sum(path.stat().st_size for path in installed_files()) <= INSTALLED_BYTES
+
+
+def test_spark_finds_the_data_source_module() -> None:
+    files = importlib.metadata.files("arrowipc")
+    assert files is not None
+    installed_files()
+    assert "pyspark_arrowipc.py" in {str(path) for path in files}
+
+
+def test_the_modules_under_test_are_the_instrumented_ones() -> None:
+    wanted = os.environ.get("ARROWIPC_SANITIZED") == "1"
+    for path in PACKAGE.rglob("*.so"):
+        assert (b"__asan_init" in path.read_bytes()) == wanted, path
+
+
+# The metadata.
+
+
+def test_version_is_stated_once_more_and_equal() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert arrowipc.__version__ == project["version"] == importlib.metadata.version("arrowipc")
+
+
+def test_metadata_says_what_we_need() -> None:
+    metadata = importlib.metadata.metadata("arrowipc")
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    always = [line for line in importlib.metadata.requires("arrowipc") or [] if "extra ==" not in line]
+    assert sorted(re.split(r"[<>=]", line)[0] for line in always) == ["numpy"]
+
+
+# Importing.
+
+
+def test_import_loads_no_dependency() -> None:
+    loaded = python("import sys, arrowipc; print(*{name.partition('.')[0] for name in sys.modules})").split()
+    optional = {"pyarrow", "pandas", "polars", "pyspark", "zstandard", "lz4", "fsspec", "rich"}
+    assert {"numpy"}.union(optional).isdisjoint(loaded)
+
+
+def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
+    # typing alone takes longer than all of ours.
+    read = "import sys, arrowipc as ipc; list(ipc.open_stream(bytes.fromhex({data!r}))); print(*sys.modules)"
+    data = python(
+        "import arrowipc as ipc\n"
+        "with ipc.new_stream(sink := bytearray(), ipc.Schema([])): pass\n"
+        "print(sink.hex())"
+    ).strip()
+    loaded = python(read.format(data=data)).split()
+    assert {"typing", "re", "numpy", "dataclasses", "fsspec"}.isdisjoint(loaded)
+
+
+def test_import_of_the_data_source_module_is_trivial() -> None:
+    # An error in any pyspark_* module hides all of them from Spark, so ours must need nothing that can fail.
+    loaded = python("import sys, pyspark_arrowipc; print(*sys.modules)").split()
+    assert {"numpy", "pyarrow", "arrowipc._core"}.isdisjoint(loaded)
+
+
+# What git tracks.
+
+
+def test_no_path_of_a_machine_in_tracked_files() -> None:
+    listing = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True)
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout")
+    places = [place for place in (ROOT.parent, Path.home()) if place not in (Path("/"), Path("/tmp"))]
+    own = "|".join(re.escape(str(place)) for place in places)
+    named = re.compile(rf"(?<![\w.])(?:/home/[a-z]\w*|/Users/[a-z]\w*|{own or '/root'})/".encode())
+    found = []
+    for name in filter(None, listing.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file() and named.search(path.read_bytes()):
+            found.append(name)
+    assert found == []

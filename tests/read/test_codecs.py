@@ -1,0 +1,279 @@
+"""How codec libraries are found and called: both ways to liblz4, absent packages, threads, forks."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import arrowipc as ipc
+from arrowipc import FormatError, UnsupportedError, codecs
+from arrowipc.read import decompress
+
+lz4 = pytest.importorskip("lz4.frame")
+zstandard = pytest.importorskip("zstandard")
+
+CONTENT = np.arange(40_000, dtype="<i8")
+SHAPES = {
+    "plain": {},
+    "linked 64 KB blocks": {"block_linked": True, "block_size": 4},
+    "independent blocks": {"block_linked": False, "block_size": 4},
+    "4 MB blocks": {"block_size": 7},
+    "content checksum": {"content_checksum": True},
+    "block checksum": {"block_checksum": True},
+    "no content size": {"store_size": False},
+    "high compression": {"compression_level": 12},
+}
+
+
+@pytest.fixture(params=["functions", "package"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Both ways to decode LZ4: liblz4's functions, and the package where it does not export them."""
+    if request.param == "package":
+        monkeypatch.setattr(codecs, "lz4_functions", lambda: None)
+    elif codecs.lz4_functions() is None:
+        pytest.skip("this build of the lz4 package exports nothing")
+    decompress.forget_libraries()
+    yield request.param
+    monkeypatch.undo()
+    decompress.forget_libraries()
+
+
+ZSTD_SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "checksum": {"write_checksum": True},
+    "no content size": {"write_content_size": False},
+    "level 19": {"level": 19},
+}
+
+
+@pytest.fixture(params=["backports.zstd", "zstandard", "package"])
+def zstd_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """All ways to decode ZSTD: libzstd's functions in either build, and the package without them."""
+    builds = [build for build in codecs.ZSTD_MODULES if build[0] == request.param]
+    monkeypatch.setattr(codecs, "ZSTD_MODULES", builds)
+    assert (codecs.zstd_functions() is None) == (request.param == "package")
+    decompress.forget_libraries()
+    yield request.param
+    monkeypatch.undo()
+    decompress.forget_libraries()
+
+
+def stream(compression: str, *columns: np.ndarray, batches: int = 1) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({str(i): column for i, column in enumerate(columns)})
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        for _ in range(batches):
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def forged(frame: bytes, claim: int, number: int = codecs.LZ4_FRAME) -> bytes:
+    from helpers.forge import INT64, batch, field, i64, schema
+    from helpers.forge import stream as write
+
+    rows = claim // 8
+    return write(schema(field("x", INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=number))
+
+
+def values(data: bytes) -> list[int]:
+    with ipc.open_stream(data) as reader:
+        return [value for batch in reader for value in batch.column(0).to_pylist()]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", [1, 8, 1000, CONTENT.nbytes // 8])
+def test_109_every_shape_of_lz4_frame(way, shape, size):
+    frame = lz4.compress(CONTENT[:size].tobytes(), **SHAPES[shape])
+    assert values(forged(frame, 8 * size)) == CONTENT[:size].tolist()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_109_an_lz4_frame_ends_where_the_buffer_ends(way, shape):
+    content = CONTENT.tobytes()
+    frame = lz4.compress(content, **SHAPES[shape])
+    for stored in (frame[:-1], frame[:-4], frame + b"\0", frame + frame, frame[: len(frame) // 2]):
+        with pytest.raises(FormatError, match=r"column 'x': buffer 1: .*bytes.*LZ4_FRAME"):
+            values(forged(stored, len(content)))
+    for claim in (len(content) - 8, len(content) + 8):
+        with pytest.raises(FormatError, match=r"column 'x': buffer 1: .*LZ4_FRAME"):
+            values(forged(frame, claim))
+    # A context that met an error decodes the next frame as if nothing had been.
+    assert values(forged(frame, len(content))) == CONTENT.tolist()
+
+
+@pytest.mark.parametrize("checksum", ["content_checksum", "block_checksum"])
+def test_109_lz4_checksums(way, checksum):
+    frame = bytearray(lz4.compress(CONTENT.tobytes(), **{checksum: True}))
+    frame[-1 if checksum == "content_checksum" else -5] ^= 0x40
+    with pytest.raises(FormatError, match=r"(?i)checksum"):
+        values(forged(bytes(frame), CONTENT.nbytes))
+
+
+def test_109_empty_frames(way):
+    assert values(forged(lz4.compress(b""), 0)) == []
+    assert values(forged(zstandard.compress(b""), 0, codecs.ZSTD)) == []
+
+
+@pytest.mark.parametrize("shape", ZSTD_SHAPES)
+@pytest.mark.parametrize("size", [1, 8, 1000, CONTENT.nbytes // 8])
+def test_109_every_shape_of_zstd_frame(zstd_way, shape, size):
+    content = CONTENT[:size].tobytes()
+    frame = zstandard.ZstdCompressor(**ZSTD_SHAPES[shape]).compress(content)
+    assert values(forged(frame, 8 * size, codecs.ZSTD)) == CONTENT[:size].tolist()
+    for stored in (frame[:-1], frame + b"\0", frame + frame, frame[: len(frame) // 2]):
+        with pytest.raises(FormatError, match=r"column 'x': buffer 1: .*ZSTD"):
+            values(forged(stored, len(content), codecs.ZSTD))
+    # A context that met an error decodes the next frame as if nothing had been.
+    assert values(forged(frame, 8 * size, codecs.ZSTD)) == CONTENT[:size].tolist()
+
+
+def test_109_the_fastest_build_of_libzstd_is_preferred(monkeypatch):
+    found = codecs.zstd_functions()
+    monkeypatch.setattr(codecs, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.nothing", "_zstd")])
+    assert codecs.zstd_functions() is None
+    monkeypatch.setattr(codecs, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.zstd", "_zstd")])
+    assert codecs.zstd_functions() == found
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+@pytest.mark.parametrize("rows", [10, 5_000, 300_000])
+def test_113_threads_give_the_same_values(way, compression, rows):
+    columns = [np.random.default_rng(i).integers(0, 1000, rows) for i in range(7)]
+    data = stream(compression, *columns, batches=2)
+    for threads in (True, False):
+        for batch in ipc.open_stream(data, use_threads=threads):
+            for column, expected in zip(batch.columns, columns, strict=True):
+                assert (column.to_numpy() == expected).all()
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_readers_in_many_threads_share_the_pool(way, compression):
+    columns = [np.random.default_rng(i).integers(0, 1000, 60_000) for i in range(5)]
+    data = stream(compression, *columns)
+    wrong: list[BaseException | str] = []
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                for batch in ipc.open_stream(data):
+                    if any((c.to_numpy() != e).any() for c, e in zip(batch.columns, columns, strict=True)):
+                        wrong.append("other values")
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_run_shared_waits_for_all_and_passes_errors_on():
+    running, seen = [], set()
+
+    def run() -> None:
+        running.append(1)
+        seen.add(threading.get_ident())
+        running.pop()
+
+    codecs.run_shared(run, 8)
+    assert not running
+    assert threading.get_ident() in seen
+
+    def fail() -> None:
+        raise MemoryError("no room")
+
+    with pytest.raises(MemoryError, match="no room"):
+        codecs.run_shared(fail, 8)
+
+
+def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
+    """A signal is handled between any two lines: the helpers must not wait for what never comes."""
+    monkeypatch.setattr(codecs, "_cpus", lambda: 2)
+    monkeypatch.setattr(codecs, "_helpers", [])
+    monkeypatch.setattr(codecs, "_turns", queue.SimpleQueue())
+    lines: set[tuple[str, int]] = set()
+
+    def interrupt(frame: Any, what: str, _: Any) -> Any:
+        place = frame.f_code.co_name, frame.f_lineno
+        if frame.f_code.co_filename == codecs.__file__ and what == "line" and place not in lines:
+            lines.add(place)
+            raise KeyboardInterrupt
+        return interrupt
+
+    while True:
+        before, tracer = len(lines), sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            codecs.run_shared(list, 2)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracer)
+        codecs._ask(codecs._Turn((served := threading.Event()).set), 1)
+        assert served.wait(20), sorted(lines)[-1]
+        if len(lines) == before:
+            break
+    assert {name for name, _ in lines} >= {"run_shared", "end"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_forked_child_has_a_pool_of_its_own(compression):
+    """Spark's daemon imports, maybe decodes, and then forks its workers."""
+    data = stream(compression, *[np.arange(100_000) for _ in range(4)])
+    assert len(values(data)) == 100_000
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if len(values(data)) == 100_000 else 1)
+        except BaseException:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+ABSENT = """
+import sys
+sys.modules["{package}"] = None
+import arrowipc as ipc
+from arrowipc import codecs
+data = sys.stdin.buffer.read()
+assert not codecs.available({number})
+try:
+    list(ipc.open_stream(data))
+except ipc.UnsupportedError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("package", "number", "compression"), [("lz4", 0, "lz4"), ("zstandard", 1, "zstd")])
+def test_absent_packages_are_named(package, number, compression):
+    code = ABSENT.format(package=package, number=number)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=bytes(stream(compression, CONTENT)),
+        capture_output=True,
+        check=True,
+    )
+    assert b"pip install 'arrowipc[compression]'" in done.stdout
+    assert issubclass(UnsupportedError, NotImplementedError)
+
+
+def test_codec_libraries_load_when_they_are_needed():
+    heavy = {"lz4", "zstandard", "backports"}
+    code = f"import sys, arrowipc; arrowipc.open_stream; print({heavy!r} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout.strip() == b"set()"

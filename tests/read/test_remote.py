@@ -1,0 +1,428 @@
+"""Files behind URLs: what is fetched, with how many requests, and what is said when a server is broken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import randoms
+from helpers.web import Web
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import RemoteSource, recover
+from arrowipc.read.remote import GAP, HEADS, TAIL, WINDOW, merge
+from arrowipc.types import dictionary, field, int32, int64, utf8
+
+fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("aiohttp")
+
+MIB = 1 << 20
+COLUMNS = [f"c{number}" for number in range(12)]
+WIDE = ipc.Schema([field(name, int64()) for name in COLUMNS])
+
+
+def wide(rows: int, start: int = 0) -> ipc.RecordBatch:
+    np = pytest.importorskip("numpy")
+    return ipc.RecordBatch.from_pydict(
+        {name: np.arange(start, start + rows) + 1000 * i for i, name in enumerate(COLUMNS)}, WIDE
+    )
+
+
+def written(batches: list[ipc.RecordBatch], kind: str = "file", **options: Any) -> bytes:
+    sink = bytearray()
+    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, batches[0].schema, **options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink)
+
+
+@pytest.fixture(scope="module")
+def large() -> bytes:
+    """Three batches of 12 columns of 2 MiB."""
+    return written([wide(MIB // 4, start) for start in range(3)])
+
+
+@pytest.fixture(scope="module")
+def small() -> bytes:
+    """600 batches of 10 KB."""
+    return written([wide(100, start) for start in range(600)])
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with Web({}) as server:
+        yield server
+
+
+def same(url: Any, data: bytes, **options: Any) -> None:
+    with ipc.open_file(url, **options) as found, ipc.open_file(data, **options) as wanted:
+        assert found.schema.equals(wanted.schema)
+        assert found.read_all().to_batches() == wanted.read_all().to_batches()
+
+
+def test_near_ranges_are_joined() -> None:
+    assert merge([(10, 20), (0, 5)], 0) == [(0, 5), (10, 20)]
+    assert merge([(10, 20), (0, 5)], 6) == [(0, 20)]
+    assert merge([(10, 20), (0, 5)], 5) == [(0, 5), (10, 20)]
+    assert merge([(0, 10), (2, 4), (10, 11)], 0) == [(0, 11)]
+    assert merge([], 5) == []
+    chance = random.Random(1)
+    for _ in range(200):
+        ranges = [(start, start + chance.randrange(1, 50)) for start in chance.sample(range(1000), 20)]
+        joined = merge(ranges, 10)
+        assert all(any(a <= start and end <= b for a, b in joined) for start, end in ranges)
+        assert all(second[0] - first[1] >= 10 for first, second in pairwise(joined))
+
+
+# How much is fetched.
+
+
+def test_opening_costs_the_size_both_ends_and_no_more(web: Web, large: bytes) -> None:
+    web.files["x.arrow"] = large
+    with ipc.open_file(web.url("x.arrow")) as reader:
+        assert reader.num_record_batches == 3
+    assert [request.method for request in web.log] == ["HEAD", "GET", "GET"]
+    assert web.sent() == 8 + TAIL
+    web.log.clear()
+    with ipc.open(web.url("x.arrow")) as reader:
+        assert reader.num_record_batches == 3
+    assert web.sent() == 8 + TAIL
+    assert len(web.log) == 3
+
+
+def test_a_small_file_comes_whole_with_its_size(web: Web) -> None:
+    web.files["x.arrow"] = data = written([wide(10), wide(20)])
+    assert len(data) < TAIL
+    same(web.url("x.arrow"), data)
+    assert [request.method for request in web.log] == ["HEAD", "GET"]
+    assert web.sent() == len(data)
+
+
+def test_only_the_columns_asked_for_are_fetched(web: Web, large: bytes) -> None:
+    web.files["x.arrow"] = large
+    same(web.url("x.arrow"), large, columns=["c9", "c3"])
+    # The ends, the metadata of all batches at once, and two columns of each batch in windows.
+    column = 8 * MIB // 4
+    assert web.sent() < 8 + TAIL + 3 * (2 * column + 4096)
+    assert len(web.gets()) == 2 + 3 + 3 * 2
+
+
+def test_columns_side_by_side_are_fetched_as_one(web: Web, large: bytes) -> None:
+    web.files["x.arrow"] = large
+    with ipc.open_file(web.url("x.arrow"), columns=["c4", "c5", "c6"]) as reader:
+        web.log.clear()
+        reader.get_batch(1)
+    assert len(web.gets()) == 2  # metadata, body
+    column = 8 * MIB // 4
+    assert 3 * column <= web.sent() < 3 * column + 4096
+
+
+def test_the_gap_decides_what_is_joined(web: Web, large: bytes) -> None:
+    web.files["x.arrow"] = large
+    column = 8 * MIB // 4
+    for gap, requests in ((GAP, 2), (column + MIB // 8, 1)):
+        source = RemoteSource(web.url("x.arrow"), gap=gap)
+        with ipc.open_file(source, columns=["c4", "c6"]) as reader:
+            web.log.clear()
+            reader.get_batch(0)
+        assert len(web.gets()) == 1 + requests
+
+
+def test_small_batches_in_order_share_requests(web: Web, small: bytes) -> None:
+    web.files["x.arrow"] = small
+    for options in ({}, {"columns": ["c1"]}):
+        web.log.clear()
+        same(web.url("x.arrow"), small, **options)
+        assert len(web.gets()) == 2 + -(-len(small) // WINDOW)
+        assert web.sent() <= len(small) + TAIL + 8
+    web.log.clear()
+    with ipc.open_file(web.url("x.arrow")) as reader:
+        batch = reader.get_batch(300)
+        assert batch.equals(ipc.open_file(small).get_batch(300))
+        size = sum(reader.blocks[300][1:])
+    assert web.sent() == 8 + TAIL + size  # no neighbours of what is read alone
+
+
+def test_what_is_expected_may_have_holes(web: Web, small: bytes) -> None:
+    web.files["x.arrow"] = small
+    wanted = ipc.open_file(small)
+    with ipc.open_file(web.url("x.arrow")) as reader:
+        numbers = [0, 3, 4, 400, 599]
+        reader._expect(numbers)
+        web.log.clear()
+        for number in [*numbers, 5, 3]:
+            assert reader.get_batch(number).equals(wanted.get_batch(number))
+        # 0..4 lie near each other; 400; 599 in the tail that is known; 5 and 3 were not expected any more
+        assert len(web.gets()) == 4
+
+
+def test_rows_are_counted_from_metadata(web: Web, large: bytes, small: bytes) -> None:
+    web.files |= {"large": large, "small": small}
+    with ipc.open_file(web.url("large")) as reader:
+        assert reader.count_rows() == 3 * MIB // 4
+    assert web.sent() < 8 + TAIL + 3 * 4096
+    web.log.clear()
+    with ipc.open_file(web.url("small")) as reader:
+        assert reader.count_rows() == 600 * 100
+    assert len(web.gets()) <= 2 + -(-600 // HEADS)
+
+
+def test_dictionaries_come_together(web: Web) -> None:
+    schema = ipc.Schema([field("word", dictionary(int32(), utf8())), field("id", int64())])
+    words = [f"word {number}" for number in range(20_000)]
+    batches = [
+        ipc.RecordBatch.from_pydict({"word": words[:end], "id": list(range(end))}, schema)
+        for end in (9_000, 10_000, 20_000)
+    ]
+    data = written(batches, unify_dictionaries=True)
+    web.files["x.arrow"] = data
+    same(web.url("x.arrow"), data)
+    assert len(web.gets()) <= 4
+
+
+def test_a_known_size_is_not_asked_for(web: Web, large: bytes) -> None:
+    web.files["x.arrow"] = large
+    with ipc.open_file(RemoteSource(web.url("x.arrow"), size=len(large))) as reader:
+        assert reader.num_record_batches == 3
+    assert [request.method for request in web.log] == ["GET", "GET"]
+
+
+def test_a_large_footer_is_fetched_whole(web: Web) -> None:
+    schema = ipc.Schema([field(f"a long name of a column {number}", int64()) for number in range(2_000)])
+    batch = ipc.RecordBatch.from_pydict({item.name: [1] for item in schema}, schema)
+    web.files["x.arrow"] = data = written([batch])
+    with ipc.open_file(web.url("x.arrow")) as reader:
+        assert reader.schema.equals(schema)
+    assert len(web.gets()) == 3
+    same(web.url("x.arrow"), data, columns=[schema[1_999].name])
+
+
+def test_streams_are_read_in_order_with_one_request(web: Web, small: bytes) -> None:
+    data = written([wide(100, start) for start in range(600)], "stream")
+    web.files["x.arrows"] = data
+    for opener in (ipc.open_stream, ipc.open):
+        web.log.clear()
+        with opener(web.url("x.arrows")) as reader:
+            assert reader.read_all().to_batches() == ipc.open_stream(data).read_all().to_batches()
+        assert len(web.gets()) <= 2
+        assert web.sent() <= len(data) + 8
+    with ipc.open_stream(web.url("x.arrows"), columns=["c2"]) as reader:
+        assert reader.schema.names == ["c2"]
+
+
+# Other file systems, other calls.
+
+
+@pytest.mark.parametrize("gap", [0, 100, GAP])
+@given(parts=randoms.batches(), chance=st.randoms(use_true_random=False))
+def test_any_columns_of_any_types_are_those_of_the_local_file(gap: int, parts: Any, chance: Any) -> None:
+    data = randoms.written(parts, file=True, compression=chance.choice([None, "lz4"]))
+    fsspec.filesystem("memory").pipe("/law/x.arrow", data)
+    count = len(ipc.read_schema(data))
+    columns = chance.sample(range(count), chance.randint(0, count))
+    source = RemoteSource("memory://law/x.arrow", gap=gap, tail=10)  # so that little is known before
+    with ipc.open_file(source, columns=columns) as found, ipc.open_file(data, columns=columns) as wanted:
+        for left, right in zip(found, wanted, strict=True):
+            assert left.equals(right, nan_equal=True)
+
+
+def test_memory_and_local_urls(tmp_path: Path, small: bytes) -> None:
+    with fsspec.open("memory://remote/x.arrow", "wb") as sink:
+        sink.write(small)
+    (tmp_path / "x y.arrow").write_bytes(small)
+    for url in ("memory://remote/x.arrow", f"file://{tmp_path}/x y.arrow"):
+        same(url, small)
+        same(url, small, columns=["c7", "c1"])
+        with ipc.open(url) as reader:
+            assert reader.count_rows() == 60_000
+        assert ipc.read_schema(url).equals(WIDE)
+
+
+@pytest.mark.parametrize("level", ["none", "full", "strict"])
+def test_levels_and_limits_are_those_of_local_files(web: Web, level: str) -> None:
+    schema = ipc.Schema([field("word", utf8())])
+    data = written([ipc.RecordBatch.from_pydict({"word": ["some text", "more text"]}, schema)] * 2)
+    at = data.index(b"some text")
+    web.files["x.arrow"] = data[:at] + b"\xff" + data[at + 1 :]
+    with ipc.open_file(web.url("x.arrow"), validate=level) as reader:
+        if level == "none":
+            reader.get_batch(0)
+        else:
+            with pytest.raises(ipc.FormatError, match="UTF-8"):
+                reader.get_batch(0)
+        assert reader.get_batch(1).num_rows == 2
+    with (
+        ipc.open_file(web.url("x.arrow"), limits=ipc.Limits(rows_per_batch=1)) as reader,
+        pytest.raises(ipc.FormatError, match="2"),
+    ):
+        reader.get_batch(1)
+
+
+def test_damage_is_told_of_the_batch_it_is_in(web: Web, large: bytes, small: bytes) -> None:
+    for data, columns, number in ((large, ["c1"], 2), (small, None, 5), (large, None, 1)):
+        offset, head, _ = ipc.open_file(data).blocks[number]
+        web.files["x.arrow"] = data[: offset + 8] + b"\xff" * (head - 8) + data[offset + head :]
+        wanted = ipc.open_file(data, columns=columns)
+        with ipc.open_file(web.url("x.arrow"), columns=columns) as reader:
+            reader._expect(range(len(reader)))
+            for i in range(min(len(reader), 8)):
+                if i == number:
+                    with pytest.raises(ipc.FormatError, match=f"record batch {number}"):
+                        reader.get_batch(i)
+                else:
+                    assert reader.get_batch(i).equals(wanted.get_batch(i))
+
+
+def test_recovery(web: Web, small: bytes) -> None:
+    cut = len(small) // 2
+    web.files["x.arrow"] = small[:cut]
+    kept = [
+        i for i, (offset, head, body) in enumerate(ipc.open_file(small).blocks) if offset + head + body <= cut
+    ]
+    with recover(web.url("x.arrow")) as reader:
+        assert len(list(reader)) == len(kept)
+    assert reader.report.error is not None
+    assert reader.report.lost_bytes == cut - reader.report.num_bytes
+    web.files["x.arrow"] = small
+    with recover(web.url("x.arrow"), columns=["c0"]) as reader:
+        assert len(list(reader)) == 600
+    assert reader.report.complete
+
+
+def test_mutations_give_values_or_an_error() -> None:
+    data, chance = written([wide(20, start) for start in range(4)], compression="lz4"), random.Random(3)
+    system, read = fsspec.filesystem("memory"), 0
+    footer = ipc.open_file(data).blocks[-1]
+    for _ in range(400):
+        broken = bytearray(data)
+        for _ in range(chance.randint(1, 3)):
+            broken[chance.randrange(chance.choice([0, sum(footer)]), len(broken))] = chance.randrange(256)
+        system.pipe("/mutations/x.arrow", bytes(broken))
+        source = RemoteSource("memory://mutations/x.arrow", gap=chance.choice([0, GAP]), tail=20)
+        try:
+            with ipc.open_file(source, columns=["c3", "c11"]) as reader:
+                wanted = ipc.open_file(bytes(broken), columns=["c3", "c11"])
+                for i, batch in enumerate(reader):
+                    assert batch.equals(wanted.get_batch(i))
+            read += 1
+        except ipc.ArrowIpcError:
+            pass
+    assert 20 < read < 380
+
+
+def test_copying(web: Web, small: bytes) -> None:
+    web.files["x.arrow"] = small
+    sink = bytearray()
+    with ipc.open(web.url("x.arrow")) as reader, ipc.new_file(sink, reader.schema) as writer:
+        ipc.copy(reader, writer)
+    assert ipc.open_file(sink).read_all().to_batches() == ipc.open_file(small).read_all().to_batches()
+
+
+# What goes wrong.
+
+
+def failure(call: Any, *parts: str, kind: type[Exception] = OSError) -> Exception:
+    with pytest.raises(kind) as caught:
+        call()
+    for part in parts:
+        assert part in str(caught.value), caught.value
+    return caught.value
+
+
+def test_missing_files(web: Web) -> None:
+    for opener in (ipc.open, ipc.open_file, ipc.open_stream, recover):
+        url = web.url("nix.arrow")
+        error = failure(lambda opener=opener, url=url: opener(url), url, kind=FileNotFoundError)
+        assert "404" in str(error)
+    failure(lambda: ipc.open("memory://no/such"), "memory://no/such", kind=FileNotFoundError)
+
+
+def test_servers_without_ranges(web: Web, large: bytes) -> None:
+    web.files |= {"x.arrow": large, "y.arrow": written([wide(10)]), "z.arrows": large[8:]}
+    for web.fault in ("no ranges", "says no ranges"):
+        web.log.clear()
+        failure(lambda: ipc.open_file(web.url("x.arrow")), web.url("x.arrow"), "range", "simplecache::")
+        same(web.url("y.arrow"), web.files["y.arrow"])  # a small file comes whole anyway
+        with ipc.open_stream(web.url("z.arrows")) as reader:
+            assert len(list(reader)) == 3
+        web.log.clear()
+        same("simplecache::" + web.url("x.arrow"), large, columns=["c1"])
+
+
+def test_servers_that_say_no_length(web: Web) -> None:
+    data = written([wide(10), wide(20)])
+    web.files |= {"x.arrow": data, "z.arrows": data[8:]}
+    web.fault = "no length"
+    for opener in (ipc.open_file, ipc.open):
+        url = web.url("x.arrow")
+        failure(lambda opener=opener, url=url: opener(url), url, "how long", "simplecache::")
+    for opener in (ipc.open_stream, ipc.open, recover):
+        with opener(web.url("z.arrows")) as reader:
+            assert len(list(reader)) == 2
+    same("simplecache::" + web.url("x.arrow"), data)
+
+
+def test_storage_options_reach_the_server(web: Web) -> None:
+    web.files["x.arrow"] = data = written([wide(10)])
+    web.token = "Bearer abc"
+    failure(lambda: ipc.open_file(web.url("x.arrow")), "401")
+    options = {"headers": {"Authorization": "Bearer abc"}}
+    for opener in (ipc.open_file, ipc.open, recover):
+        with opener(RemoteSource(web.url("x.arrow"), options)) as reader:
+            assert reader.read_all().num_rows == 10
+    assert ipc.read_schema(RemoteSource(web.url("x.arrow"), options)).equals(WIDE)
+    web.files["x.arrows"] = data[8:]
+    with ipc.open_stream(RemoteSource(web.url("x.arrows"), options)) as stream:
+        assert stream.read_all().num_rows == 10
+
+
+def test_a_source_may_be_tried_again(web: Web) -> None:
+    web.files["x.arrow"] = data = written([wide(10)])
+    source = RemoteSource(web.url("x.arrow"))
+    for _ in range(2):
+        web.fault = "broken"
+        failure(lambda: ipc.open_file(source), "500")
+    web.fault = ""
+    same(source, data)
+
+
+def test_broken_servers(web: Web, large: bytes) -> None:
+    web.files |= {"x.arrow": large, "z.arrows": large[8:]}
+    reader = ipc.open_file(web.url("x.arrow"))
+    for web.fault, words in (("short", "asked for bytes"), ("cut", "bytes"), ("broken", "500")):
+        failure(lambda: reader.get_batch(1), web.url("x.arrow"), words)
+    web.fault = "broken"
+    error = failure(lambda: ipc.open_file(web.url("x.arrow")), web.url("x.arrow"), "500")
+    assert not isinstance(error, FileNotFoundError)
+    web.fault = "cut"
+    failure(lambda: ipc.open_file(web.url("x.arrow")), web.url("x.arrow"))
+    with ipc.open_stream(web.url("z.arrows")) as stream:
+        failure(lambda: list(stream), web.url("z.arrows"))
+    web.fault = ""
+    assert reader.get_batch(1).num_rows == MIB // 4
+    web.files["x.arrow"] = large[: len(large) // 2]
+    failure(lambda: reader.get_batch(2), web.url("x.arrow"))
+
+
+def test_torn_files_and_strangers(web: Web, large: bytes) -> None:
+    web.files |= {"torn": large[:-1000], "text": b"hello, world" * 10_000, "empty": b""}
+    failure(lambda: ipc.open_file(web.url("torn")), "magic", kind=ipc.FormatError)
+    failure(lambda: ipc.open_file(web.url("text")), "this is text", kind=ipc.FormatError)
+    failure(lambda: ipc.open(web.url("empty")), kind=ipc.FormatError)
+    failure(lambda: ipc.open_file(web.url("empty")), kind=ipc.FormatError)
+
+
+def test_urls_that_nobody_knows() -> None:
+    failure(lambda: ipc.open("nowhere://x.arrow"), "nowhere", kind=ipc.UsageError)
+
+
+def test_nobody_listens() -> None:
+    with Web({}) as web:
+        url = web.url("x.arrow")
+    failure(lambda: ipc.open_file(url), url)

@@ -1,0 +1,669 @@
+"""Dense tensors: exchanged with pyarrow, of every type and layout, through every source and sink."""
+
+from __future__ import annotations
+
+import gc
+import io
+import mmap
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from multiprocessing import shared_memory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import leaks
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import arrowipc as ipc
+from arrowipc import types as T
+from arrowipc.tensors.dense import live_dlpack
+
+THEIR_DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
+OUR_DTYPES = (*THEIR_DTYPES, "M8[s]", "M8[us]", "m8[ns]", "m8[ms]", "V3", "V16", "S5")
+
+
+def cube(dtype: str, shape: tuple[int, ...] = (6, 7, 8)) -> np.ndarray[Any, Any]:
+    values = np.arange(np.prod(shape)).reshape(shape)
+    if dtype[0] in "VS":
+        return values.astype("i8").astype("S8").astype(f"S{np.dtype(dtype).itemsize}").view(dtype)
+    return (values % 100).astype(dtype)
+
+
+LAYOUTS = {
+    "row-major": lambda x: x,
+    "column-major": lambda x: np.asfortranarray(x),
+    "transposed": lambda x: x.T,
+    "permuted": lambda x: x.transpose(2, 0, 1),
+    "every second": lambda x: x[::2],
+    "inner part": lambda x: x[1:-1, 1:-1, 1:-1],
+    "backwards": lambda x: x[::-1],
+    "backwards and transposed": lambda x: x.T[::-1, :, ::-2],
+    "broadcast": lambda x: np.broadcast_to(x[0], (3, 7, 8)),
+    "broadcast inside": lambda x: np.broadcast_to(x[:, :, :1], (6, 7, 8)),
+    "a column": lambda x: x[:, 3, 4],
+    "no dimension": lambda x: x[1, 2, 3, ...],
+    "of size 1": lambda x: x[:1, :, :1],
+    "no element": lambda x: x[:, :0],
+    "windows": lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=1),
+}
+
+
+def written(x: Any, **options: Any) -> bytes:
+    sink = bytearray()
+    assert ipc.write_tensor(x, sink, **options) == len(sink) == ipc.get_tensor_size(x, **options)
+    return bytes(sink)
+
+
+def same(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> bool:
+    return (
+        found.shape == expected.shape
+        and found.dtype.itemsize == expected.dtype.itemsize
+        and np.ascontiguousarray(found).tobytes() == np.ascontiguousarray(expected).tobytes()
+    )
+
+
+# -- layouts and types ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", OUR_DTYPES)
+def test_what_is_written_is_read(dtype, layout):
+    x = LAYOUTS[layout](cube(dtype))
+    tensor = ipc.read_tensor(written(x))
+    assert same(tensor.to_numpy(), x)
+    assert tensor == ipc.Tensor(x)
+    assert tensor.serialize() == written(x) == ipc.Tensor(x).serialize()
+    assert same(pickle.loads(pickle.dumps(tensor)).to_numpy(), x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", THEIR_DTYPES)
+def test_pyarrow_reads_ours(dtype, layout):
+    x = LAYOUTS[layout](cube(dtype))
+    names = tuple("abcd"[: x.ndim])
+    theirs = pa.ipc.read_tensor(pa.py_buffer(written(x, dim_names=names)))
+    assert theirs.to_numpy().dtype == x.dtype
+    assert same(theirs.to_numpy(), x)
+    assert tuple(theirs.dim_names) == names
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", THEIR_DTYPES)
+def test_we_read_what_pyarrow_writes(dtype, layout):
+    x = LAYOUTS[layout](cube(dtype))
+    sink = pa.BufferOutputStream()
+    try:
+        pa.ipc.write_tensor(pa.Tensor.from_numpy(x, dim_names=list("abcd"[: x.ndim])), sink)
+    except pa.ArrowInvalid:
+        assert min(x.strides) < 0
+        return
+    tensor = ipc.read_tensor(sink.getvalue())
+    assert tensor.to_numpy().dtype == x.dtype
+    assert same(tensor.to_numpy(), x)
+
+
+def test_neighbours_keep_their_order():
+    x = cube("f8")
+    assert ipc.read_tensor(written(x.T)).strides == x.T.strides
+    assert ipc.read_tensor(written(np.asfortranarray(x))).strides == np.asfortranarray(x).strides
+    assert ipc.read_tensor(written(x.transpose(1, 2, 0))).strides == x.transpose(1, 2, 0).strides
+    assert ipc.read_tensor(written(x.T[::-1])).is_row_major
+    assert len(written(x[::2])) < len(written(x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        (T.date32(), "i4"),
+        (T.date64(), "i8"),
+        (T.time32("ms"), "i4"),
+        (T.time64("ns"), "i8"),
+        (T.timestamp("us", "Europe/Berlin"), "i8"),
+        (T.duration("s"), "i8"),
+        (T.decimal32(9, 2), "i4"),
+        (T.decimal128(38, 2), "V16"),
+        (T.decimal256(76, 0), "V32"),
+        (T.interval_year_month(), "i4"),
+        (T.interval_day_time(), "i8"),
+        (T.month_day_nano_interval(), "V16"),
+        (T.binary(7), "V7"),
+        (T.float16(), "u2"),
+    ],
+    ids=str,
+)
+def test_every_type_of_fixed_width(kind, dtype):
+    x = cube(dtype)
+    tensor = ipc.read_tensor(written(x, type=kind))
+    assert tensor.type == kind
+    assert same(tensor.to_numpy(), x)
+    assert memoryview(tensor).nbytes == x.nbytes
+    assert str(kind) in repr(tensor)
+    assert tensor == ipc.Tensor(x, type=kind)
+    assert (tensor == ipc.Tensor(x)) == (kind == ipc.Tensor(x).type)
+
+
+def test_booleans_are_bytes_as_in_numpy():
+    tensor = ipc.read_tensor(written(np.array([True, False, True])))
+    assert tensor.type == T.uint8()
+    assert tensor.to_numpy().tolist() == [1, 0, 1]
+
+
+def test_other_byte_orders_are_written_little_endian():
+    x = np.arange(5, dtype=">i4")
+    assert ipc.read_tensor(written(x)).to_numpy().tolist() == [0, 1, 2, 3, 4]
+    assert ipc.read_tensor(written(x)).to_numpy().dtype == "<i4"
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (np.array(["a"]), "text"),
+        (np.array([object()]), "fixed width"),
+        (np.zeros(2, "c16"), "complex"),
+        (np.zeros(2, "M8[D]"), "astype"),
+        (np.zeros(2, "g"), "no such type"),
+        (np.ma.masked_array([1, 2], [True, False]), "filled"),
+        ("abc", "expected an array"),
+        (None, "expected an array"),
+        ([[1], [2, 3]], "expected an array"),
+    ],
+    ids=lambda given: str(given) if isinstance(given, str) else type(given).__name__,
+)
+def test_what_is_no_tensor_is_refused_in_words(data, word):
+    sink = bytearray(b"before")
+    with pytest.raises(ipc.UsageError, match=word):
+        ipc.write_tensor(data, sink)
+    assert sink == b"before"
+
+
+def test_dimension_names():
+    tensor = ipc.read_tensor(written(np.zeros((2, 3)), dim_names=["y", ""]))
+    assert tensor.dim_names == ("y", "")
+    assert tensor.dim_name(0) == "y"
+    assert ipc.read_tensor(written(np.zeros((2, 3)), dim_names=["", ""])).dim_names is None
+    assert ipc.read_tensor(written(tensor, dim_names=["a", "b"])).dim_names == ("a", "b")
+    assert ipc.read_tensor(written(tensor)).dim_names == ("y", "")
+    for wrong in (["y"], "yx", ["y", 1], ["y", "\ud800"]):
+        with pytest.raises(ipc.UsageError, match="dim_names"):
+            ipc.Tensor(np.zeros((2, 3)), wrong)
+    with pytest.raises(IndexError):
+        tensor.dim_name(2)
+
+
+# -- laws ----------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> np.ndarray[Any, Any]:
+    """Arrays of any dtype and shape, seen through slices, permutations and broadcasts."""
+    dtype = draw(st.sampled_from(OUR_DTYPES))
+    shape = draw(hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=6))
+    x = np.frombuffer(
+        draw(st.randoms()).randbytes(int(np.prod(shape)) * np.dtype(dtype).itemsize + 1)[1:], "u1"
+    )
+    x = x.view(dtype).reshape(shape)
+    steps = st.sampled_from([1, 1, 1, 2, -1, -2])
+    x = x[(*[slice(None, None, draw(steps)) for _ in shape], ...)]  # the dots keep it an array
+    x = x.transpose(draw(st.permutations(range(x.ndim))))
+    if draw(st.booleans()):
+        x = np.broadcast_to(x, (draw(st.integers(0, 3)), *x.shape))
+    return x
+
+
+@given(arrays())
+def test_law_read_of_write_is_the_same(x):
+    data = written(x)
+    tensor = ipc.read_tensor(data)
+    assert same(tensor.to_numpy(), x)
+    assert same(np.asarray(memoryview(tensor)), x) or x.dtype.kind in "MmVS"
+    assert bytes(memoryview(tensor).tobytes()) == np.ascontiguousarray(x).tobytes()
+    assert len(data) % 64 == 0
+    assert same(ipc.Tensor(x).to_numpy(copy=True), x)
+
+
+@given(arrays(), arrays())
+def test_law_equality_is_that_of_numpy(x, y):
+    expected = x.dtype == y.dtype and np.array_equal(x, y)
+    if x.dtype.kind in "Mm" and expected is not None:
+        expected = x.dtype == y.dtype and same(x, y)  # NaT is an integer to us
+    assert (ipc.Tensor(x) == ipc.Tensor(y)) == expected
+    if x.dtype.kind == "f":
+        alone = np.array_equal(x, x)
+        assert (ipc.Tensor(x) == ipc.Tensor(x.copy(order="F"))) == alone
+        assert ipc.Tensor(x).equals(ipc.Tensor(x.copy(order="F")), nan_equal=True)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_equality_of_special_floats(dtype):
+    zeros = ipc.Tensor(np.array([0.0, -0.0, np.nan], dtype)[:2])
+    assert zeros == ipc.Tensor(np.array([-0.0, 0.0], dtype))
+    nan = ipc.Tensor(np.array([np.nan, 1], dtype))
+    assert nan != nan
+    assert nan.equals(nan, nan_equal=True)
+    assert not nan.equals(ipc.Tensor(np.array([1, np.nan], dtype)), nan_equal=True)
+
+
+def test_equality_of_large_tensors_looks_at_all_of_them():
+    x = np.random.default_rng(1).integers(0, 9, (700, 900))
+    a, b = ipc.Tensor(x.T), ipc.Tensor(np.asfortranarray(x)[::-1].T[:, ::-1])
+    assert a == b
+    changed = x.copy()
+    changed[-1, -1] += 1
+    assert a != ipc.Tensor(changed.T)
+    assert ipc.Tensor(x[:, ::2]) != ipc.Tensor(changed[:, 1::2])
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8", "V16", "V24"])
+def test_gather_of_tensors_larger_than_a_piece(dtype):
+    x = (
+        np.random.default_rng(2)
+        .integers(0, 255, (3, 501, 503, np.dtype(dtype).itemsize), "u1")
+        .view(dtype)[..., 0]
+    )
+    for seen in (x.T[::-1], x[:, :, ::-1], x.transpose(1, 2, 0)[::2], x.transpose(2, 0, 1)[:, ::-1]):
+        assert same(ipc.read_tensor(written(seen)).to_numpy(), seen)
+
+
+def test_tensors_have_no_hash_and_no_order():
+    with pytest.raises(TypeError):
+        hash(ipc.Tensor([1]))
+    assert ipc.Tensor([1]) != 1
+    assert len(ipc.Tensor([1, 2])) == 2
+    with pytest.raises(TypeError):
+        len(ipc.Tensor(1.5))
+
+
+# -- sinks and sources ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("position", [0, 1, 3, 4, 8, 60, 61, 63, 64, 65, 200])
+def test_message_and_values_begin_at_multiples_of_64_of_the_sink(position):
+    x = cube("f4")
+    file = io.BytesIO(b"\x01" * position)
+    file.seek(position)
+    sizes = [ipc.write_tensor(x, file), ipc.write_tensor(x[:1], file)]
+    assert sum(sizes) == len(file.getvalue()) - position
+    data = file.getvalue()
+    start = -(-position // 64) * 64
+    assert data[position:start] == bytes(start - position)
+    assert data[start : start + 4] == b"\xff\xff\xff\xff"
+    assert data.index(x.tobytes()) % 64 == 0
+    file.seek(position)
+    assert ipc.read_tensor(file) == ipc.Tensor(x)
+    assert ipc.read_tensor(file) == ipc.Tensor(x[:1])
+    with pytest.raises(ipc.TruncatedError):
+        ipc.read_tensor(file)
+    assert [len(each) for each in ipc.read_tensors(data[position:])] == [6, 1]
+
+
+class Trickle(io.RawIOBase):
+    """Gives one byte at a time."""
+
+    def __init__(self, data: bytes) -> None:
+        self.rest = data
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = min(1, len(self.rest))
+        buffer[:count], self.rest = self.rest[:count], self.rest[count:]
+        return count
+
+
+def test_padding_is_skipped_in_reads_of_any_size():
+    x = cube("i2")
+    for lead in (0, 4, 5, 6, 7, 63):
+        data = bytes(lead) + written(x) + written(x[0])
+        file = Trickle(data)
+        assert [each.ndim for each in ipc.read_tensors(file)] == [3, 2]
+        assert ipc.read_tensor(data) == ipc.Tensor(x)
+
+
+def test_every_kind_of_sink_gets_the_same_bytes(tmp_path):
+    x = np.random.default_rng(3).random((300, 500))[::-1, ::-1]
+    expected = written(x)
+    path = tmp_path / "x.tensor"
+    assert ipc.write_tensor(x, path) == len(expected)
+    assert path.read_bytes() == expected
+    assert ipc.write_tensor(x, f"file://{path}", durable=False) == len(expected)
+    assert path.read_bytes() == expected
+    with path.open("wb", buffering=0) as raw:
+        ipc.write_tensor(x, raw)
+    assert path.read_bytes() == expected
+    with path.open("ab") as file:
+        ipc.write_tensor(x, file)
+    assert path.read_bytes() == expected * 2
+    memory = np.zeros(len(expected) + 5, np.uint8)
+    assert ipc.write_tensor(x, memory) == len(expected)
+    assert memory.tobytes() == expected + bytes(5)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        thread = threading.Thread(target=ipc.write_tensor, args=(x, ours))
+        thread.start()
+        with theirs.makefile("rb") as file:
+            assert ipc.read_tensor(file) == ipc.Tensor(x)
+        thread.join()
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "x"
+    ipc.write_tensor([1], path)
+    before = path.read_bytes()
+    with pytest.raises(ipc.UsageError):
+        ipc.write_tensor(["a"], path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x"]
+
+
+class Failing(io.RawIOBase):
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        raise OSError("no space")
+
+
+def test_errors_of_sinks_reach_the_caller_and_memory_that_is_too_small_stays_as_it_is():
+    with pytest.raises(OSError, match="no space"):
+        ipc.write_tensor(cube("f8"), Failing())
+    small = bytearray(100)
+    with pytest.raises(ipc.UsageError, match="get_tensor_size"):
+        ipc.write_tensor(cube("f8")[::-1], memoryview(small))
+    assert small == bytes(100)
+    ipc.write_tensor([1], small)  # the memory was let go of
+    with pytest.raises(ipc.UsageError):
+        ipc.write_tensor([1], b"read-only")
+    with pytest.raises(ipc.UsageError):
+        ipc.write_tensor([1], 5)
+
+
+def test_reads_from_paths_and_messages(tmp_path):
+    path = tmp_path / "x"
+    ipc.write_tensor(cube("f8"), path)
+    tensor = ipc.read_tensor(path)
+    assert tensor == ipc.read_tensor(str(path)) == ipc.read_tensor(f"file://{path}")
+    assert tensor == ipc.read_tensor(ipc.read_message(path))
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    assert ipc.read_tensor(mapped) == tensor
+    path.unlink()
+    assert tensor.to_numpy()[-1, -1, -1] == cube("f8")[-1, -1, -1]
+
+
+def address(values: Any) -> int:
+    return int(np.asarray(values).__array_interface__["data"][0])
+
+
+def test_reads_point_into_aligned_memory_and_copy_misaligned_values_once():
+    data = np.zeros(4096, np.uint8)
+    data = data[-address(data) % 64 :]
+    size = ipc.write_tensor(np.arange(10.0), data)
+    for lead in range(0, 17):
+        moved = data.copy()[: size + lead] if lead == 0 else np.concatenate([np.zeros(64, "u1"), data[:size]])
+        moved = np.zeros(size + 128, np.uint8)
+        moved = moved[-address(moved) % 64 + lead :][:size]
+        moved[:] = data[:size]
+        values = ipc.read_tensor(moved).to_numpy()
+        assert values.tolist() == list(range(10))
+        assert np.shares_memory(values, moved) == (lead % 8 == 0)
+        assert values.flags.aligned
+    single = ipc.Tensor(np.arange(9, dtype="i1")).serialize()
+    odd = np.frombuffer(b"x" + single, np.uint8)[1:]
+    assert np.shares_memory(ipc.read_tensor(odd).to_numpy(), odd)
+
+
+def test_a_body_from_a_file_object_is_aligned():
+    file = io.BytesIO(b"12345" + written(np.arange(100.0)))
+    file.seek(5)
+    assert address(ipc.read_tensor(file).to_numpy()) % 64 == 0
+
+
+def test_views_are_read_only_and_keep_the_memory_alive():
+    values = ipc.read_tensor(bytearray(written(np.arange(1000.0)))).to_numpy()
+    gc.collect()
+    assert values.sum() == 499500
+    assert not values.flags.writeable
+    assert ipc.Tensor(values).to_numpy(copy=True).flags.writeable
+    assert np.array(ipc.Tensor(values), dtype="f4").dtype == "f4"
+    with pytest.raises(ValueError, match="copy"):
+        ipc.Tensor(values).__array__("f4", copy=False)
+
+
+# -- shared memory -------------------------------------------------------------------------------------------
+
+READER = """
+import sys, mmap
+import numpy as np
+import arrowipc as ipc
+from multiprocessing import resource_tracker, shared_memory
+
+kind, name, size = sys.argv[1:]
+if kind == "shm":
+    block = shared_memory.SharedMemory(name)
+    resource_tracker.unregister(block._name, "shared_memory")
+    memory = block.buf
+else:
+    with open(name, "r+b") as file:
+        block = memory = mmap.mmap(file.fileno(), int(size))
+base = np.frombuffer(memory, np.uint8)
+start = base.__array_interface__["data"][0]
+tensor = ipc.read_tensor(memory)
+values = tensor.to_numpy()
+at = values.__array_interface__["data"][0]
+assert start <= at and at + values.nbytes <= start + base.nbytes, "copied"
+assert (at - start) % 64 == 0
+print(values.sum(), flush=True)
+sys.stdin.readline()
+print(values.sum(), flush=True)  # what the other process has written since
+sys.stdout.flush()
+import os
+os._exit(0)  # views of the block are alive: leave them so
+"""
+
+
+@pytest.mark.parametrize("kind", ["shm", "map"])
+def test_another_process_reads_shared_memory_without_a_copy(kind, tmp_path):
+    x = np.arange(10_000.0).reshape(100, 100)
+    size = ipc.get_tensor_size(x)
+    if kind == "shm":
+        block = shared_memory.SharedMemory(create=True, size=size)
+        memory, name = block.buf, block.name
+    else:
+        path = tmp_path / "block"
+        path.write_bytes(bytes(size))
+        name = str(path)
+        with path.open("r+b") as file:
+            memory = mmap.mmap(file.fileno(), size)
+    try:
+        assert ipc.write_tensor(x.T[::-1], memory) == size
+        command = [sys.executable, "-c", READER, kind, name, str(size)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert float(process.stdout.readline()) == x.sum()
+            np.frombuffer(memory, "f8", 10_000, size - x.nbytes)[:] = 1
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert float(process.stdout.readline()) == 10_000
+        assert process.returncode == 0
+    finally:
+        if kind == "shm":
+            del memory
+            gc.collect()
+            block.close()
+            block.unlink()
+
+
+def test_maps_are_written_at_their_position():
+    size = ipc.get_tensor_size([1.5])
+    memory = mmap.mmap(-1, 3 * size)
+    assert ipc.write_tensor([1.5], memory) == memory.tell() == size
+    ipc.write_tensor([2.5], memory)
+    assert [each.to_numpy().tolist() for each in ipc.read_tensors(memory)] == [[1.5], [2.5]]
+
+
+# -- DLPack and buffers --------------------------------------------------------------------------------------
+
+
+class Older:
+    """A library's array before DLPack 1.0."""
+
+    def __init__(self, tensor: ipc.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", THEIR_DTYPES)
+def test_numpy_takes_tensors_over_dlpack(dtype, layout):
+    x = LAYOUTS[layout](cube(dtype))
+    tensor = ipc.Tensor(x)
+    before = live_dlpack()
+    plain = np.from_dlpack(Older(tensor))
+    assert same(plain, x)
+    assert not np.shares_memory(plain, x)  # it may be written to
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        view = np.from_dlpack(tensor)
+        assert same(view, x)
+        assert x.size == 0 or np.shares_memory(view, x)
+        assert x.size == 0 or not view.flags.writeable
+        copy = np.from_dlpack(tensor, copy=True)
+        assert same(copy, x)
+        assert not np.shares_memory(copy, x)
+        del view, copy
+    del plain
+    gc.collect()
+    assert live_dlpack() == before
+
+
+def test_capsules_that_nobody_takes_are_released():
+    before = live_dlpack(), leaks.counts()
+    tensor = ipc.read_tensor(bytearray(written(cube("f8"))))
+    for _ in range(100):
+        tensor.__dlpack__()
+        tensor.__dlpack__(max_version=(1, 0))
+        tensor.__dlpack__(max_version=(2, 5), copy=True)
+    assert live_dlpack() == before[0]
+    capsule = tensor.__dlpack__(max_version=(1, 0), dl_device=(1, 0))
+    del tensor
+    assert live_dlpack() == before[0] + 1
+    del capsule
+    assert live_dlpack() == before[0]
+    assert not leaks.more_than(before[1])
+
+
+def test_dlpack_refuses_what_it_cannot_do():
+    tensor = ipc.Tensor(cube("f8"))
+    assert tensor.__dlpack_device__() == (1, 0)
+    for options in ({"stream": 1}, {"dl_device": (2, 0)}, {"copy": False}):
+        with pytest.raises(BufferError):
+            tensor.__dlpack__(**options)
+    with pytest.raises(BufferError, match="timestamp"):
+        ipc.Tensor(cube("M8[s]")).__dlpack__(max_version=(1, 0))
+    with pytest.raises(ipc.UsageError, match="DLPack"):
+        ipc.Tensor.from_dlpack(object())
+
+
+def test_tensors_of_dlpack_objects_and_buffers_share_memory():
+    theirs = pa.array(np.arange(10))
+    assert address(ipc.Tensor.from_dlpack(theirs).to_numpy()) == theirs.buffers()[1].address
+    assert ipc.Tensor(theirs) == ipc.Tensor(np.arange(10))
+    memory = bytearray(b"abcd")
+    tensor = ipc.Tensor(memory)
+    memory[0] = 0
+    assert tensor.to_numpy()[0] == 0
+    assert tensor.type == T.uint8()
+    view = memoryview(np.arange(12.0).reshape(3, 4))
+    assert address(ipc.Tensor(view).to_numpy()) == address(view)
+    assert ipc.Tensor(pa.Tensor.from_numpy(np.eye(3))) == ipc.Tensor(np.eye(3))
+
+
+def test_torch_takes_and_gives_tensors():
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    tensor = ipc.Tensor(np.arange(6.0).reshape(2, 3).T)
+    assert (torch.from_dlpack(tensor).numpy() == tensor.to_numpy()).all()
+    theirs = torch.arange(6).reshape(2, 3).t()
+    assert ipc.Tensor(theirs).to_numpy().tolist() == theirs.tolist()
+    assert address(ipc.Tensor(theirs).to_numpy()) == theirs.data_ptr()
+
+
+def test_buffers_say_what_they_are():
+    tensor = ipc.Tensor(cube("i4").T)
+    view = memoryview(tensor)
+    assert (view.format, view.shape, view.strides, view.readonly) == ("i", (8, 7, 6), tensor.strides, True)
+    assert view.f_contiguous
+    assert memoryview(ipc.Tensor(cube("f2"))).format == "e"
+    assert memoryview(ipc.Tensor(3)).tolist() == 3
+    with pytest.raises(BufferError, match="neighbours"):
+        io.BytesIO().write(tensor)  # asks for one stretch of bytes
+
+
+# -- cells ---------------------------------------------------------------------------------------------------
+
+
+def test_cells_of_binary_columns():
+    from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
+
+    rows = [np.arange(5.0), None, np.zeros((2, 0)), cube("i2").T]
+    cells = cells_from_arrays(rows)
+    assert [cell is None for cell in cells] == [False, True, False, False]
+    for column in (
+        cells,
+        pa.array(cells, pa.binary()),
+        pa.array(cells, pa.large_binary()),
+        pa.chunked_array([pa.array(cells[:2], pa.binary()), pa.array(cells[2:], pa.binary())]),
+        ipc.Array.from_pylist(cells, T.binary()),
+    ):
+        found = arrays_from_cells(column)
+        assert len(found) == 4
+        for x, y in zip(rows, found, strict=True):
+            assert (x is None and y is None) or same(x, y)
+    stacked = cells_from_arrays(np.arange(6).reshape(3, 2), ["x"])
+    assert [ipc.read_tensor(cell).dim_names for cell in stacked] == [("x",)] * 3
+
+
+def test_a_bad_cell_is_named():
+    from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
+
+    good = cells_from_arrays([[1.0]])[0]
+    for bad in (b"", b"abc", good[:-1], ipc.Schema([]).serialize()):
+        with pytest.raises(ipc.FormatError, match="cell 1"):
+            arrays_from_cells([good, bad])
+
+
+def test_nothing_stays_behind(tmp_path):
+    before = leaks.counts()
+    for _ in range(50):
+        path = tmp_path / "x"
+        ipc.write_tensor(cube("f8")[::-1], path, durable=False)
+        tensor = ipc.read_tensor(path)
+        with path.open("rb") as file:
+            assert ipc.read_tensor(file) == tensor
+        for cut in (10, 100, 300):
+            with pytest.raises(ipc.FormatError):
+                ipc.read_tensor(path.read_bytes()[:cut])
+        del tensor
+    assert not leaks.more_than(before)
+
+
+def test_an_unfinished_temporary_directory_is_left_clean():
+    with tempfile.TemporaryDirectory() as folder:
+        with pytest.raises(OSError, match="missing"):
+            ipc.write_tensor([1], Path(folder) / "missing" / "x")
+        assert os.listdir(folder) == []

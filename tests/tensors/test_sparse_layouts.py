@@ -1,0 +1,591 @@
+"""Sparse tensors in memory: parts, layouts, and the objects of other libraries."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import arrowipc as ipc
+import arrowipc.types as t
+from arrowipc import UsageError
+from arrowipc.tensors.sparse_layouts import SparseTensor, from_any
+
+scipy_sparse = pytest.importorskip("scipy.sparse")
+
+LAYOUTS = (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
+MATRICES = (ipc.SparseCSRMatrix, ipc.SparseCSCMatrix)
+
+DENSE = np.array([[0, 1.5, 0, 0], [2.5, 0, 0, -1], [0, 0, 0, 0]])
+
+
+def parts(tensor: SparseTensor) -> list[np.ndarray]:
+    return [tensor.data, *tensor._index_arrays()]
+
+
+# -- parts ---------------------------------------------------------------------------------------------------
+
+
+def test_the_four_layouts_of_one_matrix():
+    rows = ipc.SparseCOOTensor.from_dense(DENSE)
+    assert rows.indices.tolist() == [[0, 1], [1, 0], [1, 3]]
+    assert rows.data.tolist() == [1.5, 2.5, -1]
+    csr = ipc.SparseCSRMatrix.from_dense(DENSE)
+    assert (csr.indptr.tolist(), csr.indices.tolist()) == ([0, 1, 3, 3], [1, 0, 3])
+    csc = ipc.SparseCSCMatrix.from_dense(DENSE)
+    assert (csc.indptr.tolist(), csc.indices.tolist()) == ([0, 1, 2, 2, 3], [1, 0, 1])
+    assert csc.data.tolist() == [2.5, 1.5, -1]
+    csf = ipc.SparseCSFTensor.from_dense(DENSE, axis_order=(0, 1))
+    assert [level.tolist() for level in csf.indptr] == [[0, 1, 3]]
+    assert [level.tolist() for level in csf.indices] == [[0, 1], [1, 0, 3]]
+    for tensor in (rows, csr, csc, csf):
+        assert (tensor.shape, tensor.ndim, tensor.non_zero_length) == ((3, 4), 2, 3)
+        assert (tensor.type, tensor.dtype, tensor.is_canonical) == (t.float64(), np.float64, True)
+        assert np.array_equal(tensor.to_dense(), DENSE)
+
+
+def test_fibres_go_by_rising_size_unless_told_otherwise():
+    dense = np.ones((5, 2, 3))
+    assert ipc.SparseCSFTensor.from_dense(dense).axis_order == (1, 2, 0)
+    assert ipc.SparseCSFTensor.from_dense(dense, axis_order=(2, 0, 1)).axis_order == (2, 0, 1)
+    assert ipc.SparseCOOTensor.from_dense(dense).to_csf((0, 1, 2)).axis_order == (0, 1, 2)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_negative_zero_is_zero_and_nan_is_not(layout):
+    for dtype in (np.float16, np.float32, np.float64):
+        dense = np.array([[-0.0, np.nan], [0.0, np.inf]], dtype)
+        tensor = layout.from_dense(dense)
+        assert tensor.non_zero_length == 2
+        assert np.array_equal(tensor.to_dense(), dense, equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "dense",
+    [
+        np.asfortranarray(DENSE),
+        DENSE[::-1, ::2],
+        np.broadcast_to(np.array([0, 1, 2]), (3, 3)),
+        DENSE.astype(">f8"),
+        np.zeros((0, 5)),
+        np.zeros((4, 0)),
+        np.zeros((4, 5)),
+        np.eye(3, dtype=bool),
+        np.array([[0, 5], [7, 0]], "m8[s]"),
+        np.array([[0, 5], [7, 0]], "M8[ms]"),
+        np.array([[b"", b"ab"], [b"c", b""]]),
+        np.array([[0, 1 << 60], [3, 0]], np.uint64),
+    ],
+    ids=lambda dense: f"{dense.dtype}{dense.shape}{dense.strides}",
+)
+def test_dense_arrays_of_any_strides_and_types(layout, dense):
+    tensor = layout.from_dense(dense)
+    found = ipc.read_sparse_tensor(tensor.serialize())
+    assert found == tensor
+    made = found.to_dense()
+    assert np.array_equal(
+        made.view(dense.dtype) if made.dtype.kind == "V" else made.astype(dense.dtype), dense
+    )
+
+
+def test_booleans_become_bytes():
+    tensor = ipc.SparseCOOTensor.from_dense(np.eye(2, dtype=bool))
+    assert tensor.type == t.uint8()
+    assert tensor.data.dtype == np.uint8
+
+
+def test_one_dimension_none_and_many():
+    assert ipc.SparseCOOTensor.from_dense([0, 3, 0]).indices.tolist() == [[1]]
+    scalar = ipc.SparseCOOTensor.from_dense(np.array(4.5))
+    assert (scalar.shape, scalar.to_dense().tolist()) == ((), 4.5)
+    assert ipc.SparseCOOTensor([1.5, 2], np.empty((2, 0), int), ()).to_dense().tolist() == 3.5
+    many = np.zeros((2,) * 20)
+    many[(1,) * 20] = many[(0,) * 19 + (1,)] = 3
+    for tensor in (ipc.SparseCOOTensor.from_dense(many), ipc.SparseCSFTensor.from_dense(many)):
+        assert np.array_equal(tensor.to_dense(), many)
+    for layout in MATRICES:
+        with pytest.raises(UsageError, match="is for matrices, found 3 dimensions"):
+            layout.from_dense(np.zeros((1, 2, 3)))
+    with pytest.raises(UsageError, match="two dimensions or more, found 1"):
+        ipc.SparseCSFTensor.from_dense(np.zeros(3))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("index_type", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", t.int16(), np.uint32])
+def test_indices_of_any_integer_type(layout, index_type):
+    tensor = layout.from_dense(DENSE, index_type=index_type)
+    dtype = np.dtype(np.int16 if index_type == t.int16() else index_type)
+    assert all(array.dtype == dtype for array in tensor._index_arrays())
+    assert tensor == layout.from_dense(DENSE)
+
+
+def test_pointers_are_wider_than_indices_where_there_are_more_values_than_indices_can_count():
+    dense = np.ones((20, 20))
+    for tensor in (layout.from_dense(dense, index_type="i1") for layout in LAYOUTS[1:]):
+        *pointers, last = tensor._index_arrays()
+        assert last.dtype == np.int8
+        assert pointers[0].dtype == np.int64
+        assert ipc.read_sparse_tensor(tensor.serialize()) == tensor
+
+
+def test_a_type_that_is_none_for_indices():
+    for wrong in ("f8", "nothing", bool, t.float64()):
+        with pytest.raises(UsageError, match="index_type must be an integer type"):
+            ipc.SparseCOOTensor.from_dense(DENSE, index_type=wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ipc.SparseCOOTensor([1], [[0, 0, 0]], (2, 2)), "need indices of the shape"),
+        (lambda: ipc.SparseCOOTensor([1, 2], [[0, 0]], (2, 2)), "need indices of the shape"),
+        (lambda: ipc.SparseCOOTensor([1], [[0.0, 0.0]], (2, 2)), "indices must be integers, found float64"),
+        (lambda: ipc.SparseCOOTensor([1], [0], (2,)), "indices must have 2 dimensions"),
+        (lambda: ipc.SparseCOOTensor([[1]], [[0]], (2,)), "data must have one dimension"),
+        (lambda: ipc.SparseCOOTensor(["a"], [[0]], (2,)), "a tensor cannot hold"),
+        (lambda: ipc.SparseCOOTensor([1], [[2]], (2,)), r"indices\[0, 0\] is 2"),
+        (lambda: ipc.SparseCOOTensor([1], [[-1]], (2,)), r"indices\[0, 0\] is -1"),
+        (lambda: ipc.SparseCOOTensor([1], [[0]], (-2,)), "from 0 to 2"),
+        (lambda: ipc.SparseCOOTensor([1], [[0]], 5), "a shape is a sequence"),
+        (lambda: ipc.SparseCOOTensor([1], [[0]], (2,), "x"), "dim_names must be a sequence of str"),
+        (lambda: ipc.SparseCOOTensor([1], [[0]], (2,), validate="some"), "validate must be"),
+        (lambda: ipc.SparseCSRMatrix([1], [0, 1], [0], (2, 2)), "needs 3 entries of indptr, found 2"),
+        (lambda: ipc.SparseCSRMatrix([1], [0, 1, 1], [0, 1], (2, 2)), "need as many indices"),
+        (lambda: ipc.SparseCSRMatrix([1], [0, 1, 2], [0], (2, 2)), "the last pointer must be 1"),
+        (lambda: ipc.SparseCSRMatrix([1], [0, 1, 1], [0], (2, 2, 2)), "is for matrices"),
+        (lambda: ipc.SparseCSCMatrix([1], [0, 1, 1], [2], (2, 2)), r"indices\[0\] is 2"),
+        (lambda: ipc.SparseCSFTensor([1], [], [[0]], (2,)), "two dimensions or more"),
+        (lambda: ipc.SparseCSFTensor([1], [[0, 1]], [[0]], (2, 2)), "as many arrays of indices"),
+        (lambda: ipc.SparseCSFTensor([1], [[0]], [[0], [0]], (2, 2)), "one more than they are"),
+        (lambda: ipc.SparseCSFTensor([1], [[0, 1]], [[0], [0]], (2, 2), (0, 0)), "axis_order must name each"),
+        (lambda: ipc.SparseCSFTensor([1], [[0, 1]], [[0], [0, 1]], (2, 2)), "as many leaves"),
+        (
+            lambda: ipc.SparseCSFTensor([1], [[0, 1]], [np.zeros(1, "i4"), np.zeros(1, "i8")], (2, 2)),
+            "must have one type",
+        ),
+    ],
+)
+def test_parts_that_contradict_each_other_are_refused(make, words):
+    with pytest.raises(UsageError, match=words):
+        make()
+
+
+def test_parts_are_not_copied_and_not_frozen():
+    data, indptr, indices = np.array([1.5, 2]), np.array([0, 1, 2]), np.array([1, 0], "i2")
+    tensor = ipc.SparseCSRMatrix(data, indptr, indices, (2, 2))
+    assert tensor.data is data
+    assert tensor.indptr is indptr
+    assert tensor.indices is indices
+
+
+def test_types_that_a_dtype_cannot_say():
+    days = ipc.SparseCOOTensor(np.array([1, 2], "i4"), [[0], [2]], (3,), type=t.date32())
+    assert days.type == t.date32()
+    assert ipc.read_sparse_tensor(days.serialize()).type == t.date32()
+    with pytest.raises(UsageError, match="cannot be added up"):
+        ipc.SparseCOOTensor(np.array([1, 2], "i4"), [[0], [0]], (3,), type=t.date32()).to_dense()
+    unsorted = ipc.SparseCOOTensor(np.array([1, 2], "i4"), [[2], [0]], (3,), type=t.date32())
+    assert unsorted.to_dense().tolist() == [2, 0, 1]
+
+
+# -- order and duplicates ------------------------------------------------------------------------------------
+
+
+def test_canonical_is_computed():
+    for indices, canonical in (
+        ([[0, 1], [1, 0]], True),
+        ([[1, 0], [0, 1]], False),
+        ([[0, 1], [0, 1]], False),
+        (np.empty((0, 2), int), True),
+    ):
+        tensor = ipc.SparseCOOTensor(np.ones(len(indices)), indices, (2, 2))
+        assert tensor.is_canonical is canonical
+        assert tensor.canonical().is_canonical
+        assert (tensor.canonical() is tensor) is canonical
+    assert not ipc.SparseCSRMatrix([1, 2], [0, 2], [1, 0], (1, 2)).is_canonical
+    assert ipc.SparseCSRMatrix([1, 2], [0, 1, 2], [1, 0], (2, 2)).is_canonical
+    assert not ipc.SparseCSFTensor([1, 2], [[0, 1, 2]], [[1, 0], [0, 0]], (2, 2)).is_canonical
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"])
+def test_values_of_equal_coordinates_are_added_up_in_their_own_type(dtype):
+    values = np.array([100, 100, 100, 1], dtype)
+    tensor = ipc.SparseCOOTensor(values, [[3], [0], [3], [3]], (4,))
+    with np.errstate(over="ignore"):
+        expected = np.array([100, 0, 0, values[0] + values[2] + values[3]], dtype)
+    assert tensor.to_dense().dtype == dtype
+    assert tensor.to_dense().tolist() == expected.tolist()
+
+
+def test_sorting_is_stable_and_knows_shapes_beyond_64_bits():
+    generator = np.random.default_rng(5)
+    shape = (1 << 40, 3, 1 << 40, 5)
+    indices = np.stack(
+        [generator.integers(0, min(size, 9), 500) * (size // 9 or 1) for size in shape], axis=1
+    )
+    indices %= np.array(shape)
+    values = np.arange(500)
+    tensor = ipc.SparseCOOTensor(values, indices, shape)
+    order = np.lexsort(indices.T[::-1])
+    found = tensor.canonical()
+    unique, starts = np.unique(indices[order], axis=0, return_index=True)
+    assert found.indices.tolist() == unique.tolist()
+    assert found.data.tolist() == np.add.reduceat(values[order], starts).tolist()
+    assert ipc.SparseCOOTensor(found.data, found.indices, shape).is_canonical
+    for axes in ((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)):
+        tree = tensor.to_csf(axes)
+        assert tree.is_canonical
+        assert tree.to_coo() == found
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array([200, 100, 7], "u1"), np.array([44, 7], "u1")),
+        (np.array([2, 3, 7], "m8[us]"), np.array([5, 7], "m8[us]")),
+        (np.array([np.inf, -np.inf, 7]), np.array([np.nan, 7])),
+        (np.array([6e4, 6e4, 7], "f2"), np.array([np.inf, 7], "f2")),
+    ],
+    ids=["uint8", "duration", "infinities", "half"],
+)
+@pytest.mark.filterwarnings("error")
+def test_values_with_equal_coordinates_are_added_up_in_their_own_type(values, expected):
+    found = ipc.SparseCOOTensor(values, [[1], [1], [2]], (3,)).canonical()
+    assert found.data.dtype == expected.dtype
+    np.testing.assert_array_equal(found.data, expected)
+
+
+def test_a_shape_that_no_dense_array_has():
+    for shape in ((1 << 62, 1 << 62), (1,) * 70):
+        tensor = ipc.SparseCOOTensor([1.0], [[0] * len(shape)], shape)
+        with pytest.raises(UsageError, match="no dense array"):
+            tensor.to_dense()
+    with pytest.raises(ipc.LimitError, match="coordinates"):
+        ipc.SparseCOOTensor([1.0], [[0, 0]], (1 << 62, 2)).to_csr()
+
+
+# -- equality, text, copies ----------------------------------------------------------------------------------
+
+
+def test_equality_is_of_values_at_coordinates():
+    tensor = ipc.SparseCOOTensor.from_dense(DENSE)
+    shuffled = ipc.SparseCOOTensor(tensor.data[::-1], tensor.indices[::-1].astype("u1"), (3, 4), ("a", "b"))
+    assert tensor == shuffled
+    assert tensor != ipc.SparseCOOTensor.from_dense(DENSE.astype("f4"))
+    assert tensor != ipc.SparseCOOTensor.from_dense(DENSE[:2])
+    assert tensor != ipc.SparseCOOTensor.from_dense(-DENSE)
+    assert tensor != ipc.SparseCSRMatrix.from_dense(DENSE)
+    assert tensor.to_csf((0, 1)) != tensor.to_csf((1, 0))
+    assert tensor != 5
+    nan = ipc.SparseCOOTensor.from_dense([np.nan])
+    assert nan != nan.rename(None)
+    assert nan.equals(nan.rename(None), nan_equal=True)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(tensor)
+
+
+def test_repr_says_what_it_is():
+    tensor = ipc.SparseCSRMatrix.from_dense(DENSE, dim_names=("y", "x"))
+    text = repr(tensor)
+    assert text == (
+        "<arrowipc.SparseCSRMatrix double, shape=(3, 4), dim_names=('y', 'x'), 3 values, 80 bytes>"
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copies(layout):
+    tensor = layout.from_dense(DENSE, dim_names=("y", "x"))
+    for made in (pickle.loads(pickle.dumps(tensor)), copy.copy(tensor), copy.deepcopy(tensor)):
+        assert made == tensor
+        assert made.dim_names == ("y", "x")
+        assert type(made) is layout
+
+
+def test_importing_the_package_imports_none_of_the_others():
+    code = (
+        "import sys, arrowipc, numpy as np;"
+        "arrowipc.read_sparse_tensor(arrowipc.SparseCSRMatrix.from_dense(np.eye(2)).serialize());"
+        "assert not {'scipy', 'sparse', 'torch', 'numba'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# -- SciPy ---------------------------------------------------------------------------------------------------
+
+KINDS = [
+    getattr(scipy_sparse, name)
+    for name in ("coo_array", "csr_array", "csc_array", "coo_matrix", "csr_matrix", "csc_matrix")
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1", "?"])
+def test_scipy_in_each_layout(kind, dtype):
+    matrix = kind(DENSE.astype(dtype))
+    for layout in (*LAYOUTS[:3],):
+        tensor = layout.from_scipy(matrix)
+        assert np.array_equal(tensor.to_dense(), matrix.toarray())
+        back = tensor.to_scipy()
+        assert back.format == layout.layout.lower()
+        assert np.array_equal(back.toarray(), matrix.toarray())
+        stored = tensor.to_dense()
+        assert np.array_equal((back @ back.T).toarray(), stored @ stored.T)
+    assert type(from_any(matrix)).layout == matrix.format.upper()
+
+
+@pytest.mark.parametrize("format", ["bsr", "dia", "lil", "dok"])
+def test_other_formats_of_scipy_become_coordinates(format):
+    matrix = scipy_sparse.csr_array(DENSE).asformat(format)
+    assert type(from_any(matrix)) is ipc.SparseCOOTensor
+    assert np.array_equal(from_any(matrix).to_dense(), DENSE)
+
+
+@pytest.mark.parametrize("layout", MATRICES)
+@pytest.mark.parametrize("index_type", ["i4", "i8"])
+def test_scipy_shares_memory_both_ways(layout, index_type):
+    tensor = layout.from_dense(DENSE, index_type=index_type)
+    matrix = tensor.to_scipy()
+    again = layout.from_scipy(matrix)
+    for mine, theirs, back in zip(
+        parts(tensor), (matrix.data, matrix.indptr, matrix.indices), parts(again), strict=True
+    ):
+        assert np.shares_memory(mine, theirs)
+        assert np.shares_memory(mine, back)
+
+
+@pytest.mark.parametrize("index_type", ["i4", "i8"])
+def test_scipy_coordinates_share_memory_both_ways(index_type):
+    tensor = ipc.SparseCOOTensor.from_dense(DENSE, index_type=index_type)
+    matrix = tensor.to_scipy()
+    assert np.shares_memory(matrix.data, tensor.data)
+    assert np.shares_memory(matrix.coords[1], tensor.indices)
+    again = ipc.SparseCOOTensor.from_scipy(matrix)
+    assert np.shares_memory(again.indices, tensor.indices)
+    apart = scipy_sparse.coo_array((np.array([1.0]), (np.array([0]), np.array([1]))), shape=(2, 2))
+    assert ipc.SparseCOOTensor.from_scipy(apart).indices.tolist() == [[0, 1]]
+
+
+def test_scipy_of_one_and_three_dimensions():
+    for dense in (np.array([0, 3.0, 0]), np.arange(24.0).reshape(2, 3, 4) % 5):
+        tensor = ipc.SparseCOOTensor.from_dense(dense)
+        assert np.array_equal(tensor.to_scipy().toarray(), dense)
+        assert ipc.SparseCOOTensor.from_scipy(tensor.to_scipy()) == tensor
+    with pytest.raises(UsageError, match="only a matrix"):
+        ipc.SparseCSRMatrix.from_scipy(scipy_sparse.coo_array(np.ones(3)))
+
+
+def test_scipy_with_unsorted_rows_and_duplicates():
+    matrix = scipy_sparse.csr_array(
+        (np.array([1.0, 2, 4]), np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3)
+    )
+    tensor = ipc.SparseCSRMatrix.from_scipy(matrix)
+    assert not tensor.is_canonical
+    assert np.array_equal(tensor.to_dense(), matrix.toarray())
+    assert not tensor.to_scipy().has_canonical_format
+    assert tensor.to_coo().data.tolist() == [2, 5]
+
+
+DISORDER = {"repeated": [2, 2], "unsorted": [2, 0], "in order": [0, 2]}
+
+
+@pytest.mark.parametrize("disorder", DISORDER)
+@pytest.mark.parametrize("layout", ["COO", "CSR", "CSC"])
+def test_scipy_is_told_whether_coordinates_are_canonical(layout, disorder):
+    """Its `max` and `sum_duplicates` add up what shares a coordinate only if the flag lets them."""
+    values, indices = np.array([1, 2]), np.array(DISORDER[disorder])
+    if layout == "COO":
+        theirs = scipy_sparse.coo_array((values, (np.zeros(2, int), indices)), shape=(1, 3))
+        tensor = ipc.SparseCOOTensor.from_scipy(theirs)
+    else:
+        make = ipc.SparseCSRMatrix if layout == "CSR" else ipc.SparseCSCMatrix
+        shape = (1, 3) if layout == "CSR" else (3, 1)
+        tensor = make(values, [0, 2], indices, shape)
+    assert tensor.is_canonical is (disorder == "in order")
+    made = tensor.to_scipy()
+    assert made.has_canonical_format is tensor.is_canonical
+    assert made.max() == (3 if disorder == "repeated" else 2)
+    made = tensor.to_scipy()
+    made.sum_duplicates()
+    assert made.nnz == (1 if disorder == "repeated" else 2)
+    assert np.array_equal(made.toarray(), tensor.to_dense())
+
+
+@pytest.mark.parametrize("layout", ["coo_array", "csr_array", "csc_array"])
+def test_no_flag_of_scipy_is_believed(layout):
+    values, twice, ends = np.array([1, 2]), np.array([2, 2]), np.array([0, 2])
+    parts, shape, mine = {
+        "coo_array": ((values, (np.zeros(2, int), twice)), (1, 3), ipc.SparseCOOTensor),
+        "csr_array": ((values, twice, ends), (1, 3), ipc.SparseCSRMatrix),
+        "csc_array": ((values, twice, ends), (3, 1), ipc.SparseCSCMatrix),
+    }[layout]
+    theirs = getattr(scipy_sparse, layout)(parts, shape=shape)
+    theirs.has_canonical_format = True
+    tensor = mine.from_scipy(theirs)
+    assert not tensor.is_canonical
+    assert tensor.to_scipy().max() == 3
+
+
+@pytest.mark.parametrize("layout", [ipc.SparseCSRMatrix, ipc.SparseCSCMatrix])
+@pytest.mark.parametrize("disorder", ["repeated", "unsorted"])
+def test_what_scipy_puts_in_order_is_not_the_tensor(layout, disorder):
+    """SciPy sorts and adds up in place: of read-only memory that failed, other memory it changed under us."""
+    for writeable in (True, False):
+        parts = [np.array(part) for part in ([1, 2], [0, 2], DISORDER[disorder])]
+        for part in parts:
+            part.flags.writeable = writeable
+        tensor = layout(*parts, (1, 3) if layout.layout == "CSR" else (3, 1))
+        before = tensor.to_dense()
+        made = tensor.to_scipy()
+        made.sum_duplicates()
+        assert np.array_equal(made.toarray(), before)
+        assert np.array_equal(tensor.to_dense(), before)
+        assert tensor.indices.tolist() == DISORDER[disorder]
+
+
+@pytest.mark.parametrize("layout", [ipc.SparseCSRMatrix, ipc.SparseCSCMatrix])
+def test_what_scipy_puts_in_order_later_is_not_the_tensor(layout):
+    make = scipy_sparse.csr_array if layout.layout == "CSR" else scipy_sparse.csc_array
+    shape = (1, 3) if layout.layout == "CSR" else (3, 1)
+    theirs = make((np.array([1, 2]), np.array([2, 2]), np.array([0, 2])), shape=shape)
+    tensor = layout.from_scipy(theirs)
+    assert theirs.max() == 3
+    assert theirs.nnz == 1
+    assert tensor.indices.tolist() == [2, 2]
+    assert np.array_equal(tensor.to_dense(), theirs.toarray())
+
+
+def test_what_scipy_does_not_take():
+    tensor = ipc.SparseCSRMatrix.from_dense(DENSE.astype("f2"))
+    with pytest.raises(UsageError, match="SciPy has no csr_array of float16"):
+        tensor.to_scipy()
+    for wrong in (DENSE, 5, None, [1, 2]):
+        with pytest.raises(UsageError, match="expected a sparse"):
+            ipc.SparseCOOTensor.from_scipy(wrong)
+        with pytest.raises(UsageError, match="expected a sparse tensor"):
+            from_any(wrong)
+
+
+# -- PyData Sparse -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # it compiles its loops when it is first used
+@pytest.mark.nosanitize
+def test_pydata_sparse_in_each_layout():
+    sparse = pytest.importorskip("sparse")
+    dense = np.arange(24.0).reshape(2, 3, 4) % 5
+    coo = sparse.COO.from_numpy(dense)
+    tensor = ipc.SparseCOOTensor.from_pydata_sparse(coo)
+    assert np.shares_memory(tensor.indices, coo.coords)
+    assert np.shares_memory(tensor.data, coo.data)
+    assert tensor.is_canonical
+    assert np.array_equal(tensor.to_dense(), dense)
+    assert np.array_equal(tensor.to_pydata_sparse().todense(), dense)
+    for axis, layout in enumerate(MATRICES):
+        gcxs = sparse.GCXS.from_numpy(DENSE, compressed_axes=(axis,))
+        matrix = layout.from_pydata_sparse(gcxs)
+        assert np.shares_memory(matrix.indices, gcxs.indices)
+        assert np.array_equal(matrix.to_dense(), DENSE)
+        assert np.array_equal(matrix.to_pydata_sparse().todense(), DENSE)
+        assert type(from_any(gcxs)) is layout
+        other = MATRICES[1 - axis].from_pydata_sparse(gcxs)
+        assert np.array_equal(other.to_dense(), DENSE)
+    many = sparse.GCXS.from_numpy(dense, compressed_axes=(0, 2))
+    assert type(from_any(many)) is ipc.SparseCOOTensor
+    assert np.array_equal(from_any(many).to_dense(), dense)
+    with pytest.raises(UsageError, match="this array is 7"):
+        ipc.SparseCOOTensor.from_pydata_sparse(sparse.full((2, 2), 7.0))
+
+
+# -- PyTorch -------------------------------------------------------------------------------------------------
+
+
+def imported_torch() -> Any:
+    return pytest.importorskip("torch", exc_type=ImportError)
+
+
+@pytest.mark.nosanitize
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_torch_in_each_layout():
+    torch = imported_torch()
+    dense = torch.from_numpy(DENSE.copy())
+    for made, layout in (
+        (dense.to_sparse(), ipc.SparseCOOTensor),
+        (dense.to_sparse_csr(), ipc.SparseCSRMatrix),
+        (dense.to_sparse_csc(), ipc.SparseCSCMatrix),
+    ):
+        tensor = layout.from_torch(made)
+        assert type(from_any(made)) is layout
+        assert tensor.data.ctypes.data == made.values().data_ptr()
+        assert np.array_equal(tensor.to_dense(), DENSE)
+        back = tensor.to_torch()
+        assert back.layout == made.layout
+        assert torch.equal(back.to_dense(), dense)
+        assert back.values().data_ptr() == made.values().data_ptr()
+        read = ipc.read_sparse_tensor(tensor.serialize()).to_torch()
+        assert torch.equal(read.to_dense(), dense)
+
+
+@pytest.mark.nosanitize
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_torch_tensors_that_are_not_coalesced_and_such_as_do_not_fit():
+    torch = imported_torch()
+    loose = torch.sparse_coo_tensor([[1, 0, 1]], [1.0, 2.0, 4.0], (3,))
+    tensor = ipc.SparseCOOTensor.from_torch(loose)
+    assert not tensor.is_canonical
+    assert tensor.to_dense().tolist() == [2, 5, 0]
+    assert not tensor.to_torch().is_coalesced()
+    twice = ipc.SparseCSRMatrix([1.0, 2], [0, 2], [1, 1], (1, 2)).to_torch()
+    assert twice.to_dense().tolist() == [[0, 3]]
+    hybrid = torch.sparse_coo_tensor([[0]], torch.ones(1, 2), (3, 2))
+    with pytest.raises(UsageError, match="dense dimensions"):
+        ipc.SparseCOOTensor.from_torch(hybrid)
+    with pytest.raises(UsageError, match="expected a tensor of the layout sparse_csr"):
+        ipc.SparseCSRMatrix.from_torch(loose)
+    with pytest.raises(UsageError, match="NumPy has no array"):
+        ipc.SparseCOOTensor.from_torch(loose.to(torch.bfloat16))
+    with pytest.raises(UsageError, match="expected a sparse tensor"):
+        from_any(torch.ones(3))
+    grown = torch.eye(2, requires_grad=True).to_sparse()
+    assert ipc.SparseCOOTensor.from_torch(grown).to_dense().tolist() == [[1, 0], [0, 1]]
+
+
+# -- pyarrow's sparse tensors as an oracle -------------------------------------------------------------------
+
+THEIRS = {
+    "COO": pa.SparseCOOTensor,
+    "CSR": pa.SparseCSRMatrix,
+    "CSC": pa.SparseCSCMatrix,
+    "CSF": pa.SparseCSFTensor,
+}
+
+
+SHAPES = [
+    *((layout, shape) for layout in LAYOUTS for shape in ((3, 4), (5, 1), (0, 3))),
+    *((layout, shape) for layout in (LAYOUTS[0], LAYOUTS[3]) for shape in ((2, 3, 4), (4, 3, 2, 5))),
+    (ipc.SparseCOOTensor, (6,)),
+]
+
+
+@pytest.mark.parametrize(("layout", "shape"), SHAPES)
+def test_pyarrow_builds_the_same_index(layout, shape):
+    dense = np.random.default_rng(3).integers(-2, 3, shape).astype(float)
+    mine = layout.from_dense(dense)
+    theirs = THEIRS[layout.layout].from_dense_numpy(dense)
+    assert theirs.non_zero_length == mine.non_zero_length
+    data, *index = theirs.to_numpy()
+    assert data.reshape(-1).tolist() == mine.data.tolist()
+    if layout is ipc.SparseCOOTensor:
+        assert index[0].tolist() == mine.indices.tolist()
+    elif layout is ipc.SparseCSFTensor:
+        assert [level.tolist() for level in index[0]] == [level.tolist() for level in mine.indptr]
+        assert [level.tolist() for level in index[1]] == [level.tolist() for level in mine.indices]
+    else:
+        assert index[0].reshape(-1).tolist() == mine.indptr.tolist()
+        assert index[1].reshape(-1).tolist() == mine.indices.tolist()

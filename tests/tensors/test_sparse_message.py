@@ -1,0 +1,608 @@
+"""SparseTensor messages assembled by hand are read as the schema text says, broken ones refused by name."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.sparse_forge import (
+    BOOL,
+    FIXED_SIZE_BINARY,
+    FLOAT,
+    INT,
+    INT64,
+    UTF8,
+    Body,
+    coo,
+    csf,
+    csx,
+    message,
+    pack,
+)
+
+import arrowipc as ipc
+import arrowipc.types as t
+from arrowipc import FormatError, LimitError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.tensors.sparse_io import get_sparse_tensor_size
+
+INTEGERS = {
+    (INT, 8 * width, signed): code.upper() if not signed else code
+    for width, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
+    for signed in (True, False)
+}
+
+# Pointers of one type, indices of another.
+PAIRS = list(zip(INTEGERS, reversed(INTEGERS), strict=True))
+
+# The tensor in the text of SparseTensorIndexCOO: 2 x 3 x 4 x 5, six values, as listed there (unsorted).
+TEXT_SHAPE = (2, 3, 4, 5)
+TEXT_COO = [(0, 1, 2, 0), (1, 1, 2, 3), (0, 2, 1, 0), (0, 1, 3, 0), (0, 1, 2, 1), (1, 2, 0, 4)]
+# That of SparseTensorIndexCSF: the same shape, eight values.
+TEXT_CSF = [
+    (0, 0, 0, 1),
+    (0, 0, 0, 2),
+    (0, 1, 0, 0),
+    (0, 1, 0, 2),
+    (0, 1, 1, 0),
+    (1, 1, 1, 0),
+    (1, 1, 1, 1),
+    (1, 1, 1, 2),
+]
+CSF_INDPTR = [[0, 2, 3], [0, 1, 3, 4], [0, 2, 4, 5, 8]]
+CSF_INDICES = [[0, 1], [0, 1, 1], [0, 0, 1, 1], [1, 2, 0, 2, 0, 0, 1, 2]]
+# A 6 x 5 matrix with nine values.
+INDPTR = [0, 2, 3, 5, 5, 8, 9]
+COLUMNS = [0, 3, 1, 2, 4, 0, 1, 3, 4]
+
+
+def dense(coordinates: list[tuple[int, ...]], shape: tuple[int, ...], values: list[float]) -> np.ndarray:
+    out = np.zeros(shape)
+    for place, value in zip(coordinates, values, strict=True):
+        out[place] += value
+    return out
+
+
+def numbers(count: int) -> list[float]:
+    return [float(i + 1) for i in range(count)]
+
+
+def coo_message(
+    kind: tuple[Any, ...] = INT64, by_columns: bool = False, padded: int = 0, **changes: Any
+) -> bytes:
+    body = Body()
+    count, width = len(TEXT_COO), kind[1] // 8
+    rows = np.array(TEXT_COO)
+    flat = rows.T.reshape(-1) if by_columns else rows.reshape(-1)
+    indices = body.add(pack(INTEGERS[kind], flat.tolist()), padded)
+    data = body.add(pack("d", numbers(count)), padded)
+    strides = (width, count * width) if by_columns else None
+    arguments = {"indices": indices, "kind": kind, "strides": strides} | changes.pop("index", {})
+    whole = {"index": coo(**arguments), "shape": TEXT_SHAPE, "count": count, "data": data} | changes
+    return message(body, **whole)
+
+
+def csx_message(
+    axis: int = 0,
+    kinds: tuple[Any, ...] = (INT64, INT64),
+    padded: int = 0,
+    indptr: list[int] = INDPTR,
+    columns: list[int] = COLUMNS,
+    **changes: Any,
+) -> bytes:
+    body = Body()
+    pointers = body.add(pack(INTEGERS[kinds[0]], indptr), padded)
+    indices = body.add(pack(INTEGERS[kinds[1]], columns), padded)
+    data = body.add(pack("d", numbers(9)), padded)
+    arguments: dict[str, Any] = {
+        "axis": axis,
+        "indptr": pointers,
+        "indices": indices,
+        "indptr_kind": kinds[0],
+        "indices_kind": kinds[1],
+    } | changes.pop("index", {})
+    shape = (6, 5) if axis == 0 else (5, 6)
+    whole = {"index": csx(**arguments), "shape": shape, "count": 9, "data": data} | changes
+    return message(body, **whole)
+
+
+def csf_message(
+    kinds: tuple[Any, ...] = (INT64, INT64),
+    padded: int = 0,
+    indptr: list[list[int]] = CSF_INDPTR,
+    nodes: list[list[int]] = CSF_INDICES,
+    counted: bool = False,
+    **changes: Any,
+) -> bytes:
+    body = Body()
+    codes = [INTEGERS[kind] for kind in kinds]
+    pointers = [body.add(pack(codes[0], level), padded) for level in indptr]
+    indices = [body.add(pack(codes[1], level), padded) for level in nodes]
+    data = body.add(pack("d", numbers(len(nodes[-1]))), padded)
+    if counted:
+        pointers = [(at, len(level)) for (at, _), level in zip(pointers, indptr, strict=True)]
+        indices = [(at, len(level)) for (at, _), level in zip(indices, nodes, strict=True)]
+    arguments: dict[str, Any] = {
+        "indptr": pointers,
+        "indices": indices,
+        "order": (0, 1, 2, 3),
+        "indptr_kind": kinds[0],
+        "indices_kind": kinds[1],
+    } | changes.pop("index", {})
+    count = len(nodes[-1])
+    whole = {"index": csf(**arguments), "shape": TEXT_SHAPE, "count": count, "data": data} | changes
+    return message(body, **whole)
+
+
+# -- right ones ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("validate", ["none", "full", "strict"])
+@pytest.mark.parametrize("padded", [0, 8, 64])
+@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.parametrize("kind", INTEGERS, ids=str)
+def test_coordinates_of_every_integer_type_row_by_row_and_column_by_column(
+    kind, by_columns, padded, validate
+):
+    data = coo_message(kind, by_columns, padded, names=["a", "", "c", "d"])
+    tensor = ipc.read_sparse_tensor(data, validate=validate)
+    assert type(tensor) is ipc.SparseCOOTensor
+    assert tensor.shape == TEXT_SHAPE
+    assert tensor.dim_names == ("a", "", "c", "d")
+    assert tensor.type == t.float64()
+    assert tensor.non_zero_length == 6
+    assert tensor.indices.tolist() == [list(row) for row in TEXT_COO]
+    assert tensor.data.tolist() == numbers(6)
+    assert not tensor.is_canonical
+    assert np.array_equal(tensor.to_dense(), dense(TEXT_COO, TEXT_SHAPE, numbers(6)))
+
+
+@pytest.mark.parametrize("padded", [0, 8, 64])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("kinds", PAIRS, ids=str)
+def test_compressed_rows_and_columns_of_every_integer_type(kinds, axis, padded):
+    tensor = ipc.read_sparse_tensor(csx_message(axis, kinds, padded), validate="strict")
+    assert type(tensor) is (ipc.SparseCSRMatrix, ipc.SparseCSCMatrix)[axis]
+    assert tensor.indptr.tolist() == INDPTR
+    assert tensor.indices.tolist() == COLUMNS
+    assert tensor.is_canonical
+    places = [(row, column) for row in range(6) for column in COLUMNS[INDPTR[row] : INDPTR[row + 1]]]
+    expected = dense(places, (6, 5), numbers(9))
+    assert np.array_equal(tensor.to_dense(), expected.T if axis else expected)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("padded", [0, 8, 64])
+@pytest.mark.parametrize("kinds", PAIRS, ids=str)
+def test_the_tree_of_the_schema_text(kinds, padded, counted):
+    """`counted`: lengths that are numbers of entries, as Arrow C++ writes them."""
+    tensor = ipc.read_sparse_tensor(csf_message(kinds, padded, counted=counted), validate="strict")
+    assert type(tensor) is ipc.SparseCSFTensor
+    assert [level.tolist() for level in tensor.indptr] == CSF_INDPTR
+    assert [level.tolist() for level in tensor.indices] == CSF_INDICES
+    assert tensor.axis_order == (0, 1, 2, 3)
+    assert tensor.is_canonical
+    assert np.array_equal(tensor.to_dense(), dense(TEXT_CSF, TEXT_SHAPE, numbers(8)))
+
+
+def test_the_axis_order_says_which_dimension_a_level_is():
+    tensor = ipc.read_sparse_tensor(csf_message(index={"order": (2, 0, 3, 1)}, shape=(2, 4, 3, 2)))
+    expected = np.zeros((2, 4, 3, 2))
+    for value, (a, b, c, d) in enumerate(TEXT_CSF):
+        expected[b, d, a, c] = value + 1
+    assert np.array_equal(tensor.to_dense(), expected)
+
+
+def test_nodes_without_children_are_read_where_lengths_are_exact_and_are_not_canonical():
+    data = csf_message(
+        indptr=[[0, 2, 2]], nodes=[[0, 1], [0, 1]], index={"order": (0, 1)}, shape=(2, 2), count=2
+    )
+    tensor = ipc.read_sparse_tensor(data)
+    assert len(tensor.indices[0]) == 2
+    assert not tensor.is_canonical
+    assert tensor.canonical().indices[0].tolist() == [0]
+    assert tensor.to_dense().tolist() == [[1, 2], [0, 0]]
+
+
+@pytest.mark.parametrize("build", [coo_message, csx_message, csf_message])
+def test_what_a_message_holds_is_not_copied(build):
+    data = np.frombuffer(build(), np.uint8)
+    aligned = np.empty(len(data) + 64, np.uint8)
+    start = -aligned.ctypes.data % 64
+    aligned[start : start + len(data)] = data
+    memory = aligned[start : start + len(data)]
+    tensor = ipc.read_sparse_tensor(memory)
+    for array in (tensor.data, *tensor._index_arrays()):
+        assert np.shares_memory(array, memory)
+        assert not array.flags.writeable
+
+
+@pytest.mark.parametrize("shift", range(1, 9))
+@pytest.mark.parametrize("build", [coo_message, csx_message, csf_message])
+def test_memory_at_any_address_gives_aligned_arrays(build, shift):
+    memory = np.frombuffer(bytes(shift) + build(), np.uint8)[shift:]
+    tensor = ipc.read_sparse_tensor(memory)
+    assert all(array.flags.aligned for array in (tensor.data, *tensor._index_arrays()))
+    assert tensor == ipc.read_sparse_tensor(build())
+
+
+def test_duplicates_are_legal_and_added_up():
+    body = Body()
+    indices = body.add(pack("b", [1, 0, 1, 0, 0, 1]))
+    data = body.add(pack("d", [1, 2, 4]))
+    kind = (INT, 8, True)
+    whole = message(body, coo(indices, kind, canonical=True), (2, 2), 3, data)
+    tensor = ipc.read_sparse_tensor(whole)
+    assert not tensor.is_canonical
+    assert tensor.to_dense().tolist() == [[0, 4], [3, 0]]
+    for validate in ("full", "none"):
+        # Nor is SciPy told what the message claims.
+        matrix = ipc.read_sparse_tensor(whole, validate=validate).to_scipy()
+        assert (matrix.has_canonical_format, matrix.sum(), matrix.max()) == (False, 7, 4)
+        matrix.sum_duplicates()
+        assert matrix.nnz == 2
+    with pytest.raises(FormatError, match="isCanonical says otherwise"):
+        ipc.read_sparse_tensor(whole, validate="strict")
+
+
+def test_a_tensor_without_values_of_each_layout():
+    for kinds in (INT64, (INT, 8, True), (INT, 16, False)):
+        body = Body()
+        empty = body.add(b"")
+        zeros = body.add(bytes(4 * kinds[1] // 8))
+        zero = zeros[0], kinds[1] // 8
+        coordinates = ipc.read_sparse_tensor(message(body, coo(empty, kinds), (0, 3), 0, empty))
+        matrix = ipc.read_sparse_tensor(message(body, csx(0, zeros, empty, kinds, kinds), (3, 2), 0, empty))
+        tree = ipc.read_sparse_tensor(
+            message(body, csf([zero, zero], [empty] * 3, (0, 1, 2), kinds, kinds), (1, 2, 3), 0, empty)
+        )
+        assert coordinates.to_dense().shape == (0, 3)
+        assert not matrix.to_dense().any()
+        assert matrix.to_dense().shape == (3, 2)
+        assert tree.to_dense().shape == (1, 2, 3)
+
+
+def test_offsets_inside_the_body_are_honoured_and_gaps_are_skipped():
+    body = Body(alignment=8)
+    body.add(b"\xff" * 24)
+    data = body.add(pack("d", numbers(6)))
+    body.add(b"\xff" * 8)
+    indices = body.add(pack("q", np.array(TEXT_COO).reshape(-1).tolist()))
+    tensor = ipc.read_sparse_tensor(message(body, coo(indices), TEXT_SHAPE, 6, data))
+    assert np.array_equal(tensor.to_dense(), dense(TEXT_COO, TEXT_SHAPE, numbers(6)))
+
+
+def test_a_row_stride_larger_than_a_row_skips_what_lies_between():
+    body = Body()
+    indices = body.add(pack("h", [0, 1, 99, 1, 0, 99]))
+    data = body.add(pack("d", [5, 6]))
+    whole = message(body, coo(indices, (INT, 16, True), (6, 2)), (2, 2), 2, data)
+    assert ipc.read_sparse_tensor(whole).to_dense().tolist() == [[0, 5], [6, 0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "values", "type"),
+    [
+        ((INT, 8, False), "B", [1, 255], t.uint8()),
+        ((FLOAT, 0), "e", [1.5, -2], t.float16()),
+        ((FLOAT, 1), "f", [1.5, -2], t.float32()),
+        ((BOOL,), "?", [1, 1], t.bool_()),
+    ],
+)
+def test_values_of_other_types(kind, code, values, type):
+    body = Body()
+    indices = body.add(pack("q", [0, 2]))
+    data = body.add(struct.pack(f"<2{code}", *values))
+    tensor = ipc.read_sparse_tensor(message(body, coo(indices), (3,), 2, data, kind))
+    assert tensor.type == type
+    assert tensor.to_dense().tolist() == [values[0], 0, values[1]]
+
+
+# -- broken ones ---------------------------------------------------------------------------------------------
+
+BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
+    "no shape": (lambda: coo_message(shape=None), "SparseTensor.shape"),
+    "no index": (lambda: no_index(), "lacks the required SparseTensor.sparseIndex"),
+    "unknown index": (lambda: coo_message(tag=4), "SparseTensor.sparseIndex has the unknown type 4"),
+    "no data": (lambda: coo_message(data=None), "SparseTensor.data"),
+    "text": (lambda: text_message(), "SparseTensor.type is Utf8"),
+    "negative dimension": (lambda: coo_message(shape=(2, -3, 4, 5)), r"SparseTensor.shape\[1\].size is -3"),
+    "negative count": (lambda: coo_message(count=-1), "SparseTensor.non_zero_length is -1"),
+    "more values than data": (lambda: coo_message(count=7), "SparseTensor.data"),
+    "count near 2**63": (lambda: coo_message(count=2**63 - 1), "SparseTensor.data"),
+    "data outside": (lambda: coo_message(data=(1 << 40, 48)), "SparseTensor.data"),
+    "data at 2**63 - 1": (lambda: coo_message(data=(2**63 - 1, 48)), "SparseTensor.data"),
+    "data before": (lambda: coo_message(data=(-8, 48)), "SparseTensor.data"),
+    "COO without type": (lambda: coo_message(index={"kind": None}), "IndexCOO.indicesType"),
+    "COO of 12-bit integers": (lambda: coo_message(index={"kind": (INT, 12, True)}), "IndexCOO.indicesType"),
+    "COO without buffer": (lambda: coo_message(index={"indices": None}), "IndexCOO.indicesBuffer"),
+    "COO buffer outside": (lambda: coo_message(index={"indices": (64, 1 << 50)}), "IndexCOO.indicesBuffer"),
+    "COO buffer small": (lambda: coo_message(index={"indices": (0, 184)}), "IndexCOO.indicesBuffer"),
+    "COO one stride": (lambda: coo_message(index={"strides": (32,)}), "IndexCOO.indicesStrides"),
+    "COO negative stride": (lambda: coo_message(index={"strides": (32, -8)}), "IndexCOO.indicesStrides"),
+    "COO wide stride": (lambda: coo_message(index={"strides": (40, 8)}), "IndexCOO.indicesBuffer"),
+    "COO huge stride": (lambda: coo_message(index={"strides": (1 << 62, 8)}), "IndexCOO.indicesBuffer"),
+    "COO index outside": (lambda: coo_message(shape=(2, 3, 3, 5)), r"indices\[3, 2\] is 3"),
+    "CSR axis": (lambda: csx_message(index={"axis": 2}), "compressedAxis has the unknown value 2"),
+    "CSR axis -1": (lambda: csx_message(index={"axis": -1}), "compressedAxis has the unknown value -1"),
+    "CSR of three dimensions": (lambda: csx_message(shape=(6, 5, 1)), "3 dimensions"),
+    "CSR of one dimension": (lambda: csx_message(shape=(6,)), "1 dimensions"),
+    "CSR more rows": (lambda: csx_message(shape=(7, 5)), "SparseMatrixIndexCSX.indptrBuffer"),
+    "CSR 2**63 - 1 rows": (lambda: csx_message(shape=(2**63 - 1, 5)), "SparseMatrixIndexCSX.indptrBuffer"),
+    "CSR fewer rows": (lambda: csx_message(shape=(5, 5)), r"indptr\[5\] is 8: the last pointer must be 9"),
+    "CSR first pointer": (lambda: csx_message(indptr=[1, *INDPTR[1:]]), r"indptr\[0\] is 1"),
+    "CSR descent": (lambda: csx_message(indptr=[0, 2, 3, 1, 5, 8, 9]), r"indptr\[3\] is 1"),
+    "CSR negative": (lambda: csx_message(indptr=[0, 2, -3, 5, 5, 8, 9]), r"indptr\[2\] is -3"),
+    "CSR last": (lambda: csx_message(indptr=[*INDPTR[:-1], 10]), r"indptr\[6\] is 10"),
+    "CSR column": (lambda: csx_message(columns=[*COLUMNS[:-1], 5]), r"indices\[8\] is 5"),
+    "CSR negative column": (lambda: csx_message(columns=[-1, *COLUMNS[1:]]), r"indices\[0\] is -1"),
+    "CSR indices small": (
+        lambda: csx_message(index={"indices": (64, 64)}),
+        "SparseMatrixIndexCSX.indicesBuffer",
+    ),
+    "CSF of one dimension": (lambda: csf_message(shape=(2,)), "SparseTensorIndexCSF"),
+    "CSF no order": (lambda: csf_message(index={"order": None}), "IndexCSF.axisOrder"),
+    "CSF order short": (lambda: csf_message(index={"order": (0, 1, 2)}), "IndexCSF.axisOrder"),
+    "CSF order long": (lambda: csf_message(index={"order": (0, 1, 2, 3, 0)}), "IndexCSF.axisOrder"),
+    "CSF order twice": (lambda: csf_message(index={"order": (0, 1, 1, 3)}), "IndexCSF.axisOrder"),
+    "CSF order outside": (lambda: csf_message(index={"order": (1, 2, 3, 4)}), "IndexCSF.axisOrder"),
+    "CSF order negative": (lambda: csf_message(index={"order": (0, 1, 2, -1)}), "IndexCSF.axisOrder"),
+    "CSF no pointers": (lambda: csf_message(index={"indptr": None}), "IndexCSF.indptrBuffers"),
+    "CSF pointers missing": (lambda: csf_message(indptr=CSF_INDPTR[:2]), "IndexCSF.indptrBuffers"),
+    "CSF no indices": (lambda: csf_message(index={"indices": None}), "IndexCSF.indicesBuffers"),
+    "CSF indices missing": (
+        lambda: csf_message(nodes=[CSF_INDICES[0], CSF_INDICES[2], CSF_INDICES[3]]),
+        "SparseTensorIndexCSF.indicesBuffers",
+    ),
+    "CSF level too small": (
+        lambda: csf_message(nodes=[[0, 1], [0, 1, 1], [0, 0], CSF_INDICES[3]]),
+        r"indptrBuffers\[2\]",
+    ),
+    "CSF pointers that end early": (
+        lambda: csf_message(indptr=[[0, 2, 3], [0, 1, 3, 4], [0, 2, 4, 5, 7]]),
+        r"indptrBuffers\[2\]",
+    ),
+    "CSF first pointer": (
+        lambda: csf_message(indptr=[[1, 2, 3], *CSF_INDPTR[1:]]),
+        r"indptrBuffers\[0\]\[0\] is 1",
+    ),
+    "CSF descent": (
+        lambda: csf_message(indptr=[[0, 2, 3], [0, 3, 1, 4], CSF_INDPTR[2]]),
+        r"indptrBuffers\[1\]\[2\] is 1",
+    ),
+    "CSF index outside": (
+        lambda: csf_message(nodes=[[0, 2], *CSF_INDICES[1:]]),
+        r"indicesBuffers\[0\]\[1\] is 2",
+    ),
+    "CSF leaf outside": (
+        lambda: csf_message(nodes=[*CSF_INDICES[:3], [1, 2, 0, 2, 0, 0, 1, 5]]),
+        r"indicesBuffers\[3\]\[7\] is 5",
+    ),
+    "CSF fewer leaves": (lambda: csf_message(count=9, data=(0, 72)), r"indicesBuffers\[3\]"),
+}
+
+
+def text_message() -> bytes:
+    body = Body()
+    indices = body.add(pack("q", [0]))
+    return message(body, coo(indices), (1,), 1, body.add(bytes(8)), (UTF8,))
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_refused_by_name(name):
+    build, words = BROKEN[name]
+    data = build()
+    for read in (ipc.read_sparse_tensor, ipc.read_tensor):
+        with pytest.raises(FormatError, match=words):
+            read(data)
+
+
+def no_index() -> bytes:
+    body = Body()
+    return message(body, None, (1,), 0, body.add(bytes(8)))
+
+
+def test_strides_that_share_bytes_and_buffers_that_share_bodies_are_limited():
+    body = Body()
+    count = 1000
+    indices, data = body.add(bytes(8)), body.add(bytes(8 * count))
+    whole = message(body, coo(indices, INT64, (0, 0)), (1,) * 60, count, data)
+    limits = ipc.Limits(overlap_bytes=1000)
+    with pytest.raises(LimitError, match="overlap_bytes"):
+        ipc.read_sparse_tensor(whole, limits=limits)
+    assert ipc.read_sparse_tensor(whole).to_dense().shape == (1,) * 60
+    tree = Body()
+    place = tree.add(pack("q", [0, 1]) + bytes(8000))
+    whole = message(tree, csf([place] * 59, [place] * 60, range(60)), (1,) * 60, 1, place)
+    with pytest.raises(LimitError, match="share bytes"):
+        ipc.read_sparse_tensor(whole, limits=limits)
+
+
+def test_values_without_bytes_are_not_supported():
+    body = Body()
+    whole = message(body, coo(body.add(bytes(8))), (1,), 1 << 60, (0, 0), (FIXED_SIZE_BINARY, 0))
+    with pytest.raises(UnsupportedError, match="0 bytes"):
+        ipc.read_sparse_tensor(whole)
+
+
+@pytest.mark.parametrize("build", [coo_message, csx_message, csf_message])
+def test_unproven_indices_are_proven_before_they_are_used(build):
+    wrong = {
+        coo_message: {"shape": (2, 3, 3, 5)},
+        csx_message: {"columns": [*COLUMNS[:-1], 100]},
+        csf_message: {"nodes": [*CSF_INDICES[:3], [1, 2, 0, 2, 0, 0, 1, 100]]},
+    }[build]
+    tensor = ipc.read_sparse_tensor(build(**wrong), validate="none")
+    uses: list[Callable[[], Any]] = [
+        tensor.to_dense,
+        tensor.to_coo,
+        tensor.canonical,
+        lambda: tensor.is_canonical,
+        lambda: tensor == tensor.rename(None),
+        tensor.serialize,
+    ]
+    if tensor.ndim == 2:
+        uses += [tensor.to_csr, tensor.to_csc, tensor.to_scipy]
+    uses.append(tensor.to_csf)
+    for use in uses:
+        with pytest.raises(FormatError, match="expected an index"):
+            use()
+
+
+@pytest.mark.parametrize("build", [coo_message, csx_message, csf_message])
+def test_every_truncation_is_refused(build):
+    data = build()
+    for size in range(len(data)):
+        with pytest.raises((TruncatedError, FormatError)):
+            ipc.read_sparse_tensor(data[:size])
+
+
+# -- written -------------------------------------------------------------------------------------------------
+
+LAYOUTS = (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
+
+
+def buffers_of(data: bytes) -> list[tuple[int, int]]:
+    """Offset and length of every Buffer struct in the metadata, found by the flatbuffers runtime."""
+    from flatbuffers.table import Table
+
+    meta = bytes(ipc.read_message(data).metadata)
+
+    def at(table: Any, slot: int) -> int:
+        return table.Pos + table.Offset(4 + 2 * slot)
+
+    def sub(table: Any, slot: int) -> Any:
+        return Table(meta, table.Indirect(at(table, slot)))
+
+    def struct_at(place: int) -> tuple[int, int]:
+        return struct.unpack_from("<qq", meta, place)
+
+    header = sub(Table(meta, struct.unpack_from("<I", meta)[0]), 2)
+    index, kind = sub(header, 5), meta[at(header, 4)]
+    found = [struct_at(at(header, 6))]
+    if kind == 3:
+        for slot in (1, 3):
+            start = index.Vector(index.Offset(4 + 2 * slot))
+            found += [struct_at(start + 16 * k) for k in range(index.VectorLen(index.Offset(4 + 2 * slot)))]
+    else:
+        found += [struct_at(at(index, slot)) for slot in ((2,) if kind == 1 else (2, 4))]
+    return found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("before", [0, 1, 63, 64, 100])
+def test_the_message_and_every_buffer_begin_at_multiples_of_64_in_the_sink(layout, before):
+    tensor = layout.from_dense(np.arange(35).reshape(5, 7) % 3, index_type="int16")
+    sink = bytearray(b"x" * before)
+    written = ipc.write_sparse_tensor(tensor, sink)
+    assert written == len(sink) - before
+    start = -(-before // 64) * 64
+    assert sink[before:start] == bytes(start - before)
+    assert sink[start : start + 4] == b"\xff\xff\xff\xff"
+    message = ipc.read_message(bytes(sink[start:]))
+    assert (len(sink) - start - message.body_length) % 64 == 0
+    for offset, length in buffers_of(bytes(sink[start:])):
+        assert offset % 64 == 0
+        assert offset + length <= message.body_length
+    assert get_sparse_tensor_size(tensor) == ipc.get_tensor_size(tensor) == len(sink) - start
+    assert ipc.read_sparse_tensor(sink[start:]) == tensor
+    if before % 4 == 0:
+        assert ipc.read_sparse_tensor(sink[before:]) == tensor
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_lengths_are_exact_and_padding_is_zero(layout):
+    tensor = layout.from_dense(np.arange(35.0).reshape(5, 7) % 3)
+    data = tensor.serialize()
+    body = bytearray(ipc.read_message(data).body)
+    arrays = (tensor.data, *tensor._index_arrays())
+    places = buffers_of(data)
+    assert [length for _, length in places] == [array.nbytes for array in arrays]
+    for offset, length in places:
+        body[offset : offset + length] = bytes(length)
+    assert not any(body)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sinks_and_sources_of_every_kind(layout, tmp_path):
+    tensor = layout.from_dense(np.eye(9, 4), dim_names=("rows", "columns"))
+    data = tensor.serialize()
+    path = tmp_path / "tensor"
+    assert ipc.write_tensor(tensor, path) == len(data)
+    assert path.read_bytes() == data
+    stream = io.BytesIO()
+    for _ in range(3):
+        ipc.write_sparse_tensor(tensor, stream)
+    stream.seek(0)
+    for _ in range(3):
+        found = ipc.read_sparse_tensor(stream)
+        assert found == tensor
+        assert found.dim_names == ("rows", "columns")
+    with mmap.mmap(-1, len(data)) as block:
+        ipc.write_sparse_tensor(tensor, block)
+        block.seek(0)
+        assert block.read() == data
+    for source in (path, str(path), data, memoryview(data), bytearray(data), ipc.read_message(data)):
+        assert ipc.read_sparse_tensor(source) == tensor
+    assert [type(each) for each in ipc.read_tensors(data * 2)] == [layout] * 2
+
+
+def test_a_dense_tensor_is_none_of_these():
+    sink = bytearray()
+    ipc.write_tensor(np.eye(2), sink)
+    with pytest.raises(FormatError, match="expected a SparseTensor message, found Tensor"):
+        ipc.read_sparse_tensor(sink)
+    with pytest.raises(UsageError, match="expected a sparse tensor"):
+        ipc.write_sparse_tensor(np.eye(2), sink)
+
+
+def test_names_given_when_writing_replace_those_of_the_tensor():
+    tensor = ipc.SparseCOOTensor.from_dense(np.eye(2), dim_names=("a", "b"))
+    sink = bytearray()
+    ipc.write_sparse_tensor(tensor, sink, dim_names=("x", "y"))
+    assert ipc.read_sparse_tensor(sink).dim_names == ("x", "y")
+    assert tensor.dim_names == ("a", "b")
+    with pytest.raises(UsageError, match="2 dimensions need as many dim_names, found 1"):
+        ipc.write_sparse_tensor(tensor, sink, dim_names=("x",))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_dimension_that_the_type_of_the_indices_cannot_hold_is_not_written(layout, tmp_path):
+    small = layout.from_dense(np.eye(3, 200), index_type="uint8")
+    narrow = {
+        ipc.SparseCOOTensor: lambda: ipc.SparseCOOTensor(small.data, small.indices.astype("i1"), small.shape),
+        ipc.SparseCSRMatrix: lambda: layout(
+            small.data, small.indptr, small.indices.astype("i1"), small.shape
+        ),
+        ipc.SparseCSCMatrix: lambda: layout(
+            small.data, small.indptr, small.indices.astype("i1"), small.shape
+        ),
+        ipc.SparseCSFTensor: lambda: ipc.SparseCSFTensor(
+            small.data,
+            small.indptr,
+            [level.astype("i1") for level in small.indices],
+            small.shape,
+            small.axis_order,
+        ),
+    }[layout]()
+    assert narrow == small
+    with pytest.raises(UsageError, match="larger than the 127"):
+        ipc.write_sparse_tensor(narrow, tmp_path / "tensor")
+    assert not list(Path(tmp_path).iterdir())
+    ipc.write_sparse_tensor(small, tmp_path / "tensor")
+    with pytest.raises(UsageError, match="holds numbers up to 127"):
+        layout.from_dense(np.eye(3, 200), index_type="int8")
+
+
+def test_compressed_layouts_go_out_sorted_and_coordinates_as_they_are():
+    matrix = ipc.SparseCSRMatrix([1, 2, 4], [0, 3], [2, 0, 2], (1, 3))
+    found = ipc.read_sparse_tensor(matrix.serialize(), validate="strict")
+    assert found.indices.tolist() == [0, 2]
+    assert found.data.tolist() == [2, 5]
+    rows = ipc.SparseCOOTensor([1, 2], [[1], [0]], (2,))
+    assert ipc.read_sparse_tensor(rows.serialize()).indices.tolist() == [[1], [0]]

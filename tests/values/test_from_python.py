@@ -1,0 +1,807 @@
+"""Arrays and batches made of Python values: the inverse of to_pylist, pyarrow's where both mean the same."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import decimal
+import gc
+import math
+import random
+import struct
+import zoneinfo
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from helpers.arrays import CASES, read_array, read_batch
+from helpers.arrow_columns import COLUMNS
+from helpers.randoms import array_of
+from helpers.randoms import types as any_type
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+import arrowipc.types as t
+from arrowipc import UsageError
+from arrowipc._core import live_objects
+from arrowipc.types import DayTime, Dictionary, MonthDayNano, field, schema
+from arrowipc.values.from_python import build_array, build_batch
+
+UTC = dt.UTC
+EVERY = {**CASES, **{f"column_{name}": column.array for name, column in COLUMNS.items()}}
+
+
+def exported(array: ipc.Array) -> pa.Array:
+    """The array as pyarrow sees it, checked to the last byte."""
+    found = pa.array(array)
+    found.validate(full=True)
+    return found
+
+
+def tagged(array: ipc.Array) -> list[Any]:
+    """The values of an array, those of unions as (type code, value).
+
+    Made of our arrays: pyarrow's scalars forget the type code of a null in a sparse union.
+    """
+    kind, valid = array.type, array.is_valid()
+    start, stop = array.offset, array.offset + len(array)
+    if isinstance(kind, Dictionary):
+        if array.dictionary is None or not any(valid):
+            return [None] * len(array)
+        values = tagged(array.dictionary)
+        width = f"{'i' if kind.index_type.signed else 'u'}{kind.index_type.bit_width // 8}"
+        indices = np.frombuffer(array.buffers()[1], width)[start:stop]
+        return [values[i] if ok else None for i, ok in zip(indices, valid, strict=True)]
+    if not kind.children:
+        return array.to_pylist()
+    parts = list(map(tagged, array.children))
+    if isinstance(kind, t.Union):
+        codes = bytes(array.buffers()[0])[start:stop]
+        at = range(len(array))
+        if kind.mode == "dense":
+            at = np.frombuffer(array.buffers()[1], "i4")[start:stop]
+        return [(code, parts[kind.type_codes.index(code)][i]) for code, i in zip(codes, at, strict=True)]
+    if isinstance(kind, t.Struct):
+        names = [child.name for child in kind.fields]
+        rows = [list(zip(names, row, strict=True)) for row in zip(*parts, strict=True)] or [[]] * len(array)
+        return [row if ok else None for row, ok in zip(rows, valid, strict=True)]
+    if isinstance(kind, t.RunEndEncoded):
+        return [parts[1][int(np.searchsorted(parts[0], i, side="right"))] for i in range(start, stop)]
+    if isinstance(kind, t.Map):
+        parts = [[tuple(value for _, value in pair) for pair in parts[0]]]
+    if isinstance(kind, t.FixedSizeList):
+        begin = [i * kind.list_size for i in range(len(array))]
+        end = [i + kind.list_size for i in begin]
+    else:
+        width = "i8" if isinstance(kind, (t.LargeList, t.LargeListView)) else "i4"
+        stored = [np.frombuffer(buffer or b"", width) for buffer in array.buffers()[1:]]
+        view = isinstance(kind, (t.ListView, t.LargeListView))
+        begin = stored[0][start:stop]
+        end = begin + stored[1][start:stop] if view else stored[0][start + 1 : stop + 1]
+    return [parts[0][b:e] if ok else None for b, e, ok in zip(begin, end, valid, strict=True)]
+
+
+def has_union(kind: t.DataType) -> bool:
+    below = [kind.value_type] if isinstance(kind, Dictionary) else [child.type for child in kind.children]
+    return isinstance(kind, t.Union) or any(map(has_union, below))
+
+
+def address(buffer: Any) -> int:
+    return np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+
+
+# -- the inverse of to_pylist --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_values_come_back(name):
+    source = read_array(EVERY[name])
+    values = source.to_pylist()
+    if has_union(source.type):
+        values = tagged(source)
+    built = build_array(values, source.type)
+    assert built.type == source.type
+    assert built.field.name == ""
+    assert built.field.nullable
+    assert built.to_pylist() == source.to_pylist()
+    assert list(map(type, built.to_pylist())) == list(map(type, source.to_pylist()))
+    assert built == source
+    assert exported(built).to_pylist() == EVERY[name].to_pylist()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_values_come_back_inside_lists_structs_and_fixed_lists(name):
+    inner = EVERY[name]
+    count = len(inner)
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, count], pa.int32()), inner)
+    structs = pa.StructArray.from_arrays(
+        [inner, inner], ["a", "b"], mask=pa.array([True] + [False] * (count - 1))
+    )
+    fixed = pa.FixedSizeListArray.from_arrays(pa.concat_arrays([inner, inner]), 2)
+    for outer in (lists, structs, fixed):
+        source = read_array(outer)
+        built = build_array(tagged(source), source.type)
+        assert built.to_pylist() == source.to_pylist()
+        assert built == source
+        assert exported(built).to_pylist() == outer.to_pylist()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_values_and_only_nulls(name):
+    kind = read_array(CASES[name]).type
+    for values in ([], [None] * 11):
+        built = build_array(values, kind)
+        assert built.to_pylist() == values
+        assert exported(built).to_pylist() == values
+
+
+@given(any_type, st.integers(0, 12), st.integers(0, 2**32))
+def test_any_array_is_built_again_from_its_values(kind, rows, seed):
+    theirs = array_of(kind, rows, random.Random(seed))
+    source = read_array(theirs)
+    built = build_array(tagged(source), source.type)
+    assert built.to_pylist() == source.to_pylist()
+    assert built == source
+    exported(built)
+    if not has_union(source.type):
+        assert build_array(source.to_pylist(), source.type) == source
+
+
+@given(any_type, st.integers(0, 12), st.integers(0, 2**32))
+def test_an_array_of_ours_becomes_a_column(kind, rows, seed):
+    theirs = array_of(kind, rows, random.Random(seed))
+    source = read_array(theirs).slice(rows // 3, rows // 2)
+    target = schema([field("n", t.int32()), field("x", source.type)])
+    batch = build_batch({"n": list(range(len(source))), "x": source}, target)
+    assert batch["x"] == source
+    assert read_batch(pa.record_batch(batch))["x"] == source
+
+
+PLAIN = [
+    ([1, None, -(2**63), 2**63 - 1], pa.int64()),
+    ([0, 255, None], pa.uint8()),
+    ([2**64 - 1, None, 2**63], pa.uint64()),
+    ([0.1, None, -0.0, math.inf, 7], pa.float64()),
+    ([0.1, None, 1e-50, 7], pa.float32()),
+    ([0.1, None, 65504.0], pa.float16()),
+    ([True, None, False] * 7, pa.bool_()),
+    (["a", None, "", "é€𝄞", "ÿ", "\0"], pa.string()),
+    (["a", None, "twelve bytes", "thirteen byte", "é" * 6, "é" * 7, "𝄞" * 4], pa.string_view()),
+    ([b"a", None, bytearray(b"bc"), b""], pa.binary()),
+    ([b"a" * 13, None, b"bc" * 6], pa.binary_view()),
+    ([b"ab", None, bytearray(b"cd")], pa.binary(2)),
+    ([dt.date(1900, 2, 28), None, dt.date(2000, 2, 29), dt.date(2100, 3, 1), 5], pa.date32()),
+    ([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)], pa.date64()),
+    ([dt.time(1, 2, 3, 4), None, 5], pa.time64("us")),
+    ([dt.time(1, 2, 3), None, 5], pa.time32("s")),
+    ([dt.datetime(1, 1, 1), None, dt.datetime(9999, 12, 31, 23, 59, 59, 999999)], pa.timestamp("us")),
+    ([dt.datetime(2000, 1, 1, 0, 0, 0, 5), None, -5], pa.timestamp("ns")),
+    (
+        [dt.datetime(2024, 7, 1, tzinfo=UTC), None, dt.datetime(2024, 7, 1)],
+        pa.timestamp("s", "Europe/Berlin"),
+    ),
+    ([dt.timedelta(-1, 5, 7), None, 3], pa.duration("us")),
+    ([dt.timedelta(-1, 5, 7), None, 3], pa.duration("ns")),
+    ([(1, -2, 3), None, (0, 0, -1)], pa.month_day_nano_interval()),
+    ([Decimal("1.50"), None, Decimal("-2"), Decimal("0E+5")], pa.decimal128(8, 2)),
+    ([Decimal("12E5"), None, 0], pa.decimal256(76, -3)),
+    ([[1, None], None, [], (2,)], pa.list_(pa.int8())),
+    ([[1, None], None, [], [2]], pa.list_view(pa.int8())),
+    ([["a", "b"], None, ["c", None]], pa.list_(pa.string(), 2)),
+    ([{"a": 1}, None, {}, {"b": "x", "a": None}], pa.struct([("a", pa.int8()), ("b", pa.string())])),
+    ([[("k", 1)], None, [], {"l": 2, "m": None}], pa.map_(pa.string(), pa.int8())),
+    (["x", None, "y", "x"], pa.dictionary(pa.int8(), pa.string())),
+    ([3, None, 3, 4], pa.dictionary(pa.int32(), pa.int64())),
+    ([None, None], pa.null()),
+]
+
+
+@pytest.mark.parametrize(("values", "kind"), PLAIN, ids=[str(kind) for _, kind in PLAIN])
+def test_python_values_become_what_pyarrow_makes_of_them(values, kind):
+    expected = pa.array(
+        [dict(v) if isinstance(v, list) and pa.types.is_struct(kind) else v for v in values], kind
+    )
+    ours = read_array(pa.array([], kind)).type
+    for given_values in (values, tuple(values)):
+        assert exported(build_array(given_values, ours)).equals(expected)
+
+
+def test_python_sequences_of_all_kinds():
+    assert build_array(range(3), t.int8()).to_pylist() == [0, 1, 2]
+    assert build_array({"a": 1}.values(), t.int8()).to_pylist() == [1]
+    assert build_array(memoryview(b"ab"), t.uint8()).to_pylist() == [97, 98]
+    assert build_array([range(2), (5,), np.array([7], "u1")], t.list_(t.int8())).to_pylist() == [
+        [0, 1],
+        [5],
+        [7],
+    ]
+    for wrong in ("ab", b"ab", {"a": 1}, {1, 2}, 5, None, iter([1]), np.array(5)):
+        with pytest.raises(UsageError, match="expected"):
+            build_array(wrong, t.int8())
+
+
+# -- values --------------------------------------------------------------------------------------------------
+
+
+def test_scalars_of_numpy_and_pandas():
+    assert build_array([np.int64(5), np.uint8(6)], t.int8()).to_pylist() == [5, 6]
+    assert build_array([np.float32(0.5), np.float64(1.5), np.int8(2)], t.float64()).to_pylist() == [
+        0.5,
+        1.5,
+        2.0,
+    ]
+    assert build_array([np.True_, np.False_], t.bool_()).to_pylist() == [True, False]
+    assert build_array([np.str_("é"), "x"], t.string()).to_pylist() == ["é", "x"]
+    assert build_array([np.bytes_(b"x")], t.binary()).to_pylist() == [b"x"]
+    moments = [np.datetime64("2000-01-01T00:00:01"), np.datetime64("NaT"), pd.Timestamp("2000-01-01"), pd.NaT]
+    expected = [dt.datetime(2000, 1, 1, 0, 0, 1), None, dt.datetime(2000, 1, 1), None]
+    assert build_array(moments, t.timestamp("ms")).to_pylist() == expected
+    assert build_array([pd.Timestamp(946684800000000123)], t.timestamp("ns")).to_pylist() == [
+        946684800000000123
+    ]
+    assert build_array([np.datetime64("1970-01-03"), pd.NaT], t.date32()).to_pylist() == [
+        dt.date(1970, 1, 3),
+        None,
+    ]
+    assert build_array([np.timedelta64(5, "s")], t.duration("ms")).to_pylist() == [dt.timedelta(seconds=5)]
+    assert build_array([pd.Timedelta(123, "ns")], t.duration("ns")).to_pylist() == [123]
+    for value, kind in (
+        (pd.Timestamp(1), t.timestamp("us")),
+        (pd.Timedelta(1, "ns"), t.duration("us")),
+        (np.datetime64("1970-01-01T00:00:01"), t.date32()),
+        (np.datetime64(2**62, "s"), t.timestamp("ns")),
+        (np.timedelta64(5, "s"), t.int64()),
+        (np.timedelta64(5, "s"), t.timestamp("s")),
+    ):
+        with pytest.raises(UsageError, match="row 0: expected"):
+            build_array([value], kind)
+
+
+def test_datetimes_of_any_zone_are_instants_and_naive_ones_utc():
+    berlin = dt.timezone(dt.timedelta(hours=2))
+    values = [
+        dt.datetime(2024, 7, 1, 2, tzinfo=berlin),
+        dt.datetime(2024, 7, 1),
+        dt.datetime(2024, 7, 1, tzinfo=UTC),
+    ]
+    built = build_array(values, t.timestamp("s", "Europe/Berlin"))
+    assert built.to_numpy().tolist() == [dt.datetime(2024, 7, 1)] * 3
+    assert all(value == values[0] and value.tzinfo is not None for value in built.to_pylist())
+    fold = dt.datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))
+    (found,) = build_array([fold], t.timestamp("us", "Europe/Berlin")).to_pylist()
+    assert (found, found.fold) == (fold, 1)
+
+
+@given(st.lists(st.dates() | st.none(), max_size=20))
+def test_every_date_is_its_day(values):
+    for kind in (t.date32(), t.date64()):
+        assert build_array(values, kind).to_pylist() == values
+
+
+@given(
+    st.integers(1, 76),
+    st.integers(-90, 90),
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 10**76 - 1), st.integers(0, 9)), max_size=8),
+)
+def test_decimals_are_exact_in_every_context(precision, scale, parts):
+    bits = next(width for width, digits in ((32, 9), (64, 18), (128, 38), (256, 76)) if precision <= digits)
+    kind = t.Decimal(precision, scale, bits)
+    values = []
+    for sign, number, zeros in parts:
+        digits = tuple(map(int, str(number % 10**precision))) + (0,) * zeros
+        values.append(Decimal((sign, digits, -scale - zeros)))
+    with decimal.localcontext() as context:
+        context.prec = 3
+        built = build_array(values, kind)
+        as_text = build_array(list(map(str, values)), kind)
+    assert built.to_pylist() == values
+    assert built == as_text
+
+
+def test_decimals_that_do_not_fit():
+    kind = t.decimal32(4, 2)
+    assert build_array(["12.30", 99, "-99.99", "1e1", " 5 "], kind).to_pylist() == [
+        Decimal("12.3"), 99, Decimal("-99.99"), 10, 5,
+    ]  # fmt: skip
+    for wrong in (
+        "1.234",
+        "100",
+        Decimal("1E+30"),
+        10**5,
+        "NaN",
+        Decimal("Infinity"),
+        "x",
+        1.5,
+        True,
+        10**5000,
+    ):
+        with pytest.raises(
+            UsageError, match="row 1: expected a Decimal, an int or a str of at most 4 digits"
+        ):
+            build_array(["1", wrong], kind)
+    huge = t.Decimal(5, -(2**31), 128)
+    assert build_array([Decimal("3E+2147483648"), 0], huge).to_pylist() == [Decimal("3E+2147483648"), 0]
+    with pytest.raises(UsageError, match="digits would be lost"):
+        build_array([1], huge)
+
+
+def test_the_longest_spans():
+    for ticks in (-(2**63), -(2**63) + 1, 2**63 - 1):
+        (span,) = build_array([ticks], t.duration("us")).to_pylist()
+        assert build_array([span], t.duration("us")).to_numpy().view("i8").tolist() == [ticks]
+    for moment in (pd.Timestamp.min, pd.Timestamp.max):
+        assert build_array([moment], t.timestamp("ns")).to_pylist() == [moment.value]
+    for span in (pd.Timedelta.min, pd.Timedelta.max):
+        assert build_array([span], t.duration("ns")).to_pylist() == [span.value]
+
+
+def test_intervals_take_plain_tuples_and_lists():
+    built = build_array([(1, -2), None, DayTime(3, 4), [5, 6]], t.interval_day_time())
+    assert built.to_pylist() == [DayTime(1, -2), None, DayTime(3, 4), DayTime(5, 6)]
+    built = build_array([(1, -2, 2**63 - 1), pa.MonthDayNano([3, 4, 5])], t.month_day_nano_interval())
+    assert built.to_pylist() == [MonthDayNano(1, -2, 2**63 - 1), MonthDayNano(3, 4, 5)]
+    assert build_array([-7, None], t.interval_year_month()).to_pylist() == [-7, None]
+
+
+def test_structs_with_repeating_names_take_pairs_in_order():
+    kind = t.struct([field("a", t.int8()), field("b", t.int8()), field("a", t.string())])
+    built = build_array([[("a", 1), ("a", "x")], None, [("b", 2)]], kind)
+    assert built.to_pylist() == [
+        [("a", 1), ("b", None), ("a", "x")],
+        None,
+        [("a", None), ("b", 2), ("a", None)],
+    ]
+    for wrong in ([("a", 1), ("a", "x"), ("a", 3)], [("c", 1)]):
+        with pytest.raises(UsageError, match="row 0: the struct has no field"):
+            build_array([wrong], kind)
+    with pytest.raises(UsageError, match="names repeat"):
+        build_array([{"a": 1}], kind)
+
+
+def test_a_plain_value_goes_to_the_one_child_of_its_class():
+    fields = [
+        field("i", t.int32()), field("f", t.float64()), field("s", t.string()),
+        field("l", t.list_(t.int8())), field("t", t.struct([("a", t.int8())])),
+        field("d", t.decimal128(9, 2)), field("w", t.timestamp("us")),
+    ]  # fmt: skip
+    values = [5, 2.5, "x", [1, 2], {"a": 1}, Decimal("1.25"), dt.datetime(2024, 1, 1), None, (5, Decimal(3))]
+    expected = [*values[:-1], Decimal(3)]
+    for kind in (t.sparse_union(fields), t.dense_union(fields)):
+        built = build_array(values, kind)
+        assert built.to_pylist() == expected
+        assert bytes(built.buffers()[0]) == bytes([0, 1, 2, 3, 4, 5, 6, 0, 5])
+        exported(built)
+    words = t.sparse_union([field("a", t.string()), field("b", t.large_string())], [3, 7])
+    assert build_array([(3, "x"), (7, "y"), (7, None)], words).to_pylist() == ["x", "y", None]
+    for wrong, count in (("x", 2), (b"x", 0), ((5, "x"), 0)):
+        with pytest.raises(UsageError, match=rf"row 0: expected .*\({count} of 2 children would take it\)"):
+            build_array([wrong], words)
+
+
+def test_null_goes_to_the_first_nullable_child_of_a_union():
+    fields = [field("a", t.int8(), nullable=False), field("b", t.string())]
+    built = build_array([None, (0, 5)], t.dense_union(fields))
+    assert bytes(built.buffers()[0]) == bytes([1, 0])
+    with pytest.raises(UsageError, match="no child of the union is nullable"):
+        build_array([None], t.dense_union(fields[:1]))
+    with pytest.raises(UsageError, match=r"column 'a', row 0: is null"):
+        build_array([(0, None)], t.dense_union(fields))
+
+
+def test_runs_and_dictionaries_tell_stored_values_apart():
+    values = [0.0, -0.0, math.nan, math.nan, None, None, 1.5, 1.5]
+    runs = build_array(values, t.run_end_encoded(t.int32(), t.float64()))
+    assert [struct.pack("d", v) if v is not None else v for v in runs.children[1].to_pylist()] == [
+        struct.pack("d", v) if v is not None else v for v in (0.0, -0.0, math.nan, None, 1.5)
+    ]
+    words = build_array(values, t.dictionary(t.int8(), t.float64()))
+    assert len(words.dictionary) == 4
+    mixed = build_array([1, Decimal("1.0"), "1.00", 2], t.dictionary(t.int8(), t.decimal128(9, 2)))
+    assert mixed.dictionary.to_pylist() == [1, 2]
+    nested = [[0.0], [-0.0], (0.0,), None, {"b": 1}, {"b": 1, "a": None}]
+    lists = build_array(nested[:4], t.dictionary(t.int8(), t.list_(t.float32())))
+    assert len(lists.dictionary) == 2
+    structs = t.dictionary(t.int8(), t.struct([("a", t.int8()), ("b", t.int8())]))
+    assert build_array(nested[4:], structs).dictionary.to_pylist() == [{"a": None, "b": 1}]
+
+
+def test_dictionaries_inside_dictionaries():
+    inner = t.dictionary(t.int8(), t.string())
+    kind = t.dictionary(
+        t.uint16(), t.struct([field("w", inner), field("r", t.run_end_encoded(t.int16(), inner))])
+    )
+    values = [{"w": "x", "r": "p"}, {"w": "y", "r": None}, None, {"r": "p", "w": "x"}, {"w": None, "r": None}]
+    built = build_array(values, kind)
+    expected = [values[0], values[1], None, values[0], values[4]]
+    assert built.to_pylist() == expected
+    assert len(built.dictionary) == 3
+    exported(built)
+    lists = build_array([["a", "b"], ["b"], ["a", "b"]], t.dictionary(t.int8(), t.list_(inner)))
+    assert lists.dictionary.to_pylist() == [["a", "b"], ["b"]]
+    assert exported(lists).to_pylist() == [["a", "b"], ["b"], ["a", "b"]]
+
+
+def test_columns_with_one_dictionary_id_share_the_dictionary():
+    shared = Dictionary(t.int8(), t.string(), id=7)
+    nested = t.list_(shared)
+    target = schema([field("a", shared), field("b", nested), field("c", shared)])
+    given_c = read_array(pa.array(["z", "x"]).dictionary_encode())
+    batch = build_batch({"a": ["x", "y"], "b": [["z", "x"], None], "c": ["w", "x"]}, target)
+    assert batch["a"].dictionary.to_pylist() == ["x", "y", "z", "w"]
+    assert batch["c"].dictionary == batch["a"].dictionary
+    assert batch.to_pydict() == {"a": ["x", "y"], "b": [["z", "x"], None], "c": ["w", "x"]}
+    # An array has a dictionary of its own; its values join the shared one.
+    of_int32 = Dictionary(t.int32(), t.string(), id=7)
+    target = schema([field("a", of_int32), field("c", of_int32)])
+    batch = build_batch({"a": ["x", "y"], "c": given_c}, target)
+    assert batch["c"].dictionary.to_pylist() == ["x", "y", "z"]
+    assert batch["c"].to_pylist() == ["z", "x"]
+
+
+def test_types_as_deep_as_they_may_be():
+    kind, value = t.int8(), 5
+    for level in range(63):
+        if level % 2:
+            kind, value = t.struct([field("a", kind)]), {"a": value}
+        else:
+            kind, value = t.list_(kind), [value, None]
+    assert build_array([value, None], kind).to_pylist() == [value, None]
+    kind, value = t.int8(), 5
+    for level in range(62):
+        if level % 2:
+            kind, value = t.struct([field("a", kind)]), {"a": value}
+        else:
+            kind, value = t.dictionary(t.int8(), t.list_(kind)), [value]
+    assert build_array([value, value], kind).to_pylist() == [value, value]
+
+
+# -- what lies in the buffers --------------------------------------------------------------------------------
+
+
+def test_null_slots_and_padding_are_zero():
+    noise = [build_array([b"\xff" * size] * 9, t.binary()) for size in (1, 50, 5000, 200_000)]
+    del noise
+    for kind, value in (
+        (t.int64(), -1), (t.float64(), -math.nan), (t.decimal128(9, 2), -1), (t.binary(5), b"\xff" * 5),
+        (t.string_view(), "ÿ" * 9), (t.string(), "ÿ"), (t.bool_(), True),
+        (t.month_day_nano_interval(), (-1, -1, -1)), (t.list_(t.int8()), [-1]), (t.list_view(t.int8()), [-1]),
+        (t.timestamp("s"), -1),
+    ):  # fmt: skip
+        built = build_array([value, None] * 5 + [None], kind)
+        for array in (built, *built.children):
+            for buffer in array.buffers():
+                if buffer is None or len(buffer) == 0:
+                    continue
+                whole = -len(buffer) % 64
+                assert ctypes.string_at(address(buffer) + len(buffer), whole) == bytes(whole)
+                assert address(buffer) % 64 == 0
+        assert bytes(built.buffers()[0]) == b"\x55\x01"
+        slots = bytes(built.buffers()[1])
+        if isinstance(kind, t.Bool):
+            assert slots == b"\x55\x01"
+        elif not isinstance(kind, (t.Utf8, t.List, t.ListView)):
+            width = len(slots) // 11
+            assert not any(any(slots[i * width : (i + 1) * width]) for i in (1, 3, 5, 7, 9, 10))
+
+
+def test_bitmaps_exist_only_where_there_are_nulls():
+    built = build_array(
+        [{"a": 1, "b": [1]}, {"a": None, "b": [None]}], t.struct([("a", t.int8()), ("b", t.list_(t.int8()))])
+    )
+    assert built.buffers() == [None]
+    a, b = built.children
+    assert a.buffers()[0] is not None
+    assert b.buffers()[0] is None
+    assert b.children[0].buffers()[0] is not None
+
+
+def test_children_that_are_not_nullable_hold_zeros_under_null_parents():
+    inner = [
+        field("i", t.int8(), nullable=False), field("s", t.string(), nullable=False),
+        field("d", t.dictionary(t.int8(), t.string()), nullable=False),
+        field("l", t.list_(field("item", t.int8(), nullable=False)), nullable=False),
+        field("f", t.list_(field("item", t.bool_(), nullable=False), 2), nullable=False),
+        field("u", t.dense_union([field("x", t.int8(), nullable=False)]), nullable=False),
+        field("r", t.run_end_encoded(t.int16(), field("values", t.int8(), nullable=False)), nullable=False),
+    ]  # fmt: skip
+    kind = t.struct(inner)
+    row = {"i": 1, "s": "x", "d": "y", "l": [1], "f": [True, False], "u": 3, "r": 4}
+    for values in ([None, row, None], [None, None]):
+        built = build_array(values, kind)
+        assert built.to_pylist() == values
+        assert all(child.null_count == 0 for child in built.children)
+        exported(built)
+    nulled = build_array([None, row], t.struct([field(f.name, f.type) for f in inner]))
+    assert [child.null_count for child in nulled.children] == [1, 1, 1, 1, 1, 0, 0]
+    with pytest.raises(UsageError, match=r"column 'l\.item', row 1: is null, and the field is not nullable"):
+        build_array([row, {**row, "l": [0, None]}], kind)
+
+
+@pytest.mark.parametrize("size", [0, 1, 12, 13, 500, 5000, 40_000])
+def test_views_spread_over_several_data_buffers(size):
+    values = ["é" * (size // 2) + "x" * (size % 2), None, "y" * size, b"z".decode() * size] * 40
+    built = build_array(values, t.string_view())
+    assert built.to_pylist() == values
+    assert exported(built).equals(pa.array(values, pa.string_view()))
+    assert (len(built.buffers()) == 2) == (size <= 12)
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_has_the_columns_of_its_schema():
+    target = schema([field("a", t.int8(), nullable=False), ("b", t.string())], metadata={"k": "v"})
+    batch = build_batch({"b": ["x", None], "a": np.array([1, 2], "i1")}, target)
+    assert batch.schema is target
+    assert batch.num_rows == 2
+    assert batch.to_pydict() == {"a": [1, 2], "b": ["x", None]}
+    assert pa.record_batch(batch).schema.metadata == {b"k": b"v"}
+    assert batch == read_batch(pa.record_batch(batch))
+    assert batch.slice(1).to_pylist() == [{"a": 2, "b": None}]
+    empty = build_batch({}, schema([]))
+    assert (empty.num_rows, empty.num_columns) == (0, 0)
+    assert build_batch({"a": [], "b": ()}, target).num_rows == 0
+
+
+def test_names_and_lengths_must_match():
+    target = schema([("a", t.int8()), ("b", t.int8())])
+    for mapping, words in (
+        ({"a": []}, "missing columns: 'b'"),
+        ({"a": [], "b": [], "c": []}, "columns that the schema does not have: 'c'"),
+        ({"a": [], "B": []}, "missing columns: 'b'; columns that the schema does not have: 'B'"),
+        ({"a": [1, 2], "b": [1]}, "'a' has 2 rows, 'b' has 1"),
+        ({"a": [1, 2], "b": np.arange(3)}, "'a' has 2 rows, 'b' has 3"),
+        ({"a": "xy", "b": []}, "column 'a': expected a sequence of values, found str 'xy'"),
+        ([("a", [])], "expected a mapping"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            build_batch(mapping, target)
+    with pytest.raises(UsageError, match="names repeat: 'a'"):
+        build_batch({"a": []}, schema([("a", t.int8()), ("a", t.int8())]))
+    with pytest.raises(UsageError, match="expected a Schema"):
+        build_batch({}, 5)
+    with pytest.raises(UsageError, match="expected a DataType"):
+        build_array([], "int8")
+    with pytest.raises(UsageError, match="little-endian"):
+        build_batch({"a": [], "b": []}, target.__replace__(endianness="big"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_of_ours_are_columns_that_share_memory(name):
+    source = read_array(CASES[name])
+    own = source.type.__replace__(id=None) if isinstance(source.type, Dictionary) else source.type
+    target = schema([field("x", own), field("y", t.list_(own))])
+    part = source.slice(1, 2)
+    y = [[None]] * len(part)
+    batch = build_batch({"x": part, "y": y}, target)
+    assert batch["x"] == part
+    assert batch["y"].to_pylist() == y
+    for mine, theirs in zip(batch["x"].buffers()[1:], source.buffers()[1:], strict=True):
+        assert not len(mine) or address(mine) == address(theirs)
+    assert read_batch(pa.record_batch(batch))["x"] == part
+
+
+def test_arrays_of_ours_must_be_of_the_type():
+    source = read_array(pa.array([1, 2, None], pa.int32()))
+    with pytest.raises(UsageError, match="column 'x': expected an array of int64, found one of int32"):
+        build_batch({"x": source}, schema([("x", t.int64())]))
+    with pytest.raises(UsageError, match="column 'x', row 2: is null, and the field is not nullable"):
+        build_batch({"x": source}, schema([field("x", t.int32(), nullable=False)]))
+    batch = build_batch({"x": source.slice(0, 2)}, schema([field("x", t.int32(), nullable=False)]))
+    assert batch["x"].buffers()[0] is None
+
+
+def test_arrays_of_other_libraries_are_taken_over():
+    for source in (pa.array([1, None]), pa.chunked_array([[1], [None]]), pl.Series([1, None])):
+        assert build_batch({"x": source}, schema([("x", t.int64())])).to_pydict() == {"x": [1, None]}
+    with pytest.raises(UsageError, match="column 'x': expected an array of int8, found one of int64"):
+        build_batch({"x": pa.array([1])}, schema([("x", t.int8())]))
+
+
+def test_a_dictionary_in_a_dictionary_is_adopted_whole():
+    inner = t.dictionary(t.int8(), t.string())
+    source = build_array([["a", "b"], ["b"], None], t.dictionary(t.int8(), t.list_(inner)))
+    target = schema([field("first", inner), field("x", source.type)])
+    batch = build_batch({"first": ["p", "q", "p"], "x": source}, target)
+    assert batch["x"].to_pylist() == [["a", "b"], ["b"], None]
+    assert batch["first"].to_pylist() == ["p", "q", "p"]
+    assert pa.record_batch(batch).column(1).to_pylist() == batch["x"].to_pylist()
+
+
+# -- what is wrong, and where --------------------------------------------------------------------------------
+
+PARTS = [("a", t.int8()), ("b", t.string())]
+INNER = t.struct([("b", t.int8())])
+WRONG = [
+    (t.int8(), [1, 128], r"row 1: expected an integer from -128 to 127, found int 128"),
+    (t.uint64(), [2**64], "row 0: expected an integer from 0 to 18446744073709551615"),
+    (t.uint8(), [0, None, -1], "row 2: expected an integer from 0 to 255, found int -1"),
+    (t.int64(), [2**63], "row 0: expected an integer"),
+    (t.int64(), [1.0], "expected an integer .*, found float 1.0"),
+    (t.int64(), [True], "expected an integer .*, found bool True"),
+    (t.int64(), ["1"], "expected an integer .*, found str '1'"),
+    (t.float64(), [0.5, "x"], "row 1: expected a float, found str 'x'"),
+    (t.float64(), [True], "expected a float"),
+    (t.float64(), [Decimal(1)], "expected a float"),
+    (t.float64(), [2**53 + 1], r"expected a float, .*digits would be lost"),
+    (t.float64(), [10**400], r"outside the range"),
+    (t.float32(), [1e300], r"outside the range"),
+    (t.float16(), [1e300], r"outside the range"),
+    (t.float16(), [2049], r"digits would be lost"),
+    (t.bool_(), [1], "expected True or False, found int 1"),
+    (t.null(), [None, 0], "row 1: expected None"),
+    (t.string(), ["a", b"b"], "row 1: expected a str, found bytes b'b'"),
+    (t.string(), ["a", "\ud800"], "row 1: expected text that UTF-8 can hold"),
+    (t.string_view(), ["a" * 20 + "\udfff"], "row 0: expected text that UTF-8 can hold"),
+    (t.dictionary(t.int8(), t.string()), ["\ud800"], "row 0: expected text that UTF-8 can hold"),
+    (t.binary(), ["a"], "row 0: expected bytes, found str 'a'"),
+    (t.binary(), [5], "row 0: expected bytes, found int 5"),
+    (t.binary(3), [b"abc", b"ab"], r"row 1: expected exactly 3 bytes, found bytes b'ab'"),
+    (t.date32(), [dt.datetime(2024, 1, 1, 1)], "finer than the unit"),
+    (t.date32(), ["2024-01-01"], "expected a date or an int of days since 1970-01-01"),
+    (t.date32(), [2**31], "outside the range"),
+    (t.time32("s"), [dt.time(0, 0, 0, 1)], "finer than the unit"),
+    (t.time64("us"), [dt.time(0, tzinfo=UTC)], "have no timezone"),
+    (t.timestamp("ms"), [dt.datetime(2024, 1, 1, 0, 0, 0, 1)], "finer than the unit"),
+    (t.timestamp("ms"), [dt.datetime(2024, 1, 1, tzinfo=UTC)], "the type has no timezone"),
+    (t.timestamp("ns"), [dt.datetime(9999, 1, 1)], "outside the range"),
+    (t.timestamp("us"), [2**63], "expected a datetime or an int of microseconds since 1970-01-01"),
+    (t.timestamp("us"), [dt.date(2024, 1, 1)], "expected a datetime"),
+    (t.duration("s"), [dt.timedelta(microseconds=1)], "finer than the unit"),
+    (t.duration("ns"), [dt.timedelta.max], "outside the range"),
+    (t.duration("us"), [dt.timedelta.max], "outside the range"),
+    (t.interval_year_month(), [2**31], "expected an int of months"),
+    (t.interval_day_time(), [(1, 2, 3)], r"expected \(days, milliseconds\)"),
+    (t.interval_day_time(), [(1, 2**31)], r"expected \(days, milliseconds\)"),
+    (t.month_day_nano_interval(), [(1, 2)], r"expected \(months, days, nanoseconds\)"),
+    (t.list_(t.int8()), [[1], None, [2, 3, "x"]], r"'item', row 2: expected an int"),
+    (t.list_view(t.int8()), [[1], None, [], [2, 300], [5]], r"'item', row 3: expected an int"),
+    (t.list_(t.int8()), ["ab"], "row 0: expected a list, found str 'ab'"),
+    (t.list_(t.int8()), [{"a": 1}], "row 0: expected a list, found dict"),
+    (t.list_(t.int8(), 2), [[1, 2], [1]], r"row 1: expected a list of 2, found list \[1\] \(it has 1\)"),
+    (t.list_(t.int8(), 2), [None, [1, 2], [1, 300]], r"'item', row 2: expected an int"),
+    (t.struct([("a", t.int8())]), [{"a": 1}, {"b": 1}], "row 1: the struct has no field 'b'; its"),
+    (t.struct([("a", t.int8())]), [5], "row 0: expected a dict, found int 5"),
+    (t.struct([("a", t.int8())]), [[1]], "row 0: expected a dict or .* pairs"),
+    (t.struct([("a", t.list_(INNER))]), [{}, {"a": [{}, {"b": "x"}]}], r"'a\.item\.b', row 1"),
+    (t.map_(t.string(), t.int8()), [[("k", 1)], {None: 2}], r"column 'entries\.key', row 1: is null"),
+    (t.map_(t.string(), t.int8()), [[("k", 1)], [], {"l": 300}], r"'entries\.value', row 2: expected an int"),
+    (t.map_(t.string(), t.int8()), [[("k", 1, 2)]], r"row 0: expected \(key, value\) pairs"),
+    (t.map_(t.string(), t.int8()), [5], "row 0: expected a list of .* pairs or a dict"),
+    (t.dense_union(PARTS), ["x", 1, "y", 300], r"'a', row 3: expected an int"),
+    (t.sparse_union(PARTS), ["x", 1, "y", 300], r"'a', row 3: expected an int"),
+    (t.run_end_encoded(t.int16(), t.int8()), [1, 1, 1, "x"], r"'values', row 3: expected an int"),
+    (t.run_end_encoded(t.int16(), t.list_(t.int8())), [[1], [1], [2, "x"]], r"'values\.item', row 2: exp"),
+    (t.run_end_encoded(t.int16(), t.int8()), range(2**15), "row 32767: 32,768 rows are more than"),
+    (t.dictionary(t.int8(), t.int32()), range(200), r"row 128: this is distinct value 129 of the dictionary"),
+    (t.dictionary(t.uint8(), t.int8()), [1, 1, "x"], "row 2: expected an integer"),
+    (t.dictionary(t.int8(), t.list_(t.int8())), [[1], [1, 300]], r"'item', row 1: expected an int"),
+    (t.list_(t.dictionary(t.int8(), INNER)), [[], [{"b": 1}, {"b": ""}]], r"'item\.b', row 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "words"), WRONG, ids=[f"{kind}-{i}" for i, (kind, _, _) in enumerate(WRONG)]
+)
+def test_what_does_not_fit_names_column_and_row(kind, values, words):
+    with pytest.raises(UsageError, match=words):
+        build_array(values, kind)
+    with pytest.raises(UsageError, match=r"column 'x[^']*', row \d+: "):
+        build_batch({"x": values}, schema([("x", kind)]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_null_where_none_may_be(name):
+    source = read_array(CASES[name])
+    target = schema([field("x", source.type, nullable=False)])
+    good = [value for value in tagged(source.slice(0, 1)) if value is not None]
+    with pytest.raises(
+        UsageError, match=rf"column 'x', row {len(good)}: is null, and the field is not nullable"
+    ):
+        build_batch({"x": [*good, None]}, target)
+
+
+def test_nulls_in_children_that_may_not_be_null():
+    child = field("item", t.int8(), nullable=False)
+    with pytest.raises(UsageError, match=r"column 'item', row 1: is null"):
+        build_array([[1], [2, None]], t.list_(child))
+    with pytest.raises(UsageError, match=r"column 'a', row 1: is null"):
+        build_array([None, {}], t.struct([field("a", t.int8(), nullable=False)]))
+
+
+def test_messages_stay_short_and_whole():
+    class Odd:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    for value in (Odd(), 10**9000, "x" * 10**6, [1] * 10**6):
+        with pytest.raises(UsageError, match="row 0: expected an integer") as caught:
+            build_array([value], t.int8())
+        assert len(str(caught.value)) < 250
+
+
+def test_a_list_that_changes_while_it_is_read_is_refused():
+    class Shrinks:
+        def __init__(self, items):
+            self.items = items
+
+        def __index__(self):
+            self.items.clear()
+            return 1
+
+        def __len__(self):
+            return 1
+
+        def __iter__(self):
+            self.items.clear()
+            return iter([1])
+
+    for kind in (
+        t.int64(), t.uint8(), t.float64(), t.decimal128(9, 2), t.list_(t.int8()),
+        t.run_end_encoded(t.int16(), t.int8()), t.dictionary(t.int8(), t.int8()), t.timestamp("s"),
+        t.dense_union([("a", t.list_(t.int8()))]),
+    ):  # fmt: skip
+        items = [None] * 1000
+        items[3] = (0, Shrinks(items)) if "union" in str(kind) else Shrinks(items)
+        if "union" in str(kind):
+            assert len(build_array(items, kind)) == 1000
+        else:
+            with pytest.raises(UsageError, match="changed to 0 while it was being read"):
+                build_array(items, kind)
+
+
+@pytest.mark.slow
+@pytest.mark.nosanitize
+@pytest.mark.parametrize(("kind", "letter"), [(t.binary(), b"x"), (t.string(), "x")], ids=repr)
+def test_more_text_than_32_bits_count(kind, letter):
+    with pytest.raises(
+        UsageError, match=r"row 7: the values add up to 2,147,483,648 bytes here.*; use large_"
+    ):
+        build_array([letter * 2**28] * 8, kind)
+
+
+# -- memory and state ----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_behind():
+    def work():
+        for array in CASES.values():
+            kind = read_array(array).type
+            values = tagged(read_array(array))
+            build_array(values, kind)
+            with pytest.raises(UsageError):
+                build_array([*values, object()], kind)
+        build_array(np.arange(10), t.int64())
+        with pytest.raises(UsageError):
+            build_array(np.arange(10), t.int8())
+
+    work()
+    gc.collect()
+    before = live_objects()
+    work()
+    gc.collect()
+    assert live_objects() == before
+
+
+def test_calls_share_nothing_that_changes():
+    kind = t.struct(
+        [("d", t.dictionary(t.int8(), t.string())), ("v", t.string_view()), ("l", t.list_(t.int64()))]
+    )
+    values = [{"d": f"w{i % 5}", "v": "x" * i, "l": list(range(i))} for i in range(50)]
+    kept = [dict(value) for value in values]
+    first = build_array(values, kind)
+    assert values == kept
+    assert build_array([{"d": "other"}], kind).children[0].dictionary.to_pylist() == ["other"]
+    assert first.children[0].dictionary.to_pylist() == [f"w{i}" for i in range(5)]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: build_array(values, kind), range(20)):
+            assert found == first
+    values[0]["l"].append(5)
+    values.clear()
+    assert first.to_pylist()[1:] == kept[1:]

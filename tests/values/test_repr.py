@@ -1,0 +1,525 @@
+"""What people see in terminals and notebooks: complete for small data, bounded for any, and never markup."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import arrowipc
+from arrowipc import types as T
+from arrowipc.values.preview import NULL, type_text, value_text, values_text
+from arrowipc.values.repr import (
+    LINE_WIDTH,
+    batch_html,
+    batch_text,
+    schema_html,
+    schema_text,
+    table_html,
+    table_text,
+)
+
+pa = pytest.importorskip("pyarrow")
+
+MOMENT = datetime.datetime(2024, 2, 29, 12, 30)
+
+
+def read(batch: Any, metadata: dict[str, str] | None = None) -> Any:
+    """The same batch, read by us from a stream that pyarrow wrote."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch, custom_metadata=metadata)
+    with arrowipc.open_stream(sink.getvalue()) as reader:
+        return reader.read_next_batch()
+
+
+def read_array(array: Any) -> Any:
+    return read(pa.record_batch([array], names=["a"])).column(0)
+
+
+class Parsed(HTMLParser):
+    """The tags and texts of some HTML, and whether all tags are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+OURS = {"div", "style", "p", "table", "thead", "tbody", "tr", "th", "td", "br"}
+
+
+# Batches, tables, arrays, messages.
+
+
+def test_text_of_a_batch() -> None:
+    fields = [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("name", pa.string()),
+        pa.field("tags", pa.list_(pa.string())),
+    ]
+    batch = pa.record_batch(
+        [pa.array([1, 2, 3]), pa.array(["a", None, "c"]), pa.array([["x"], None, []], pa.list_(pa.string()))],
+        schema=pa.schema(fields),
+    )
+    assert repr(read(batch, {"k": "v"})).splitlines() == [
+        "RecordBatch: 3 rows x 3 columns",
+        "  id    int64 not null      [1, 2, 3]",
+        '  name  string              ["a", null, "c"]',
+        '  tags  list<item: string>  [["x"], null, []]',
+        "-- batch metadata --",
+        "k: 'v'",
+    ]
+    assert repr(read(batch.slice(1, 1))).splitlines()[1:3] == [
+        "  id    int64 not null      [2]",
+        "  name  string              [null]",
+    ]
+    assert repr(read(batch.slice(0, 0))).splitlines() == [
+        "RecordBatch: 0 rows x 3 columns",
+        "  id    int64 not null",
+        "  name  string",
+        "  tags  list<item: string>",
+    ]
+
+
+def test_text_of_a_batch_without_columns() -> None:
+    assert repr(read(pa.record_batch([], schema=pa.schema([])))) == "RecordBatch: 0 rows x 0 columns"
+
+
+def test_text_of_arrays() -> None:
+    assert repr(read_array(pa.array([1, None]))).splitlines() == [
+        "Array: int64, 2 values, 1 null",
+        "  1",
+        "  null",
+    ]
+    assert repr(read_array(pa.array(range(1000)))).splitlines() == [
+        "Array: int64, 1,000 values",
+        *[f"  {i}" for i in range(8)],
+        "  ...",
+        *[f"  {i}" for i in range(997, 1000)],
+    ]
+    assert repr(read_array(pa.array([], pa.int8()))) == "Array: int8, 0 values"
+
+
+def test_text_of_messages() -> None:
+    message = arrowipc.read_message(T.schema([("a", T.int8())]).serialize())
+    assert repr(message) == f"Message: Schema, V5, {len(message.metadata)} bytes of metadata, 0 bytes of body"
+
+
+class Table:
+    """A stand-in with what the functions for tables use."""
+
+    def __init__(self, schema: Any, batches: list[Any]) -> None:
+        self.schema = schema
+        self.batches = batches
+        self.num_rows = sum(batch.num_rows for batch in batches)
+
+
+def test_tables_show_their_first_rows() -> None:
+    parts = [read(pa.record_batch({"a": pa.array(values, pa.int8())})) for values in ([], [1, 2], [3])]
+    table = Table(parts[0].schema, parts)
+    assert table_text(table).splitlines() == ["Table: 3 rows x 1 column in 3 batches", "  a  int8  [1, 2]"]
+    parsed = Parsed(table_html(table))
+    assert parsed.texts[1:] == ["Table: 3 rows x 1 column in 3 batches", "a", "int8", "1", "2", "..."]
+    empty = Table(parts[0].schema, [])
+    assert table_text(empty).splitlines() == ["Table: 0 rows x 1 column in 0 batches", "  a  int8"]
+    assert Parsed(table_html(empty)).texts[1:] == ["Table: 0 rows x 1 column in 0 batches", "a", "int8"]
+
+
+def test_html_of_a_batch() -> None:
+    batch = pa.record_batch({"n": pa.array([1, None]), "s": pa.array(["null", None])})
+    html = read(batch)._repr_html_()
+    parsed = Parsed(html)
+    assert set(parsed.tags) <= OURS
+    assert parsed.texts[1:] == [
+        "RecordBatch: 2 rows x 2 columns",
+        *("n", "s", "int64", "string"),
+        *("1", "null", "null", "null"),
+    ]
+    # Numbers align to the right, and a text that says null is no null.
+    assert '<tr><td class="n">1</td><td>null</td></tr>' in html
+    assert '<tr><td class="n z">null</td><td class="z">null</td></tr>' in html
+
+
+def test_html_of_arrays() -> None:
+    parsed = Parsed(read_array(pa.array(range(1000)))._repr_html_())
+    assert parsed.texts[1:] == ["Array: 1,000 values", "int64", *map(str, range(10)), "..."]
+
+
+# Nothing of the data is ever markup, and nothing reaches the terminal as a control character.
+
+EVIL = "<script>alert('x')</script>&amp;\"'<!--]]>\x1b[31m\n\r\t"
+
+
+def test_names_values_and_metadata_are_escaped() -> None:
+    field = pa.field(EVIL, pa.struct([pa.field(EVIL, pa.string())]), metadata={EVIL: EVIL})
+    values = [{EVIL: EVIL}]
+    text = pa.array([EVIL])
+    schema = pa.schema([field, pa.field("t", pa.string())], metadata={EVIL: EVIL, b"\xff": b"\xff<b>"})
+    batch = read(pa.record_batch([pa.array(values, field.type), text], schema=schema), {EVIL: EVIL})
+    for html in (batch._repr_html_(), batch.schema._repr_html_(), batch[1]._repr_html_()):
+        parsed = Parsed(html)
+        assert set(parsed.tags) <= OURS
+        assert any("<script>" in piece for piece in parsed.texts)
+    for shown in (repr(batch), repr(batch.schema), repr(batch[0]), repr(batch.schema[0]), str(batch[1].type)):
+        assert all(c.isprintable() or c == "\n" for c in shown)
+    assert batch.schema[0].name == EVIL
+
+
+# What each kind of value looks like.
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (pa.array([True, False, None]), ["true", "false", "null"]),
+        (pa.array([1.5, float("nan"), -0.0]), ["1.5", "nan", "-0.0"]),
+        (pa.array(["", 'a"b', "é\n"]), ['""', '"a\\"b"', '"é\\n"']),
+        (pa.array(["x" * 12, "x" * 13, None], pa.string_view()), [f'"{"x" * 12}"', f'"{"x" * 13}"', "null"]),
+        (pa.array(["a", None], pa.large_string()), ['"a"', "null"]),
+        (pa.array([b"", b"\x00z", None]), ["b''", "b'\\x00z'", "null"]),
+        (pa.array([b"ab"], pa.binary(2)), ["b'ab'"]),
+        (pa.array([b""], pa.binary(0)), ["b''"]),
+        (pa.array([b"x" * 20], pa.binary_view()), [f"b'{'x' * 20}'"]),
+        (pa.array([decimal.Decimal("1.50"), None]), ["1.50", "null"]),
+        (pa.array([datetime.date(2024, 2, 29)]), ["2024-02-29"]),
+        (pa.array([MOMENT], pa.timestamp("s")), ["2024-02-29 12:30:00"]),
+        (pa.array([MOMENT], pa.timestamp("us", "UTC")), ["2024-02-29 12:30:00+00:00"]),
+        (pa.array([0, 1, -1], pa.timestamp("ns")), [
+            "1970-01-01 00:00:00",
+            "1970-01-01 00:00:00.000000001",
+            "1969-12-31 23:59:59.999999999",
+        ]),
+        (pa.array([1], pa.timestamp("ns", "Asia/Tokyo")), ["1970-01-01 00:00:00.000000001+00:00"]),
+        (pa.array([2**62], pa.timestamp("s")), [f"{2**62}s"]),
+        (pa.array([3_600_000_000_001], pa.time64("ns")), ["01:00:00.000000001"]),
+        (pa.array([5], pa.time64("us")), ["00:00:00.000005"]),
+        (pa.array([90, None], pa.duration("s")), ["0:01:30", "null"]),
+        (pa.array([7], pa.duration("ns")), ["7ns"]),
+        (pa.array([(1, 2, 3)], pa.month_day_nano_interval()), ["1mo 2d 3ns"]),
+        (pa.nulls(2), ["null", "null"]),
+        (pa.array([[1, None], [], None]), ["[1, null]", "[]", "null"]),
+        (pa.array([[1], None, [2, 3]], pa.large_list(pa.int8())), ["[1]", "null", "[2, 3]"]),
+        (pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int8(), 2)), ["[1, 2]", "null", "[3, 4]"]),
+        (pa.array([[1], None, [2, 3]], pa.list_view(pa.int8())), ["[1]", "null", "[2, 3]"]),
+        (pa.array([[1], None, [2, 3]], pa.large_list_view(pa.int8())), ["[1]", "null", "[2, 3]"]),
+        (pa.array([{"a": 1, "b": ["x"]}, None]), ['{a: 1, b: ["x"]}', "null"]),
+        (pa.array([{}], pa.struct([])), ["{}"]),
+        (pa.array([[("k", 1), ("l", None)], [], None], pa.map_(pa.string(), pa.int8())), [
+            '{"k": 1, "l": null}',
+            "{}",
+            "null",
+        ]),
+        (pa.array(["a", None, "a", "b"]).dictionary_encode(), ['"a"', "null", '"a"', '"b"']),
+        (pa.array([[["x"]]]), ['[["x"]]']),
+        (pa.array([[[[[["x"]]]]]]), ["[[[[[...]]]]]"]),
+        (pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(["p", None])), [
+            '"p"',
+            '"p"',
+            "null",
+        ]),
+        (pa.UnionArray.from_sparse(
+            pa.array([5, 7], pa.int8()), [pa.array([1, 0]), pa.array(["", "u"])], ["a", "b"], [5, 7]
+        ), ["1", '"u"']),
+        (pa.UnionArray.from_dense(
+            pa.array([0, 1, 0], pa.int8()),
+            pa.array([1, 0, 0], pa.int32()),
+            [pa.array([8, 9]), pa.array(["u"])],
+        ), ["9", '"u"', "8"]),
+    ],
+    ids=lambda each: str(each.type) if isinstance(each, pa.Array) else "",
+)  # fmt: skip
+def test_values(array: Any, expected: list[str]) -> None:
+    ours = read_array(array)
+    assert [value_text(ours, i, 60) for i in range(len(ours))] == expected
+    assert [value_text(ours.slice(i, 1), 0, 60) for i in range(len(ours))] == expected
+    assert values_text(ours, 200, 10) == f"[{', '.join(expected)}]"
+    # The same values as children, behind an empty list, so that offsets count.
+    if "..." not in expected[0]:
+        lists = read_array(pa.ListArray.from_arrays(pa.array([0, 0, len(array)], pa.int32()), array))
+        assert [value_text(lists, i, 200) for i in (0, 1)] == ["[]", f"[{', '.join(expected)}]"]
+
+
+def test_null_is_told_from_text() -> None:
+    array = read_array(pa.array([None, "null"]))
+    assert value_text(array, 0, 60) is NULL
+    assert value_text(array, 1, 60) == '"null"'
+    assert value_text(array, 1, 60, quotes=False) == "null"
+    assert value_text(array, 1, 60, quotes=False) is not NULL
+
+
+def test_long_values_are_cut() -> None:
+    text = read_array(pa.array(["x" * 10**6, "é" * 100]))
+    assert value_text(text, 0, 20) == f'"{"x" * 15}"...'
+    assert value_text(text, 1, 20) == f'"{"é" * 15}"...'
+    assert value_text(text, 0, 20, quotes=False) == "x" * 17 + "..."
+    assert value_text(read_array(pa.array([b"x" * 10**6])), 0, 20) == "b'xxxxxxxxxxxxxx'..."
+    assert value_text(read_array(pa.array([list(range(10**5))])), 0, 20) == "[0, 1, 2, 3, 4, ...]"
+    many = pa.array([{f"c{i}": i for i in range(500)}])
+    assert value_text(read_array(many), 0, 30) == "{c0: 0, c1: 1, c2: 2, ...}"
+
+
+words = st.one_of(st.none(), st.text(max_size=30))
+numbers = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
+rows = st.fixed_dictionaries({"a": words, "b": st.one_of(st.none(), st.lists(numbers, max_size=12))})
+
+
+@given(st.lists(st.one_of(st.none(), rows), max_size=5), st.integers(5, 120))
+def test_no_text_is_wider_than_asked(values: list[Any], width: int) -> None:
+    kind = pa.struct([("a", pa.string()), ("b", pa.list_(pa.int64()))])
+    array = read_array(pa.array(values, kind))
+    for i in range(len(values)):
+        text = value_text(array, i, width)
+        assert len(text) <= width
+        assert text.isprintable()
+        assert (text is NULL) == (values[i] is None)
+
+
+# Bounded, whatever the data.
+
+
+class Counting:
+    """A stand-in for a batch that says which columns were looked at."""
+
+    def __init__(self, schema: Any, batch: Any) -> None:
+        self.schema = schema
+        self.num_rows = batch.num_rows
+        self.custom_metadata = ()
+        self.batch = batch
+        self.asked: list[int] = []
+
+    def column(self, i: int) -> Any:
+        self.asked.append(i)
+        return self.batch.column(0)
+
+
+def test_a_million_columns() -> None:
+    small = read(pa.record_batch({"a": pa.array([1, 2, 3])}))
+    batch = Counting(arrowipc.Schema([small.schema[0]] * 1_000_000), small)
+    lines = batch_text(batch).splitlines()
+    assert lines[0] == "RecordBatch: 3 rows x 1,000,000 columns"
+    assert lines[-1] == "  ... and 999,970 more columns"
+    assert "... 999,980 more columns" in Parsed(batch_html(batch)).texts
+    assert max(batch.asked) < 30
+    assert schema_text(batch.schema).splitlines()[-1] == "... and 999,800 more fields"
+    assert "... and 999,900 more fields" in Parsed(schema_html(batch.schema)).texts
+
+
+def test_two_billion_rows() -> None:
+    rows = 2**31 - 1
+    batch = read(pa.record_batch([pa.nulls(rows)], names=["n"]))
+    assert repr(batch).splitlines()[0] == "RecordBatch: 2,147,483,647 rows x 1 column"
+    assert len(Parsed(batch._repr_html_()).texts) == 15
+    assert repr(batch[0]).startswith("Array: null, 2,147,483,647 values, 2,147,483,647 null\n  null\n")
+
+
+def test_one_row_with_two_billion_values() -> None:
+    kind = pa.list_(pa.null(), 2**31 - 1)
+    array = pa.FixedSizeListArray.from_arrays(pa.nulls(2**31 - 1), type=kind)
+    assert value_text(read_array(array), 0, 30) == "[null, null, null, null, ...]"
+
+
+def test_types_with_very_many_children() -> None:
+    wide = T.struct([("a", T.struct([("b", T.int8())] * 1000))] * 1000)
+    assert type_text(wide, 60) == "struct<1,000 children>"
+    assert type_text(T.dictionary(T.int8(), T.list_(T.int8())), 30) == "dictionary<values=list<item..."
+    assert len(schema_text(T.schema([("a", wide)] * 1000))) < 20_000
+
+
+def test_lines_stay_narrow() -> None:
+    name = "n" * 1000
+    batch = read(pa.record_batch({name: pa.array(["v" * 1000])}).replace_schema_metadata({name: "m" * 1000}))
+    assert all(len(line) <= LINE_WIDTH for line in repr(batch).splitlines())
+    assert max(map(len, Parsed(batch._repr_html_()).texts[1:])) <= LINE_WIDTH
+    assert repr(batch.schema).splitlines()[-1] == f"{'n' * 63}...: '{'m' * 66}' + 934"
+
+
+def test_metadata_with_very_many_pairs() -> None:
+    schema = T.schema([], [(str(i), "") for i in range(1000)])
+    assert schema_text(schema).splitlines()[-1] == "... and 980 more pairs"
+    assert "... and 980 more pairs" in Parsed(schema_html(schema)).texts
+
+
+# A repr that fails helps nobody.
+
+
+class Broken:
+    """A stand-in for an array whose values cannot be read."""
+
+    type = T.int8()
+    null_count = 0
+
+    def __len__(self) -> int:
+        return 3
+
+    def slice(self, offset: int, length: int) -> Broken:
+        return self
+
+    def __getitem__(self, i: int) -> Any:
+        raise arrowipc.FormatError("out of range")
+
+
+def test_values_that_cannot_be_read() -> None:
+    assert values_text(Broken(), 80, 10) == "[<FormatError>, <FormatError>, <FormatError>]"
+    assert value_text(Broken(), 5, 80) == "<IndexError>"
+
+
+def test_unvalidated_data_is_shown_as_far_as_it_goes() -> None:
+    good = pa.array([[1, 2], [3]])
+    broken = pa.ListArray.from_arrays(pa.array([0, 900, 3], pa.int32()), good.values)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("a", broken.type)])) as writer:
+        writer.write_batch(pa.record_batch([good], names=["a"]))
+    data = (
+        sink.getvalue()
+        .to_pybytes()
+        .replace(good.buffers()[1].to_pybytes()[:12], bytes(broken.buffers()[1])[:12])
+    )
+    with arrowipc.open_stream(data, validate="none") as reader:
+        batch = reader.read_next_batch()
+    assert "[[1, 2, 3, " in repr(batch) or "<" in repr(batch)
+
+
+def test_big_endian_data_is_left_alone() -> None:
+    small = read(pa.record_batch({"a": pa.array([1, 2, 3])}))
+    batch = Counting(arrowipc.Schema(small.schema.fields, endianness="big"), small)
+    assert batch_text(batch).splitlines()[1] == "  a  int64  <big-endian>"
+    assert Parsed(batch_html(batch)).texts[1:] == ["RecordBatch: 3 rows x 1 column", "a", "int64", "..."]
+    assert not batch.asked
+
+
+# Schemas.
+
+
+def test_text_of_a_schema() -> None:
+    inner = T.field("item", T.int8(), metadata={"unit": "m"})
+    schema = T.schema(
+        [
+            T.field("a", T.int32(), nullable=False, metadata={"k": "v" * 100, b"bin": b"\xff\x00"}),
+            ("l", T.list_(inner)),
+            ("plain", T.list_(T.int8())),
+            T.field("u", T.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"}),
+        ],
+        metadata={"who": "me"},
+        endianness="big",
+    )
+    assert repr(schema).splitlines() == [
+        "a: int32 not null",
+        "  -- field metadata --",
+        f"  k: '{'v' * 66}' + 34",
+        "  bin: b'\\xff\\x00'",
+        "l: list<item: int8>",
+        "  child 0, item: int8",
+        "    -- field metadata --",
+        "    unit: 'm'",
+        "plain: list<item: int8>",
+        "u: arrow.uuid<fixed_size_binary[16]>",
+        "  -- field metadata --",
+        "  ARROW:extension:name: 'arrow.uuid'",
+        "-- schema metadata --",
+        "who: 'me'",
+        "-- endianness: big --",
+    ]
+    assert repr(T.schema([])) == ""
+
+
+def test_html_of_a_schema() -> None:
+    schema = T.schema([T.field("a", T.int32(), False, {"k": "v", "l": "w"}), ("b", T.utf8())], {"m": "n"})
+    parsed = Parsed(schema._repr_html_())
+    assert set(parsed.tags) <= OURS
+    assert parsed.texts[1:] == [
+        "Schema: 2 fields",
+        *("name", "type", "nullable", "metadata"),
+        *("0", "a", "int32", "no", "k: 'v'", "l: 'w'"),
+        *("1", "b", "string", "yes"),
+        "m: 'n'",
+    ]
+
+
+@pytest.mark.parametrize(("batches", "pieces"), [(0, 1), (3, 4), (1000, 143)])
+def test_html_of_a_file(batches: int, pieces: int) -> None:
+    schema = T.schema([("x", T.dictionary(T.int8(), T.utf8())), ("<i>", T.int64())])
+    with arrowipc.new_file(sink := bytearray(), schema) as writer:
+        for i in range(batches):
+            writer.write({"x": ["a"], "<i>": [i]})
+    with arrowipc.open_file(sink) as reader:
+        html = reader._repr_html_()
+    parsed = Parsed(html)
+    assert set(parsed.tags) <= {*OURS, "i"}
+    assert parsed.tags.count("i") == pieces
+    assert parsed.texts[1].startswith(f"RecordBatchFileReader: {batches:,} batches")
+    assert "<i>" in parsed.texts
+    assert reader._repr_html_() == html
+
+
+def test_html_of_a_tensor() -> None:
+    tensor = arrowipc.Tensor(np.arange(24 * 30).reshape(24, 30).T, dim_names=["<y>", "x"])
+    parsed = Parsed(tensor._repr_html_())
+    assert set(parsed.tags) <= OURS
+    assert parsed.texts[1] == "Tensor: int64, shape (30, 24), dimensions (<y>, x), strides (8, 240)"
+    assert parsed.texts[2:24] == [*map(str, range(20)), "0", "0"]
+    assert parsed.texts[24] == "30"
+    assert parsed.tags.count("tr") == 12
+    assert all(part.count("<td") + part.count("<th") == 22 for part in tensor._repr_html_().split("<tr>")[2:])
+
+
+@pytest.mark.parametrize(
+    ("array", "caption", "values"),
+    [
+        (np.arange(8.0).reshape(2, 2, 2), "shape (2, 2, 2), of which [0]", ["0.0", "1.0", "2.0", "3.0"]),
+        (np.arange(3), "shape (3,)", ["0", "1", "2"]),
+        (np.array(7), "shape ()", ["7"]),
+        (np.zeros((0, 3)), "shape (0, 3)", []),
+    ],
+)
+def test_html_of_tensors_of_any_rank(array: Any, caption: str, values: list[str]) -> None:
+    html = arrowipc.Tensor(array)._repr_html_()
+    assert Parsed(html).texts[1].endswith(caption)
+    assert re.findall(r'<td class="n">([^<]*)</td>', html) == values
+
+
+def test_html_of_sparse_tensors() -> None:
+    coo = arrowipc.SparseCOOTensor.from_dense(np.diag([1, 2, 3]))
+    parsed = Parsed(coo._repr_html_())
+    assert set(parsed.tags) <= OURS
+    assert parsed.texts[1] == "SparseCOOTensor: int64, shape (3, 3), 3 values (33.33%)"
+    assert parsed.texts[6:10] == ["data", "int64", "3", "1, 2, 3"]
+    assert parsed.texts[10] == "indices"
+    assert parsed.texts[12:] == ["3 x 2", "[0, 0], [1, 1], [2, 2]"]
+    assert [Parsed(coo.to_csr()._repr_html_()).texts[i] for i in (6, 10, 14)] == ["data", "indptr", "indices"]
+    levels = Parsed(coo.to_csf()._repr_html_()).texts[6::4]
+    assert levels == ["data", "indptr[0]", "indices[0]", "indices[1]"]
+    empty = arrowipc.SparseCOOTensor.from_dense(np.zeros((0, 3)))
+    assert Parsed(empty._repr_html_()).texts[1].endswith("shape (0, 3), 0 values")
+
+
+def test_metadata_cut_within_a_character() -> None:
+    schema = T.schema([], {"k": "é" * 100, "b": b"\xff" * 100})
+    lines = repr(schema).splitlines()
+    assert lines[1] == f"k: '{'é' * 33}' + 134"
+    assert lines[2].startswith("b: b'\\xff\\xff")
+    assert lines[2].endswith("' + 34")
+    odd = T.schema([], {"k": "x" + "é" * 100})
+    assert repr(odd).splitlines()[1] == f"k: 'x{'é' * 32}' + 136"

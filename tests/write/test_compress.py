@@ -1,0 +1,609 @@
+"""What buffers become when a writer compresses them: prefixes, frames, threads, memory, refusals."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import forge, randoms
+from helpers.arrays import read_batch
+from hypothesis import given
+from hypothesis import settings as examples
+
+import arrowipc as ipc
+from arrowipc import UsageError, _core, codecs
+from arrowipc.write import compress
+from arrowipc.write.compress import Compressor, stored_buffers
+
+lz4 = pytest.importorskip("lz4.frame")
+zstandard = pytest.importorskip("zstandard")
+
+CODECS = ["lz4", "zstd"]
+NUMBER = {"lz4": codecs.LZ4_FRAME, "zstd": codecs.ZSTD}
+MB = 1 << 20
+# Bytes of a buffer: around what a frame costs, what a word, a block of LZ4 and one of ZSTD hold, and several.
+SIZES = [0, 1, 7, 8, 9, 10, 11, 12, 13, 24, 25, 26, 27, 100, 255, 256, 257, 65_535, 65_536, 65_537]
+SIZES += [MB - 1, MB, MB + 1, 3 * MB + 5]
+
+PACKAGES: dict[str, list[Callable[[bytes, int], bytes]]] = {
+    "lz4": [
+        lambda frame, size: pa.Codec("lz4_frame").decompress(frame, size, asbytes=True),
+        lambda frame, size: lz4.decompress(frame),
+    ],
+    "zstd": [
+        lambda frame, size: pa.Codec("zstd").decompress(frame, size, asbytes=True),
+        lambda frame, size: zstandard.ZstdDecompressor().decompress(frame),
+    ],
+}
+
+
+def only_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no functions be found."""
+    monkeypatch.setattr(codecs, "lz4_frame_functions", lambda: None)
+    monkeypatch.setattr(codecs, "zstd_frame_functions", lambda: None)
+
+
+@pytest.fixture(params=["functions", "package"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Both ways to make frames: the codec's functions, and the package where nobody exports them."""
+    if request.param == "package":
+        only_packages(monkeypatch)
+    elif codecs.lz4_frame_functions() is None or codecs.zstd_frame_functions() is None:
+        pytest.skip("these builds of the packages do not export both codecs")
+    compress.forget_libraries()
+    yield request.param
+    monkeypatch.undo()
+    compress.forget_libraries()
+
+
+def noise(size: int, seed: int = 0) -> bytes:
+    """Bytes that no codec makes smaller."""
+    return np.random.default_rng(seed).bytes(size)
+
+
+def mild(size: int, seed: int = 0) -> bytes:
+    """Numbers as columns hold them: compressed to about a half."""
+    return np.random.default_rng(seed).integers(0, 3000, size // 8 + 1).astype("<i8").tobytes()[:size]
+
+
+def columns(*contents: bytes) -> ipc.RecordBatch:
+    """Each of the contents as the one buffer of a column that is not absent; all of them as long."""
+    return read_batch(
+        pa.record_batch([np.frombuffer(c, "u1") for c in contents], [*map(str, range(len(contents)))])
+    )
+
+
+def buffer(content: bytes, codec: str, **options: Any) -> bytes:
+    """The content as it is stored."""
+    validity, stored = stored_buffers(columns(content), codec, **options)
+    assert validity == b""
+    return stored
+
+
+def split(stored: bytes) -> tuple[int, bytes]:
+    return struct.unpack_from("<q", stored)[0], stored[8:]
+
+
+def contents(batch: ipc.RecordBatch) -> list[bytes]:
+    """Every extent of the batch, as it is."""
+    raw = stored_buffers(batch, "lz4", chosen=bytes(n_fields(batch)))
+    assert all(not r or split(r)[0] == -1 for r in raw)
+    return [r[8:] for r in raw]
+
+
+def n_fields(batch: ipc.RecordBatch) -> int:
+    def below(kind: pa.DataType) -> int:
+        if pa.types.is_dictionary(kind):
+            return 1
+        if pa.types.is_run_end_encoded(kind):
+            return 1 + below(kind.run_end_type) + below(kind.value_type)
+        if pa.types.is_map(kind):
+            return 2 + below(kind.key_type) + below(kind.item_type)
+        return 1 + sum(below(kind.field(i).type) for i in range(kind.num_fields))
+
+    return sum(below(f.type) for f in pa.schema(batch.schema))
+
+
+def check(stored: bytes, content: bytes, codec: str) -> int:
+    """The stored form gives the content back, by every decoder; its prefix."""
+    if not content:
+        assert stored == b""
+        return 0
+    prefix, frame = split(stored)
+    if prefix == -1:
+        assert frame == content
+    else:
+        assert prefix == len(content) > len(frame)
+        for decompress in PACKAGES[codec]:
+            assert decompress(frame, prefix) == content
+    return prefix
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", SIZES)
+def test_108_every_size_comes_back(way, codec, size):
+    for content in (
+        bytes(size),
+        b"\xff" * size,
+        mild(size),
+        noise(size),
+        noise(size // 2) + bytes(size - size // 2),
+    ):
+        check(buffer(content, codec), content, codec)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [64, 1000, 65_536, 3 * MB])
+def test_108_what_gets_smaller_is_stored_compressed(way, codec, size):
+    for content in (bytes(size), b"\xff" * size, mild(size) if size > 64 else b"ab" * 32):
+        assert check(buffer(content, codec), content, codec) == size
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_110_what_would_grow_is_stored_raw(way, codec, size):
+    assert buffer(noise(size), codec) == struct.pack("<q", -1) + noise(size)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", range(1, 64))
+def test_110_no_buffer_stays_raw_that_its_package_makes_smaller(codec, size):
+    """The sizes that are not even tried are too small for any frame."""
+    for content in (bytes(size), b"\xff" * size, b"ab" * (size // 2) + b"a" * (size % 2)):
+        if codec == "lz4":
+            frame = lz4.compress(content, store_size=False)
+        else:
+            frame = zstandard.ZstdCompressor(level=1).compress(content)
+        assert (split(buffer(content, codec))[0] == size) == (len(frame) < size)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [1000, 300_000])
+def test_110_min_space_savings_at_its_edge(way, codec, size):
+    content = mild(size)
+    _, frame = split(buffer(content, codec))
+    saved = (size - len(frame)) / size
+    assert 0.2 < saved < 0.9
+    for savings in (0, 0.0, None, saved / 2, np.nextafter(saved, 0), saved):
+        assert split(buffer(content, codec, min_space_savings=savings)) == (size, frame)
+    for savings in (float(np.nextafter(saved, 1)), (saved + 1) / 2, np.nextafter(1, 0)):
+        assert split(buffer(content, codec, min_space_savings=savings)) == (-1, content)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_108_empty_buffers_have_no_prefix(codec):
+    batch = read_batch(pa.record_batch({"x": pa.array([], pa.string()), "n": pa.nulls(0)}))
+    assert all(
+        stored == b""
+        for stored, content in zip(stored_buffers(batch, codec), contents(batch), strict=True)
+        if not content
+    )
+    batch = columns(mild(80), mild(80))
+    assert [bool(stored) for stored in stored_buffers(batch, codec)] == [False, True, False, True]
+    no_columns = read_batch(pa.RecordBatch.from_arrays([], names=[]))
+    assert stored_buffers(no_columns, codec) == []
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_columns_that_are_not_chosen_stay_raw(way, codec):
+    words = pa.array(["a word that is long enough to leave the view", None, "x"] * 50, pa.string_view())
+    pairs = pa.array([{"a": i, "b": "some text"} for i in range(150)])
+    source = pa.record_batch({"n": np.arange(150), "v": words, "s": pairs, "v2": words})
+    batch = read_batch(source)
+    # n, v, s, s.a, s.b, v2; buffers in the order of the fields, the data of views behind all of them
+    fields = [0, 0, 1, 1, 2, 3, 3, 4, 4, 4, 5, 5]
+    originals = contents(batch)
+    more = len(originals) - len(fields)
+    assert more >= 2
+    assert more % 2 == 0
+    fields += [1] * (more // 2) + [5] * (more // 2)
+    for chosen in ([1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 1, 0], [0, 0, 0, 0, 0, 255], [1] * 6):
+        stored = stored_buffers(batch, codec, chosen=bytes(chosen))
+        prefixes = [check(s, c, codec) for s, c in zip(stored, originals, strict=True)]
+        compressed = {field for field, prefix in zip(fields, prefixes, strict=True) if prefix > 0}
+        assert compressed == {field for field in range(6) if chosen[field]} - {2}
+    with pytest.raises(UsageError, match="a byte for each of 6 fields, found 5"):
+        stored_buffers(batch, codec, chosen=bytes(5))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_views_with_many_data_buffers(way, codec):
+    """Every variadic buffer gets a frame of its own."""
+    first, second = (
+        pa.chunked_array(
+            [
+                pa.array([f"{name} {i} {j} " + "padding " * 30 for j in range(4)], pa.binary_view())
+                for i in range(n)
+            ]
+        ).combine_chunks()
+        for name, n in (("first", 40), ("second", 25))
+    )
+    first, second = (a if isinstance(a, pa.Array) else pa.concat_arrays(a.chunks) for a in (first, second))
+    batch = read_batch(pa.record_batch([first[:100], second], ["first", "second"]))
+    originals = contents(batch)
+    variadic = originals[4:]
+    assert len(variadic) > 20
+    stored = stored_buffers(batch, codec)
+    for s, c in zip(stored, originals, strict=True):
+        check(s, c, codec)
+    assert all(split(s)[0] == len(c) for s, c in zip(stored[4:], variadic, strict=True) if len(c) > 500)
+
+
+@examples(max_examples=40)
+@given(parts=randoms.batches(most_rows=60))
+@pytest.mark.parametrize("codec", CODECS)
+def test_108_buffers_of_every_type_come_back(codec, parts):
+    compressor = Compressor(codec)
+    for part in parts:
+        (batch,) = ipc.open_stream(randoms.written([part]))
+        for s, c in zip(compressor.stored(batch), contents(batch), strict=True):
+            check(s, c, codec)
+
+
+# -- frames --------------------------------------------------------------------------------------------------
+
+
+def test_109_zstd_frames_state_their_size(way):
+    for size in (100, 255, 256, 65_791, 65_792, 3 * MB):
+        prefix, frame = split(buffer(mild(size), "zstd"))
+        assert zstandard.frame_content_size(frame) == prefix == size
+        assert not zstandard.get_frame_parameters(frame).has_checksum
+
+
+def test_109_lz4_frames_have_independent_blocks_no_larger_than_1_mb(way):
+    for size, block in ((1000, 65_536), (65_537, 262_144), (262_145, MB), (5 * MB, MB)):
+        _, frame = split(buffer(mild(size), "lz4"))
+        about = lz4.get_frame_info(frame)
+        assert about["block_size"] == block
+        assert not about["block_linked"]
+        assert not about["content_checksum"]
+        assert not about["block_checksum"]
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [("lz4", level) for level in (None, -65_536, -1, 0, 1, 2, 3, 9, 12)]
+    + [("zstd", level) for level in (None, -131_072, -1, 0, 1, 3, 9, 19, 22)],
+)
+def test_frames_are_the_same_by_both_ways(name, level, monkeypatch):
+    # One version of libzstd for both: those of the zstandard package.
+    monkeypatch.setattr(codecs, "ZSTD_MODULES", [b for b in codecs.ZSTD_MODULES if b[0] == "zstandard"])
+    if codecs.lz4_frame_functions() is None or codecs.zstd_frame_functions() is None:
+        pytest.skip("these builds of the packages do not export both codecs")
+    batch = columns(*[mild(300_001, seed) for seed in range(2)])
+    compress.forget_libraries()
+    try:
+        native = stored_buffers(batch, name, level)
+        only_packages(monkeypatch)
+        compress.forget_libraries()
+        assert stored_buffers(batch, name, level) == native
+    finally:
+        compress.forget_libraries()
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [("lz4", [-65_536, -5, 0, 1, 2, 3, 9, 12]), ("zstd", [-131_072, -5, 0, 1, 3, 9, 19, 22])],
+)
+def test_levels_trade_time_for_size(way, codec, levels):
+    words = [b"customer", b"order", b"of", b"the", b"shipped", b"returned", b"price", b"and", b"in", b"total"]
+    content = b" ".join([words[i] for i in np.random.default_rng(9).integers(0, len(words), 20_000)])
+    sizes = {}
+    for level in levels:
+        stored = buffer(content, codec, level=level)
+        check(stored, content, codec)
+        sizes[level] = len(stored)
+    assert sizes[levels[-1]] < sizes[1] <= sizes[-5]
+    assert buffer(content, codec) == buffer(content, codec, level=1)
+
+
+def test_zstd_at_the_largest_level_stays_within_the_window_that_readers_grant():
+    content = mild(300_000) * 30
+    stored = buffer(content, "zstd", level=22)
+    check(stored, content, "zstd")
+    assert zstandard.get_frame_parameters(stored[8:]).window_size <= codecs.MAX_WINDOW
+
+
+def test_lz4_frame_is_another_name_of_lz4():
+    assert Compressor("lz4_frame").codec == Compressor("lz4").codec == 0
+    assert Compressor("zstd").codec == 1
+    assert buffer(mild(999), "lz4_frame") == buffer(mild(999), "lz4")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("reader", ["arrowipc", "pyarrow", "polars", "arro3", "nanoarrow"])
+def test_109_every_implementation_reads_the_frames(way, codec, reader):
+    values = np.random.default_rng(5).integers(0, 3000, 3 * MB // 8 + 77)
+    rows = len(values)
+    batch = read_batch(pa.record_batch({"x": values}))
+    stored = stored_buffers(batch, codec)
+    data = forge.stream(
+        forge.schema(forge.field("x", forge.INT64)),
+        forge.batch(rows, [(rows, 0)], stored, codec=NUMBER[codec]),
+    )
+    assert read_by(reader, data).to_numpy().tolist() == values.tolist()
+
+
+def read_by(reader: str, data: bytes) -> pa.ChunkedArray:
+    """The column of the stream, as this implementation reads it."""
+    if reader == "arrowipc":
+        return pa.table(ipc.open_stream(data).read_all())["x"]
+    if reader == "pyarrow":
+        return pa.ipc.open_stream(data).read_all()["x"]
+    if reader == "polars":
+        return pytest.importorskip("polars").read_ipc_stream(data).to_arrow()["x"]
+    if reader == "arro3":
+        import io
+
+        return pa.table(pytest.importorskip("arro3.io").read_ipc_stream(io.BytesIO(data)))["x"]
+    stream = pytest.importorskip("nanoarrow").ArrayStream.from_readable(data)
+    return pa.table(stream)["x"]
+
+
+# -- threads and determinism ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [1000, 60_000, 700_000])
+def test_113_the_same_bytes_however_many_threads(way, codec, size):
+    batch = columns(*[mild(size, seed) if seed % 3 else noise(size, seed) for seed in range(9)])
+    one, shared = Compressor(codec, use_threads=False), Compressor(codec, use_threads=True)
+    expected = one.stored(batch)
+    for content, stored in zip(contents(batch), expected, strict=True):
+        check(stored, content, codec)
+    for _ in range(4):
+        assert shared.stored(batch) == expected
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("level", [1, 9])
+def test_a_frame_does_not_depend_on_the_buffers_before_it(way, codec, level):
+    chance = np.random.default_rng(3)
+    made = [
+        *(mild(int(size), seed) for seed, size in enumerate(chance.integers(20, 70_000, 25))),
+        *(np.arange(n, dtype="<i4").tobytes() for n in (9, 100, 5000)),
+        *(b"\0\0\0\0" + mild(n) for n in (50, 500, 5000)),
+    ]
+    reused = Compressor(codec, level)
+    fresh = {content: buffer(content, codec, level=level) for content in made}
+    for turn in (made, made[::-1], sorted(made)):
+        for content in turn:
+            assert reused.stored(columns(content))[1] == fresh[content]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compressors_in_many_threads_do_not_meet(way, codec):
+    batches = [columns(*[mild(50_000, 10 * i + j) for j in range(6)]) for i in range(2)]
+    expected = [stored_buffers(batch, codec, use_threads=False) for batch in batches]
+    wrong: list[BaseException | str] = []
+
+    def work(i: int) -> None:
+        try:
+            compressor = Compressor(codec)
+            for turn in range(6):
+                if compressor.stored(batches[(i + turn) % 2]) != expected[(i + turn) % 2]:
+                    wrong.append("other bytes")
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_one_compressor_in_many_threads_refuses_or_is_right(way, codec):
+    batch = columns(*[mild(100_000, seed) for seed in range(5)])
+    compressor = Compressor(codec)
+    expected = compressor.stored(batch)
+    wrong: list[BaseException | str] = []
+
+    def work() -> None:
+        for _ in range(8):
+            try:
+                # What `stored` reads after the call may be the next call's; only a crash would be wrong.
+                compressor.stored(batch)
+            except BaseException as error:
+                if not (isinstance(error, UsageError) and "one thread at a time" in str(error)):
+                    wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert compressor.stored(batch) == expected
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_interrupt_waits_for_the_helpers_and_passes_through(way, codec, monkeypatch):
+    batch = columns(*[mild(300_000, seed) for seed in range(6)])
+    compressor = Compressor(codec)
+    expected = compressor.stored(batch)
+    late: list[Callable[[], None]] = []
+
+    def interrupted(run: Callable[[], None], n_jobs: int) -> None:
+        helper = threading.Thread(target=run)
+        helper.start()
+        late.append(run)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("arrowipc.codecs.run_shared", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compressor.stored(batch)
+    assert compressor.stored(batch) == expected
+    late[0]()  # a helper that begins when all is over finds nothing to do
+    assert compressor.stored(batch) == expected
+
+
+def test_a_codec_that_fails_is_short_of_memory(monkeypatch):
+    def refuse(view: memoryview) -> bytes:
+        raise zstandard.ZstdError("Allocation error")
+
+    only_packages(monkeypatch)
+    monkeypatch.setattr(codecs, "encoder", lambda number, level: refuse)
+    compress.forget_libraries()
+    try:
+        compressor = Compressor("zstd")
+        with pytest.raises(MemoryError, match=r"cannot compress 4,000 bytes: Allocation error"):
+            compressor.stored(columns(mild(4000)))
+        with pytest.raises(MemoryError, match="Allocation error"):
+            compressor.stored(columns(*[mild(400_000)] * 4))
+    finally:
+        monkeypatch.undo()
+        compress.forget_libraries()
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("lz4", "ERROR_dstMaxSize_tooSmall"), ("zstd", "Destination buffer is too small")]
+)
+def test_an_error_of_a_library_says_which(name, error, monkeypatch):
+    found = getattr(codecs, f"{name}_frame_functions")
+    addresses = found()
+    if addresses is None:
+        pytest.skip("this build of the package exports nothing")
+    one_byte = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t)(lambda size: 1)
+    bound = ctypes.cast(one_byte, ctypes.c_void_p).value
+    monkeypatch.setattr(codecs, found.__name__, lambda: (*addresses[:2], bound, *addresses[3:]))
+    compress.forget_libraries()
+    try:
+        for use_threads in (False, True):
+            compressor = Compressor(name, use_threads=use_threads)
+            with pytest.raises(MemoryError, match=f"cannot compress to {name.upper()}: {error}"):
+                compressor.stored(columns(*[mild(400_000)] * 4))
+    finally:
+        monkeypatch.undo()
+        compress.forget_libraries()
+    assert stored_buffers(columns(mild(4000)), name)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_forked_child_compresses(codec):
+    batch = columns(*[mild(200_000, seed) for seed in range(4)])
+    compressor = Compressor(codec)
+    expected = compressor.stored(batch)
+    child = os.fork()
+    if child == 0:
+        try:
+            same = compressor.stored(batch) == expected == stored_buffers(batch, codec)
+            os._exit(0 if same else 1)
+        except BaseException:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+# -- memory --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_memory_is_reused_and_does_not_stay_large(way, codec):
+    compressor = Compressor(codec)
+    assert compressor.held == 0
+    large = columns(mild(20 * MB), mild(20 * MB))
+    compressor.stored(large)
+    held = compressor.held
+    assert 40 * MB <= held <= 90 * MB
+    compressor.stored(large)
+    assert compressor.held == held
+    compressor.stored(columns(mild(1000)))
+    assert compressor.held <= 4 * MB
+    compressor.stored(large)
+    compressor.stored(columns(b""))
+    assert compressor.held <= 4 * MB
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_nothing_is_left_behind(way, codec):
+    batch = columns(*[mild(200_000, seed) for seed in range(4)])
+    stored_buffers(batch, codec)
+    gc.collect()
+    before = _core.live_objects()
+    compressor = Compressor(codec, 2, 0.1)
+    for _ in range(3):
+        compressor.stored(batch)
+    assert _core.live_objects()["memory"] == before["memory"] + 1
+    with pytest.raises(UsageError):
+        compressor.stored(batch, chosen=b"")
+    del compressor
+    assert _core.live_objects() == before
+
+
+# -- refusals ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gzip", "LZ4", "snappy", "", None, 0, b"lz4", ["lz4"]])
+def test_unknown_codecs_are_refused_with_the_known_ones(name):
+    with pytest.raises(UsageError, match=r"compression must be 'lz4', 'zstd' or None, .*, found"):
+        Compressor(name)
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "words"),
+    [
+        ("lz4", 13, r"compression_level of LZ4_FRAME must be an integer from -65536 to 12, found int 13"),
+        ("lz4", -65_537, r"from -65536 to 12"),
+        ("zstd", 23, r"compression_level of ZSTD must be an integer from -131072 to 22, found int 23"),
+        ("zstd", -131_073, r"from -131072 to 22"),
+        ("zstd", 1.0, r"found float 1.0"),
+        ("lz4", True, r"found bool True"),
+        ("lz4", "9", r"found str '9'"),
+        ("zstd", 1 << 80, r"from -131072 to 22"),
+    ],
+)
+def test_levels_outside_the_range_are_refused(codec, level, words):
+    with pytest.raises(UsageError, match=words):
+        Compressor(codec, level)
+
+
+@pytest.mark.parametrize("savings", [1, 1.0, 1.5, -0.1, float("nan"), float("inf"), "0.1", True, [0.5]])
+def test_savings_outside_0_to_1_are_refused(savings):
+    with pytest.raises(UsageError, match=r"min_space_savings must be a fraction from 0 to below 1"):
+        Compressor("zstd", min_space_savings=savings)
+
+
+ABSENT = """
+import sys
+sys.modules["{package}"] = None
+import arrowipc as ipc
+from arrowipc.write.compress import Compressor
+try:
+    Compressor("{codec}")
+except ipc.UnsupportedError as error:
+    print(error)
+Compressor("{other}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "codec", "other"), [("lz4", "lz4", "zstd"), ("zstandard", "zstd", "lz4")]
+)
+def test_absent_packages_are_named_before_anything_is_written(package, codec, other):
+    code = ABSENT.format(package=package, codec=codec, other=other)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.startswith("the package that compresses with ")
+    assert "pip install 'arrowipc[compression]'" in done.stdout
+
+
+def test_importing_the_compressor_loads_no_codec_and_no_thread_pool():
+    heavy = {"lz4", "zstandard", "concurrent.futures", "ctypes"}
+    code = f"import sys, arrowipc.write.compress; print({heavy!r} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "set()"

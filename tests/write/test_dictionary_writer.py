@@ -1,0 +1,791 @@
+"""Dictionaries on their way out: whoever reads what goes out before a batch finds the values of the batch.
+
+The model of a reader is a dict from id to values: deltas append, everything else replaces.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import forge
+from helpers.arrays import read_batch
+from helpers.forge import INT8, UTF8, encoding, field, i8, i32, stream
+from helpers.randoms import LONG, plans, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError, UsageError, types
+from arrowipc.write.dictionary_writer import Emission, WrittenDictionaries
+
+WORDS = pa.dictionary(pa.int8(), pa.string())
+STREAMS = [{}, {"deltas": True}, {"unify": True}, {"deltas": True, "unify": True}]
+FILES = [{"file": True, **options} for options in STREAMS]
+
+
+def column(indices: Sequence[int | None], values: Iterable[Any], kind: pa.DictionaryType = WORDS) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, kind.index_type), pa.array(values, kind.value_type)
+    )
+
+
+def batch(*columns: pa.Array) -> ipc.RecordBatch:
+    return read_batch(pa.record_batch(list(columns), names=[f"c{i}" for i in range(len(columns))]))
+
+
+def words(indices: Sequence[int | None], values: Iterable[str | None]) -> ipc.RecordBatch:
+    """One column of words; each batch comes from a reader of its own."""
+    return batch(column(indices, values))
+
+
+def writer(like: ipc.RecordBatch, **options: bool) -> WrittenDictionaries:
+    return WrittenDictionaries.for_schema(like.schema, **options)
+
+
+def whole(values: list[Any], id: int = 0) -> tuple[Any, ...]:
+    return (id, False, False, values)
+
+
+def again(values: list[Any], id: int = 0) -> tuple[Any, ...]:
+    return (id, False, True, values)
+
+
+def delta(values: list[Any], id: int = 0) -> tuple[Any, ...]:
+    return (id, True, False, values)
+
+
+def sent(out: WrittenDictionaries, *batches: ipc.RecordBatch) -> list[list[tuple[Any, ...]]]:
+    return [out.decide(one)[0] for one in batches]
+
+
+def indices(found: ipc.RecordBatch, i: int = 0) -> list[int | None]:
+    return pa.array(found.column(i)).indices.to_pylist()
+
+
+# -- a model of the reader -----------------------------------------------------------------------------------
+
+
+class Index:
+    """A value that stands in dictionary `id`."""
+
+    def __init__(self, id: int, at: int) -> None:
+        self.id, self.at = id, at
+
+
+def raw(array: pa.Array, kind: Any) -> list[Any]:
+    """The values of an array, with an `Index` for what is dictionary-encoded."""
+    if isinstance(kind, types.Dictionary):
+        return [None if at is None else Index(kind.id, at) for at in array.indices.to_pylist()]
+    valid = array.is_valid().to_pylist()
+    if isinstance(kind, types.List):
+        items, ends = raw(array.values, kind.value_field.type), array.offsets.to_pylist()
+        return [items[ends[i] : ends[i + 1]] if valid[i] else None for i in range(len(array))]
+    if isinstance(kind, types.Struct):
+        children = [raw(array.field(i), one.type) for i, one in enumerate(kind.fields)]
+        names = [one.name for one in kind.fields]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)]
+        return [row if ok else None for row, ok in zip(rows, valid, strict=True)]
+    return array.to_pylist()
+
+
+def look_up(value: Any, model: dict[int, list[Any]]) -> Any:
+    """A value as the reader sees it."""
+    if isinstance(value, Index):
+        return look_up(model[value.id][value.at], model)
+    if isinstance(value, list):
+        return [look_up(item, model) for item in value]
+    if isinstance(value, dict):
+        return {name: look_up(item, model) for name, item in value.items()}
+    return value
+
+
+def dictionary_types(kind: Any) -> dict[int, Any]:
+    """Every dictionary type below a type, by id."""
+    found = {}
+    if isinstance(kind, types.Dictionary):
+        found = {kind.id: kind, **dictionary_types(kind.value_type)}
+    elif isinstance(kind, types.List):
+        found = dictionary_types(kind.value_field.type)
+    elif isinstance(kind, types.Struct):
+        for one in kind.fields:
+            found |= dictionary_types(one.type)
+    return found
+
+
+class Reader:
+    """What a reader knows after the messages so far."""
+
+    def __init__(self, root: ipc.Schema, file: bool) -> None:
+        self.root, self.file = root, file
+        self.model: dict[int, list[Any]] = {}
+        self.kinds: dict[int, Any] = {}
+        for one in root.fields:
+            self.kinds |= dictionary_types(one.type)
+
+    def take(self, made: Iterable[Emission]) -> None:
+        for one in made:
+            rows = raw(pa.array(one.array()), self.kinds[one.id].value_type)
+            if one.is_delta:
+                assert not one.replaces
+                self.model[one.id] = self.model[one.id] + rows
+            else:
+                assert one.replaces == (one.id in self.model)
+                assert not (one.replaces and self.file), "a file cannot replace a dictionary"
+                self.model[one.id] = rows
+            inner = [at for at in flattened(rows) if isinstance(at, Index)]
+            assert all(at.at < len(self.model[at.id]) for at in inner), "outer before inner"
+
+    def values(self, found: ipc.RecordBatch) -> list[list[Any]]:
+        arrays = [pa.array(found.column(i)) for i in range(found.num_columns)]
+        return [
+            [look_up(value, self.model) for value in raw(array, one.type)]
+            for array, one in zip(arrays, self.root.fields, strict=True)
+        ]
+
+
+def flattened(value: Any) -> list[Any]:
+    if isinstance(value, (list, dict)):
+        items = value.values() if isinstance(value, dict) else value
+        return [leaf for item in items for leaf in flattened(item)]
+    return [value]
+
+
+def check(batches: Sequence[ipc.RecordBatch], root: ipc.Schema | None = None, **options: bool) -> None:
+    """The law; a batch that is refused (in files) leaves everything as it was."""
+    root = root or batches[0].schema
+    out = WrittenDictionaries.for_schema(root, **options)
+    reader = Reader(root, options.get("file", False))
+    pairs = []
+    for one in batches:
+        expected = [repr(one.column(i).to_pylist()) for i in range(one.num_columns)]
+        try:
+            made, found = out.emissions(one)
+        except UsageError:
+            assert options.get("file")
+            assert not options.get("unify")
+            continue
+        reader.take(made)
+        pairs.append((found, expected))
+        if not reader.file:
+            # Every id has a dictionary before the first batch.
+            assert set(reader.model) == set(reader.kinds)
+            assert [repr(values) for values in reader.values(found)] == expected
+        assert [repr(found.column(i).to_pylist()) for i in range(found.num_columns)] == expected
+        made, found = out.emissions(one)
+        assert made == []
+        assert [repr(found.column(i).to_pylist()) for i in range(found.num_columns)] == expected
+    if reader.file:
+        reader.take(out.remaining())
+        assert set(reader.model) == set(reader.kinds)
+        for found, expected in pairs:
+            assert [repr(values) for values in reader.values(found)] == expected
+    assert out.close() == []
+
+
+# -- the law -------------------------------------------------------------------------------------------------
+
+
+def some_batches(kind: pa.DataType, pool: list[Any], chance: random.Random) -> list[Any]:
+    """Batches whose dictionaries are the same, longer, shorter, other, empty or absent, all in one stream."""
+    parts, values = [], chance.choices(pool, k=chance.randint(0, 4))
+    for _ in range(chance.randint(1, 6)):
+        turn = chance.choice(["same", "longer", "longer", "shorter", "other", "empty"])
+        if turn == "longer":
+            values = values + chance.choices(pool, k=chance.randint(0, 3))
+        elif turn == "shorter":
+            values = values[: chance.randint(0, len(values))]
+        elif turn in ("other", "empty"):
+            values = chance.choices(pool, k=chance.randint(0, 4) if turn == "other" else 0)
+        rows = [
+            chance.choice([None, chance.randrange(len(values))]) if values else None
+            for _ in range(chance.randint(0, 5))
+        ]
+        parts.append(column(rows, values, pa.dictionary(pa.int16(), kind)))
+    return parts
+
+
+@pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
+@given(plans)
+def test_the_reader_finds_the_values_of_every_batch(options: dict[str, bool], plan: Any) -> None:
+    (kind, pool), seed = plan
+    parts = some_batches(kind, pool, random.Random(seed))
+    check([batch(one) for one in parts], **options)
+
+
+@pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
+@given(plans)
+def test_the_law_holds_for_what_one_reader_reads(options: dict[str, bool], plan: Any) -> None:
+    (kind, pool), seed = plan
+    chance = random.Random(seed)
+    parts = [pa.record_batch([one], names=["c"]) for one in some_batches(kind, pool, chance)]
+    found = list(ipc.open_stream(written(parts, emit_dictionary_deltas=chance.random() < 0.5)))
+    check([one.slice(chance.randint(0, 2)) for one in found], **options)
+
+
+def lists(rows: Sequence[int | None], outer: Sequence[Any], inner: Sequence[Any]) -> pa.Array:
+    """A dictionary of lists of words that have a dictionary of their own; `outer` holds inner indices."""
+    ends = [sum(len(one or ()) for one in outer[:i]) for i in range(len(outer) + 1)]
+    items = column([at for one in outer for at in one or ()], inner)
+    mask = pa.array([one is None for one in outer], pa.bool_())
+    values = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, mask=mask if len(outer) else None)
+    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int8()), values)
+
+
+def pairs(
+    rows: Sequence[int | None], outer: Sequence[tuple[int, int]], a: Sequence[Any], b: Sequence[Any]
+) -> pa.Array:
+    """A dictionary of structs with two encoded fields."""
+    left, right = column([one[0] for one in outer], a), column([one[1] for one in outer], b)
+    values = pa.StructArray.from_arrays([left, right], names=["a", "b"])
+    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int16()), values)
+
+
+def evolved(values: list[Any], fresh: Any, chance: random.Random) -> list[Any]:
+    """The next version of a dictionary."""
+    turn = chance.choice(["same", "longer", "longer", "shorter", "other"])
+    if turn == "longer":
+        return values + [fresh() for _ in range(chance.randint(0, 3))]
+    if turn == "shorter":
+        return values[: chance.randint(0, len(values))]
+    return values if turn == "same" else [fresh() for _ in range(chance.randint(0, 4))]
+
+
+@pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
+@given(st.integers(0, 2**32))
+def test_the_law_holds_for_nested_dictionaries(options: dict[str, bool], seed: int) -> None:
+    """099: inner before outer, and the outer refers to the inner as the reader holds it."""
+    chance = random.Random(seed)
+    word = lambda: chance.choice(["a", "b", None, "c", LONG])  # noqa: E731
+    inner: list[Any] = [word()]
+    outer: list[Any] = []
+    both: list[Any] = []
+    parts = []
+    for _ in range(chance.randint(1, 5)):
+        inner = evolved(inner, word, chance)
+        at = lambda: chance.choice([None, chance.randrange(len(inner))] if inner else [None])  # noqa: E731, B023
+        cut = [one for one in outer if not any(i is not None and i >= len(inner) for i in one or ())]
+        outer = evolved(cut, lambda: chance.choice([None, [], [at()], [at(), at()]]), chance)  # noqa: B023
+        cut = [one for one in both if not any(i is not None and i >= len(inner) for i in one)]
+        both = evolved(cut, lambda: (at(), at()), chance)  # noqa: B023
+        rows = [chance.choice([None, chance.randrange(len(outer))] if outer else [None]) for _ in range(3)]
+        more = [chance.choice([None, chance.randrange(len(both))] if both else [None]) for _ in range(3)]
+        shuffled = chance.sample(range(len(inner)), len(inner))
+        b = [inner[i] for i in shuffled]
+        both_b = [(x, None if y is None else shuffled.index(y)) for x, y in both]
+        parts.append(batch(lists(rows, outer, inner), pairs(more, both_b, inner, b)))
+    check(parts, **options)
+
+
+# -- the rules, one by one -----------------------------------------------------------------------------------
+
+
+def test_the_same_dictionaries_need_nothing():
+    found = [pa.record_batch([column([i % 2], ["a", "b"])], names=["c"]) for i in range(3)]
+    first, *more = ipc.open_stream(written(found))
+    for options in [*STREAMS, *FILES]:
+        out = writer(first, **options)
+        made, back = out.decide(first)
+        assert back is first
+        assert made == ([] if options in FILES[2:3] else [whole(["a", "b"])])
+        for one in more:
+            assert out.decide(one) == ([], one)
+            assert out.decide(one)[1] is one
+
+
+def test_100_equal_values_need_nothing_wherever_they_lie():
+    out = writer(words([0], ["a", "b"]), file=True)
+    assert sent(out, words([0], ["a", "b"]), words([1], ["a", "b"]), words([0], ["a"])) == [
+        [whole(["a", "b"])],
+        [],
+        [],
+    ]
+    assert sent(out, words([1], ["a", "b"])) == [[]]
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.list_(pa.float64())], ids=str)
+@pytest.mark.parametrize("options", [{"deltas": True}, {"deltas": True, "unify": True}], ids=str)
+def test_100_nan_equals_nan_and_minus_zero_is_no_zero(kind, options):
+    nested = pa.types.is_list(kind)
+    coded = pa.dictionary(pa.int8(), kind)
+
+    def floats(*values):
+        return batch(column([0], [[v] for v in values] if nested else values, coded))
+
+    def seen(made):
+        return [(i, d, r, repr([v[0] for v in values] if nested else values)) for i, d, r, values in made]
+
+    other_nan = -math.nan
+    out = writer(floats(1.0), **options)
+    assert seen(out.decide(floats(math.nan, 0.0))[0]) == [whole("[nan, 0.0]")]
+    assert seen(out.decide(floats(other_nan, 0.0))[0]) == []
+    expected = delta("[-0.0]") if "unify" in options else again("[nan, -0.0]")
+    assert seen(out.decide(floats(math.nan, -0.0))[0]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [whole(["a"]), again(["a", "b"]), again(["a", "b", "c"])]),
+        ({"deltas": True}, [whole(["a"]), delta(["b"]), delta(["c"])]),
+        ({"unify": True}, [whole(["a"]), again(["a", "b"]), again(["a", "b", "c"])]),
+        ({"unify": True, "deltas": True}, [whole(["a"]), delta(["b"]), delta(["c"])]),
+        ({"file": True, "deltas": True}, [whole(["a"]), delta(["b"]), delta(["c"])]),
+        ({"file": True, "deltas": True, "unify": True}, [whole(["a"]), delta(["b"]), delta(["c"])]),
+    ],
+    ids=str,
+)
+def test_a_dictionary_that_grows(options, expected):
+    steps = [
+        words([0], ["a"]),
+        words([1], ["a", "b"]),
+        words([2, 0], ["a", "b", "c"]),
+        words([1], ["a", "b"]),
+    ]
+    out = writer(steps[0], **options)
+    assert sent(out, *steps) == [[one] for one in expected] + [[]]
+    assert out.close() == []
+
+
+def test_a_file_without_deltas_refuses_a_dictionary_that_grows_and_says_what_helps():
+    out = writer(words([0], ["a"]), file=True)
+    assert sent(out, words([0], ["a"])) == [[whole(["a"])]]
+    with pytest.raises(UsageError, match=r"(?s)'c0'.*dictionary_deltas=True.*unify_dictionaries=True"):
+        out.decide(words([1], ["a", "b"]))
+    assert sent(out, words([0, None], ["a"])) == [[]]
+
+
+@pytest.mark.parametrize("options", [{"file": True}, {"file": True, "deltas": True}], ids=str)
+def test_a_file_refuses_other_values_and_says_what_helps(options):
+    out = writer(words([0], ["a"]), **options)
+    assert sent(out, words([0], ["a", "b"])) == [[whole(["a", "b"])]]
+    with pytest.raises(UsageError, match=r"'c0'.*unify_dictionaries=True"):
+        out.decide(words([1], ["b", "a"]))
+    assert sent(out, words([1], ["a", "b"])) == [[]]
+
+
+@pytest.mark.parametrize("options", [{}, {"deltas": True}], ids=str)
+def test_097_a_stream_replaces_other_values(options):
+    steps = [words([0], ["a", "b"]), words([0], ["b", "a"]), words([0], ["a"]), words([0], ["a"])]
+    assert sent(writer(steps[0], **options), *steps) == [
+        [whole(["a", "b"])],
+        [again(["b", "a"])],
+        [again(["a"])],
+        [],
+    ]
+
+
+def test_columns_are_decided_on_one_by_one():
+    steps = [
+        batch(column([0], ["a"]), column([0], ["x"])),
+        batch(column([0], ["a", "b"]), column([0], ["x"])),
+        batch(column([0], ["a", "b"]), column([0], ["y"])),
+    ]
+    assert sent(writer(steps[0], deltas=True), *steps) == [
+        [whole(["a"]), whole(["x"], 1)],
+        [delta(["b"])],
+        [again(["y"], 1)],
+    ]
+
+
+def test_a_batch_of_other_columns_is_refused():
+    out = writer(words([0], ["a"]))
+    with pytest.raises(UsageError, match="other columns"):
+        out.decide(batch(pa.array([1])))
+    with pytest.raises(UsageError, match="other columns"):
+        out.decide(batch(column([0], [b"a"], pa.dictionary(pa.int8(), pa.binary()))))
+    assert sent(out, words([0], ["a"])) == [[whole(["a"])]]
+
+
+# -- dictionaries that have not arrived, and empty ones ------------------------------------------------------
+
+CODED = forge.schema(field("c0", UTF8, dictionary=encoding(0, INT8)))
+
+
+def no_dictionary() -> ipc.RecordBatch:
+    rows = forge.batch(2, [(2, 2)], [b"\0", i8(99, -1)])
+    (found,) = ipc.open_stream(stream(CODED, rows))
+    assert found.column(0).dictionary is None
+    return found
+
+
+@pytest.mark.parametrize("options", STREAMS, ids=str)
+def test_093_a_stream_has_a_dictionary_before_its_first_batch(options):
+    absent, real = no_dictionary(), words([0], ["a"])
+    out = writer(absent, **options)
+    first = delta(["a"]) if "deltas" in options else again(["a"])
+    assert sent(out, absent, absent, real, absent, no_dictionary()) == [[whole([])], [], [first], [], []]
+    check([absent, real, no_dictionary()], **options)
+
+
+@pytest.mark.parametrize("options", FILES, ids=str)
+@pytest.mark.parametrize("empty", [no_dictionary, lambda: words([None], [])], ids=["absent", "empty"])
+def test_098_a_file_holds_an_empty_dictionary_back(options, empty):
+    out = writer(empty(), **options)
+    assert sent(out, empty(), empty()) == [[], []]
+    late = "unify" in options and "deltas" not in options
+    assert sent(out, words([0], ["a"]), empty()) == [[] if late else [whole(["a"])], []]
+    assert out.close() == ([whole(["a"])] if late else [])
+    out = writer(empty(), **options)
+    assert sent(out, empty()) == [[]]
+    assert out.close() == [whole([])]
+    assert out.close() == []
+
+
+@pytest.mark.parametrize("options", STREAMS, ids=str)
+def test_098_an_empty_dictionary_begins_all_others(options):
+    first = delta(["a"]) if "deltas" in options else again(["a"])
+    assert sent(writer(words([], []), **options), words([], []), words([0], ["a"]), words([None], [])) == [
+        [whole([])],
+        [first],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("options", STREAMS, ids=str)
+def test_a_stream_without_batches_needs_nothing(options):
+    assert writer(words([], []), **options).close() == []
+
+
+# -- readers with deltas -------------------------------------------------------------------------------------
+
+
+def growing_stream(count: int, each: int) -> bytes:
+    """Batches whose dictionary grows by `each` words at a time, in deltas."""
+    coded = pa.dictionary(pa.int32(), pa.string())
+    parts = [
+        pa.record_batch(
+            [column([i * each], [f"word {k}" for k in range((i + 1) * each)], coded)], names=["c0"]
+        )
+        for i in range(count)
+    ]
+    return written(parts, emit_dictionary_deltas=True)
+
+
+@pytest.mark.parametrize("options", [{"deltas": True}, {"deltas": True, "unify": True}], ids=str)
+@pytest.mark.parametrize("file", [False, True])
+def test_096_deltas_of_a_reader_are_passed_on(options, file):
+    with ipc.open_stream(growing_stream(5, 3)) as reader:
+        parts = list(reader)
+    out = writer(parts[0], file=file, **options)
+    news = [[f"word {k}" for k in range(3 * i, 3 * i + 3)] for i in range(5)]
+    assert sent(out, *parts) == [[whole(news[0])], *([delta(one)] for one in news[1:])]
+    # Older batches have the beginnings of what is written.
+    assert sent(out, *parts) == [[]] * 5
+    assert all(out.decide(one)[1] is one for one in parts)
+
+
+def test_a_batch_of_a_reader_that_renumbers_nothing_is_written_as_it_is():
+    with ipc.open_stream(growing_stream(3, 2)) as reader:
+        parts = list(reader)
+    out = writer(parts[0], unify=True)
+    assert [out.decide(one)[1] is one for one in parts] == [True] * 3
+
+
+# -- nested dictionaries -------------------------------------------------------------------------------------
+
+
+def nested(rows: Sequence[int | None], outer: Sequence[Any], inner: Sequence[Any]) -> ipc.RecordBatch:
+    return batch(lists(rows, outer, inner))
+
+
+def ids_of(out: WrittenDictionaries, one: ipc.RecordBatch) -> list[tuple[Any, ...]]:
+    return [(made.id, made.is_delta, made.replaces) for made in out.emissions(one)[0]]
+
+
+def outer_and_inner(one: ipc.RecordBatch) -> tuple[int, int]:
+    kind = one.schema.field(0).type
+    return kind.id, kind.value_type.value_field.type.id
+
+
+def test_099_inner_before_outer_and_deltas_of_both():
+    first = nested([0, 1], [[0], [0, 1]], ["a", "b"])
+    outer, inner = outer_and_inner(first)
+    out = writer(first, deltas=True)
+    assert ids_of(out, first) == [(inner, False, False), (outer, False, False)]
+    assert ids_of(out, nested([2], [[0], [0, 1], [2]], ["a", "b", "c"])) == [
+        (inner, True, False),
+        (outer, True, False),
+    ]
+    # The inner one alone grows: earlier values of the outer one stay what they are.
+    assert ids_of(out, nested([1], [[0], [0, 1], [2]], ["a", "b", "c", "d"])) == [(inner, True, False)]
+    assert ids_of(out, nested([1], [[0], [0, 1], [2], [0, 0]], ["a", "b", "c"])) == [(outer, True, False)]
+
+
+def test_099_a_replaced_inner_dictionary_takes_the_outer_one_with_it():
+    first = nested([0], [[0], [1]], ["a", "b"])
+    outer, inner = outer_and_inner(first)
+    for options in ({}, {"deltas": True}):
+        out = writer(first, **options)
+        out.decide(first)
+        # The outer one decodes to the same values; its indices refer to what is gone.
+        made, _ = out.decide(nested([0], [[1], [0]], ["b", "a"]))
+        assert made == [again(["b", "a"], inner), again([["a"], ["b"]], outer)]
+
+
+def test_099_an_outer_dictionary_that_a_batch_lacks_goes_empty_when_its_inner_one_is_replaced():
+    word = field("item", UTF8, dictionary=encoding(1, INT8))
+    root = forge.schema(
+        field("o", forge.LIST, word, dictionary=encoding(0, INT8)),
+        field("w", UTF8, dictionary=encoding(1, INT8)),
+    )
+
+    def text(*values):
+        ends = [sum(map(len, values[:i])) for i in range(len(values) + 1)]
+        return forge.batch(len(values), [(len(values), 0)], [b"", i32(*ends), "".join(values).encode()])
+
+    one_list = forge.batch(1, [(1, 0), (2, 0)], [b"", i32(0, 2), b"", i8(0, 1)])
+    rows = forge.batch(1, [(1, 0), (1, 0)], [b"", i8(0), b"", i8(1)])
+    absent = forge.batch(1, [(1, 1), (1, 0)], [b"\0", i8(0), b"", i8(0)])
+    (first,) = ipc.open_stream(
+        stream(root, forge.dictionary(1, text("a", "b")), forge.dictionary(0, one_list), rows)
+    )
+    (second,) = ipc.open_stream(stream(root, forge.dictionary(1, text("z")), absent))
+    out = writer(first)
+    assert sent(out, first, second) == [
+        [whole(["a", "b"], 1), whole([["a", "b"]], 0)],
+        [again(["z"], 1), again([], 0)],
+    ]
+    check([first, second, first])
+    check([first, second, first], unify=True)
+
+
+def test_099_an_empty_inner_dictionary_goes_before_the_outer_one_in_files_too():
+    first = nested([0], [[], None], [])
+    outer, inner = outer_and_inner(first)
+    out = writer(first, file=True, deltas=True)
+    assert sent(out, first) == [[whole([], inner), whole([[], None], outer)]]
+    assert ids_of(out, nested([2], [[], None, [0]], ["a"])) == [(inner, True, False), (outer, True, False)]
+    assert out.close() == []
+
+
+def test_099_unified_inner_indices_follow_the_unified_inner_dictionary():
+    steps = [nested([0, 1], [[0], [1, 0]], ["a", "b"]), nested([1, 0], [[0], [1, 0]], ["b", "c"])]
+    outer, inner = outer_and_inner(steps[0])
+    out = writer(steps[0], unify=True, deltas=True)
+    assert sent(out, steps[0]) == [[whole(["a", "b"], inner), whole([["a"], ["b", "a"]], outer)]]
+    made, found = out.emissions(steps[1])
+    kind = steps[0].schema.field(0).type.value_type
+    assert [(one.at, one.id) for row in raw(pa.array(made[1].array()), kind) for one in row] == [
+        (1, inner),
+        (2, inner),
+        (1, inner),
+    ]
+    assert indices(found) == [3, 2]
+    assert found.column(0).to_pylist() == [["c", "b"], ["b"]]
+
+
+# -- shared ids ----------------------------------------------------------------------------------------------
+
+SHARED = ipc.types.schema(
+    [(name, types.Dictionary(types.Int(8, True), types.Utf8(), False, 0)) for name in ("c0", "c1")]
+)
+
+
+def test_092_columns_that_share_an_id_are_written_once():
+    out = WrittenDictionaries.for_schema(SHARED, deltas=True)
+    steps = [
+        batch(column([0], ["a"]), column([1], ["a", "b"])),
+        batch(column([0], ["a", "b", "c"]), column([0], ["a"])),
+        batch(column([0], ["a", "b", "c"]), column([0], ["a", "b", "c"])),
+    ]
+    assert sent(out, *steps) == [[whole(["a", "b"])], [delta(["c"])], []]
+    check(steps, SHARED, deltas=True)
+
+
+def test_092_two_dictionaries_for_one_id_are_refused_and_both_columns_named():
+    out = WrittenDictionaries.for_schema(SHARED)
+    with pytest.raises(UsageError, match=r"'c0' and 'c1'.*dictionary 0.*unify_dictionaries=True"):
+        out.decide(batch(column([0], ["a"]), column([1], ["b", "a"])))
+    assert sent(out, batch(column([0], ["a"]), column([None], []))) == [[whole(["a"])]]
+
+
+@pytest.mark.parametrize("options", [*STREAMS[2:], *FILES[2:]], ids=str)
+def test_092_unifying_merges_the_dictionaries_of_one_id(options):
+    steps = [
+        batch(column([0, 1], ["a", "b"]), column([1, 0], ["b", "c"])),
+        batch(column([0, None], ["c"]), column([1, 0], ["d", "a"])),
+    ]
+    check(steps, SHARED, **options)
+    out = WrittenDictionaries.for_schema(SHARED, unify=True)
+    _, found = out.decide(steps[0])
+    assert (indices(found), indices(found, 1)) == ([0, 1], [2, 1])
+
+
+def test_092_a_batch_may_share_what_the_writer_does_not():
+    together = forge.schema(*[field(name, UTF8, dictionary=encoding(7, INT8)) for name in ("c0", "c1")])
+    values = forge.dictionary(7, forge.batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
+    (shared,) = ipc.open_stream(
+        stream(together, values, forge.batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i8(1)]))
+    )
+    apart = batch(column([0], ["a"]), column([0], ["b"]))
+    for options in (*STREAMS, *FILES):
+        check([apart, shared, apart], apart.schema, **options)
+        check([shared, apart, shared], apart.schema, **options)
+    out = writer(apart, deltas=True)
+    assert sent(out, apart, shared) == [
+        [whole(["a"]), whole(["b"], 1)],
+        [delta(["b"]), again(["a", "b"], 1)],
+    ]
+
+
+# -- unifying ------------------------------------------------------------------------------------------------
+
+
+def test_unified_dictionaries_keep_the_order_of_first_occurrence():
+    steps = [words([1, 0, None], ["b", "a", "b"]), words([0, 1, 2, None], ["c", None, "a"])]
+    out = writer(steps[0], unify=True, file=True)
+    assert sent(out, steps[0]) == [[]]
+    made, found = out.decide(steps[1])
+    assert made == []
+    assert indices(found) == [2, 3, 1, None]
+    assert found.column(0).to_pylist() == steps[1].column(0).to_pylist()
+    assert out.close() == [whole(["b", "a", "c", None])]
+
+
+def test_null_slots_of_renumbered_indices_are_zero_and_other_buffers_are_shared():
+    second = batch(column([1, None, 0], ["a", "b"]), pa.array([1.5, 2.5, None]))
+    out = writer(second, unify=True)
+    out.decide(batch(column([0], ["z"]), pa.array([0.5])))
+    _, found = out.decide(second)
+    validity, codes = found.column(0).buffers()
+    assert list(codes.cast("b")) == [2, 0, 1]
+    before = second.column(0).buffers()[0]
+    assert pa.py_buffer(validity).address == pa.py_buffer(before).address
+    assert [pa.py_buffer(one).address for one in found.column(1).buffers()] == [
+        pa.py_buffer(one).address for one in second.column(1).buffers()
+    ]
+    assert found.custom_metadata == second.custom_metadata
+
+
+def in_every_nest(coded: pa.Array) -> ipc.RecordBatch:
+    """Four rows per column, in which `coded`, of four rows, is the column or lies below it."""
+    numbers = pa.array([1, 2, 3, 4])
+    return batch(
+        coded,
+        pa.StructArray.from_arrays([coded], names=["s"]),
+        pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 4], pa.int32()), coded),
+        pa.FixedSizeListArray.from_arrays(pa.concat_arrays([coded, coded]), 2),
+        pa.ListViewArray.from_arrays(
+            pa.array([2, 0, 1, 3], pa.int32()), pa.array([2, 1, 0, 1], pa.int32()), coded
+        ),
+        pa.UnionArray.from_sparse(pa.array([0, 0, 1, 0], pa.int8()), [coded, numbers]),
+        pa.UnionArray.from_dense(
+            pa.array([0, 1, 0, 0], pa.int8()), pa.array([1, 0, 2, 3], pa.int32()), [coded, numbers]
+        ),
+    )
+
+
+@pytest.mark.parametrize("cut", [(0, 4), (1, 2), (3, 1), (2, 0)])
+def test_slices_are_renumbered_where_they_lie(cut):
+    piece = in_every_nest(column([1, None, 0, 1], ["a", "b"])).slice(*cut)
+    out = writer(piece, unify=True)
+    out.decide(in_every_nest(column([0] * 4, ["z", "b"])))
+    made, found = out.decide(piece)
+    assert made == [again(["z", "b", "a"], id) for id in range(7)]
+    for i in range(7):
+        assert found.column(i).to_pylist() == piece.column(i).to_pylist()
+        pa.array(found.column(i)).validate(full=True)
+
+
+def test_run_ends_of_encoded_values_are_renumbered():
+    def runs(*values):
+        return batch(pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), column([1, 0], values)))
+
+    out = writer(runs("a", "b"), unify=True)
+    out.decide(runs("z", "a"))
+    _, found = out.decide(runs("b", "a"))
+    assert found.column(0).to_pylist() == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("signed", [True, False])
+def test_indices_of_every_width_are_renumbered(bits, signed):
+    coded = pa.dictionary(getattr(pa, f"{'' if signed else 'u'}int{bits}")(), pa.string())
+    steps = [
+        batch(column([0, 1], ["x", "y"], coded)),
+        batch(column([i % 60 for i in range(200)] + [None], [f"w{i}" for i in range(60)], coded)),
+    ]
+    for options in (STREAMS[3], FILES[2]):
+        check(steps, **options)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("int8", 128), ("uint8", 256)])
+def test_103_an_index_that_does_not_fit_its_type_changes_nothing(kind, most):
+    coded = pa.dictionary(getattr(pa, kind)(), pa.int32())
+
+    def numbers(start, count, rows):
+        return batch(column(rows, range(start, start + count), coded))
+
+    for options in (*STREAMS[2:], *FILES[2:]):
+        out = writer(numbers(0, 1, [0]), **options)
+        out.decide(numbers(0, most - 1, [0]))
+        with pytest.raises(UsageError, match=rf"'c0'.*{most + 1}.*{kind}.*{most - 1}"):
+            out.decide(numbers(1000, 2, [1]))
+        made, found = out.decide(numbers(2000, 2, [0]))
+        assert found.column(0).to_pylist() == [2000]
+        assert indices(found) == [most - 1]
+        if options.get("deltas"):
+            assert made == [delta([2000, 2001])]
+        if options.get("file") and not options.get("deltas"):
+            ((_, _, _, values),) = out.close()
+            assert values[most - 1 :] == [2000, 2001]
+
+
+def broken(index: int, count: int) -> ipc.RecordBatch:
+    text = forge.batch(count, [(count, 0)], [b"", i32(*range(count + 1)), b"abcdefgh"[:count]])
+    rows = forge.batch(2, [(2, 0)], [b"", i8(0, index)])
+    (found,) = ipc.open_stream(stream(CODED, forge.dictionary(0, text), rows), validate="none")
+    return found
+
+
+@pytest.mark.parametrize("index", [-1, 2, 3, 127, -128])
+@pytest.mark.parametrize("before", [["z"], ["a", "b", "c", "d"]], ids=["renumbered", "as they are"])
+def test_102_unifying_refuses_an_index_outside_its_dictionary(index, before):
+    out = writer(words([0], before), unify=True, deltas=True)
+    out.decide(words([0], before))
+    with pytest.raises(FormatError, match=rf"'c0'.*index {index} \(row 1\).*dictionary of 2"):
+        out.decide(broken(index, 2))
+    made, _ = out.decide(words([0], ["q"]))
+    assert made == [delta(["q"])]
+
+
+def test_an_empty_slice_of_nested_columns_has_nothing_to_renumber():
+    whole_batch = in_every_nest(column([1, None, 0, 1], ["a", "b"]))
+    out = writer(whole_batch, unify=True)
+    out.decide(in_every_nest(column([0] * 4, ["z"])))
+    for start in range(5):
+        _, found = out.decide(whole_batch.slice(start, 0))
+        assert found.num_rows == 0
+
+
+def test_102_without_unifying_indices_are_not_looked_at():
+    one = broken(5, 2)
+    assert writer(one).decide(one) == ([whole(["a", "b"])], one)
+
+
+def test_a_broken_dictionary_changes_nothing():
+    text = forge.batch(2, [(2, 0)], [b"", i32(0, 9, 1), b"a"])
+    rows = forge.batch(1, [(1, 0)], [b"", i8(0)])
+    (bad,) = ipc.open_stream(stream(CODED, forge.dictionary(0, text), rows), validate="none")
+    for options in STREAMS:
+        out = writer(bad, **options)
+        out.decide(words([0], ["x"]))
+        with pytest.raises(FormatError, match="offset"):
+            out.decide(bad)
+        assert sent(out, words([0], ["x"])) == [[]]
+
+
+def test_a_failure_in_a_later_column_takes_the_earlier_ones_back():
+    def two(first, second):
+        return batch(column([0], first), column([0], second))
+
+    out = writer(two(["a"], ["x"]), file=True, deltas=True)
+    assert sent(out, two(["a"], ["x"])) == [[whole(["a"]), whole(["x"], 1)]]
+    with pytest.raises(UsageError, match="'c1'"):
+        out.decide(two(["a", "b"], ["y"]))
+    assert sent(out, two(["a", "c"], ["x"])) == [[delta(["c"])]]
