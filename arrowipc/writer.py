@@ -11,7 +11,7 @@ from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.schema import Schema
 from arrowipc.write.atomic_file import NewFile
-from arrowipc.write.batch_writer import BatchWriter, Packing, batch_size, check_schema
+from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, batch_size, check_schema
 from arrowipc.write.batches import as_schema, batches_of
 from arrowipc.write.sinks import DescriptorSink, FixedSink, Sink
 from arrowipc.write.targets import is_map, open_sink
@@ -51,7 +51,7 @@ class _Writer(BatchWriter):
         self,
         target: Any,
         schema: Any,
-        packing: Packing,
+        encode_options: EncodeOptions,
         rules: Rules,
         durable: bool,
         is_file: bool = False,
@@ -63,7 +63,7 @@ class _Writer(BatchWriter):
         known = None if schema is None else as_schema(schema)
         sink, self._destination = self._open(target, durable)
         try:
-            super().__init__(sink, packing, is_file, *rules)
+            super().__init__(sink, encode_options, is_file, *rules)
             self._start(known)
         except BaseException:
             self._abort("it could not begin")
@@ -286,7 +286,7 @@ class RecordBatchFileWriter(_Writer):
                     check_schema(existing.schema, as_schema(schema))
                 schema = existing.schema
             super().__init__(
-                target, schema, Packing(**options), rules, durable, True, metadata_pairs(metadata)
+                target, schema, EncodeOptions(**options), rules, durable, True, metadata_pairs(metadata)
             )
         finally:
             if existing is not None:
@@ -408,11 +408,11 @@ def new_stream(
     >>> ipc.open_stream(sink).read_all().to_pydict()
     {'id': [1, 2], 'word': ['one', None]}
     """
-    packing = Packing(
+    encode_options = EncodeOptions(
         compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
     )
     rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
-    return RecordBatchStreamWriter(sink, schema, packing, rules, durable)
+    return RecordBatchStreamWriter(sink, schema, encode_options, rules, durable)
 
 
 def new_file(

@@ -90,7 +90,7 @@ cdef void free_block(void* block) noexcept nogil:
     atomic_add(&live, -1, RELAXED)
 
 
-cdef struct Part:
+cdef struct ExportedPart:
     # What private_data of an exported struct points at: where it stood in its block.
     void* block
     int32_t index
@@ -135,15 +135,15 @@ cdef int fill_nodes(list nodes, ArrowSchema* out) except -1:
     cdef SchemaBlock* block
     cdef ArrowSchema* schema
     cdef ArrowSchema** pointers
-    cdef Part* parts
+    cdef ExportedPart* parts
     cdef char* text
     cdef bytes form, name, metadata
     cdef int32_t i, k, child
-    size += n * <int64_t> (sizeof(Part) + sizeof(ArrowSchema) + sizeof(void*))
+    size += n * <int64_t> (sizeof(ExportedPart) + sizeof(ArrowSchema) + sizeof(void*))
     for form, name, metadata, _, _, _, _ in nodes:
         size += len(form) + len(name) + len(metadata) + 2 + 8
     block = <SchemaBlock*> new_block(size)
-    parts = <Part*> (block + 1)
+    parts = <ExportedPart*> (block + 1)
     block.refs = n
     block.schemas = <ArrowSchema*> (parts + n)
     pointers = <ArrowSchema**> (block.schemas + n)
@@ -178,9 +178,9 @@ cdef int fill_nodes(list nodes, ArrowSchema* out) except -1:
 
 cdef void release_schema(ArrowSchema* schema) noexcept nogil:
     """Let go of a schema and of everything below it that was not moved out."""
-    cdef Part* part = <Part*> schema.private_data
+    cdef ExportedPart* part = <ExportedPart*> schema.private_data
     cdef SchemaBlock* block = <SchemaBlock*> part.block
-    cdef Part* parts = <Part*> (block + 1)
+    cdef ExportedPart* parts = <ExportedPart*> (block + 1)
     cdef int64_t released = 1
     cdef int32_t i = part.index + 1
     while i < part.end:
@@ -205,7 +205,7 @@ cdef int fill_schema(object schema, ArrowSchema* out) except -1:
 
 # -- arrays ------------------------------------------------------------------------------------------------
 
-cdef struct Block:
+cdef struct ArrayBlock:
     # Followed by its parts, arrays, pointers to children and buffers, and variadic buffer sizes.
     int64_t capacity        # bytes, with this header
     int64_t refs            # exported ArrowArrays that are not released
@@ -220,8 +220,8 @@ cdef struct Need:
 
 cdef struct Cursor:
     # The unused rest of a block.
-    Block* block
-    Part* parts
+    ArrayBlock* block
+    ExportedPart* parts
     int32_t next            # array
     void** pointers
     int64_t* sizes
@@ -232,18 +232,18 @@ cdef struct Cursor:
 cdef void* spare = NULL
 
 
-cdef Block* new_array_block(int64_t size) except NULL:
-    cdef Block* block = <Block*> atomic_swap(&spare, NULL, ACQ_REL)
+cdef ArrayBlock* new_array_block(int64_t size) except NULL:
+    cdef ArrayBlock* block = <ArrayBlock*> atomic_swap(&spare, NULL, ACQ_REL)
     if block != NULL and block.capacity >= size:
         atomic_add(&live, 1, RELAXED)
         return block
     free(block)
-    block = <Block*> new_block(size)
+    block = <ArrayBlock*> new_block(size)
     block.capacity = size
     return block
 
 
-cdef void free_array_block(Block* block) noexcept nogil:
+cdef void free_array_block(ArrayBlock* block) noexcept nogil:
     atomic_add(&live, -1, RELAXED)
     free(atomic_swap(&spare, block, ACQ_REL) if block.capacity <= LARGEST_SPARE else block)
 
@@ -329,7 +329,7 @@ cdef int fill_range(Cursor* cursor, Plan plan, Columns columns, int32_t first, i
     cdef const ColumnsData* d = &columns.d if columns is not None else NULL
     cdef ArrowArray* arrays = cursor.block.arrays + cursor.next
     cdef ArrowArray* array
-    cdef Part* part
+    cdef ExportedPart* part
     cdef Columns values
     cdef Plan values_plan
     cdef int32_t i, k, child, base = cursor.next - first
@@ -366,18 +366,18 @@ cdef int fill_range(Cursor* cursor, Plan plan, Columns columns, int32_t first, i
 
 cdef int open_block(Columns columns, const Need* need, Cursor* cursor) except -1:
     """Allocate a block that owns a reference to `columns`, and point `cursor` at its parts."""
-    cdef Block* block
+    cdef ArrayBlock* block
     if columns.plan.d.stored_big and columns.plan.d.keep_stored:
         raise UsageError("the data was kept in big-endian byte order (ensure_native_endian=False), and the "
                          "Arrow C data interface has native byte order only: read it with "
                          "ensure_native_endian=True")
-    block = new_array_block(sizeof(Block) + need.arrays * (sizeof(Part) + sizeof(ArrowArray))
+    block = new_array_block(sizeof(ArrayBlock) + need.arrays * (sizeof(ExportedPart) + sizeof(ArrowArray))
                             + need.pointers * sizeof(void*) + need.sizes * sizeof(int64_t))
     block.refs = need.arrays
     block.owner = <PyObject*> columns
     Py_INCREF(columns)
     cursor.block = block
-    cursor.parts = <Part*> (block + 1)
+    cursor.parts = <ExportedPart*> (block + 1)
     block.arrays = <ArrowArray*> (cursor.parts + need.arrays)
     cursor.next = 0
     cursor.pointers = <void**> (block.arrays + need.arrays)
@@ -450,9 +450,9 @@ cdef int fill_array(Array array, ArrowArray* out) except -1:
 
 cdef int64_t give_up(ArrowArray* array) noexcept nogil:
     """Mark an array of ours released, and all below it that was not moved out; how many those are."""
-    cdef Part* part = <Part*> array.private_data
-    cdef Block* block = <Block*> part.block
-    cdef Part* parts = <Part*> (block + 1)
+    cdef ExportedPart* part = <ExportedPart*> array.private_data
+    cdef ArrayBlock* block = <ArrayBlock*> part.block
+    cdef ExportedPart* parts = <ExportedPart*> (block + 1)
     cdef ArrowArray* below
     cdef int64_t released = 1
     cdef int32_t i = part.index + 1
@@ -485,7 +485,7 @@ cdef int64_t give_up_dictionary(ArrowArray* dictionary) noexcept nogil:
 
 cdef void release_array(ArrowArray* array) noexcept nogil:
     """Let go of an array: the last one of a block frees it and drops the reference to its owner."""
-    cdef Block* block = <Block*> (<Part*> array.private_data).block
+    cdef ArrayBlock* block = <ArrayBlock*> (<ExportedPart*> array.private_data).block
     cdef PyObject* owner
     if atomic_add(&block.refs, -give_up(array), ACQ_REL) == 0:
         owner = block.owner

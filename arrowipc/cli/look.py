@@ -195,13 +195,13 @@ def _first_rows(reader: Any, rows: int) -> Iterator[Any]:
 def _say_rows(batch: Any) -> None:
     """Print each row as a line of JSON, a thousand rows of Python values at a time."""
     names = batch.schema.names
-    alike = len(set(names)) != len(names)
+    schemas_equal = len(set(names)) != len(names)
     for start in range(0, len(batch), 1000):
         piece = batch.slice(start, 1000)
         lists = [column.to_pylist() for column in piece.columns]
         for i in range(len(piece)):
             pairs = [(name, as_json(values[i])) for name, values in zip(names, lists, strict=True)]
-            say_json(pairs if alike else dict(pairs), line=True)
+            say_json(pairs if schemas_equal else dict(pairs), line=True)
 
 
 def _say_table(schema: Any, batches: list[Any], room: int) -> None:

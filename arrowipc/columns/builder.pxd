@@ -1,4 +1,4 @@
-# The memory of growing columns: blocks that double, data buffers of views, and what keeps snapshots alive.
+# The memory of columns that grow: blocks that double, data buffers of views, and what keeps snapshots alive.
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -11,7 +11,7 @@ from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport unlikely
 from arrowipc.inline.plan cimport Extent, Node, PlanData
 
-cdef struct Block:
+cdef struct GrowableBuffer:
     # One buffer's memory, as the kernels see it.
     uint8_t* data
     int64_t capacity
@@ -33,7 +33,7 @@ cdef struct Buffers:
 
 cdef class SnapshotOwner:
     """What keeps the memory of snapshots alive."""
-    cdef object origin      # shared by all snapshots of one GrowingMemory: each is a prefix of the later ones
+    cdef object origin      # shared by all snapshots of one BuilderMemory: each is a prefix of the later ones
     cdef tuple memories
     cdef tuple kept
 
@@ -43,7 +43,7 @@ cdef class DeltaOrigin:
     """The `origin` of a dictionary that grows because DictionaryBatches with isDelta say so."""
 
 
-cdef class GrowingMemory:
+cdef class BuilderMemory:
     """Buffers of a plan that grow at the end, and snapshots of them."""
     cdef Plan plan
     cdef const PlanData* p          # plan.d
@@ -60,7 +60,7 @@ cdef class GrowingMemory:
     cdef int64_t saved_length
     cdef int32_t saved_kept
     cdef int32_t n_kept             # len(kept)
-    cdef Block* blocks              # per buffer of the plan
+    cdef GrowableBuffer* blocks              # per buffer of the plan
     cdef Buffers* buffers           # per view field
     cdef list memories              # Memory or None, per buffer of the plan
     cdef list kept                  # Memory of view data, and owners of borrowed view data
@@ -73,13 +73,13 @@ cdef class GrowingMemory:
     cdef int snapshot_into(self, Columns out) except -1
 
 
-cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil
-cdef int pool_grow(GrowingMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil
-cdef int pool_borrow(GrowingMemory g, int32_t view, const Extent* extent, PyObject* owner,
+cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil
+cdef int pool_grow(BuilderMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil
+cdef int pool_borrow(BuilderMemory g, int32_t view, const Extent* extent, PyObject* owner,
                      Fault* fault) noexcept with gil
-cdef int32_t pool_find(GrowingMemory g, int32_t view, const Extent* extent) noexcept nogil
+cdef int32_t pool_find(BuilderMemory g, int32_t view, const Extent* extent) noexcept nogil
 # Lets `first`, whose values `g` has just copied, count as the first of its snapshots, which grow by deltas.
-cdef int begin_deltas(GrowingMemory g, Columns first) except -1
+cdef int begin_deltas(BuilderMemory g, Columns first) except -1
 cdef bint extends(Columns longer, Columns shorter)
 # Whether `longer` came to be from `shorter` by deltas; `alone`: whatever became of the dictionaries below them.
 cdef bint grew_by_deltas(Columns longer, Columns shorter, bint alone)
@@ -88,13 +88,13 @@ cdef bint same_memory(Columns a, Columns b)
 cdef bint begins_with(Columns longer, Columns shorter)
 
 
-cdef inline int reserve(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept nogil:
+cdef inline int reserve(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept nogil:
     if unlikely(extra > g.blocks[buffer].capacity - SLACK - g.sizes[buffer], 0):
         return grow(g, buffer, extra, fault)
     return 0
 
 
-cdef inline int copy_in(GrowingMemory g, int32_t buffer, const uint8_t* data, int64_t size,
+cdef inline int copy_in(BuilderMemory g, int32_t buffer, const uint8_t* data, int64_t size,
                         Fault* fault) noexcept nogil:
     if size == 0:
         return 0
@@ -105,7 +105,7 @@ cdef inline int copy_in(GrowingMemory g, int32_t buffer, const uint8_t* data, in
     return 0
 
 
-cdef inline uint8_t* pool_place(GrowingMemory g, int32_t view, int64_t size, Fault* fault) noexcept nogil:
+cdef inline uint8_t* pool_place(BuilderMemory g, int32_t view, int64_t size, Fault* fault) noexcept nogil:
     """Room for `size` (> 0) bytes of view data, at pool.open_bytes - size; NULL when there is none."""
     cdef Pool* pool = &g.pools[view]
     if pool.open < 0 or size > pool.open_capacity - pool.open_bytes:

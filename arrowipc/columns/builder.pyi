@@ -1,10 +1,10 @@
-"""The memory of growing columns; see ``columns/builder.pyx``."""
+"""The memory of columns that grow; see ``columns/builder.pyx``."""
 
 from typing import Any
 
 class SnapshotOwner: ...
 
-class GrowingMemory:
+class BuilderMemory:
     def __init__(self, plan: Any) -> None: ...
     @property
     def length(self) -> int: ...

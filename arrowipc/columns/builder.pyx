@@ -1,4 +1,4 @@
-"""The memory of growing columns: blocks that double, data buffers of views, and snapshots that share them.
+"""The memory of columns that grow: blocks that double, data buffers of views, and snapshots that share them.
 
 A block that is full is never moved: a larger one takes a copy and the old one stays with the snapshots that
 point at it, so all copying together stays linear. Data buffers of views are not even copied: a view may point
@@ -47,7 +47,7 @@ cdef Memory new_memory(int64_t wanted, int64_t least):
     return memory
 
 
-cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil:
+cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil:
     """Give a buffer a block with room for `extra` more bytes; the old one stays with whoever points at it."""
     cdef Memory memory
     cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].capacity, least = used + extra + SLACK
@@ -74,7 +74,7 @@ cdef int grow(GrowingMemory g, int32_t buffer, int64_t extra, Fault* fault) noex
     return 0
 
 
-cdef int pool_entry(GrowingMemory g, int32_t view, const uint8_t* data, int64_t size,
+cdef int pool_entry(BuilderMemory g, int32_t view, const uint8_t* data, int64_t size,
                     Fault* fault) noexcept nogil:
     """One more data buffer of a view field."""
     cdef Buffers* buffers = &g.buffers[view]
@@ -95,7 +95,7 @@ cdef int pool_entry(GrowingMemory g, int32_t view, const uint8_t* data, int64_t 
     return 0
 
 
-cdef int pool_grow(GrowingMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil:
+cdef int pool_grow(BuilderMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil:
     """Close the open data buffer of a view field and open one with room for `size` bytes."""
     cdef Pool* pool = &g.pools[view]
     cdef Memory memory
@@ -118,7 +118,7 @@ cdef int pool_grow(GrowingMemory g, int32_t view, int64_t size, Fault* fault) no
     return 0
 
 
-cdef int pool_borrow(GrowingMemory g, int32_t view, const Extent* extent, PyObject* owner,
+cdef int pool_borrow(BuilderMemory g, int32_t view, const Extent* extent, PyObject* owner,
                      Fault* fault) noexcept with gil:
     """Take a data buffer as it is and keep its owner alive."""
     try:
@@ -134,7 +134,7 @@ cdef int pool_borrow(GrowingMemory g, int32_t view, const Extent* extent, PyObje
     return 0
 
 
-cdef int32_t pool_find(GrowingMemory g, int32_t view, const Extent* extent) noexcept nogil:
+cdef int32_t pool_find(BuilderMemory g, int32_t view, const Extent* extent) noexcept nogil:
     """Index of a data buffer that an earlier slice of the same columns brought, -1: none.
 
     Slices bring the same buffers in the same order: a few places behind the last find are enough to look at.
@@ -159,25 +159,25 @@ cdef class DeltaOrigin:
     """The origin of a dictionary that grows by deltas."""
 
 
-cdef class GrowingMemory:
+cdef class BuilderMemory:
     """Buffers of a plan that grow at the end, and snapshots of them."""
 
     def __cinit__(self, Plan plan not None):
         cdef int64_t fields = plan.d.n_fields, buffers = plan.d.n_buffers, views = plan.d.n_views, i
-        cdef int64_t arrays = buffers * <int64_t> sizeof(Block) + views * <int64_t> sizeof(Buffers)
+        cdef int64_t arrays = buffers * <int64_t> sizeof(GrowableBuffer) + views * <int64_t> sizeof(Buffers)
         cdef uint8_t* block
         self.plan = plan
         self.p = &plan.d
         self.state_bytes = fields * <int64_t> sizeof(Node) + buffers * 8 + views * <int64_t> sizeof(Pool)
         block = <uint8_t*> calloc(1, 2 * self.state_bytes + arrays + 1)
         if block == NULL:
-            raise MemoryError(f"cannot allocate growing columns of {fields:,} fields")
+            raise MemoryError(f"cannot allocate columns that grow, of {fields:,} fields")
         self.block = block
         self.nodes = <Node*> block
         self.sizes = <int64_t*> (self.nodes + fields)
         self.pools = <Pool*> (self.sizes + buffers)
         self.saved = self.pools + views
-        self.blocks = <Block*> (block + 2 * self.state_bytes)
+        self.blocks = <GrowableBuffer*> (block + 2 * self.state_bytes)
         self.buffers = <Buffers*> (self.blocks + buffers)
         for i in range(views):
             self.pools[i].open = -1
@@ -256,7 +256,7 @@ cdef class GrowingMemory:
         return 0
 
 
-cdef int begin_deltas(GrowingMemory g, Columns first) except -1:
+cdef int begin_deltas(BuilderMemory g, Columns first) except -1:
     cdef SnapshotOwner owner = SnapshotOwner.__new__(SnapshotOwner)
     owner.origin = g.origin
     owner.kept = (first.owner,)

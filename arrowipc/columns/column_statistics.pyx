@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy, memset
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
-from arrowipc.columns.memo_table cimport ValueTable
+from arrowipc.columns.memo_table cimport MemoTable
 from arrowipc.inline.bits cimport append_bits, ones
 from arrowipc.inline.element cimport find_run, index_at, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
@@ -764,7 +764,7 @@ def value_hashes(RecordBatch column not None):
     LimitError
         Lists share so many elements that to tell them apart would take too long.
     """
-    cdef ValueTable table = ValueTable(column.plan)
+    cdef MemoTable table = MemoTable(column.plan)
     cdef int64_t i, start = 0, null
     table.add_batch(column)
     null = table.null_at

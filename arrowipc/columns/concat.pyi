@@ -1,17 +1,17 @@
-"""Growing columns and concatenated batches; see ``columns/concat.pyx``."""
+"""Builders of columns, and concatenated batches; see ``columns/concat.pyx``."""
 
 from collections.abc import Iterable
 from typing import Any, final
 
 from arrowipc.columns.array import RecordBatch
-from arrowipc.columns.builder import GrowingMemory
+from arrowipc.columns.builder import BuilderMemory
 
 @final
-class Growing(GrowingMemory):
+class ColumnsBuilder(BuilderMemory):
     # A Plan has no type outside the compiled modules; people start with `like`.
     def __init__(self, plan: Any) -> None: ...
     @staticmethod
-    def like(batch: RecordBatch) -> Growing: ...
+    def like(batch: RecordBatch) -> ColumnsBuilder: ...
     def append_batch(self, batch: RecordBatch) -> None: ...
     def batch(self) -> RecordBatch: ...
     @property

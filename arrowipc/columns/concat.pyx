@@ -1,6 +1,6 @@
-"""Appending: how the elements of every layout join those before them, in growing columns and whole batches.
+"""Appending: how the elements of every layout join those before them, in builders and whole batches.
 
-Dictionary deltas, `concat_batches` and payload columns all go through `Growing.append_data`, which walks the
+Dictionary deltas, `concat_batches` and payload columns all go through `ColumnsBuilder.append_data`, which walks the
 flat plan once: each field takes a span of the piece's elements and hands spans to its children.
 
 An append writes only behind the bytes that a snapshot can see, with one exception: the last byte of a bitmap,
@@ -17,7 +17,7 @@ from libc.string cimport memcmp, memcpy, memset
 from arrowipc._core cimport Columns, Plan, field_name, raise_fault
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport (
-    GrowingMemory, begins_with, copy_in, extends, pool_borrow, pool_find, pool_place, reserve,
+    BuilderMemory, begins_with, copy_in, extends, pool_borrow, pool_find, pool_place, reserve,
 )
 from arrowipc.inline.bits cimport append_bits, append_ones, largest, load_int, store_int
 from arrowipc.inline.fault cimport (
@@ -44,7 +44,7 @@ cdef int64_t KEEP_BYTES = 1 << 18
 # -- checks shared by the layouts ----------------------------------------------------------------------------
 
 
-cdef inline int need(const Job* job, int32_t f, int32_t which, int64_t elements, int64_t width,
+cdef inline int need(const Append* job, int32_t f, int32_t which, int64_t elements, int64_t width,
                      int32_t first) noexcept nogil:
     """Whether buffer `which` of a field of the piece holds `elements` values."""
     cdef const Extent* extent = &job.piece.extents[first + which]
@@ -54,7 +54,7 @@ cdef inline int need(const Job* job, int32_t f, int32_t which, int64_t elements,
     return 0
 
 
-cdef inline int set_span(Growing g, const Job* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
+cdef inline int set_span(ColumnsBuilder g, const Append* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
     """Take elements first .. first + count of field f."""
     cdef const Node* node = &job.piece.nodes[f]
     if unlikely(not inside(first, count, node.length), 0):
@@ -64,7 +64,7 @@ cdef inline int set_span(Growing g, const Job* job, int32_t f, int64_t first, in
     return 0
 
 
-cdef inline int set_children(Growing g, const Job* job, int32_t f, int64_t first,
+cdef inline int set_children(ColumnsBuilder g, const Append* job, int32_t f, int64_t first,
                              int64_t count) noexcept nogil:
     """The same for every child of field f."""
     cdef int32_t child = f + 1, end = g.p.fields[f].end
@@ -75,12 +75,12 @@ cdef inline int set_children(Growing g, const Job* job, int32_t f, int64_t first
     return 0
 
 
-cdef inline int full(const Job* job, int32_t f, int64_t found, int64_t expected,
+cdef inline int full(const Append* job, int32_t f, int64_t found, int64_t expected,
                      const char* what) noexcept nogil:
     return fail(job.fault, FAULT_FULL, f, -1, -1, found, expected, what)
 
 
-cdef inline const uint8_t* validity_of(const Job* job, int32_t f, int32_t buffer) noexcept nogil:
+cdef inline const uint8_t* validity_of(const Append* job, int32_t f, int32_t buffer) noexcept nogil:
     """The validity bitmap of a field of the piece; NULL: all elements are valid."""
     return job.piece.extents[buffer].data if job.piece.nodes[f].null_count != 0 else NULL
 
@@ -88,7 +88,7 @@ cdef inline const uint8_t* validity_of(const Job* job, int32_t f, int32_t buffer
 # -- the layouts ---------------------------------------------------------------------------------------------
 
 
-cdef int append_validity(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int append_validity(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     cdef int32_t buffer = g.p.fields[f].first_buffer
     cdef const uint8_t* bits = validity_of(job, f, buffer)
     cdef int64_t start = g.spans[f].start, count = g.spans[f].count, nulls = 0
@@ -114,7 +114,7 @@ cdef int append_validity(Growing g, const Job* job, int32_t f) noexcept nogil:
     return 0
 
 
-cdef int append_bools(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int append_bools(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     cdef int32_t first = g.p.fields[f].first_buffer
     cdef int64_t start = g.spans[f].start, count = g.spans[f].count, before = g.nodes[f].length
     if (need(job, f, 1, bitmap_bytes(start + count), 1, first) < 0
@@ -125,7 +125,7 @@ cdef int append_bools(Growing g, const Job* job, int32_t f) noexcept nogil:
     return 0
 
 
-cdef int append_fixed(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int append_fixed(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer
     cdef int64_t start = g.spans[f].start, count = g.spans[f].count
@@ -137,7 +137,7 @@ cdef int append_fixed(Growing g, const Job* job, int32_t f) noexcept nogil:
                    job.fault)
 
 
-cdef int append_indices(Growing g, const Job* job, int32_t f, int64_t shift) noexcept nogil:
+cdef int append_indices(ColumnsBuilder g, const Append* job, int32_t f, int64_t shift) noexcept nogil:
     """Dictionary indices, each `shift` higher: their dictionary lies behind another one now."""
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer, width = field.width
@@ -165,7 +165,7 @@ cdef int append_indices(Growing g, const Job* job, int32_t f, int64_t shift) noe
     return 0
 
 
-cdef int append_offsets(Growing g, const Job* job, int32_t f, int32_t width, int64_t limit, int64_t base,
+cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, int64_t limit, int64_t base,
                         Span* out) noexcept nogil:
     """Offsets into `limit` bytes or elements of the piece, rebased to go on at `base`.
 
@@ -211,7 +211,7 @@ cdef int append_offsets(Growing g, const Job* job, int32_t f, int32_t width, int
     return 0
 
 
-cdef int append_var(Growing g, const Job* job, int32_t f, int32_t width) noexcept nogil:
+cdef int append_var(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
     cdef int32_t data = g.p.fields[f].first_buffer + 2
     cdef const Extent* extent = &job.piece.extents[data]
     cdef Span bytes
@@ -220,14 +220,14 @@ cdef int append_var(Growing g, const Job* job, int32_t f, int32_t width) noexcep
     return copy_in(g, data, extent.data + bytes.start, bytes.count, job.fault)
 
 
-cdef int append_list(Growing g, const Job* job, int32_t f, int32_t width) noexcept nogil:
+cdef int append_list(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
     cdef Span elements
     if append_offsets(g, job, f, width, job.piece.nodes[f + 1].length, g.nodes[f + 1].length, &elements) < 0:
         return -1
     return set_span(g, job, f + 1, elements.start, elements.count)
 
 
-cdef int list_view_range(Growing g, const Job* job, int32_t f, int32_t width, int64_t* low,
+cdef int list_view_range(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, int64_t* low,
                          int64_t* high) noexcept nogil:
     """The elements of the child that the lists of the span touch; low > high: none."""
     cdef int32_t first = g.p.fields[f].first_buffer
@@ -249,7 +249,7 @@ cdef int list_view_range(Growing g, const Job* job, int32_t f, int32_t width, in
     return 0
 
 
-cdef int append_list_view(Growing g, const Job* job, int32_t f, int32_t width) noexcept nogil:
+cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
     """List views; empty and null lists all begin where the piece's elements begin."""
     cdef int32_t first = g.p.fields[f].first_buffer
     cdef const uint8_t* bits = validity_of(job, f, first)
@@ -282,14 +282,14 @@ cdef int append_list_view(Growing g, const Job* job, int32_t f, int32_t width) n
     return set_span(g, job, f + 1, low, high - low)
 
 
-cdef int append_fixed_list(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int append_fixed_list(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     cdef int64_t width = g.p.fields[f].width, first, count
     if mul_overflows(g.spans[f].start, width, &first) or mul_overflows(g.spans[f].count, width, &count):
         return full(job, f, INT64_MAX, INT64_MAX, b"elements")
     return set_span(g, job, f + 1, first, count)
 
 
-cdef int append_dense(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """Each child gives the elements from its lowest to its highest offset in the span."""
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer, child, k = 0
@@ -328,7 +328,7 @@ cdef int append_dense(Growing g, const Job* job, int32_t f) noexcept nogil:
     return copy_dense(g, job, f, low)
 
 
-cdef int copy_dense(Growing g, const Job* job, int32_t f, const int64_t* shifts) noexcept nogil:
+cdef int copy_dense(ColumnsBuilder g, const Append* job, int32_t f, const int64_t* shifts) noexcept nogil:
     """The type codes and, shifted child by child, the offsets; both have been checked."""
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer
@@ -359,7 +359,7 @@ cdef int64_t first_run(const uint8_t* ends, int64_t runs, int32_t width, int64_t
     return low
 
 
-cdef int append_runs(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """Run ends count on from the length so far; equal neighbours are not joined."""
     cdef int32_t width = g.p.fields[f + 1].width, buffer = g.p.fields[f + 1].first_buffer + 1
     cdef const Node* runs = &job.piece.nodes[f + 1]
@@ -395,7 +395,7 @@ cdef int append_runs(Growing g, const Job* job, int32_t f) noexcept nogil:
 # -- views ---------------------------------------------------------------------------------------------------
 
 
-cdef int append_views(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """Views; those of null elements become empty ones."""
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer, variadic = job.piece.views[field.view].count
@@ -412,25 +412,25 @@ cdef int append_views(Growing g, const Job* job, int32_t f) noexcept nogil:
     if bits == NULL and not outside:
         return copy_in(g, first + 1, views, 16 * count, job.fault)
     if (prepare_routes(g, variadic, job.fault) < 0 or measure_views(g, job, f, views, bits) < 0
-            or choose_routes(g, job, f) < 0 or reserve(g, first + 1, 16 * count, job.fault) < 0):
+            or choose_targets(g, job, f) < 0 or reserve(g, first + 1, 16 * count, job.fault) < 0):
         return -1
     return copy_views(g, job, f, views, bits)
 
 
-cdef int prepare_routes(Growing g, int32_t count, Fault* fault) noexcept nogil:
+cdef int prepare_routes(ColumnsBuilder g, int32_t count, Fault* fault) noexcept nogil:
     cdef void* moved
-    if count > g.routes_room:
-        moved = realloc(g.routes, <size_t> count * 2 * sizeof(Route))
+    if count > g.targets_room:
+        moved = realloc(g.targets, <size_t> count * 2 * sizeof(PoolTarget))
         if moved == NULL:
             return fail(fault, FAULT_MEMORY)
-        g.routes = <Route*> moved
-        g.routes_room = 2 * count if count < INT32_MAX // 2 else count
+        g.targets = <PoolTarget*> moved
+        g.targets_room = 2 * count if count < INT32_MAX // 2 else count
     if count:
-        memset(g.routes, 0, count * sizeof(Route))
+        memset(g.targets, 0, count * sizeof(PoolTarget))
     return 0
 
 
-cdef int measure_views(Growing g, const Job* job, int32_t f, const uint8_t* views,
+cdef int measure_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_t* views,
                        const uint8_t* bits) noexcept nogil:
     """Check every view that points into a data buffer, and count the bytes that each buffer is used for."""
     cdef int32_t view = g.p.fields[f].view, variadic = job.piece.views[view].count, index
@@ -448,53 +448,53 @@ cdef int measure_views(Growing g, const Job* job, int32_t f, const uint8_t* view
         offset = load_i32(views + 16 * i + 12)
         if not inside(offset, length, extents[index].size):
             return fail(job.fault, FAULT_VIEW, f, 1, start + i, offset, extents[index].size, b"offset")
-        g.routes[index].used += length
+        g.targets[index].used += length
     return 0
 
 
-cdef int choose_routes(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int choose_targets(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """Where each data buffer of the piece goes, so that an append never copies more than the piece holds.
 
     Views may share bytes: copied one by one they could add up to any multiple of the buffer.
     """
     cdef int32_t view = g.p.fields[f].view, i
     cdef const Extent* extent
-    cdef Route* route
+    cdef PoolTarget* target
     cdef uint8_t* out
     for i in range(job.piece.views[view].count):
         extent = &job.piece.extents[job.piece.views[view].first + i]
-        route = &g.routes[i]
-        if route.used == 0:
+        target = &g.targets[i]
+        if target.used == 0:
             continue
         if extent.size >= KEEP_BYTES:
-            route.index = pool_find(g, view, extent)
-            if route.index >= 0:
+            target.index = pool_find(g, view, extent)
+            if target.index >= 0:
                 continue
-            if job.owner != NULL and route.used >= extent.size >> 1:
+            if job.owner != NULL and target.used >= extent.size >> 1:
                 if pool_borrow(g, view, extent, job.owner, job.fault) < 0:
                     return -1
-                route.index = g.pools[view].count - 1
+                target.index = g.pools[view].count - 1
                 continue
         # An eighth of unused bytes costs less than to pick the values out.
-        if route.used < extent.size - (extent.size >> 3):
-            route.index = -1
+        if target.used < extent.size - (extent.size >> 3):
+            target.index = -1
             continue
         out = pool_place(g, view, extent.size, job.fault)
         if out == NULL:
             return -1
         memcpy(out, extent.data, extent.size)
-        route.index = g.pools[view].open
-        route.shift = g.pools[view].open_bytes - extent.size
+        target.index = g.pools[view].open
+        target.shift = g.pools[view].open_bytes - extent.size
     return 0
 
 
-cdef int copy_views(Growing g, const Job* job, int32_t f, const uint8_t* views,
+cdef int copy_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_t* views,
                     const uint8_t* bits) noexcept nogil:
     """Write the views, pointing into the pool; all have been checked."""
     cdef int32_t view = g.p.fields[f].view, buffer = g.p.fields[f].first_buffer + 1
     cdef const Extent* extents = job.piece.extents + job.piece.views[view].first
     cdef int64_t start = g.spans[f].start, i, length
-    cdef const Route* route
+    cdef const PoolTarget* target
     cdef uint8_t* out = g.blocks[buffer].data + g.sizes[buffer]
     cdef uint8_t* place
     for i in range(g.spans[f].count):
@@ -504,10 +504,10 @@ cdef int copy_views(Growing g, const Job* job, int32_t f, const uint8_t* views,
             memcpy(out, views, 16)
             length = load_i32(views)
             if length > 12:
-                route = &g.routes[load_i32(views + 8)]
-                if route.index >= 0:
-                    store_int(out, 2, 4, route.index)
-                    store_int(out, 3, 4, load_i32(views + 12) + route.shift)
+                target = &g.targets[load_i32(views + 8)]
+                if target.index >= 0:
+                    store_int(out, 2, 4, target.index)
+                    store_int(out, 3, 4, load_i32(views + 12) + target.shift)
                 else:
                     place = pool_place(g, view, length, job.fault)
                     if place == NULL:
@@ -524,7 +524,7 @@ cdef int copy_views(Growing g, const Job* job, int32_t f, const uint8_t* views,
 # -- the walk ------------------------------------------------------------------------------------------------
 
 
-cdef int append_layout(Growing g, const Job* job, int32_t f) noexcept nogil:
+cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """The buffers of field f behind its validity, and the spans of its children."""
     cdef int layout = g.p.fields[f].layout
     if layout == LAYOUT_FIXED:
@@ -563,7 +563,7 @@ cdef int append_layout(Growing g, const Job* job, int32_t f) noexcept nogil:
     return 0
 
 
-cdef int append_fields(Growing g, const Job* job) noexcept nogil:
+cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
     cdef const PlanData* p = g.p
     cdef int64_t length
     cdef int32_t i, f = 0
@@ -647,11 +647,11 @@ cdef int raise_append_fault(const Fault* fault, Plan plan, object where=None) ex
     raise UnsupportedError(f"{text}; keep the rows in several batches, or use a wider type")
 
 
-# -- growing columns -----------------------------------------------------------------------------------------
+# -- builders ------------------------------------------------------------------------------------------------
 
 
 @cython.final
-cdef class Growing(GrowingMemory):
+cdef class ColumnsBuilder(BuilderMemory):
     """Columns that grow at the end; snapshots share their memory.
 
     Parameters
@@ -676,11 +676,11 @@ cdef class Growing(GrowingMemory):
         self.matched = plan
         self.spans = <Span*> calloc(plan.d.n_fields + 1, sizeof(Span))
         if self.spans == NULL:
-            raise MemoryError(f"cannot allocate growing columns of {plan.d.n_fields:,} fields")
+            raise MemoryError(f"cannot allocate columns that grow, of {plan.d.n_fields:,} fields")
 
     def __dealloc__(self):
         free(self.spans)
-        free(self.routes)
+        free(self.targets)
 
     cdef int append_data(self, const ColumnsData* piece, const int64_t* shifts, PyObject* owner,
                          Fault* fault) noexcept nogil:
@@ -690,7 +690,7 @@ cdef class Growing(GrowingMemory):
         piece's memory alive: with it, large data buffers of views are borrowed, without it (NULL) they are
         copied. On failure (-1, `fault` filled) nothing has been appended.
         """
-        cdef Job job
+        cdef Append job
         job.piece = piece
         job.shifts = shifts
         job.owner = owner
@@ -750,8 +750,8 @@ cdef class Growing(GrowingMemory):
 
     @staticmethod
     def like(RecordBatch batch not None):
-        """Growing columns without rows, for batches of the same types as `batch`."""
-        return Growing(batch.plan)
+        """A builder without rows, for batches of the same types as `batch`."""
+        return ColumnsBuilder(batch.plan)
 
     def append_batch(self, RecordBatch batch not None):
         """Append the rows of a batch whose dictionaries are, or continue, those of the batches so far.
@@ -808,8 +808,8 @@ cdef tuple join_dictionaries(list versions):
 
 cdef int concat_into(Columns out, tuple pieces) except -1:
     """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
-    cdef Growing growing = Growing((<Columns> pieces[0]).plan)
-    cdef int64_t n = len(growing.dictionaries), rows = 0, k
+    cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
+    cdef int64_t n = len(builder.dictionaries), rows = 0, k
     cdef int64_t* shifts = NULL
     cdef Columns piece
     cdef Fault fault
@@ -828,20 +828,20 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
     try:
         for i, one in enumerate(pieces):
             piece = one
-            growing.match(piece.plan)
+            builder.match(piece.plan)
             for k in range(n):
                 shifts[k] = moves[k][i]
             owner = piece.owner
-            growing.ahead = <double> rows / max(growing.length + piece.d.length, 1)
-            # `growing` is nobody else's, and batches do not change: others may run meanwhile.
+            builder.ahead = <double> rows / max(builder.length + piece.d.length, 1)
+            # `builder` is nobody else's, and batches do not change: others may run meanwhile.
             with nogil:
-                found = growing.append_data(&piece.d, shifts, <PyObject*> owner, &fault)
+                found = builder.append_data(&piece.d, shifts, <PyObject*> owner, &fault)
             if found < 0:
-                raise_append_fault(&fault, growing.plan, f"batch {i}")
+                raise_append_fault(&fault, builder.plan, f"batch {i}")
     finally:
         free(shifts)
-    growing.dictionaries = tuple(dictionaries)
-    growing.snapshot_into(out)
+    builder.dictionaries = tuple(dictionaries)
+    builder.snapshot_into(out)
     return 0
 
 

@@ -66,8 +66,8 @@ cdef inline void sort(int32_t* numbers, int64_t count) noexcept nogil:
         numbers[k] = one
 
 
-cdef int open_subset(Subset* s, Columns values) except -1:
-    memset(s, 0, sizeof(Subset))
+cdef int open_used(UsedValues* s, Columns values) except -1:
+    memset(s, 0, sizeof(UsedValues))
     s.places.data = <uint8_t*> calloc(values.d.length, sizeof(int32_t))
     if s.places.data == NULL:
         raise MemoryError(f"cannot allocate places for {values.d.length:,} values")
@@ -80,7 +80,7 @@ cdef int open_subset(Subset* s, Columns values) except -1:
     return 0
 
 
-cdef void close_subset(Subset* s) noexcept nogil:
+cdef void close_used(UsedValues* s) noexcept nogil:
     cdef int k
     free(s.places.data)
     free(s.used.data)
@@ -88,7 +88,7 @@ cdef void close_subset(Subset* s) noexcept nogil:
         free(s.rooms[k].data)
 
 
-cdef int note(Subset* s, const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
+cdef int note(UsedValues* s, const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
     cdef const uint8_t* bits = d.extents[d.plan.fields[f].first_buffer].data
     cdef int64_t i, index = 0, n = d.nodes[f].length, count = s.values.length
     cdef int32_t* places = <int32_t*> s.places.data
@@ -106,7 +106,7 @@ cdef int note(Subset* s, const ColumnsData* d, int32_t f, Fault* fault) noexcept
     return 0
 
 
-cdef void renumber(const Subset* s, const ColumnsData* d, int32_t f, uint8_t* out) noexcept nogil:
+cdef void transpose(const UsedValues* s, const ColumnsData* d, int32_t f, uint8_t* out) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* bits = d.extents[field.first_buffer].data
     cdef const uint8_t* indices = d.extents[field.first_buffer + 1].data
@@ -121,7 +121,7 @@ cdef void renumber(const Subset* s, const ColumnsData* d, int32_t f, uint8_t* ou
             store_int(out, i, width, places[load_unsigned(indices + i * width, width)] - 1)
 
 
-cdef int gather(Subset* s, bint ordered, Fault* fault) noexcept nogil:
+cdef int gather(UsedValues* s, bint ordered, Fault* fault) noexcept nogil:
     cdef int32_t* used = <int32_t*> s.used.data
     cdef int layout = s.d.plan.fields[0].layout
     cdef int32_t i
@@ -149,7 +149,7 @@ cdef int gather(Subset* s, bint ordered, Fault* fault) noexcept nogil:
     return gather_bits(s, 1, s.values.extents[1].data, fault)
 
 
-cdef void forget(Subset* s) noexcept nogil:
+cdef void forget(UsedValues* s) noexcept nogil:
     cdef int64_t i
     for i in range(s.n_used):
         (<int32_t*> s.places.data)[(<int32_t*> s.used.data)[i]] = 0
@@ -159,12 +159,12 @@ cdef void forget(Subset* s) noexcept nogil:
 # -- the layouts ---------------------------------------------------------------------------------------------
 
 
-cdef inline int64_t position(const Subset* s, int64_t i) noexcept nogil:
+cdef inline int64_t position(const UsedValues* s, int64_t i) noexcept nogil:
     """Where value i of those in use lies in the dictionary's buffers."""
     return s.values.nodes[0].offset + (<const int32_t*> s.used.data)[i]
 
 
-cdef inline uint8_t* open_extent(Subset* s, int k, int64_t size, Fault* fault) noexcept nogil:
+cdef inline uint8_t* open_extent(UsedValues* s, int k, int64_t size, Fault* fault) noexcept nogil:
     """`size` bytes for extent k; NULL when there is no memory."""
     if make_room(&s.rooms[k], size, fault) < 0:
         return NULL
@@ -173,7 +173,7 @@ cdef inline uint8_t* open_extent(Subset* s, int k, int64_t size, Fault* fault) n
     return s.rooms[k].data
 
 
-cdef int gather_validity(Subset* s, Fault* fault) noexcept nogil:
+cdef int gather_validity(UsedValues* s, Fault* fault) noexcept nogil:
     cdef const uint8_t* bits = validity(s.values, 0)
     cdef int64_t i, nulls = 0
     if bits == NULL:
@@ -184,7 +184,7 @@ cdef int gather_validity(Subset* s, Fault* fault) noexcept nogil:
     return 0 if nulls == 0 else gather_bits(s, 0, bits, fault)
 
 
-cdef int gather_bits(Subset* s, int k, const uint8_t* bits, Fault* fault) noexcept nogil:
+cdef int gather_bits(UsedValues* s, int k, const uint8_t* bits, Fault* fault) noexcept nogil:
     cdef int64_t size = bitmap_bytes(s.n_used), i
     cdef uint8_t* out = open_extent(s, k, size, fault)
     if out == NULL:
@@ -196,7 +196,7 @@ cdef int gather_bits(Subset* s, int k, const uint8_t* bits, Fault* fault) noexce
     return 0
 
 
-cdef int gather_fixed(Subset* s, Fault* fault) noexcept nogil:
+cdef int gather_fixed(UsedValues* s, Fault* fault) noexcept nogil:
     cdef int32_t width = s.d.plan.fields[0].width
     cdef const uint8_t* values = s.values.extents[1].data
     cdef uint8_t* out = open_extent(s, 1, s.n_used * width, fault)
@@ -210,11 +210,11 @@ cdef int gather_fixed(Subset* s, Fault* fault) noexcept nogil:
     return 0
 
 
-cdef inline bint is_null(const Subset* s, const uint8_t* bits, int64_t i) noexcept nogil:
+cdef inline bint is_null(const UsedValues* s, const uint8_t* bits, int64_t i) noexcept nogil:
     return bits != NULL and not get_bit(bits, position(s, i))
 
 
-cdef int gather_var(Subset* s, int32_t width, Fault* fault) noexcept nogil:
+cdef int gather_var(UsedValues* s, int32_t width, Fault* fault) noexcept nogil:
     """Texts one behind the other; those of nulls are empty."""
     cdef const uint8_t* bits = validity(s.values, 0)
     cdef const uint8_t* data = s.values.extents[2].data
@@ -244,7 +244,7 @@ cdef int gather_var(Subset* s, int32_t width, Fault* fault) noexcept nogil:
     return 0
 
 
-cdef int gather_views(Subset* s, Fault* fault) noexcept nogil:
+cdef int gather_views(UsedValues* s, Fault* fault) noexcept nogil:
     """Views, and the texts behind them in one data buffer."""
     cdef const uint8_t* bits = validity(s.values, 0)
     cdef const uint8_t* data = NULL

@@ -4,7 +4,7 @@ from arrowipc._core import ReadableBuffer
 from arrowipc.columns.array import RecordBatch
 from arrowipc.schema import Schema
 
-def assemble(
+def from_buffers(
     schema: Schema,
     length: int,
     nodes: Sequence[tuple[int, int]],

@@ -11,7 +11,7 @@ from arrowipc.metadata.schema_reader cimport python_plan
 from arrowipc.errors import UsageError
 
 
-def assemble(schema, int64_t length, nodes, buffers):
+def from_buffers(schema, int64_t length, nodes, buffers):
     """Make a batch whose columns point into buffers.
 
     Parameters

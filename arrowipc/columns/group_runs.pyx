@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Memory, Plan, raise_fault
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.concat cimport Growing, raise_append_fault
+from arrowipc.columns.concat cimport ColumnsBuilder, raise_append_fault
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity, word_span
 from arrowipc.inline.fault cimport Fault
@@ -254,7 +254,7 @@ cdef Memory find_runs(RecordBatch keys):
 # -- their keys ----------------------------------------------------------------------------------------------
 
 
-cdef int append_first_rows(Growing g, ColumnsData* piece, const Node* whole, const int64_t* starts,
+cdef int append_first_rows(ColumnsBuilder g, ColumnsData* piece, const Node* whole, const int64_t* starts,
                            int64_t count, PyObject* owner, Fault* fault) noexcept nogil:
     """Row starts[i] for each i; rows that lie together are appended together."""
     cdef const PlanData* p = piece.plan
@@ -279,7 +279,7 @@ cdef int append_first_rows(Growing g, ColumnsData* piece, const Node* whole, con
 
 cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t count):
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-    cdef Growing growing = Growing(keys.plan)
+    cdef ColumnsBuilder builder = ColumnsBuilder(keys.plan)
     cdef ColumnsData piece = keys.d
     cdef PyObject* owner = <PyObject*> keys.owner if keys.owner is not None else NULL
     cdef Fault fault
@@ -291,13 +291,13 @@ cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t cou
     piece.nodes = nodes
     try:
         with nogil:
-            found = append_first_rows(growing, &piece, keys.d.nodes, starts, count, owner, &fault)
+            found = append_first_rows(builder, &piece, keys.d.nodes, starts, count, owner, &fault)
     finally:
         free(nodes)
     if found < 0:
         raise_append_fault(&fault, keys.plan)
-    growing.dictionaries = keys.dictionaries
-    growing.snapshot_into(out)
+    builder.dictionaries = keys.dictionaries
+    builder.snapshot_into(out)
     return out
 
 

@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.concat cimport Growing
+from arrowipc.columns.concat cimport ColumnsBuilder
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
 
@@ -53,12 +53,12 @@ cdef Budget new_budget(int64_t slack, str where)
 
 
 @cython.final
-cdef class ValueTable:
+cdef class MemoTable:
     """The distinct values of one column, numbered in the order in which they first came."""
     cdef readonly int64_t count
     cdef Plan plan                  # of one column
-    cdef Growing growing            # the values
-    cdef bint flat                  # compared where `growing` keeps them; else by their spelling
+    cdef ColumnsBuilder builder     # the values
+    cdef bint flat                  # compared where `builder` keeps them; else by their spelling
     cdef int32_t float_width        # of floating-point values, 0: other types
     cdef Slot* slots                # open addressing, at most half full
     cdef uint64_t mask
@@ -70,12 +70,12 @@ cdef class ValueTable:
     cdef int64_t spelled_null       # ... ordinal of null, -1: none so far
     cdef Budget budget              # ... what may be spelled
     cdef bint earns                 # ... and whether each `add` adds to that
-    cdef tuple below                # ValueTable, per plan.dictionaries: all that values may refer to; None: anything
+    cdef tuple below                # MemoTable, per plan.dictionaries: all that values may refer to; None: anything
     cdef int64_t kept_count         # flat values: what `take_back` goes back to
     cdef int64_t kept_null_at
 
     # Ordinals of rows start .. start + count of `values` go to `mapping`. Appends nothing when it raises.
-    # Dictionaries below the column continue those of the values so far, as for `Growing.append`.
+    # Dictionaries below the column continue those of the values so far, as for `ColumnsBuilder.append`.
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2
@@ -95,7 +95,7 @@ cdef class ValueTable:
 
 
 # A table whose values have dictionaries that are the values of other tables, as they stand: numbers tell them apart.
-cdef ValueTable unified_table(Plan plan, tuple below, Budget budget, bint earns)
+cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint earns)
 
 
 # Nested values as bytes: `plant` fills an empty tree, `fell` frees it, also after an exception. `tables`: those whose
@@ -110,5 +110,5 @@ cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except 
 # Whether `longer` begins with the values of `shorter`; their types are equal. Where dictionaries refer to
 # dictionaries, False may also mean that it takes too long to tell.
 cdef bint continues(Columns longer, Columns shorter) except -1
-# ... as far as that shows without a look at single values: False means nothing.
+# ... as far as that shows without a look at single values: True is proven, False is not.
 cdef bint plainly_continues(Columns longer, Columns shorter)

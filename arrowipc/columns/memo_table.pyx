@@ -16,8 +16,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.builder cimport GrowingMemory, begins_with, copy_in, extends, pool_place, reserve
-from arrowipc.columns.concat cimport FAULT_FULL, Growing, raise_append_fault
+from arrowipc.columns.builder cimport BuilderMemory, begins_with, copy_in, extends, pool_place, reserve
+from arrowipc.columns.concat cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.elements cimport count_bytes
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
@@ -116,7 +116,7 @@ cdef inline int flat_word(const ColumnsData* d, int32_t float_width, int64_t at,
     return word_span(d, 0, at, &word.data, &word.size, fault)
 
 
-cdef inline bint holds_flat(ValueTable t, GrowingMemory g, int64_t ordinal, const Word* word) noexcept nogil:
+cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const Word* word) noexcept nogil:
     """Whether value `ordinal` of the table has these bytes."""
     cdef const FieldPlan* field = &g.p.fields[0]
     cdef int32_t first = field.first_buffer
@@ -141,7 +141,7 @@ cdef inline bint holds_flat(ValueTable t, GrowingMemory g, int64_t ordinal, cons
                       word.size)
 
 
-cdef int keep_view(GrowingMemory g, const FieldPlan* field, const Word* word, Fault* fault) noexcept nogil:
+cdef int keep_view(BuilderMemory g, const FieldPlan* field, const Word* word, Fault* fault) noexcept nogil:
     cdef uint8_t* view
     cdef uint8_t* place
     cdef int32_t buffer = field.first_buffer + 1
@@ -165,7 +165,7 @@ cdef int keep_view(GrowingMemory g, const FieldPlan* field, const Word* word, Fa
     return 0
 
 
-cdef inline int keep_var(GrowingMemory g, const FieldPlan* field, int32_t width, const Word* word,
+cdef inline int keep_var(BuilderMemory g, const FieldPlan* field, int32_t width, const Word* word,
                          Fault* fault) noexcept nogil:
     cdef int32_t offsets = field.first_buffer + 1, data = offsets + 1
     cdef int64_t size = word.size if word.data != NULL else 0
@@ -181,7 +181,7 @@ cdef inline int keep_var(GrowingMemory g, const FieldPlan* field, int32_t width,
     return 0
 
 
-cdef int keep_flat(GrowingMemory g, int64_t ordinal, const Word* word, Fault* fault) noexcept nogil:
+cdef int keep_flat(BuilderMemory g, int64_t ordinal, const Word* word, Fault* fault) noexcept nogil:
     """Append a value, or null, behind the `ordinal` values so far; `finish_flat` does the rest."""
     cdef const FieldPlan* field = &g.p.fields[0]
     cdef int32_t buffer = field.first_buffer + 1
@@ -208,7 +208,7 @@ cdef int keep_flat(GrowingMemory g, int64_t ordinal, const Word* word, Fault* fa
     return 0
 
 
-cdef int finish_flat(ValueTable t, GrowingMemory g, int64_t before, Fault* fault) noexcept nogil:
+cdef int finish_flat(MemoTable t, BuilderMemory g, int64_t before, Fault* fault) noexcept nogil:
     """Lengths and the validity bitmap, in which one value at most is null."""
     cdef int32_t first = g.p.fields[0].first_buffer
     cdef int64_t size = bitmap_bytes(t.count)
@@ -232,7 +232,7 @@ cdef int finish_flat(ValueTable t, GrowingMemory g, int64_t before, Fault* fault
 # -- the table -----------------------------------------------------------------------------------------------
 
 
-cdef int make_room(ValueTable t, int64_t extra, Fault* fault) noexcept nogil:
+cdef int make_room(MemoTable t, int64_t extra, Fault* fault) noexcept nogil:
     """Room for `extra` more values."""
     cdef int64_t needed = t.count + extra, room, i
     cdef uint64_t slot, mask = t.mask if t.slots != NULL else SMALLEST - 1
@@ -274,12 +274,12 @@ cdef int make_room(ValueTable t, int64_t extra, Fault* fault) noexcept nogil:
     return 0
 
 
-cdef inline bint holds_spelled(ValueTable t, int64_t ordinal, const Word* word) noexcept nogil:
+cdef inline bint holds_spelled(MemoTable t, int64_t ordinal, const Word* word) noexcept nogil:
     cdef int64_t start = t.ends[ordinal - 1] if ordinal else 0
     return t.ends[ordinal] - start == word.size and memcmp(t.spelled.data + start, word.data, word.size) == 0
 
 
-cdef inline int64_t find(ValueTable t, GrowingMemory g, uint64_t hash, const Word* word,
+cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const Word* word,
                          uint64_t* slot) noexcept nogil:
     """Ordinal of a value; -1 for a new one, and then the slot for it."""
     cdef uint64_t i = hash & t.mask
@@ -295,7 +295,7 @@ cdef inline int64_t find(ValueTable t, GrowingMemory g, uint64_t hash, const Wor
     return -1
 
 
-cdef inline int64_t enter(ValueTable t, uint64_t hash, uint64_t slot) noexcept nogil:
+cdef inline int64_t enter(MemoTable t, uint64_t hash, uint64_t slot) noexcept nogil:
     """Number a new value."""
     t.slots[slot].tag = <uint32_t> (hash >> 32)
     t.slots[slot].place = <uint32_t> (t.count + 1)
@@ -304,7 +304,7 @@ cdef inline int64_t enter(ValueTable t, uint64_t hash, uint64_t slot) noexcept n
     return t.count - 1
 
 
-cdef void take_out(ValueTable t, int64_t count, int64_t null_at) noexcept nogil:
+cdef void take_out(MemoTable t, int64_t count, int64_t null_at) noexcept nogil:
     """Leave the first `count` values in the slots."""
     cdef int64_t i
     cdef uint64_t slot
@@ -319,7 +319,7 @@ cdef void take_out(ValueTable t, int64_t count, int64_t null_at) noexcept nogil:
     t.null_at = null_at
 
 
-cdef int add_words(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_t start, int64_t count,
+cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                    int64_t* mapping, Fault* fault) noexcept nogil:
     """Add flat values of any type."""
     cdef Word words[BLOCK]
@@ -367,7 +367,7 @@ cdef int add_words(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_t 
     return finish_flat(t, g, before, fault)
 
 
-cdef int add_numbers(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_t start, int64_t count,
+cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                      int64_t* mapping, Fault* fault) noexcept nogil:
     """The same for values of 8 bytes that are all valid and known by their own bytes: keys, mostly."""
     cdef uint64_t hashes[BLOCK]
@@ -402,7 +402,7 @@ cdef int add_numbers(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_
     return finish_flat(t, g, before, fault)
 
 
-cdef int add_flat(ValueTable t, GrowingMemory g, const ColumnsData* d, int64_t start, int64_t count,
+cdef int add_flat(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                   int64_t* mapping, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[0]
     if field.layout == LAYOUT_FIXED and field.width == 8 and not t.float_width and validity(d, 0) == NULL:
@@ -566,7 +566,7 @@ cdef int plant(Columns columns, Tree* tree, tuple tables) except -1:
             else:
                 tree.below[i].d = &(<Columns> columns.dictionaries[i]).d
                 tree.below[i].numbered = True
-                tree.below[i].null_at = (<ValueTable> tables[i]).null_number()
+                tree.below[i].null_at = (<MemoTable> tables[i]).null_number()
     return 0
 
 
@@ -622,7 +622,7 @@ cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except 
 # -- tables of nested values ---------------------------------------------------------------------------------
 
 
-cdef int append_run(Growing g, ColumnsData* piece, const Node* whole, int64_t first, int64_t count,
+cdef int append_run(ColumnsBuilder g, ColumnsData* piece, const Node* whole, int64_t first, int64_t count,
                     PyObject* owner, int64_t* left, Fault* fault) noexcept nogil:
     """Append `count` rows of a one-column piece; `whole` is its node, `piece.nodes` are ours to change.
 
@@ -642,7 +642,7 @@ cdef int append_run(Growing g, ColumnsData* piece, const Node* whole, int64_t fi
     return fail(fault, FAULT_TOO_MUCH) if left[0] < 0 else 0
 
 
-cdef int add_spelled(ValueTable t, Growing g, const Tree* tree, Node* nodes, int64_t start, int64_t count,
+cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* nodes, int64_t start, int64_t count,
                      int64_t* mapping, PyObject* owner, Fault* fault) noexcept nogil:
     """`nodes`: room for a copy of the nodes. New values that lie together are appended together."""
     cdef ColumnsData piece = tree.d[0]
@@ -678,7 +678,7 @@ cdef int add_spelled(ValueTable t, Growing g, const Tree* tree, Node* nodes, int
     return append_run(g, &piece, tree.d.nodes, first, pending, owner, t.spelled.left, fault)
 
 
-cdef class ValueTable:
+cdef class MemoTable:
     """The distinct values of one column, numbered in the order in which they first came.
 
     Parameters
@@ -698,7 +698,7 @@ cdef class ValueTable:
             raise UsageError(f"a table of values is made for one column, found {plan.d.n_columns}")
         field = &plan.d.fields[0]
         self.plan = plan
-        self.growing = Growing(plan)
+        self.builder = ColumnsBuilder(plan)
         self.null_at = -1
         self.flat = field.layout <= LAYOUT_VIEW and not field.flags & FIELD_ENCODED
         self.float_width = field.width if field.type == Type_FloatingPoint else 0
@@ -714,7 +714,7 @@ cdef class ValueTable:
         free(self.spelled.data)
 
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1:
-        cdef Growing growing = self.growing
+        cdef ColumnsBuilder builder = self.builder
         cdef tuple before = self.mark()
         cdef Fault fault
         cdef int found
@@ -725,7 +725,7 @@ cdef class ValueTable:
         if self.flat:
             # Everything that changes here is nobody else's.
             with nogil:
-                found = add_flat(self, growing, &values.d, start, count, mapping, &fault)
+                found = add_flat(self, builder, &values.d, start, count, mapping, &fault)
         else:
             found = self.add_nested(values, start, count, mapping, &fault)
         if found < 0:
@@ -735,8 +735,8 @@ cdef class ValueTable:
 
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2:
-        cdef Growing growing = self.growing
-        cdef tuple adopted = values.dictionaries and growing.adopted(values.dictionaries)
+        cdef ColumnsBuilder builder = self.builder
+        cdef tuple adopted = values.dictionaries and builder.adopted(values.dictionaries)
         cdef Tree tree
         cdef Node* nodes = <Node*> malloc(values.d.plan.n_fields * sizeof(Node))
         cdef PyObject* owner = <PyObject*> values.owner if values.owner is not None else NULL
@@ -749,26 +749,26 @@ cdef class ValueTable:
             if self.earns:
                 self.budget.earn(count_bytes(values) if self.below is None else own_bytes(values, count))
             with nogil:
-                found = add_spelled(self, growing, &tree, nodes, start, count, mapping, owner, fault)
+                found = add_spelled(self, builder, &tree, nodes, start, count, mapping, owner, fault)
         finally:
             fell(&tree)
             free(nodes)
         if found == 0 and adopted:
-            growing.dictionaries = adopted
+            builder.dictionaries = adopted
         return found
 
     cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
                       Fault* fault) noexcept nogil:
-        return add_flat(self, self.growing, d, start, count, mapping, fault) if count else 0
+        return add_flat(self, self.builder, d, start, count, mapping, fault) if count else 0
 
     cdef void keep(self) noexcept nogil:
-        self.growing.save()
+        self.builder.save()
         self.kept_count = self.count
         self.kept_null_at = self.null_at
 
     cdef void take_back(self) noexcept nogil:
         take_out(self, self.kept_count, self.kept_null_at)
-        self.growing.restore()
+        self.builder.restore()
 
     cdef int64_t null_number(self):
         """Ordinal of null, -1: there is none."""
@@ -776,7 +776,7 @@ cdef class ValueTable:
 
     cdef Columns snapshot(self):
         """The values so far, in memory that later ones leave alone."""
-        return self.growing.snapshot()
+        return self.builder.snapshot()
 
     cdef bytes stable_hashes(self):
         cdef Columns values = self.snapshot() if self.flat else None
@@ -804,12 +804,12 @@ cdef class ValueTable:
         return hashes
 
     cdef tuple mark(self):
-        cdef Growing g = self.growing
+        cdef ColumnsBuilder g = self.builder
         return (self.count, self.null_at, self.spelled.size, g.length, g.n_kept, g.dictionaries,
                 PyBytes_FromStringAndSize(<const char*> g.nodes, g.state_bytes))
 
     cdef int rollback(self, tuple mark) except -1:
-        cdef Growing g = self.growing
+        cdef ColumnsBuilder g = self.builder
         take_out(self, mark[0], mark[1])
         self.spelled.size = mark[2]
         if self.spelled_null >= self.count:
@@ -826,7 +826,7 @@ cdef class ValueTable:
     @staticmethod
     def like(RecordBatch batch not None):
         """A table without values, for the values of batches with one column of this type."""
-        return ValueTable(batch.plan)
+        return MemoTable(batch.plan)
 
     def add_batch(self, RecordBatch batch not None):
         """Add the rows of a batch with one column of the table's type.
@@ -856,12 +856,12 @@ cdef class ValueTable:
     def batch(self):
         """The values so far as a `RecordBatch` that shares the table's memory."""
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-        self.growing.snapshot_into(out)
+        self.builder.snapshot_into(out)
         return out
 
 
-cdef ValueTable unified_table(Plan plan, tuple below, Budget budget, bint earns):
-    cdef ValueTable table = ValueTable(plan)
+cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint earns):
+    cdef MemoTable table = MemoTable(plan)
     table.below = below
     table.budget = budget
     table.spelled.left = &budget.left
@@ -906,10 +906,10 @@ cdef bint has_floats(Plan plan):
 
 
 cdef int spells_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one, Spelling* other,
-                      bint* alike, Fault* fault) noexcept nogil:
+                      bint* schemas_equal, Fault* fault) noexcept nogil:
     """Whether the first `count` values are the same, -0.0 told from 0.0; -1: `fault`, of either side."""
     cdef int64_t i
-    alike[0] = False
+    schemas_equal[0] = False
     for i in range(count):
         one.size = other.size = 0
         if (spell(a, 0, a.d.nodes[0].offset + i, one, fault) < 0
@@ -917,7 +917,7 @@ cdef int spells_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one
             return -1
         if one.size != other.size or memcmp(one.data, other.data, one.size) != 0:
             return 0
-    alike[0] = True
+    schemas_equal[0] = True
     return 0
 
 
@@ -927,7 +927,7 @@ cdef bint same_spelling(Columns longer, Columns shorter) except -1:
     cdef Spelling one, other
     cdef Fault fault
     cdef Budget budget = new_budget(SPELLED_FREE, "")
-    cdef bint alike = False
+    cdef bint schemas_equal = False
     cdef int found
     memset(&a, 0, sizeof(Tree))
     memset(&b, 0, sizeof(Tree))
@@ -940,7 +940,7 @@ cdef bint same_spelling(Columns longer, Columns shorter) except -1:
         budget.earn(count_bytes(shorter))
         one.left = other.left = &budget.left
         with nogil:
-            found = spells_alike(&a, &b, shorter.d.length, &one, &other, &alike, &fault)
+            found = spells_alike(&a, &b, shorter.d.length, &one, &other, &schemas_equal, &fault)
     finally:
         fell(&a)
         fell(&b)
@@ -950,7 +950,7 @@ cdef bint same_spelling(Columns longer, Columns shorter) except -1:
         return False
     if found < 0:
         raise_value_fault(&fault, longer.plan, budget)
-    return alike
+    return schemas_equal
 
 
 cdef bint continues(Columns longer, Columns shorter) except -1:

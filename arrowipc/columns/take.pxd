@@ -4,16 +4,16 @@ from libc.stdint cimport int64_t
 from arrowipc._core cimport Columns
 from arrowipc.columns.array cimport RecordBatch
 
-cdef struct Pick:
+cdef struct TakeRange:
     # Some elements that follow each other.
     int64_t start       # -1: nulls
     int64_t count
     int64_t times       # how often all of them come, one after the other
 
-# Fill `out`, which is new, with the rows that `picks` name, all of which exist in `source`; `left` bytes may be
+# Fill `out`, which is new, with the rows that `ranges` name, all of which exist in `source`; `left` bytes may be
 # written, and what was is taken from it, also after an exception. Dictionaries, data of views, and children that need
 # no rearranging are shared with `source`.
-cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t* left) except -1
+cdef int take_ranges(Columns out, Columns source, const TakeRange* ranges, int64_t n, int64_t* left) except -1
 
 # The rows from `first` on, as often as `counts` say; the rows at `indices`. `name`: of the function that errors name.
 cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, str name)

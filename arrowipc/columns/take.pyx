@@ -1,6 +1,6 @@
 """Copies elements of columns in any order and number: rows beside payloads, and the values behind indices.
 
-Each field takes one list of picks, so its layout is looked at once and not once per row. Nothing here trusts
+Each field takes one list of ranges, so its layout is looked at once and not once per row. Nothing here trusts
 contents: what has to be followed (offsets of lists and text, run ends) is checked, what is only copied is not.
 """
 
@@ -28,11 +28,11 @@ from arrowipc.inline.plan cimport (
 from arrowipc.errors import LimitError, UsageError
 
 cdef enum:
-    FAULT_TOO_MANY = 102    # beside the FaultCodes: more picks than may be written
+    FAULT_TOO_MANY = 102    # beside the FaultCodes: more ranges than may be written
 
-cdef struct PickList:
-    # As many picks as turn up.
-    Pick* data
+cdef struct TakeRanges:
+    # As many ranges as turn up.
+    TakeRange* data
     int64_t count
     int64_t room
     int64_t rows            # that they stand for
@@ -40,74 +40,74 @@ cdef struct PickList:
 cdef struct Runs:
     int64_t* ends
     int64_t room
-    PickList values         # one pick per run
+    TakeRanges values         # one range per run
 
 
 # -- kernels -------------------------------------------------------------------------------------------------
 
 
-cdef int sum_rows(const Pick* picks, int64_t n, int64_t* total, bint* nulls) noexcept nogil:
-    """Rows that the picks stand for, and whether some are null; -1 when their number overflows."""
+cdef int sum_rows(const TakeRange* ranges, int64_t n, int64_t* total, bint* nulls) noexcept nogil:
+    """Rows that the ranges stand for, and whether some are null; -1 when their number overflows."""
     cdef int64_t k, rows
     total[0] = 0
     nulls[0] = False
     for k in range(n):
-        nulls[0] |= picks[k].start < 0
-        if (mul_overflows(picks[k].count, picks[k].times, &rows)
+        nulls[0] |= ranges[k].start < 0
+        if (mul_overflows(ranges[k].count, ranges[k].times, &rows)
                 or add_overflows(total[0], rows, total)):
             return -1
     return 0
 
 
-cdef void pick_bits(uint8_t* out, const uint8_t* bits, int64_t base, const Pick* picks, int64_t n) noexcept nogil:
-    """Bits of the picked elements; without `bits` all are 1, of null picks all are 0."""
+cdef void take_bits(uint8_t* out, const uint8_t* bits, int64_t base, const TakeRange* ranges, int64_t n) noexcept nogil:
+    """Bits of the elements taken; without `bits` all are 1, of null ranges all are 0."""
     cdef int64_t at = 0, k, t, count, left
     for k in range(n):
-        count = picks[k].count * picks[k].times
-        if picks[k].start < 0:
+        count = ranges[k].count * ranges[k].times
+        if ranges[k].start < 0:
             left = count
             while left > 0:
                 store_bits(out, at, 0)
                 at += min(left, <int64_t> 56)
                 left -= min(left, <int64_t> 56)
-        elif bits == NULL or (picks[k].count == 1 and get_bit(bits, base + picks[k].start)):
+        elif bits == NULL or (ranges[k].count == 1 and get_bit(bits, base + ranges[k].start)):
             append_ones(out, at, count)
             at += count
-        elif picks[k].count == 1:
+        elif ranges[k].count == 1:
             left = count
             while left > 0:
                 store_bits(out, at, 0)
                 at += min(left, <int64_t> 56)
                 left -= min(left, <int64_t> 56)
         else:
-            for t in range(picks[k].times):
-                append_bits(out, at, bits, base + picks[k].start, picks[k].count)
-                at += picks[k].count
+            for t in range(ranges[k].times):
+                append_bits(out, at, bits, base + ranges[k].start, ranges[k].count)
+                at += ranges[k].count
 
 
-cdef void pick_words(uint8_t* out, const uint8_t* values, int64_t width, const Pick* picks,
+cdef void take_words(uint8_t* out, const uint8_t* values, int64_t width, const TakeRange* ranges,
                      int64_t n) noexcept nogil:
-    """Values of `width` bytes; zeros where null. `values` points at element 0 of the picks."""
+    """Values of `width` bytes; zeros where null. `values` points at element 0 of the ranges."""
     cdef int64_t k, t, size
     cdef int64_t word8
     cdef int32_t word4
     for k in range(n):
-        size = picks[k].count * width
-        if picks[k].start < 0:
-            memset(out, 0, size * picks[k].times)
-            out += size * picks[k].times
+        size = ranges[k].count * width
+        if ranges[k].start < 0:
+            memset(out, 0, size * ranges[k].times)
+            out += size * ranges[k].times
         elif size == 8:
-            word8 = load_i64(values + picks[k].start * width)
-            for t in range(picks[k].times):
+            word8 = load_i64(values + ranges[k].start * width)
+            for t in range(ranges[k].times):
                 (<loose_i64*> out)[t] = word8
-            out += 8 * picks[k].times
+            out += 8 * ranges[k].times
         elif size == 4:
-            word4 = load_i32(values + picks[k].start * width)
-            for t in range(picks[k].times):
+            word4 = load_i32(values + ranges[k].start * width)
+            for t in range(ranges[k].times):
                 (<loose_i32*> out)[t] = word4
-            out += 4 * picks[k].times
-        elif size and picks[k].times:
-            out = put_times(out, values + picks[k].start * width, size, picks[k].times)
+            out += 4 * ranges[k].times
+        elif size and ranges[k].times:
+            out = put_times(out, values + ranges[k].start * width, size, ranges[k].times)
 
 
 cdef inline uint8_t* put_times(uint8_t* out, const uint8_t* p, int64_t size, int64_t times) noexcept nogil:
@@ -121,84 +121,85 @@ cdef inline uint8_t* put_times(uint8_t* out, const uint8_t* p, int64_t size, int
     return out + total
 
 
-cdef int measure_spans(const uint8_t* offsets, int32_t f, int32_t width, int64_t limit, const Pick* picks, int64_t n,
+cdef int measure_spans(const uint8_t* offsets, int32_t f, int32_t width, int64_t limit, const TakeRange* ranges,
+                       int64_t n,
                        int64_t* total, Fault* fault) noexcept nogil:
-    """What lies between the offsets of all picks, with its repetitions."""
+    """What lies between the offsets of all ranges, with its repetitions."""
     cdef int64_t k, first, last, size
     total[0] = 0
     for k in range(n):
-        if picks[k].start < 0:
+        if ranges[k].start < 0:
             continue
-        first = load_int(offsets, picks[k].start, width)
-        last = load_int(offsets, picks[k].start + picks[k].count, width)
+        first = load_int(offsets, ranges[k].start, width)
+        last = load_int(offsets, ranges[k].start + ranges[k].count, width)
         if first < 0 or first > last:
-            return fail(fault, FAULT_OFFSET, f, 1, picks[k].start, first, last, NULL)
+            return fail(fault, FAULT_OFFSET, f, 1, ranges[k].start, first, last, NULL)
         if last > limit:
-            return fail(fault, FAULT_OFFSET, f, 1, picks[k].start + picks[k].count, last, limit, NULL)
-        if mul_overflows(last - first, picks[k].times, &size) or add_overflows(total[0], size, total):
+            return fail(fault, FAULT_OFFSET, f, 1, ranges[k].start + ranges[k].count, last, limit, NULL)
+        if mul_overflows(last - first, ranges[k].times, &size) or add_overflows(total[0], size, total):
             return fail(fault, FAULT_FULL, f, -1, -1, largest(8, True), largest(width, True), b"offsets")
     if total[0] > largest(width, True):
         return fail(fault, FAULT_FULL, f, -1, -1, total[0], largest(width, True), b"offsets")
     return 0
 
 
-cdef void pick_offsets(uint8_t* out, const uint8_t* offsets, int32_t width, const Pick* picks,
+cdef void take_offsets(uint8_t* out, const uint8_t* offsets, int32_t width, const TakeRange* ranges,
                        int64_t n) noexcept nogil:
-    """Offsets of the picked elements, which lie one behind the other now."""
+    """Offsets of the elements taken, which lie one behind the other now."""
     cdef int64_t k, t, i, first, size, at = 0, row = 1
     store_int(out, 0, width, 0)
     for k in range(n):
-        if picks[k].start < 0:
-            for t in range(picks[k].count * picks[k].times):
+        if ranges[k].start < 0:
+            for t in range(ranges[k].count * ranges[k].times):
                 store_int(out, row, width, at)
                 row += 1
             continue
-        first = load_int(offsets, picks[k].start, width)
-        if picks[k].count == 1:
-            size = load_int(offsets, picks[k].start + 1, width) - first
-            for t in range(picks[k].times):
+        first = load_int(offsets, ranges[k].start, width)
+        if ranges[k].count == 1:
+            size = load_int(offsets, ranges[k].start + 1, width) - first
+            for t in range(ranges[k].times):
                 at += size
                 store_int(out, row, width, at)
                 row += 1
             continue
-        for t in range(picks[k].times):
-            for i in range(picks[k].start + 1, picks[k].start + picks[k].count + 1):
-                # What lies between the ends of a pick may be wild, and stays it: unsigned, as it may wrap.
+        for t in range(ranges[k].times):
+            for i in range(ranges[k].start + 1, ranges[k].start + ranges[k].count + 1):
+                # What lies between the ends of a range may be wild, and stays it: unsigned, as it may wrap.
                 store_int(out, row, width,
                           <int64_t> (<uint64_t> load_int(offsets, i, width) - <uint64_t> first + <uint64_t> at))
                 row += 1
-            at += load_int(offsets, picks[k].start + picks[k].count, width) - first
+            at += load_int(offsets, ranges[k].start + ranges[k].count, width) - first
 
 
-cdef void pick_bytes(uint8_t* out, const uint8_t* offsets, int32_t width, const uint8_t* data, const Pick* picks,
+cdef void pick_bytes(uint8_t* out, const uint8_t* offsets, int32_t width, const uint8_t* data, const TakeRange* ranges,
                      int64_t n) noexcept nogil:
     cdef int64_t k, first, size
     for k in range(n):
-        if picks[k].start < 0:
+        if ranges[k].start < 0:
             continue
-        first = load_int(offsets, picks[k].start, width)
-        size = load_int(offsets, picks[k].start + picks[k].count, width) - first
-        if size and picks[k].times:
-            out = put_times(out, data + first, size, picks[k].times)
+        first = load_int(offsets, ranges[k].start, width)
+        size = load_int(offsets, ranges[k].start + ranges[k].count, width) - first
+        if size and ranges[k].times:
+            out = put_times(out, data + first, size, ranges[k].times)
 
 
-cdef int64_t list_picks(Pick* out, const uint8_t* offsets, int32_t width, const Pick* picks,
+cdef int64_t list_picks(TakeRange* out, const uint8_t* offsets, int32_t width, const TakeRange* ranges,
                         int64_t n) noexcept nogil:
-    """The elements of the child that the picked lists hold."""
+    """The elements of the child that the lists taken hold."""
     cdef int64_t k, used = 0
     for k in range(n):
-        if picks[k].start < 0:
+        if ranges[k].start < 0:
             continue
-        out[used].start = load_int(offsets, picks[k].start, width)
-        out[used].count = load_int(offsets, picks[k].start + picks[k].count, width) - out[used].start
-        out[used].times = picks[k].times
+        out[used].start = load_int(offsets, ranges[k].start, width)
+        out[used].count = load_int(offsets, ranges[k].start + ranges[k].count, width) - out[used].start
+        out[used].times = ranges[k].times
         used += out[used].count > 0
     return used
 
 
-cdef int add_pick(PickList* into, int64_t start, int64_t times, Fault* fault) noexcept nogil:
-    """One more element, so often; it joins the pick before where it follows that."""
-    cdef Pick* last
+cdef int add_range(TakeRanges* into, int64_t start, int64_t times, Fault* fault) noexcept nogil:
+    """One more element, so often; it joins the range before where it follows that."""
+    cdef TakeRange* last
     cdef void* moved
     into.rows += times
     if into.count and start >= 0 and times == 1:
@@ -207,18 +208,18 @@ cdef int add_pick(PickList* into, int64_t start, int64_t times, Fault* fault) no
             last.count += 1
             return 0
     if into.count == into.room:
-        moved = realloc(into.data, (2 * into.room + 64) * sizeof(Pick))
+        moved = realloc(into.data, (2 * into.room + 64) * sizeof(TakeRange))
         if moved == NULL:
             return fail(fault, FAULT_MEMORY)
-        into.data = <Pick*> moved
+        into.data = <TakeRange*> moved
         into.room = 2 * into.room + 64
-    into.data[into.count] = Pick(start, 1, times)
+    into.data[into.count] = TakeRange(start, 1, times)
     into.count += 1
     return 0
 
 
-cdef int pick_members(PickList* lists, uint8_t* out_codes, uint8_t* out_offsets, const ColumnsData* d, int32_t f,
-                      const int64_t* lengths, int64_t base, const Pick* picks, int64_t n, int64_t most,
+cdef int take_members(TakeRanges* lists, uint8_t* out_codes, uint8_t* out_offsets, const ColumnsData* d, int32_t f,
+                      const int64_t* lengths, int64_t base, const TakeRange* ranges, int64_t n, int64_t most,
                       Fault* fault) noexcept nogil:
     """Elements of a dense union, and per child those that they are: offsets must rise, so children are copied."""
     cdef const FieldPlan* field = &d.plan.fields[f]
@@ -231,18 +232,18 @@ cdef int pick_members(PickList* lists, uint8_t* out_codes, uint8_t* out_offsets,
     while first_code < 127 and ordinals[first_code] != 0:
         first_code += 1
     for k in range(n):
-        times = picks[k].times if picks[k].count == 1 or picks[k].start < 0 else 1
-        for t in range(picks[k].times // times if times else 0):
-            for i in range(picks[k].count):
-                code = first_code if picks[k].start < 0 else codes[base + picks[k].start + i]
+        times = ranges[k].times if ranges[k].count == 1 or ranges[k].start < 0 else 1
+        for t in range(ranges[k].times // times if times else 0):
+            for i in range(ranges[k].count):
+                code = first_code if ranges[k].start < 0 else codes[base + ranges[k].start + i]
                 ordinal = ordinals[code] if code >= 0 else -1
                 if ordinal < 0:
-                    return fail(fault, FAULT_TYPE_CODE, f, 0, picks[k].start + i, code)
+                    return fail(fault, FAULT_TYPE_CODE, f, 0, ranges[k].start + i, code)
                 offset = -1
-                if picks[k].start >= 0:
-                    offset = load_int(offsets, base + picks[k].start + i, 4)
+                if ranges[k].start >= 0:
+                    offset = load_int(offsets, base + ranges[k].start + i, 4)
                     if offset < 0 or offset >= lengths[ordinal]:
-                        return fail(fault, FAULT_UNION_OFFSET, f, 1, picks[k].start + i, offset, lengths[ordinal])
+                        return fail(fault, FAULT_UNION_OFFSET, f, 1, ranges[k].start + i, offset, lengths[ordinal])
                 if lists[ordinal].rows > INT32_MAX - times:
                     return fail(fault, FAULT_FULL, f, -1, -1, INT32_MAX, INT32_MAX, b"offsets")
                 for r in range(times):
@@ -250,7 +251,7 @@ cdef int pick_members(PickList* lists, uint8_t* out_codes, uint8_t* out_offsets,
                     store_int(out_offsets, row, 4, lists[ordinal].rows + r)
                     row += 1
                 used += 1
-                if used > most or add_pick(&lists[ordinal], offset, times, fault) < 0:
+                if used > most or add_range(&lists[ordinal], offset, times, fault) < 0:
                     return -1 if used <= most else fail(fault, FAULT_TOO_MANY)
     return 0
 
@@ -264,29 +265,29 @@ cdef int add_run(Runs* runs, int64_t end, int64_t run, Fault* fault) noexcept no
         runs.ends = <int64_t*> moved
         runs.room = 2 * runs.room + 64
     runs.ends[runs.values.rows] = end
-    return add_pick(&runs.values, run, 1, fault)
+    return add_range(&runs.values, run, 1, fault)
 
 
-cdef int pick_runs(Runs* runs, const ColumnsData* d, int32_t f, int64_t base, const Pick* picks, int64_t n,
+cdef int take_runs(Runs* runs, const ColumnsData* d, int32_t f, int64_t base, const TakeRange* ranges, int64_t n,
                    int64_t most, Fault* fault) noexcept nogil:
-    """Runs of the picked elements, of which there may be `most`."""
+    """Runs of the elements taken, of which there may be `most`."""
     cdef int64_t k, t, at, stop, run, end = 0, written = 0
     for k in range(n):
-        if picks[k].count == 0 or picks[k].times == 0:
+        if ranges[k].count == 0 or ranges[k].times == 0:
             continue
-        if picks[k].start < 0:
-            written += picks[k].count * picks[k].times
+        if ranges[k].start < 0:
+            written += ranges[k].count * ranges[k].times
             if add_run(runs, written, -1, fault) < 0:
                 return -1
             continue
-        stop = base + picks[k].start + picks[k].count
-        for t in range(1 if picks[k].count == 1 else picks[k].times):
-            at = base + picks[k].start
+        stop = base + ranges[k].start + ranges[k].count
+        for t in range(1 if ranges[k].count == 1 else ranges[k].times):
+            at = base + ranges[k].start
             run = find_run(d, f, at)
             while at < stop:
                 if next_run(d, f, run, at, &end, fault) < 0:
                     return -1
-                written += picks[k].times if picks[k].count == 1 else min(end, stop) - at
+                written += ranges[k].times if ranges[k].count == 1 else min(end, stop) - at
                 if runs.values.rows >= most:
                     return fail(fault, FAULT_TOO_MANY)
                 if add_run(runs, written, run, fault) < 0:
@@ -300,8 +301,8 @@ cdef int pick_runs(Runs* runs, const ColumnsData* d, int32_t f, int64_t base, co
 
 
 @cython.final
-cdef class Picker:
-    """One copy of picked rows."""
+cdef class Taker:
+    """One copy of rows."""
 
     cdef const ColumnsData* s
     cdef ColumnsData* d
@@ -341,15 +342,15 @@ cdef class Picker:
             self.d.extents[i] = self.s.extents[i]
         return 0
 
-    cdef int pick(self, int32_t f, const Pick* picks, int64_t n, int64_t base) except -1:
-        """Field `f`, of which the picks count from physical element node.offset + base."""
+    cdef int range_(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t base) except -1:
+        """Field `f`, of which the ranges count from physical element node.offset + base."""
         cdef const FieldPlan* field = &self.s.plan.fields[f]
         cdef Node* node = &self.d.nodes[f]
         cdef int64_t at = self.s.nodes[f].offset + base
         cdef int layout = field.layout
         cdef bint nulls
         cdef Fault fault
-        if sum_rows(picks, n, &node.length, &nulls) < 0:
+        if sum_rows(ranges, n, &node.length, &nulls) < 0:
             fail(&fault, FAULT_FULL, f, -1, -1, largest(8, True), largest(8, True), b"elements")
             self.fault(&fault)
         node.offset = 0
@@ -357,42 +358,42 @@ cdef class Picker:
         if layout == LAYOUT_NULL:
             node.null_count = node.length
         elif layout < LAYOUT_SPARSE:
-            self.pick_validity(f, picks, n, at, nulls)
+            self.take_validity(f, ranges, n, at, nulls)
         if layout == LAYOUT_FIXED:
-            return self.pick_fixed(f, 1, field.width, picks, n, at)
+            return self.take_fixed(f, 1, field.width, ranges, n, at)
         if layout == LAYOUT_BOOL:
-            return self.pick_bools(f, picks, n, at)
+            return self.pick_bools(f, ranges, n, at)
         if layout == LAYOUT_VIEW:
-            return self.pick_fixed(f, 1, 16, picks, n, at)
+            return self.take_fixed(f, 1, 16, ranges, n, at)
         if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
-            return self.pick_spans(f, 4, picks, n, at)
+            return self.take_spans(f, 4, ranges, n, at)
         if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
-            return self.pick_spans(f, 8, picks, n, at)
+            return self.take_spans(f, 8, ranges, n, at)
         if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
-            self.pick_fixed(f, 1, 4 if layout == LAYOUT_LIST_VIEW32 else 8, picks, n, at)
-            self.pick_fixed(f, 2, 4 if layout == LAYOUT_LIST_VIEW32 else 8, picks, n, at)
+            self.take_fixed(f, 1, 4 if layout == LAYOUT_LIST_VIEW32 else 8, ranges, n, at)
+            self.take_fixed(f, 2, 4 if layout == LAYOUT_LIST_VIEW32 else 8, ranges, n, at)
             return self.share(f + 1)
         if layout == LAYOUT_FIXED_LIST:
-            return self.pick_fixed_list(f, picks, n, at)
+            return self.take_fixed_list(f, ranges, n, at)
         if layout == LAYOUT_STRUCT:
-            return self.pick_children(f, picks, n, at)
+            return self.take_children(f, ranges, n, at)
         if layout == LAYOUT_SPARSE:
-            self.pick_codes(f, picks, n, at)
-            return self.pick_children(f, picks, n, at)
+            self.take_codes(f, ranges, n, at)
+            return self.take_children(f, ranges, n, at)
         if layout == LAYOUT_DENSE:
-            return self.pick_dense(f, picks, n, at)
+            return self.take_dense(f, ranges, n, at)
         if layout == LAYOUT_RUN_END:
-            return self.pick_run_ends(f, picks, n, at)
+            return self.take_run_ends(f, ranges, n, at)
         return 0
 
-    cdef int pick_children(self, int32_t f, const Pick* picks, int64_t n, int64_t at) except -1:
+    cdef int take_children(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef int32_t child = f + 1
         while child < self.s.plan.fields[f].end:
-            self.pick(child, picks, n, at)
+            self.range_(child, ranges, n, at)
             child = self.s.plan.fields[child].end
         return 0
 
-    cdef int pick_validity(self, int32_t f, const Pick* picks, int64_t n, int64_t at, bint nulls) except -1:
+    cdef int take_validity(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at, bint nulls) except -1:
         cdef int32_t buffer = self.s.plan.fields[f].first_buffer
         cdef const uint8_t* bits = validity(self.s, f)
         cdef Node* node = &self.d.nodes[f]
@@ -402,25 +403,25 @@ cdef class Picker:
             return 0
         out = self.room(bitmap_bytes(node.length), 1)
         with nogil:
-            pick_bits(out, bits, at, picks, n)
+            take_bits(out, bits, at, ranges, n)
             node.null_count = node.length - count_bits(out, 0, node.length)
         if node.null_count:
             self.put(buffer, out, bitmap_bytes(node.length))
         return 0
 
-    cdef int pick_bools(self, int32_t f, const Pick* picks, int64_t n, int64_t at) except -1:
+    cdef int pick_bools(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef int32_t buffer = self.s.plan.fields[f].first_buffer + 1
         cdef int64_t size = bitmap_bytes(self.d.nodes[f].length)
         cdef const uint8_t* bits = self.s.extents[buffer].data
         cdef uint8_t* out = self.room(size, 1)
         if size and bits != NULL:
             with nogil:
-                pick_bits(out, bits, at, picks, n)
+                take_bits(out, bits, at, ranges, n)
         elif size:
             memset(out, 0, size)
         return self.put(buffer, out, size)
 
-    cdef int pick_fixed(self, int32_t f, int32_t which, int32_t width, const Pick* picks, int64_t n,
+    cdef int take_fixed(self, int32_t f, int32_t which, int32_t width, const TakeRange* ranges, int64_t n,
                         int64_t at) except -1:
         cdef int32_t buffer = self.s.plan.fields[f].first_buffer + which
         cdef const uint8_t* values = self.s.extents[buffer].data
@@ -430,10 +431,10 @@ cdef class Picker:
             if values != NULL:
                 values += at * width
             with nogil:
-                pick_words(out, values, width, picks, n)
+                take_words(out, values, width, ranges, n)
         return self.put(buffer, out, length * width)
 
-    cdef int pick_spans(self, int32_t f, int32_t width, const Pick* picks, int64_t n, int64_t at) except -1:
+    cdef int take_spans(self, int32_t f, int32_t width, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         """Text and binary, whose data is copied, and lists, whose child is."""
         cdef const FieldPlan* field = &self.s.plan.fields[f]
         cdef int32_t buffer = field.first_buffer + 1
@@ -441,65 +442,65 @@ cdef class Picker:
         cdef bint is_list = field.layout == LAYOUT_LIST32 or field.layout == LAYOUT_LIST64
         cdef int64_t total = 0, length = self.d.nodes[f].length
         cdef uint8_t* out
-        cdef Pick* below
+        cdef TakeRange* below
         cdef Fault fault
         cdef int found = 0
         out = self.room(length + 1, width)
         if offsets == NULL:
-            # An empty array may leave out its one offset; then only nulls can be picked.
+            # An empty array may leave out its one offset; then only nulls can be taken.
             memset(out, 0, (length + 1) * width)
         else:
             offsets += at * width
             with nogil:
                 found = measure_spans(offsets, f, width,
                                       self.s.nodes[f + 1].length if is_list else self.s.extents[buffer + 1].size,
-                                      picks, n, &total, &fault)
+                                      ranges, n, &total, &fault)
                 if found == 0:
-                    pick_offsets(out, offsets, width, picks, n)
+                    take_offsets(out, offsets, width, ranges, n)
             if found < 0:
                 self.fault(&fault)
         self.put(buffer, out, (length + 1) * width)
         if is_list:
-            below = <Pick*> self.room(n + 1, sizeof(Pick))
-            return self.pick(f + 1, below, list_picks(below, offsets, width, picks, n) if offsets != NULL else 0, 0)
+            below = <TakeRange*> self.room(n + 1, sizeof(TakeRange))
+            return self.range_(f + 1, below, list_picks(below, offsets, width, ranges, n) if offsets != NULL else 0, 0)
         out = self.room(total, 1)
         if total:
             with nogil:
-                pick_bytes(out, offsets, width, self.s.extents[buffer + 1].data, picks, n)
+                pick_bytes(out, offsets, width, self.s.extents[buffer + 1].data, ranges, n)
         return self.put(buffer + 1, out, total)
 
-    cdef int pick_fixed_list(self, int32_t f, const Pick* picks, int64_t n, int64_t at) except -1:
+    cdef int take_fixed_list(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef int64_t width = self.s.plan.fields[f].width, k, total
-        cdef Pick* below = <Pick*> self.room(n + 1, sizeof(Pick))
+        cdef TakeRange* below = <TakeRange*> self.room(n + 1, sizeof(TakeRange))
         if mul_overflows(self.d.nodes[f].length, width, &total):
             raise LimitError("the rows asked for hold more elements than can be counted")
         for k in range(n):
-            below[k].start = -1 if picks[k].start < 0 else (at + picks[k].start) * width
-            below[k].count = picks[k].count * width
-            below[k].times = picks[k].times
-        return self.pick(f + 1, below, n, 0)
+            below[k].start = -1 if ranges[k].start < 0 else (at + ranges[k].start) * width
+            below[k].count = ranges[k].count * width
+            below[k].times = ranges[k].times
+        return self.range_(f + 1, below, n, 0)
 
-    cdef int pick_codes(self, int32_t f, const Pick* picks, int64_t n, int64_t at) except -1:
+    cdef int take_codes(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         """Type codes; a null is one of the first child."""
         cdef int8_t* ordinals = self.s.plan.codes + 128 * self.s.plan.fields[f].codes
         cdef int32_t code = 0
         cdef int64_t k, row = 0
         cdef uint8_t* out
-        self.pick_fixed(f, 0, 1, picks, n, at)
+        self.take_fixed(f, 0, 1, ranges, n, at)
         while code < 127 and ordinals[code] != 0:
             code += 1
         out = <uint8_t*> self.d.extents[self.s.plan.fields[f].first_buffer].data
         for k in range(n):
-            if picks[k].start < 0:
-                memset(out + row, code, picks[k].count * picks[k].times)
-            row += picks[k].count * picks[k].times
+            if ranges[k].start < 0:
+                memset(out + row, code, ranges[k].count * ranges[k].times)
+            row += ranges[k].count * ranges[k].times
         return 0
 
-    cdef int pick_dense(self, int32_t f, const Pick* picks, int64_t n, int64_t at) except -1:
+    cdef int take_dense(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef const FieldPlan* field = &self.s.plan.fields[f]
         cdef int32_t child = f + 1, k = 0
         cdef int64_t length = self.d.nodes[f].length
-        cdef PickList lists[128]
+        cdef TakeRanges lists[128]
         cdef int64_t lengths[128]
         cdef uint8_t* codes = self.room(length, 1)
         cdef uint8_t* offsets = self.room(length, 4)
@@ -512,8 +513,8 @@ cdef class Picker:
             k += 1
         try:
             with nogil:
-                found = pick_members(lists, codes, offsets, self.s, f, lengths, at, picks, n,
-                                     self.left // <int64_t> sizeof(Pick), &fault)
+                found = take_members(lists, codes, offsets, self.s, f, lengths, at, ranges, n,
+                                     self.left // <int64_t> sizeof(TakeRange), &fault)
             if found < 0:
                 self.fault(&fault)
             self.put(field.first_buffer, codes, length)
@@ -521,7 +522,7 @@ cdef class Picker:
             child = f + 1
             k = 0
             while child < field.end:
-                self.pick(child, lists[k].data, lists[k].count, 0)
+                self.range_(child, lists[k].data, lists[k].count, 0)
                 child = self.s.plan.fields[child].end
                 k += 1
         finally:
@@ -529,7 +530,7 @@ cdef class Picker:
                 free(lists[k].data)
         return 0
 
-    cdef int pick_run_ends(self, int32_t f, const Pick* picks, int64_t n, int64_t at) except -1:
+    cdef int take_run_ends(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef int32_t values = self.s.plan.fields[f + 1].end, width = self.s.plan.fields[f + 1].width
         cdef int32_t buffer = self.s.plan.fields[f + 1].first_buffer
         cdef int64_t length = self.d.nodes[f].length, k
@@ -540,7 +541,7 @@ cdef class Picker:
         memset(&runs, 0, sizeof(Runs))
         try:
             with nogil:
-                found = pick_runs(&runs, self.s, f, at, picks, n, self.left // <int64_t> sizeof(Pick), &fault)
+                found = take_runs(&runs, self.s, f, at, ranges, n, self.left // <int64_t> sizeof(TakeRange), &fault)
             if found == 0 and length > largest(width, True):
                 found = fail(&fault, FAULT_FULL, f, -1, -1, length, largest(width, True), b"run ends")
             if found < 0:
@@ -551,15 +552,15 @@ cdef class Picker:
             self.d.nodes[f + 1] = Node(runs.values.rows, 0, 0)
             self.put(buffer, NULL, 0)
             self.put(buffer + 1, out, runs.values.rows * width)
-            self.pick(values, runs.values.data, runs.values.count, 0)
+            self.range_(values, runs.values.data, runs.values.count, 0)
         finally:
             free(runs.ends)
             free(runs.values.data)
         return 0
 
 
-cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, int64_t* left) except -1:
-    cdef Picker picker = Picker.__new__(Picker)
+cdef int take_ranges(Columns out, Columns source, const TakeRange* ranges, int64_t n, int64_t* left) except -1:
+    cdef Taker taker = Taker.__new__(Taker)
     cdef int32_t i, variadic = source.d.n_extents - source.plan.d.n_buffers
     cdef bint nulls
     out.allocate(source.plan, variadic)
@@ -568,20 +569,20 @@ cdef int pick_rows(Columns out, Columns source, const Pick* picks, int64_t n, in
     if variadic:
         memcpy(out.d.extents + source.plan.d.n_buffers, source.d.extents + source.plan.d.n_buffers,
                variadic * sizeof(Extent))
-    picker.s = &source.d
-    picker.d = &out.d
-    picker.plan = source.plan
-    picker.kept = [source.owner]
-    picker.left = left[0]
-    if sum_rows(picks, n, &out.d.length, &nulls) < 0:
+    taker.s = &source.d
+    taker.d = &out.d
+    taker.plan = source.plan
+    taker.kept = [source.owner]
+    taker.left = left[0]
+    if sum_rows(ranges, n, &out.d.length, &nulls) < 0:
         raise LimitError("the rows asked for are more than can be counted")
     try:
         for i in range(source.plan.d.n_columns):
-            picker.pick(source.plan.d.columns[i], picks, n, 0)
+            taker.range_(source.plan.d.columns[i], ranges, n, 0)
     finally:
-        left[0] = picker.left
+        left[0] = taker.left
     out.dictionaries = source.dictionaries
-    out.owner = tuple(picker.kept)
+    out.owner = tuple(taker.kept)
     return 0
 
 
@@ -604,19 +605,19 @@ cdef object integers(object values, str name):
     return np.ascontiguousarray(found, dtype=np.int64)
 
 
-cdef int64_t picks_of_counts(Pick* out, const loose_i64* counts, int64_t n, int64_t first) noexcept nogil:
+cdef int64_t ranges_of_counts(TakeRange* out, const loose_i64* counts, int64_t n, int64_t first) noexcept nogil:
     """Row first + i counts[i] times; -1: a negative count."""
     cdef int64_t used = 0, i
     for i in range(n):
         if counts[i] < 0:
             return -1
         if counts[i]:
-            out[used] = Pick(first + i, 1, counts[i])
+            out[used] = TakeRange(first + i, 1, counts[i])
             used += 1
     return used
 
 
-cdef int64_t picks_of_index(Pick* out, const loose_i64* index, int64_t n, int64_t rows) noexcept nogil:
+cdef int64_t ranges_of_index(TakeRange* out, const loose_i64* index, int64_t n, int64_t rows) noexcept nogil:
     """Row index[i] for each i; -1: there is no such row."""
     cdef int64_t used = 0, i
     for i in range(n):
@@ -625,39 +626,39 @@ cdef int64_t picks_of_index(Pick* out, const loose_i64* index, int64_t n, int64_
         if used and out[used - 1].start == index[i]:
             out[used - 1].times += 1
         else:
-            out[used] = Pick(index[i], 1, 1)
+            out[used] = TakeRange(index[i], 1, 1)
             used += 1
     return used
 
 
-cdef RecordBatch picked(RecordBatch source, Source numbers, int64_t first, bint repeats, str name):
+cdef RecordBatch taken_rows(RecordBatch source, Source numbers, int64_t first, bint repeats, str name):
     """The rows of `source` that the numbers stand for: how often each comes, from `first`; or which ones."""
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef int64_t left = INT64_MAX, n = numbers.size // 8, used
-    cdef Pick* picks = <Pick*> malloc(n * sizeof(Pick) + 1)
-    if picks == NULL:
+    cdef TakeRange* ranges = <TakeRange*> malloc(n * sizeof(TakeRange) + 1)
+    if ranges == NULL:
         raise MemoryError()
     try:
         with nogil:
             if repeats:
-                used = picks_of_counts(picks, <const loose_i64*> numbers.data, n, first)
+                used = ranges_of_counts(ranges, <const loose_i64*> numbers.data, n, first)
             else:
-                used = picks_of_index(picks, <const loose_i64*> numbers.data, n, source.d.length)
+                used = ranges_of_index(ranges, <const loose_i64*> numbers.data, n, source.d.length)
         if used < 0:
             raise UsageError(f"{name}: a count is negative" if repeats
                              else f"{name}: an index is not one of the {source.d.length} rows")
-        pick_rows(out, source, picks, used, &left)
+        take_ranges(out, source, ranges, used, &left)
     finally:
-        free(picks)
+        free(ranges)
     return out
 
 
 cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, str name):
     check_native(source, "repeating rows")
-    return picked(source, Source(integers(counts, name)), first, True, name)
+    return taken_rows(source, Source(integers(counts, name)), first, True, name)
 
 
 cpdef RecordBatch take_rows(RecordBatch source, object indices, str name):
     """Return the rows of a batch at these indices; `name` is that of the function that errors speak of."""
     check_native(source, "repeating rows")
-    return picked(source, Source(integers(indices, name)), 0, False, name)
+    return taken_rows(source, Source(integers(indices, name)), 0, False, name)

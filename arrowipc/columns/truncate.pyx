@@ -1,7 +1,7 @@
-"""Trimming: exactly some rows of columns, in place where the format allows it and rewritten where not.
+"""Truncating: exactly some rows of columns, in place where the format allows it and rewritten where not.
 
 One walk over the flat plan, in pre-order as in `columns.concat`: each field takes a span of the source's elements
-and hands spans to its children. What holds for the columns that a trim leaves in `Trimmer.d`:
+and hands spans to its children. What holds for the columns that a call leaves in `Truncator.d`:
 
 * Every node's offset is 0, its length is what its parent refers to. Null counts are counted, not believed.
 * Every extent is as large as its elements need, to the byte. A validity bitmap is there if and only if there
@@ -9,12 +9,12 @@ and hands spans to its children. What holds for the columns that a trim leaves i
 * Offsets begin at 0 and there is always one more of them than elements, also for no elements; the lists and
   texts before the first one and behind the last one have no bytes in the child or in the data.
 * An extent points into the source, or into static zeros, or into scratch memory, which is valid until the
-  next trim unless `keep` hands it over. The source is never written to.
+  next call unless `keep` hands it over. The source is never written to.
 * Columns that are like this already pass through without a copy. Views are the exception, see `cut_views`:
   their data buffers are kept whole or packed, and packing pays only where much of them is unused.
 
 The source's contents are untrusted: what decides where bytes are read from, or how many, is checked before it
-is followed. Offsets between the first and the last one are not; they stay as wild as they are.
+is followed. Offsets between the first and the last one are copied unchecked: a reader has to check them again.
 """
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, UINT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
@@ -53,10 +53,10 @@ cdef extern from * nogil:
 cdef enum:
     VIEW_SLACK = 1 << 12        # unused bytes behind views that are never worth packing
     FIRST_BLOCK = 1 << 12
-    KEPT_BLOCK = 1 << 22        # of scratch that waits for the next trim; _blocks keeps what is larger
+    KEPT_BLOCK = 1 << 22        # of scratch that waits for the next call; _blocks keeps what is larger
 
-cdef struct Cut:
-    # One trim.
+cdef struct TruncateCall:
+    # One call of `truncate`.
     const ColumnsData* source
     Fault* fault
 
@@ -64,7 +64,7 @@ cdef struct Cut:
 # -- scratch memory ------------------------------------------------------------------------------------------
 
 
-cdef int open_block(Trimmer t, int64_t size, Fault* fault) noexcept with gil:
+cdef int open_block(Truncator t, int64_t size, Fault* fault) noexcept with gil:
     """One more block of scratch, with room for `size` bytes at least; the last one stays, in use as it is."""
     cdef Memory memory = None
     cdef int64_t capacity = max(size, min(max(t.taken, t.wanted, FIRST_BLOCK), KEPT_BLOCK))
@@ -80,7 +80,7 @@ cdef int open_block(Trimmer t, int64_t size, Fault* fault) noexcept with gil:
     return 0
 
 
-cdef inline uint8_t* take(Trimmer t, int64_t size, Fault* fault) noexcept nogil:
+cdef inline uint8_t* take(Truncator t, int64_t size, Fault* fault) noexcept nogil:
     """64-byte aligned scratch of `size` bytes, with SLACK more behind them; NULL when there is none.
 
     Sizes are those of buffers that the source has, so that they are far from overflowing.
@@ -96,8 +96,8 @@ cdef inline uint8_t* take(Trimmer t, int64_t size, Fault* fault) noexcept nogil:
     return out
 
 
-cdef inline void recycle(Trimmer t) noexcept nogil:
-    """Make the scratch of the last trim free for the next one: a block of moderate size, or none."""
+cdef inline void recycle(Truncator t) noexcept nogil:
+    """Make the scratch of the last call free for the next one: a block of moderate size, or none."""
     t.wanted = min(t.taken, KEPT_BLOCK)
     t.taken = 0
     if t.only == NULL:
@@ -107,12 +107,12 @@ cdef inline void recycle(Trimmer t) noexcept nogil:
     t.left = t.only_room if t.only != NULL else 0
 
 
-cdef int drop_blocks(Trimmer t) noexcept with gil:
+cdef int drop_blocks(Truncator t) noexcept with gil:
     t.blocks.clear()
     return 0
 
 
-cdef inline void arrange(Trimmer t, uint8_t* block) noexcept nogil:
+cdef inline void arrange(Truncator t, uint8_t* block) noexcept nogil:
     """Where all lies in `block`: nodes, spans, views, and extents at the end, which may become more."""
     t.d.block = block
     t.d.nodes = <Node*> block
@@ -121,7 +121,7 @@ cdef inline void arrange(Trimmer t, uint8_t* block) noexcept nogil:
     t.d.extents = <Extent*> (t.d.views + t.d.plan.n_views)
 
 
-cdef int more_extents(Trimmer t, int32_t count, Fault* fault) noexcept nogil:
+cdef int more_extents(Truncator t, int32_t count, Fault* fault) noexcept nogil:
     """Make room for `count` more extents; pointers to nodes, spans, views and extents are void after this."""
     cdef int64_t needed = <int64_t> t.d.n_extents + count, size
     cdef uint8_t* block
@@ -142,7 +142,7 @@ cdef int more_extents(Trimmer t, int32_t count, Fault* fault) noexcept nogil:
 # -- what the layouts share ----------------------------------------------------------------------------------
 
 
-cdef inline int set_span(Trimmer t, const Cut* cut, int32_t f, int64_t first, int64_t count) noexcept nogil:
+cdef inline int set_span(Truncator t, const TruncateCall* cut, int32_t f, int64_t first, int64_t count) noexcept nogil:
     """Take elements first .. first + count of field f."""
     cdef const Node* node = &cut.source.nodes[f]
     if unlikely(not inside(first, count, node.length), 0):
@@ -154,7 +154,7 @@ cdef inline int set_span(Trimmer t, const Cut* cut, int32_t f, int64_t first, in
     return 0
 
 
-cdef inline int set_children(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+cdef inline int set_children(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """Every child of field f takes the elements that the field takes."""
     cdef int32_t child = f + 1, end = t.d.plan.fields[f].end
     while child < end:
@@ -164,7 +164,7 @@ cdef inline int set_children(Trimmer t, const Cut* cut, int32_t f) noexcept nogi
     return 0
 
 
-cdef int32_t leave_empty(Trimmer t, int32_t f) noexcept nogil:
+cdef int32_t leave_empty(Truncator t, int32_t f) noexcept nogil:
     """No elements, in field f and below; returns the field behind them."""
     cdef const PlanData* p = t.d.plan
     cdef const FieldPlan* field
@@ -192,7 +192,7 @@ cdef int32_t leave_empty(Trimmer t, int32_t f) noexcept nogil:
     return end
 
 
-cdef int cut_bits(Trimmer t, const Extent* source, int64_t start, int64_t count, Extent* out,
+cdef int cut_bits(Truncator t, const Extent* source, int64_t start, int64_t count, Extent* out,
                   Fault* fault) noexcept nogil:
     """`count` (> 0) bits, and zeros up to the end of the last byte."""
     cdef int64_t size = bitmap_bytes(count)
@@ -210,7 +210,7 @@ cdef int cut_bits(Trimmer t, const Extent* source, int64_t start, int64_t count,
     return 0
 
 
-cdef int cut_validity(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+cdef int cut_validity(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """The nulls of field f, whose source has a bitmap."""
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer
     cdef const Extent* source = &cut.source.extents[buffer]
@@ -224,7 +224,7 @@ cdef int cut_validity(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
     return cut_bits(t, source, start, count, &t.d.extents[buffer], cut.fault)
 
 
-cdef inline const uint8_t* validity_of(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+cdef inline const uint8_t* validity_of(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """The source's bitmap of field f, NULL when the span has no nulls."""
     return cut.source.extents[t.d.plan.fields[f].first_buffer].data if t.d.nodes[f].null_count else NULL
 
@@ -232,7 +232,7 @@ cdef inline const uint8_t* validity_of(Trimmer t, const Cut* cut, int32_t f) noe
 # -- offsets -------------------------------------------------------------------------------------------------
 
 
-cdef int rebase(Trimmer t, const uint8_t* offsets, int64_t count, int32_t width, int64_t base, Extent* out,
+cdef int rebase(Truncator t, const uint8_t* offsets, int64_t count, int32_t width, int64_t base, Extent* out,
                 Fault* fault) noexcept nogil:
     """`count` offsets, each lower by `base`; what is wild among them may wrap, and stays wild."""
     cdef uint8_t* copy = take(t, count * width, fault)
@@ -251,7 +251,7 @@ cdef int rebase(Trimmer t, const uint8_t* offsets, int64_t count, int32_t width,
     return 0
 
 
-cdef inline int cut_offsets(Trimmer t, const Cut* cut, int32_t f, int32_t width, int64_t limit,
+cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int32_t width, int64_t limit,
                             Span* between) noexcept nogil:
     """The offsets of field f, into `limit` bytes or elements; `between`: those that the span is about."""
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
@@ -275,7 +275,7 @@ cdef inline int cut_offsets(Trimmer t, const Cut* cut, int32_t f, int32_t width,
     return rebase(t, offsets, count + 1, width, first, out, cut.fault)
 
 
-cdef inline int cut_var(Trimmer t, const Cut* cut, int32_t f, int32_t width) noexcept nogil:
+cdef inline int cut_var(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 2
     cdef const Extent* source = &cut.source.extents[buffer]
     cdef Span bytes
@@ -286,7 +286,7 @@ cdef inline int cut_var(Trimmer t, const Cut* cut, int32_t f, int32_t width) noe
     return 0
 
 
-cdef inline int cut_list(Trimmer t, const Cut* cut, int32_t f, int32_t width) noexcept nogil:
+cdef inline int cut_list(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
     cdef Span elements
     if cut_offsets(t, cut, f, width, cut.source.nodes[f + 1].length, &elements) < 0:
         return -1
@@ -296,7 +296,7 @@ cdef inline int cut_list(Trimmer t, const Cut* cut, int32_t f, int32_t width) no
 # -- other lists ---------------------------------------------------------------------------------------------
 
 
-cdef inline int cut_list_view(Trimmer t, const Cut* cut, int32_t f, int32_t width) noexcept nogil:
+cdef inline int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
     """List views: the child keeps what lies between the lowest and the highest element in use.
 
     Only valid, non-empty lists use elements. The others need not be touched as long as they, too, lie inside
@@ -332,7 +332,7 @@ cdef inline int cut_list_view(Trimmer t, const Cut* cut, int32_t f, int32_t widt
     return set_span(t, cut, f + 1, low, high - low)
 
 
-cdef int move_list_views(Trimmer t, const Cut* cut, int32_t f, int32_t width, int64_t low,
+cdef int move_list_views(Truncator t, const TruncateCall* cut, int32_t f, int32_t width, int64_t low,
                          bint hidden) noexcept nogil:
     """Offsets that count from `low`; lists without elements in use become empty ones at 0.
 
@@ -363,7 +363,7 @@ cdef int move_list_views(Trimmer t, const Cut* cut, int32_t f, int32_t width, in
     return 0
 
 
-cdef int cut_fixed_list(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+cdef int cut_fixed_list(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     cdef int64_t width = t.d.plan.fields[f].width, first, count
     if mul_overflows(t.spans[f].start, width, &first) or mul_overflows(t.spans[f].count, width, &count):
         return fail_count(cut.fault, FAULT_CHILD_LENGTH, f + 1, cut.source.nodes[f + 1].length, INT64_MAX)
@@ -373,7 +373,7 @@ cdef int cut_fixed_list(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
 # -- unions and runs -----------------------------------------------------------------------------------------
 
 
-cdef int cut_dense(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """Each child keeps the elements from its lowest to its highest offset in use."""
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef const Extent* source = &cut.source.extents[field.first_buffer]
@@ -421,7 +421,7 @@ cdef int cut_dense(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
     return move_dense(t, cut, f, low) if moved else 0
 
 
-cdef int move_dense(Trimmer t, const Cut* cut, int32_t f, const int64_t* low) noexcept nogil:
+cdef int move_dense(Truncator t, const TruncateCall* cut, int32_t f, const int64_t* low) noexcept nogil:
     """Offsets that count from the lowest one of their child; codes and offsets have been checked."""
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef Extent* out = &t.d.extents[field.first_buffer]
@@ -438,7 +438,7 @@ cdef int move_dense(Trimmer t, const Cut* cut, int32_t f, const int64_t* low) no
     return 0
 
 
-cdef int cut_runs(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """The runs that the span touches; fills the child of the run ends and gives the other one its span."""
     cdef const FieldPlan* ends = &t.d.plan.fields[f + 1]
     cdef const ColumnsData* d = cut.source
@@ -476,7 +476,7 @@ cdef int cut_runs(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
 # -- views ---------------------------------------------------------------------------------------------------
 
 
-cdef int64_t measure_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits, int64_t total,
+cdef int64_t measure_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits, int64_t total,
                            bint* stray) noexcept nogil:
     """Check every view that points into a data buffer; returns how many bytes they are about, -1 for a fault.
 
@@ -515,7 +515,7 @@ cdef int64_t measure_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* 
     return used
 
 
-cdef int cut_views(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """Views, with all data buffers of the source; packed into new ones where too little of them is used."""
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef const ViewRange* source = &cut.source.views[field.view]
@@ -552,7 +552,7 @@ cdef int cut_views(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
     return 0
 
 
-cdef int64_t find_windows(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
     """Find what lies between the first and the last byte in use of each data buffer: windows, behind the extents.
 
     Returns how many bytes that is. Values that share bytes go on to share them. All views have been checked.
@@ -578,7 +578,7 @@ cdef int64_t find_windows(Trimmer t, const Cut* cut, int32_t f, const uint8_t* b
     return total
 
 
-cdef int move_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+cdef int move_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
     """Let views point into the windows that `find_windows` has left; buffers that nobody uses go."""
     cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
@@ -610,7 +610,7 @@ cdef int move_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits) n
     return 0
 
 
-cdef uint8_t* open_buffer(Trimmer t, int32_t view, int64_t size, Fault* fault) noexcept nogil:
+cdef uint8_t* open_buffer(Truncator t, int32_t view, int64_t size, Fault* fault) noexcept nogil:
     """A new data buffer of `size` bytes behind those of the view field; NULL when there is no memory."""
     cdef uint8_t* data
     if more_extents(t, 1, fault) < 0:
@@ -625,7 +625,7 @@ cdef uint8_t* open_buffer(Trimmer t, int32_t view, int64_t size, Fault* fault) n
     return data
 
 
-cdef int pack_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits, int64_t used) noexcept nogil:
+cdef int pack_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits, int64_t used) noexcept nogil:
     """Copy the `used` bytes that views point at, one value behind the other; all views have been checked."""
     cdef int32_t view = t.d.plan.fields[f].view, buffer = t.d.plan.fields[f].first_buffer + 1
     cdef const Extent* buffers = cut.source.extents + cut.source.views[view].first
@@ -663,7 +663,7 @@ cdef int pack_views(Trimmer t, const Cut* cut, int32_t f, const uint8_t* bits, i
 # -- the walk ------------------------------------------------------------------------------------------------
 
 
-cdef inline int cut_layout(Trimmer t, const Cut* cut, int32_t f, int layout) noexcept nogil:
+cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int layout) noexcept nogil:
     """The buffers of field f behind its validity, and the spans of its children."""
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef int32_t first = field.first_buffer
@@ -704,7 +704,7 @@ cdef inline int cut_layout(Trimmer t, const Cut* cut, int32_t f, int layout) noe
     return 0
 
 
-cdef int32_t cut_field(Trimmer t, const Cut* cut, int32_t f) noexcept nogil:
+cdef int32_t cut_field(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """Field f, whatever it is; returns the field to go on with, -1 for a fault."""
     cdef int32_t first = t.d.plan.fields[f].first_buffer
     cdef int layout = t.d.plan.fields[f].layout
@@ -758,7 +758,7 @@ cdef inline bint cut_plain(const FieldPlan* field, const Extent* source, int64_t
     return True
 
 
-cdef int cut_fields(Trimmer t, const Cut* cut) noexcept nogil:
+cdef int cut_fields(Truncator t, const TruncateCall* cut) noexcept nogil:
     # Locals, because a store to any of these would make the compiler load the others again.
     cdef const FieldPlan* fields = t.d.plan.fields
     cdef const Extent* source = cut.source.extents
@@ -781,7 +781,7 @@ cdef int cut_fields(Trimmer t, const Cut* cut) noexcept nogil:
     return 0
 
 
-cdef class Trimmer:
+cdef class Truncator:
     """Cuts columns of one plan down to a range of rows; made once per writer, used for every batch."""
 
     def __cinit__(self, Plan plan not None):
@@ -802,12 +802,12 @@ cdef class Trimmer:
     def __dealloc__(self):
         free(self.d.block)
 
-    cdef int trim(self, const ColumnsData* source, int64_t start, int64_t count, Fault* fault) noexcept nogil:
+    cdef int truncate(self, const ColumnsData* source, int64_t start, int64_t count, Fault* fault) noexcept nogil:
         cdef const int32_t* columns = self.d.plan.columns
         cdef int32_t i, n_columns = self.d.plan.n_columns
         cdef const Node* nodes = source.nodes
         cdef Span* spans = self.spans
-        cdef Cut cut
+        cdef TruncateCall cut
         if self.taken:
             recycle(self)
         if not inside(start, count, source.length):
@@ -837,28 +837,28 @@ cdef class Trimmer:
 
     @staticmethod
     def like(RecordBatch batch not None, *, double view_waste=2.0, int64_t largest_buffer=INT32_MAX):
-        """A trimmer for batches of the same reader as `batch`; the options are those of `compact`."""
-        cdef Trimmer trimmer
+        """A truncator for batches of the same reader as `batch`; the options are those of `compact`."""
+        cdef Truncator truncator
         check_native(batch, "compact()")
         if not view_waste >= 0:
             raise UsageError(f"compact: view_waste must be 0 or more, found {view_waste}")
         if not 0 < largest_buffer <= INT32_MAX:
             raise UsageError(f"compact: largest_buffer must be 1..{INT32_MAX}, found {largest_buffer}")
-        trimmer = Trimmer(batch.plan)
-        trimmer.view_waste = view_waste
-        trimmer.largest = largest_buffer
-        return trimmer
+        truncator = Truncator(batch.plan)
+        truncator.view_waste = view_waste
+        truncator.largest = largest_buffer
+        return truncator
 
-    cdef int trim_batch(self, RecordBatch batch, int64_t start, int64_t count) except -1:
-        """`trim`, with exceptions, and without the GIL: batches do not change, and no trimmer is shared."""
+    cdef int truncate_batch(self, RecordBatch batch, int64_t start, int64_t count) except -1:
+        """`truncate`, with exceptions, and without the GIL: batches do not change, and no truncator is shared."""
         cdef Fault fault
         cdef int found
         if batch.plan is not self.plan:
-            raise UsageError("this trimmer was made for batches of another reader")
+            raise UsageError("this truncator was made for batches of another reader")
         if not inside(start, count, batch.d.length):
             raise UsageError(f"rows {start}..+{count} lie outside a batch of {batch.d.length}")
         with nogil:
-            found = self.trim(&batch.d, start, count, &fault)
+            found = self.truncate(&batch.d, start, count, &fault)
         if found < 0:
             raise_fault(&fault, batch.plan)
         return 0
@@ -867,7 +867,7 @@ cdef class Trimmer:
         """Bytes in the buffers of rows [start, start + count), without padding and dictionaries."""
         cdef int64_t total = 0
         cdef int32_t i
-        self.trim_batch(batch, start, count)
+        self.truncate_batch(batch, start, count)
         for i in range(self.d.n_extents):
             total += self.d.extents[i].size
         return total
@@ -876,7 +876,7 @@ cdef class Trimmer:
         """Rows [start, start + count) as a batch of their own, as `compact` makes it."""
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         cdef const PlanData* p = self.d.plan
-        self.trim_batch(batch, start, count)
+        self.truncate_batch(batch, start, count)
         out.allocate(batch.plan, self.d.n_extents - p.n_buffers)
         memcpy(out.d.nodes, self.d.nodes, p.n_fields * sizeof(Node))
         memcpy(out.d.views, self.d.views, p.n_views * sizeof(ViewRange))
@@ -895,5 +895,5 @@ def compact(RecordBatch batch not None, *, double view_waste=2.0, int64_t larges
     Values of view types are copied together, into buffers of `largest_buffer` bytes at most, when the data buffers
     of their column hold more than `view_waste` times the bytes in use, and 4 KiB. Dictionaries stay as they are.
     """
-    cdef Trimmer trimmer = Trimmer.like(batch, view_waste=view_waste, largest_buffer=largest_buffer)
-    return trimmer.rows(batch, 0, batch.d.length)
+    cdef Truncator truncator = Truncator.like(batch, view_waste=view_waste, largest_buffer=largest_buffer)
+    return truncator.rows(batch, 0, batch.d.length)

@@ -79,16 +79,16 @@ class Returns:
         if addresses and self._tag is not None:
             self._queue.put(addresses)
 
-    def settle(self) -> None:
+    def deliver(self) -> None:
         """Wait a moment until what was let go of is given back: a daemon thread stops with the process."""
-        settled = allocate_lock()
-        settled.acquire()
-        self._queue.put(settled)
-        settled.acquire(timeout=LAST_MOMENT)
+        delivered = allocate_lock()
+        delivered.acquire()
+        self._queue.put(delivered)
+        delivered.acquire(timeout=LAST_MOMENT)
 
     def _run(self) -> None:
         while True:
-            together, settled = self._collect()
+            together, delivered = self._collect()
             if together and not self._gone:
                 try:
                     self._give_back(together)
@@ -96,7 +96,7 @@ class Returns:
                     # The server is gone, or we cannot: leases end with the connection. What the server said
                     # before is still to be read.
                     self._gone = True
-            for lock in settled:
+            for lock in delivered:
                 lock.release()
             with self._lock:
                 self._held -= len(together)
@@ -106,17 +106,17 @@ class Returns:
     def _collect(self) -> tuple[list[int], list[LockType]]:
         """Wait for addresses, and take those that come at the same time with them."""
         together: list[int] = []
-        settled: list[LockType] = []
+        delivered: list[LockType] = []
         item = self._queue.get()
         if not (item is None or self._last):
             time.sleep(MOMENT)  # a stream of small bodies would wake this thread for each of them
         while True:
             if isinstance(item, LockType):
-                settled.append(item)
+                delivered.append(item)
             else:
                 together += item or ()
             if len(together) >= COALESCED or self._queue.empty():
-                return together, settled
+                return together, delivered
             item = self._queue.get()
 
     def _close(self) -> None:
@@ -152,9 +152,9 @@ _running: weakref.WeakSet[Returns] = weakref.WeakSet()
 
 
 @atexit.register
-def _settle_all() -> None:
+def _deliver_all() -> None:
     for returns in list(_running):
-        returns.settle()
+        returns.deliver()
 
 
 class Link:

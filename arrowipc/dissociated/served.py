@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.dissociated.memory.ranges import ALIGNMENT
 from arrowipc.errors import UsageError
-from arrowipc.write.batch_writer import BatchWriter, Packing
+from arrowipc.write.batch_writer import BatchWriter, EncodeOptions
 from arrowipc.write.batches import batches_of
 from arrowipc.write.sinks import MessageSink
 
@@ -89,7 +89,7 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
         if name in options
     }
     sink = MessageSink()
-    writer = BatchWriter(sink, Packing(alignment=ALIGNMENT, **options), **rules)
+    writer = BatchWriter(sink, EncodeOptions(alignment=ALIGNMENT, **options), **rules)
     data = source() if callable(source) else source
     try:
         if isinstance(data, ReadyMessages):

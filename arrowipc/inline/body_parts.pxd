@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-cdef struct Part:
+cdef struct BodyPart:
     # One buffer as it is stored. What follows it up to the next multiple of the alignment are zeros.
     const uint8_t* data
     int64_t size            # bytes at `data`
@@ -10,7 +10,7 @@ cdef struct Part:
     bint prefixed           # whether `prefix` goes out, as 8 bytes, in front of `data`
 
 
-cdef inline int64_t stored_size(const Part* part) noexcept nogil:
+cdef inline int64_t stored_size(const BodyPart* part) noexcept nogil:
     """Bytes of a part in the body, without padding: Buffer.length."""
     return part.size + (8 if part.prefixed else 0)
 
@@ -20,7 +20,7 @@ cdef inline int64_t padding(int64_t size, int64_t alignment) noexcept nogil:
     return -size & (alignment - 1)
 
 
-cdef inline uint8_t* put_part(uint8_t* out, const Part* part, int64_t alignment) noexcept nogil:
+cdef inline uint8_t* put_part(uint8_t* out, const BodyPart* part, int64_t alignment) noexcept nogil:
     """Copy a part and its padding to `out`; returns where the next one goes."""
     cdef int64_t pad = padding(stored_size(part), alignment)
     if part.prefixed:

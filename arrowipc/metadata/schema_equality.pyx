@@ -94,7 +94,7 @@ cdef bint same_fields(const Table* a, const Table* b, int32_t slot) noexcept nog
     return True
 
 
-cdef bint alike(const Table* schema, Plan plan) noexcept nogil:
+cdef bint schemas_equal(const Table* schema, Plan plan) noexcept nogil:
     cdef Table known
     cdef Vector fields
     cdef int order = 0
@@ -106,8 +106,8 @@ cdef bint alike(const Table* schema, Plan plan) noexcept nogil:
             and same_fields(schema, &known, Schema_fields))
 
 
-cdef bint plans_alike(Plan a, Plan b) noexcept nogil:
+cdef bint plans_equal(Plan a, Plan b) noexcept nogil:
     """The same for the schema of another plan."""
     cdef Table schema
     return (a.schema_table != 0 and a.d.keep_stored == b.d.keep_stored
-            and fb_table_at(a.metadata, a.metadata_size, a.schema_table, &schema) > 0 and alike(&schema, b))
+            and fb_table_at(a.metadata, a.metadata_size, a.schema_table, &schema) > 0 and schemas_equal(&schema, b))

@@ -28,7 +28,7 @@ __all__ = [
     "encapsulate",
     "footer_table",
     "number_dictionaries",
-    "renumber_dictionaries",
+    "number_from_zero",
     "schema_metadata",
     "separate_dictionaries",
 ]
@@ -145,7 +145,7 @@ def number_dictionaries(schema: Schema) -> Schema:
     return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
 
 
-def renumber_dictionaries(schema: Schema) -> Schema:
+def number_from_zero(schema: Schema) -> Schema:
     """Give the dictionaries of `schema` the ids 0, 1, 2, ... in the order of the fields, outer before inner.
 
     Fields that shared an id share the new one. Some readers keep dictionaries in a list.

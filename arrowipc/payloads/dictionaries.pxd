@@ -4,21 +4,21 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
 
-from arrowipc.columns.memo_table cimport ValueTable
+from arrowipc.columns.memo_table cimport MemoTable
 from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.payloads.dictionary_merge cimport Merger
-from arrowipc.payloads.schema_mapping cimport Route
-from arrowipc.read.framing cimport Cut
+from arrowipc.payloads.schema_mapping cimport SchemaMapping
+from arrowipc.read.framing cimport CutMessage
 from arrowipc.read.inflate cimport Inflater, Scratch
 
-cdef enum Recoded:
-    RECODED = 0
-    RECODE_CODEC        # a codec must be looked for first: `codec`
-    RECODE_ROOM         # the dictionaries bring more data buffers of views than there is room for: `wanted`
-    RECODE_NOT          # this is for a reader
+cdef enum Unified:
+    UNIFIED = 0
+    UNIFY_CODEC        # a codec must be looked for first: `codec`
+    UNIFY_ROOM         # the dictionaries bring more data buffers of views than there is room for: `wanted`
+    UNIFY_BY_READER    # this is for a reader
 
-cdef struct Shelf:
+cdef struct CachedDictionary:
     # A dictionary id of the payloads' schema, and the values that arrived last.
     int64_t id
     bint wanted             # what is read of the schema needs it
@@ -34,27 +34,27 @@ cdef struct Shelf:
     int64_t body_size
     Scratch inflated        # the body, where it was compressed
 
-cdef struct Places:
-    # Where the values on a shelf stand in a table of the output.
-    int32_t shelf
+cdef struct TransposeMap:
+    # The number in a table of the output of each value of a cached dictionary.
+    int32_t cached
     int32_t target
-    int64_t version         # of the shelf, -1: not known
+    int64_t version         # of the dictionary, -1: not known
     int64_t after           # values of the table with them
     int64_t most            # the largest of the numbers
     bint same               # each value has in the table the number that it has in the dictionary
     Scratch numbers         # int64 per value
 
 cdef struct Target:
-    # A dictionary of the output; whoever holds the Recoder holds its Merger.
-    PyObject* values        # ValueTable
+    # A dictionary of the output; whoever holds the DictionaryUnifier holds its Merger.
+    PyObject* values        # MemoTable
     bint kept               # its state before the payload at hand was kept: values have come since then
 
-cdef struct Link:
-    # A field of the output whose values change their form.
+cdef struct EncodedField:
+    # A field that is dictionary-encoded in the payload, in the output, or in both with different numbers.
     int32_t how             # How
     int32_t out
     int32_t read            # the field of what is read
-    int32_t shelf           # -1: HOW_ENCODED
+    int32_t cached          # -1: HOW_ENCODED
     int32_t places          # -1: HOW_DECODED
     int32_t target          # ... too
     int64_t limit           # of the indices of the output
@@ -65,53 +65,54 @@ cdef struct Link:
 
 
 @cython.final
-cdef class Recoder:
+cdef class DictionaryUnifier:
     """The dictionaries of the payloads of one schema, and what they become in the output."""
     cdef Merger merger
-    cdef list plans             # what keeps the plans of the shelves, and their Columns
-    cdef Shelf* shelves         # those of `route.plan.dictionaries` first
-    cdef int32_t n_shelves
-    cdef Places* places
+    cdef list plans               # what keeps the plans of the cache, and their Columns
+    cdef CachedDictionary* cache  # those of `mapping.plan.dictionaries` first
+    cdef int32_t n_cached
+    cdef TransposeMap* places
     cdef int32_t n_places
     cdef Target* targets         # per dictionary of the output
     cdef int32_t n_targets
-    cdef Link* links
+    cdef EncodedField* links
     cdef int32_t n_links
-    cdef int64_t* words         # per dictionary of `route.plan`: values, -1: not arrived
-    cdef int32_t* order         # which shelf the first, second ... message of a payload is likely to fill
+    cdef int64_t* words         # per dictionary of `mapping.plan`: values, -1: not arrived
+    cdef int32_t* order         # which dictionary the first, second ... message of a payload is likely to fill
     cdef int32_t arrivals       # messages of the payload at hand
     cdef int64_t nbytes         # of the dictionaries of the payload at hand
     cdef int64_t versions
     cdef bint changed           # the payload at hand has brought values to the output
-    cdef int64_t wanted         # RECODE_ROOM
-    cdef int codec              # RECODE_CODEC
-    cdef int64_t made           # bytes that `recode` has made
+    cdef int64_t wanted         # UNIFY_ROOM
+    cdef int codec              # UNIFY_CODEC
+    cdef int64_t made           # bytes that `unify` has made
     cdef int64_t inflated       # bytes that the last dictionary has beyond its message
 
-    cdef int settle(self, Route route, list known) except -1
-    cdef int link(self, Route route, int32_t f) except -1
-    cdef int32_t place_for(self, int32_t shelf, int32_t target)
+    cdef int prepare(self, SchemaMapping mapping, list known) except -1
+    cdef int link(self, SchemaMapping mapping, int32_t f) except -1
+    cdef int32_t place_for(self, int32_t cached, int32_t target)
 
     # A new payload begins.
     cdef void begin(self) noexcept nogil
-    # Whether a message is one that a shelf holds already, which then has arrived: returns the bytes of its body, else
+    # Whether a message is one that the cache holds already, which then has arrived: returns the bytes of its body, else
     # -1.
-    cdef int64_t again(self, const Cut* cut, const LimitsData* limits) noexcept nogil
-    # Take in a DictionaryBatch message, whose body is there: Recoded.
-    cdef int arrive(self, const Cut* cut, const Envelope* message, int level, const LimitsData* limits,
+    cdef int64_t again(self, const CutMessage* cut, const LimitsData* limits) noexcept nogil
+    # Take in a DictionaryBatch message, whose body is there: Unified.
+    cdef int arrive(self, const CutMessage* cut, const Envelope* message, int level, const LimitsData* limits,
                     Inflater inflater) noexcept nogil
-    # Give the fields of `piece` that `Route.spread` has left what the fields of `d` stand for: Recoded. `room`:
+    # Give the fields of `piece` that `SchemaMapping.spread` has left what the fields of `d` stand for: Unified. `room`:
     # variadic extents that `piece` can have; at most `most` bytes are made.
-    cdef int recode(self, const ColumnsData* d, ColumnsData* piece, int64_t room, int64_t most) noexcept nogil
-    cdef int renumber(self, Link* link, const ColumnsData* d, ColumnsData* piece) noexcept nogil
-    cdef int encode(self, Link* link, const ColumnsData* d, ColumnsData* piece, int64_t most) noexcept nogil
-    cdef int decode(self, Link* link, const ColumnsData* d, ColumnsData* piece, int64_t room,
+    cdef int unify(self, const ColumnsData* d, ColumnsData* piece, int64_t room, int64_t most) noexcept nogil
+    cdef int transpose(self, EncodedField* link, const ColumnsData* d, ColumnsData* piece) noexcept nogil
+    cdef int encode(self, EncodedField* link, const ColumnsData* d, ColumnsData* piece, int64_t most) noexcept nogil
+    cdef int decode(self, EncodedField* link, const ColumnsData* d, ColumnsData* piece, int64_t room,
                     int64_t most) noexcept nogil
-    cdef int find_places(self, Places* places) noexcept nogil
+    cdef int find_places(self, TransposeMap* places) noexcept nogil
     cdef void open_target(self, int32_t target) noexcept nogil
-    cdef int fill(self, Shelf* shelf, const Table* data, const Envelope* message, int level, const LimitsData* limits,
+    cdef int fill(self, CachedDictionary* cached, const Table* data, const Envelope* message, int level,
+                  const LimitsData* limits,
                   Inflater inflater) noexcept nogil
-    cdef int shelve(self, Shelf* shelf, const Cut* cut, int64_t body_size) noexcept nogil
+    cdef int store(self, CachedDictionary* cached, const CutMessage* cut, int64_t body_size) noexcept nogil
     # Bytes of the output's dictionaries.
     cdef int64_t total_bytes(self) noexcept nogil
     # The payload stays.
@@ -120,5 +121,5 @@ cdef class Recoder:
     cdef void undo(self) noexcept nogil
 
 
-# What the loop needs for payloads of a route; None: it has to leave them to a reader.
-cdef Recoder new_recoder(Route route, Merger merger)
+# What the loop needs for payloads of a mapping; None: it has to leave them to a reader.
+cdef DictionaryUnifier new_unifier(SchemaMapping mapping, Merger merger)

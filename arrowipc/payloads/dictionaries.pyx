@@ -14,8 +14,8 @@ from libc.string cimport memcmp, memcpy, memset
 from arrowipc._core cimport (
     Columns, DictionaryPlan, check_counts, check_sizes, count_variadic, open_batch, walk,
 )
-from arrowipc.columns.memo_table cimport ValueTable
-from arrowipc.columns.take cimport Pick
+from arrowipc.columns.memo_table cimport MemoTable
+from arrowipc.columns.take cimport TakeRange
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport index_at, validity, word_span
 from arrowipc.inline.fault cimport Fault
@@ -31,10 +31,10 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.payloads.dictionary_merge cimport Merged, Merger, encode_values, store_places
 from arrowipc.payloads.schema_mapping cimport (
-    HOW_ABSENT, HOW_DECODED, HOW_ENCODED, HOW_READ, HOW_RENUMBERED, Origin, Route,
+    HOW_ABSENT, HOW_DECODED, HOW_ENCODED, HOW_READ, HOW_TRANSPOSED, Origin, SchemaMapping,
 )
 from arrowipc.read.batch_decoder cimport check_extents
-from arrowipc.read.framing cimport Cut
+from arrowipc.read.framing cimport CutMessage
 from arrowipc.read.inflate cimport INFLATE_LATER, INFLATED, Inflater, Scratch, scratch_room
 from arrowipc.read.validate cimport check_columns
 
@@ -71,8 +71,8 @@ cdef inline uint64_t range_end(const FieldPlan* field, int64_t count) noexcept n
     return <uint64_t> min(count, largest(field.width, (field.flags & FIELD_SIGNED) != 0) + <int64_t> (field.width < 8))
 
 
-cdef int renumber_indices(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
-                          const Places* places, int64_t count, Fault* fault) noexcept nogil:
+cdef int transpose_indices(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
+                           const TransposeMap* places, int64_t count, Fault* fault) noexcept nogil:
     """Indices of a field by the numbers of the values that they stand for; zeros where null."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* bits = validity(d, f)
@@ -169,7 +169,7 @@ cdef inline void put(Extent* extent, const uint8_t* data, int64_t size) noexcept
     extent.size = size
 
 
-cdef uint8_t* valid_bits(Link* link, const int64_t* numbers, int64_t n) noexcept nogil:
+cdef uint8_t* valid_bits(EncodedField* link, const int64_t* numbers, int64_t n) noexcept nogil:
     cdef uint8_t* bits = scratch_room(&link.bits, bitmap_bytes(n))
     cdef int64_t i
     if bits != NULL:
@@ -180,7 +180,8 @@ cdef uint8_t* valid_bits(Link* link, const int64_t* numbers, int64_t n) noexcept
     return bits
 
 
-cdef int64_t gather_words(Link* link, const ColumnsData* values, const FieldPlan* field, Extent* extent, int64_t n,
+cdef int64_t gather_words(EncodedField* link, const ColumnsData* values, const FieldPlan* field, Extent* extent,
+                          int64_t n,
                           int64_t most, Fault* fault) noexcept nogil:
     """All buffers behind the validity; returns their bytes, or -1."""
     cdef const int64_t* numbers = <const int64_t*> link.numbers.data
@@ -227,13 +228,13 @@ cdef int64_t gather_words(Link* link, const ColumnsData* values, const FieldPlan
 # -- the dictionaries of payloads ----------------------------------------------------------------------------
 
 
-cdef class Recoder:
+cdef class DictionaryUnifier:
     def __dealloc__(self):
         cdef int32_t i
-        for i in range(self.n_shelves):
-            free(self.shelves[i].prefix)
-            free(self.shelves[i].message.data)
-            free(self.shelves[i].inflated.data)
+        for i in range(self.n_cached):
+            free(self.cache[i].prefix)
+            free(self.cache[i].message.data)
+            free(self.cache[i].inflated.data)
         for i in range(self.n_places):
             free(self.places[i].numbers.data)
         for i in range(self.n_links):
@@ -241,7 +242,7 @@ cdef class Recoder:
             free(self.links[i].words.data)
             free(self.links[i].bits.data)
             free(self.links[i].text.data)
-        free(self.shelves)
+        free(self.cache)
         free(self.places)
         free(self.targets)
         free(self.links)
@@ -250,35 +251,35 @@ cdef class Recoder:
 
     cdef void begin(self) noexcept nogil:
         cdef int32_t i
-        for i in range(self.n_shelves):
-            self.shelves[i].arrived = False
+        for i in range(self.n_cached):
+            self.cache[i].arrived = False
             self.words[i] = -1
         self.arrivals = 0
         self.nbytes = 0
 
-    cdef int64_t again(self, const Cut* cut, const LimitsData* limits) noexcept nogil:
-        cdef Shelf* shelf
+    cdef int64_t again(self, const CutMessage* cut, const LimitsData* limits) noexcept nogil:
+        cdef CachedDictionary* cached
         cdef int64_t before
-        if self.arrivals >= self.n_shelves:
+        if self.arrivals >= self.n_cached:
             return -1
-        shelf = &self.shelves[self.order[self.arrivals]]
-        if (cut.metadata_size != shelf.metadata_size or cut.rest_size < shelf.body_size
-                or memcmp(cut.metadata, shelf.message.data, cut.metadata_size) != 0
-                or memcmp(cut.rest, shelf.message.data + shelf.body_at, shelf.body_size) != 0):
+        cached = &self.cache[self.order[self.arrivals]]
+        if (cut.metadata_size != cached.metadata_size or cut.rest_size < cached.body_size
+                or memcmp(cut.metadata, cached.message.data, cut.metadata_size) != 0
+                or memcmp(cut.rest, cached.message.data + cached.body_at, cached.body_size) != 0):
             return -1
-        before = self.nbytes - (shelf.nbytes if shelf.arrived else 0)
-        if shelf.nbytes > limits.dictionary_bytes - before:
+        before = self.nbytes - (cached.nbytes if cached.arrived else 0)
+        if cached.nbytes > limits.dictionary_bytes - before:
             return -1
-        self.nbytes = before + shelf.nbytes
-        shelf.arrived = True
-        self.words[self.order[self.arrivals]] = shelf.d.length
+        self.nbytes = before + cached.nbytes
+        cached.arrived = True
+        self.words[self.order[self.arrivals]] = cached.d.length
         self.arrivals += 1
-        return shelf.body_size
+        return cached.body_size
 
-    cdef int arrive(self, const Cut* cut, const Envelope* message, int level, const LimitsData* limits,
+    cdef int arrive(self, const CutMessage* cut, const Envelope* message, int level, const LimitsData* limits,
                     Inflater inflater) noexcept nogil:
         cdef Table data
-        cdef Shelf* shelf
+        cdef CachedDictionary* cached
         cdef int64_t id, before
         cdef int32_t i = 0, k
         cdef int delta, found
@@ -287,194 +288,195 @@ cdef class Recoder:
                 or fb_i64(&message.header, DictionaryBatch_id, 0, &id) < 0
                 or fb_u8(&message.header, DictionaryBatch_isDelta, 0, &delta) < 0
                 or delta or fb_field(&message.root, Message_custom_metadata, 4) != 0):
-            return RECODE_NOT
-        while i < self.n_shelves and self.shelves[i].id != id:
+            return UNIFY_BY_READER
+        while i < self.n_cached and self.cache[i].id != id:
             i += 1
-        if i == self.n_shelves:
-            return RECODE_NOT
-        shelf = &self.shelves[i]
-        if self.arrivals < self.n_shelves:
+        if i == self.n_cached:
+            return UNIFY_BY_READER
+        cached = &self.cache[i]
+        if self.arrivals < self.n_cached:
             self.order[self.arrivals] = i
         self.arrivals += 1
-        if not shelf.wanted:
-            return RECODED
-        before = self.nbytes - (shelf.nbytes if shelf.arrived else 0)
-        shelf.metadata_size = -1
-        found = self.shelve(shelf, cut, message.body_length)
-        if found == RECODED:
+        if not cached.wanted:
+            return UNIFIED
+        before = self.nbytes - (cached.nbytes if cached.arrived else 0)
+        cached.metadata_size = -1
+        found = self.store(cached, cut, message.body_length)
+        if found == UNIFIED:
             # The same table in the copy, which outlives the payload.
-            data.base = shelf.message.data
-            found = self.fill(shelf, &data, message, level, limits, inflater)
-        if found != RECODED:
+            data.base = cached.message.data
+            found = self.fill(cached, &data, message, level, limits, inflater)
+        if found != UNIFIED:
             return found
-        shelf.nbytes = 0
-        for k in range(shelf.d.n_extents):
-            shelf.nbytes += shelf.d.extents[k].size
-        self.inflated = max(shelf.nbytes - message.body_length, 0)
+        cached.nbytes = 0
+        for k in range(cached.d.n_extents):
+            cached.nbytes += cached.d.extents[k].size
+        self.inflated = max(cached.nbytes - message.body_length, 0)
         # A reader counts values that take next to nothing.
-        if shelf.d.length > 8 * shelf.nbytes + MOST_FREE:
-            return RECODE_NOT
-        if shelf.nbytes > limits.dictionary_bytes - before or too_many_values(shelf.d.length, shelf.nbytes):
-            return RECODE_NOT
-        self.nbytes = before + shelf.nbytes
+        if cached.d.length > 8 * cached.nbytes + MOST_FREE:
+            return UNIFY_BY_READER
+        if cached.nbytes > limits.dictionary_bytes - before or too_many_values(cached.d.length, cached.nbytes):
+            return UNIFY_BY_READER
+        self.nbytes = before + cached.nbytes
         self.versions += 1
-        shelf.version = self.versions
-        shelf.metadata_size = cut.metadata_size
-        shelf.arrived = True
-        self.words[i] = shelf.d.length
-        return RECODED
+        cached.version = self.versions
+        cached.metadata_size = cut.metadata_size
+        cached.arrived = True
+        self.words[i] = cached.d.length
+        return UNIFIED
 
-    cdef int shelve(self, Shelf* shelf, const Cut* cut, int64_t body_size) noexcept nogil:
+    cdef int store(self, CachedDictionary* cached, const CutMessage* cut, int64_t body_size) noexcept nogil:
         """Copy a message."""
         cdef uint8_t* copy
-        shelf.body_at = round_up(cut.metadata_size, LINE)
-        shelf.body_size = body_size
-        copy = scratch_room(&shelf.message, shelf.body_at + body_size)
+        cached.body_at = round_up(cut.metadata_size, LINE)
+        cached.body_size = body_size
+        copy = scratch_room(&cached.message, cached.body_at + body_size)
         if copy == NULL:
-            return RECODE_NOT
+            return UNIFY_BY_READER
         memcpy(copy, cut.metadata, cut.metadata_size)
-        memcpy(copy + shelf.body_at, cut.rest, body_size)
-        return RECODED
+        memcpy(copy + cached.body_at, cut.rest, body_size)
+        return UNIFIED
 
-    cdef int fill(self, Shelf* shelf, const Table* data, const Envelope* message, int level, const LimitsData* limits,
+    cdef int fill(self, CachedDictionary* cached, const Table* data, const Envelope* message, int level,
+                  const LimitsData* limits,
                   Inflater inflater) noexcept nogil:
         """The values of a message: what `Decoder.fill` does."""
-        cdef ColumnsData* d = shelf.d
+        cdef ColumnsData* d = cached.d
         cdef BatchHeader header
         cdef Fault fault
         cdef int64_t variadic = 0
-        cdef int64_t* prefix = shelf.prefix if d.plan.source_views else NULL
+        cdef int64_t* prefix = cached.prefix if d.plan.source_views else NULL
         cdef int found
         if (open_batch(data, &header, &fault) < 0
                 or check_counts(d.plan, &header, message.version, prefix, limits, &fault) < 0):
-            return RECODE_NOT
+            return UNIFY_BY_READER
         if prefix != NULL:
             variadic = count_variadic(d.plan, prefix)
             if variadic > MOST_BUFFERS:
-                return RECODE_NOT
+                return UNIFY_BY_READER
         d.n_extents = <int32_t> (d.plan.n_buffers + variadic)
         d.length = header.length
-        if (walk(d, &header, shelf.message.data + shelf.body_at, shelf.body_size,
+        if (walk(d, &header, cached.message.data + cached.body_at, cached.body_size,
                  message.version == MetadataVersion_V4, prefix, limits, &fault) < 0
-                or (level >= LEVEL_STRICT and check_extents(&header, shelf.body_size, &fault) < 0)):
-            return RECODE_NOT
+                or (level >= LEVEL_STRICT and check_extents(&header, cached.body_size, &fault) < 0)):
+            return UNIFY_BY_READER
         if header.codec >= 0:
-            found = inflater.inflate(d, header.codec, limits, &shelf.inflated)
+            found = inflater.inflate(d, header.codec, limits, &cached.inflated)
             if found == INFLATE_LATER:
                 self.codec = header.codec
-                return RECODE_CODEC
+                return UNIFY_CODEC
             if found != INFLATED:
-                return RECODE_NOT
+                return UNIFY_BY_READER
         if check_sizes(d, &fault) < 0 or (level and check_columns(d, NULL, level, &fault) < 0):
-            return RECODE_NOT
-        return RECODED
+            return UNIFY_BY_READER
+        return UNIFIED
 
     # -- fields --
 
-    cdef int recode(self, const ColumnsData* d, ColumnsData* piece, int64_t room, int64_t most) noexcept nogil:
-        cdef Link* link
+    cdef int unify(self, const ColumnsData* d, ColumnsData* piece, int64_t room, int64_t most) noexcept nogil:
+        cdef EncodedField* link
         cdef int32_t i
-        cdef int found = RECODED
+        cdef int found = UNIFIED
         self.made = 0
         for i in range(self.n_links):
             link = &self.links[i]
-            if link.how == HOW_RENUMBERED:
-                found = self.renumber(link, d, piece)
+            if link.how == HOW_TRANSPOSED:
+                found = self.transpose(link, d, piece)
             elif link.how == HOW_ENCODED:
                 found = self.encode(link, d, piece, most - self.made)
             else:
                 found = self.decode(link, d, piece, room, most - self.made)
-            if found != RECODED:
+            if found != UNIFIED:
                 break
         return found
 
-    cdef int renumber(self, Link* link, const ColumnsData* d, ColumnsData* piece) noexcept nogil:
+    cdef int transpose(self, EncodedField* link, const ColumnsData* d, ColumnsData* piece) noexcept nogil:
         cdef const FieldPlan* read = &d.plan.fields[link.read]
         cdef const FieldPlan* field = &piece.plan.fields[link.out]
-        cdef const Shelf* shelf = &self.shelves[link.shelf]
-        cdef Places* places = &self.places[link.places]
+        cdef const CachedDictionary* cached = &self.cache[link.cached]
+        cdef TransposeMap* places = &self.places[link.places]
         cdef int64_t count = 0, length = d.nodes[link.read].length
         cdef uint8_t* out
         cdef Fault fault
-        if shelf.arrived:
-            count = shelf.d.length
-            if places.version != shelf.version and self.find_places(places) != RECODED:
-                return RECODE_NOT
+        if cached.arrived:
+            count = cached.d.length
+            if places.version != cached.version and self.find_places(places) != UNIFIED:
+                return UNIFY_BY_READER
             if (places.same and read.width == field.width and places.most <= link.limit
                     and validity(d, link.read) == NULL):
                 # `spread` has let the indices stand.
                 if all_below(d.extents[read.first_buffer + 1].data, length, read.width, range_end(read, count)):
-                    return RECODED
-                return RECODE_NOT
+                    return UNIFIED
+                return UNIFY_BY_READER
         out = scratch_room(&link.words, length * field.width + 1)
-        if out == NULL or renumber_indices(out, field.width, link.limit, d, link.read, places, count, &fault) < 0:
-            return RECODE_NOT
+        if out == NULL or transpose_indices(out, field.width, link.limit, d, link.read, places, count, &fault) < 0:
+            return UNIFY_BY_READER
         put(&piece.extents[field.first_buffer + 1], out, length * field.width)
-        return RECODED
+        return UNIFIED
 
-    cdef int find_places(self, Places* places) noexcept nogil:
-        """Enter the values of a shelf in their table."""
-        cdef const ColumnsData* d = self.shelves[places.shelf].d
+    cdef int find_places(self, TransposeMap* places) noexcept nogil:
+        """Enter the values of a dictionary in their table."""
+        cdef const ColumnsData* d = self.cache[places.cached].d
         cdef int64_t* numbers = <int64_t*> scratch_room(&places.numbers, 8 * d.length + 8)
         cdef int64_t i
         cdef Fault fault
         places.version = -1
         self.open_target(places.target)
-        if numbers == NULL or (<ValueTable> self.targets[places.target].values).add_data(
+        if numbers == NULL or (<MemoTable> self.targets[places.target].values).add_data(
                 d, 0, d.length, numbers, &fault) < 0:
-            return RECODE_NOT
+            return UNIFY_BY_READER
         places.most = 0
         places.same = True
         for i in range(d.length):
             places.same &= numbers[i] == i
             places.most = max(places.most, numbers[i])
-        places.after = (<ValueTable> self.targets[places.target].values).count
-        places.version = self.shelves[places.shelf].version
-        return RECODED
+        places.after = (<MemoTable> self.targets[places.target].values).count
+        places.version = self.cache[places.cached].version
+        return UNIFIED
 
-    cdef int encode(self, Link* link, const ColumnsData* d, ColumnsData* piece, int64_t most) noexcept nogil:
+    cdef int encode(self, EncodedField* link, const ColumnsData* d, ColumnsData* piece, int64_t most) noexcept nogil:
         cdef const FieldPlan* field = &piece.plan.fields[link.out]
         cdef int64_t length = d.nodes[link.read].length, size = 0
         cdef int64_t* numbers
         cdef uint8_t* out
         cdef Fault fault
         if mul_overflows(length, field.width + <int64_t> sizeof(int64_t), &size) or size > most:
-            return RECODE_NOT
+            return UNIFY_BY_READER
         size = length * field.width
         numbers = <int64_t*> scratch_room(&link.numbers, length * sizeof(int64_t) + 8)
         out = scratch_room(&link.words, size + 8)
         self.open_target(link.target)
         if (numbers == NULL or out == NULL
-                or encode_values(<ValueTable> self.targets[link.target].values, d, link.read, numbers, &fault) < 0
+                or encode_values(<MemoTable> self.targets[link.target].values, d, link.read, numbers, &fault) < 0
                 or store_places(out, field.width, link.limit, d, link.read, numbers, &fault) < 0):
-            return RECODE_NOT
+            return UNIFY_BY_READER
         put(&piece.extents[field.first_buffer + 1], out, size)
         self.made += size
-        return RECODED
+        return UNIFIED
 
-    cdef int decode(self, Link* link, const ColumnsData* d, ColumnsData* piece, int64_t room,
+    cdef int decode(self, EncodedField* link, const ColumnsData* d, ColumnsData* piece, int64_t room,
                     int64_t most) noexcept nogil:
         cdef const FieldPlan* field = &piece.plan.fields[link.out]
-        cdef const Shelf* shelf = &self.shelves[link.shelf]
-        cdef const ColumnsData* values = shelf.d if shelf.arrived else NULL
+        cdef const CachedDictionary* cached = &self.cache[link.cached]
+        cdef const ColumnsData* values = cached.d if cached.arrived else NULL
         cdef int64_t length = d.nodes[link.read].length, bits = bitmap_bytes(length), nulls, size
         cdef Extent* extent = &piece.extents[field.first_buffer]
         cdef int64_t* numbers
         cdef int32_t first = piece.n_extents, count = 0
         cdef Fault fault
-        # `payloads.dictionary_merge` makes a Pick for every row first, and needs as much room.
-        if length > most // <int64_t> sizeof(Pick):
-            return RECODE_NOT
+        # `payloads.dictionary_merge` makes a TakeRange for every row first, and needs as much room.
+        if length > most // <int64_t> sizeof(TakeRange):
+            return UNIFY_BY_READER
         numbers = <int64_t*> scratch_room(&link.numbers, length * sizeof(int64_t) + 8)
         nulls = number_values(numbers, d, link.read, values, &fault) if numbers != NULL else -1
         if nulls < 0:
-            return RECODE_NOT
+            return UNIFY_BY_READER
         if field.layout == LAYOUT_VIEW:
             if values != NULL:
                 count = values.views[0].count
             if first - piece.plan.n_buffers + <int64_t> count > room:
                 self.wanted = first - piece.plan.n_buffers + <int64_t> count
-                return RECODE_ROOM
+                return UNIFY_ROOM
             piece.views[field.view].first = first
             piece.views[field.view].count = count
             if count:
@@ -485,20 +487,20 @@ cdef class Recoder:
             if nulls:
                 put(extent, valid_bits(link, numbers, length), bits)
                 if bits and extent.data == NULL:
-                    return RECODE_NOT
+                    return UNIFY_BY_READER
         size = gather_words(link, values, field, extent, length, most - bits, &fault)
         if size < 0:
-            return RECODE_NOT
+            return UNIFY_BY_READER
         piece.nodes[link.out] = Node(length, nulls, 0)
         self.made += size + (bits if nulls and field.layout != LAYOUT_NULL else 0)
-        return RECODED
+        return UNIFIED
 
     # -- the output's dictionaries --
 
     cdef void open_target(self, int32_t target) noexcept nogil:
         """Before the first value that a payload brings."""
         if not self.targets[target].kept:
-            (<ValueTable> self.targets[target].values).keep()
+            (<MemoTable> self.targets[target].values).keep()
             self.targets[target].kept = True
             self.changed = True
 
@@ -506,7 +508,7 @@ cdef class Recoder:
         cdef int64_t total = 0
         cdef int32_t i
         for i in range(self.n_targets):
-            total += (<ValueTable> self.targets[i].values).growing.total_bytes()
+            total += (<MemoTable> self.targets[i].values).builder.total_bytes()
         return total
 
     cdef void keep(self) noexcept nogil:
@@ -519,79 +521,79 @@ cdef class Recoder:
         cdef int32_t i
         for i in range(self.n_targets):
             if self.targets[i].kept:
-                (<ValueTable> self.targets[i].values).take_back()
+                (<MemoTable> self.targets[i].values).take_back()
         for i in range(self.n_places):
             if (self.targets[self.places[i].target].kept
-                    and self.places[i].after > (<ValueTable> self.targets[self.places[i].target].values).count):
+                    and self.places[i].after > (<MemoTable> self.targets[self.places[i].target].values).count):
                 self.places[i].version = -1
         self.keep()
 
     # -- setting up --
 
-    cdef int settle(self, Route route, list known) except -1:
-        """Take over the dictionaries: [DictionaryPlan], those of `route.plan` first, which alone are read."""
-        cdef int32_t n = len(known), m = route.out.d.n_fields, i
+    cdef int prepare(self, SchemaMapping mapping, list known) except -1:
+        """Take over the dictionaries: [DictionaryPlan], those of `mapping.plan` first, which alone are read."""
+        cdef int32_t n = len(known), m = mapping.out.d.n_fields, i
         cdef DictionaryPlan dictionary
         cdef Columns values
-        self.shelves = <Shelf*> calloc(n + 1, sizeof(Shelf))
+        self.cache = <CachedDictionary*> calloc(n + 1, sizeof(CachedDictionary))
         self.words = <int64_t*> calloc(n + 1, sizeof(int64_t))
         self.order = <int32_t*> calloc(n + 1, sizeof(int32_t))
-        self.links = <Link*> calloc(m + 1, sizeof(Link))
-        self.places = <Places*> calloc(m + 1, sizeof(Places))
+        self.links = <EncodedField*> calloc(m + 1, sizeof(EncodedField))
+        self.places = <TransposeMap*> calloc(m + 1, sizeof(TransposeMap))
         self.targets = <Target*> calloc(len(self.merger.top) + 1, sizeof(Target))
-        if (self.shelves == NULL or self.words == NULL or self.order == NULL or self.links == NULL
+        if (self.cache == NULL or self.words == NULL or self.order == NULL or self.links == NULL
                 or self.places == NULL or self.targets == NULL):
             raise MemoryError()
         self.plans = []
         for i, dictionary in enumerate(known):
             self.order[i] = i
-            self.shelves[i].id = dictionary.id
-            self.shelves[i].metadata_size = -1
-            self.n_shelves += 1
-            if i >= len(route.plan.dictionaries):
+            self.cache[i].id = dictionary.id
+            self.cache[i].metadata_size = -1
+            self.n_cached += 1
+            if i >= len(mapping.plan.dictionaries):
                 continue
             values = Columns.__new__(Columns)
             values.allocate(dictionary.values, MOST_BUFFERS)
             self.plans.append(values)
-            self.shelves[i].wanted = True
-            self.shelves[i].d = &values.d
-            self.shelves[i].prefix = <int64_t*> calloc(dictionary.values.d.source_views + 1, sizeof(int64_t))
-            if self.shelves[i].prefix == NULL:
+            self.cache[i].wanted = True
+            self.cache[i].d = &values.d
+            self.cache[i].prefix = <int64_t*> calloc(dictionary.values.d.source_views + 1, sizeof(int64_t))
+            if self.cache[i].prefix == NULL:
                 raise MemoryError()
         for merged in self.merger.top:
             self.targets[self.n_targets].values = <PyObject*> (<Merged> merged).table
             self.n_targets += 1
         for i in range(m):
-            if route.origins[i].how >= HOW_RENUMBERED:
-                self.link(route, i)
+            if mapping.origins[i].how >= HOW_TRANSPOSED:
+                self.link(mapping, i)
         return 0
 
-    cdef int link(self, Route route, int32_t f) except -1:
+    cdef int link(self, SchemaMapping mapping, int32_t f) except -1:
         """Enter a field of the output whose values change their form."""
-        cdef const FieldPlan* field = &route.out.d.fields[f]
-        cdef const Origin* origin = &route.origins[f]
-        cdef Link* link = &self.links[self.n_links]
+        cdef const FieldPlan* field = &mapping.out.d.fields[f]
+        cdef const Origin* origin = &mapping.origins[f]
+        cdef EncodedField* link = &self.links[self.n_links]
         link.how = origin.how
         link.out = f
         link.read = origin.field
-        link.shelf = link.places = link.target = -1
+        link.cached = link.places = link.target = -1
         if link.how != HOW_ENCODED:
-            link.shelf = route.plan.d.fields[link.read].dictionary
+            link.cached = mapping.plan.d.fields[link.read].dictionary
         if link.how != HOW_DECODED:
             link.target = field.dictionary
             link.limit = largest(field.width, (field.flags & FIELD_SIGNED) != 0)
-        if link.how == HOW_RENUMBERED:
-            link.places = self.place_for(link.shelf, link.target)
+        if link.how == HOW_TRANSPOSED:
+            link.places = self.place_for(link.cached, link.target)
         self.n_links += 1
         return 0
 
-    cdef int32_t place_for(self, int32_t shelf, int32_t target):
+    cdef int32_t place_for(self, int32_t cached, int32_t target):
         cdef int32_t i
         for i in range(self.n_places):
-            if self.places[i].shelf == shelf and self.places[i].target == target:
+            if self.places[i].cached == cached and self.places[i].target == target:
                 return i
         i = self.n_places
-        self.places[i].shelf = shelf
+        self.places[i].cached = cached
         self.places[i].target = target
         self.places[i].version = -1
         self.n_places += 1
@@ -608,30 +610,30 @@ cdef int collect(list dictionaries, list out) except -1:
     return 0
 
 
-cdef bint is_plain(Route route, Merger merger):
+cdef bint is_plain(SchemaMapping mapping, Merger merger):
     """Whether all dictionaries that take part hold values without anything below them."""
     cdef DictionaryPlan dictionary
     cdef Merged merged
     cdef int32_t i
-    for dictionary in route.plan.dictionaries:
+    for dictionary in mapping.plan.dictionaries:
         if (dictionary.values.dictionaries or dictionary.values.d.n_fields != 1 or dictionary.values.d.stored_big
                 or dictionary.values.d.fields[0].layout > LAYOUT_VIEW or dictionary.values.d.fields[0].first_buffer):
             return False
-    for i in range(route.out.d.n_fields):
-        if route.origins[i].how == HOW_RENUMBERED or route.origins[i].how == HOW_ENCODED:
-            merged = merger.top[route.out.d.fields[i].dictionary]
+    for i in range(mapping.out.d.n_fields):
+        if mapping.origins[i].how == HOW_TRANSPOSED or mapping.origins[i].how == HOW_ENCODED:
+            merged = merger.top[mapping.out.d.fields[i].dictionary]
             if not merged.table.flat or merged.plan.d.fields[0].first_buffer:
                 return False
     return True
 
 
-cdef Recoder new_recoder(Route route, Merger merger):
-    cdef Recoder recoder
-    cdef list known = list(route.plan.dictionaries)
-    if not is_plain(route, merger):
+cdef DictionaryUnifier new_unifier(SchemaMapping mapping, Merger merger):
+    cdef DictionaryUnifier unifier
+    cdef list known = list(mapping.plan.dictionaries)
+    if not is_plain(mapping, merger):
         return None
-    collect(route.whole.dictionaries, known)
-    recoder = Recoder.__new__(Recoder)
-    recoder.merger = merger
-    recoder.settle(route, known)
-    return recoder
+    collect(mapping.whole.dictionaries, known)
+    unifier = DictionaryUnifier.__new__(DictionaryUnifier)
+    unifier.merger = merger
+    unifier.prepare(mapping, known)
+    return unifier

@@ -4,11 +4,11 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 cimport cython
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.memo_table cimport Budget, ValueTable
+from arrowipc.columns.memo_table cimport Budget, MemoTable
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport add_overflows, mul_overflows
 from arrowipc.inline.plan cimport ColumnsData, LimitsData
-from arrowipc.payloads.schema_mapping cimport Route
+from arrowipc.payloads.schema_mapping cimport SchemaMapping
 
 
 cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
@@ -57,7 +57,7 @@ cdef class Numbered:
 cdef class Merged:
     """One dictionary of the output."""
     cdef Plan plan              # of its values
-    cdef ValueTable table
+    cdef MemoTable table
     cdef tuple below            # Merged, per plan.dictionaries
     cdef list recent            # Numbered: what came last; several fields of a payload may feed one dictionary
     cdef tuple before           # the state that `rollback` goes back to
@@ -71,7 +71,7 @@ cdef class Merged:
 cdef class Plain:
     """Values that refer to dictionaries, and the same without: the last ones of a plan."""
     cdef Plan plan
-    cdef Route route
+    cdef SchemaMapping mapping
     cdef Columns values
     cdef Columns found
 
@@ -87,15 +87,15 @@ cdef class Merger:
     cdef Budget budget          # ... and of all, where dictionaries refer to dictionaries
     cdef int inside             # dictionaries around the values at hand
 
-    # Fill the encoded fields of `route.piece`, which `spread` has left; returns what keeps their memory. What is
+    # Fill the encoded fields of `mapping.piece`, which `spread` has left; returns what keeps their memory. What is
     # made is taken from `left`, also after an exception.
-    cdef object fill(self, Route route, Columns columns)
+    cdef object fill(self, SchemaMapping mapping, Columns columns)
     cdef int spend(self, int64_t size, bint nested) except -1
-    cdef Columns decoded(self, Route route, int32_t f, Columns columns)
+    cdef Columns decoded(self, SchemaMapping mapping, int32_t f, Columns columns)
     cdef Columns plain_values(self, Columns values)
-    cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1
-    cdef object encode(self, Route route, int32_t f, Columns columns)
-    cdef object renumber(self, Route route, int32_t f, Columns columns)
+    cdef int place(self, SchemaMapping mapping, int32_t f, Columns values, int32_t* used) except -1
+    cdef object encode(self, SchemaMapping mapping, int32_t f, Columns columns)
+    cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns)
     cdef int mark(self) except -1
     cdef int rollback(self) except -1
     cdef int64_t nbytes(self)
@@ -107,6 +107,6 @@ cdef Merger new_merger(Plan out, Budget budget)
 
 # Kernels: numbers for the values of a plain field of `d`, and indices of these numbers. -1: `fault`; FAULT_FULL
 # without `what`: a number above `limit`.
-cdef int encode_values(ValueTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil
+cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil
 cdef int store_places(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
                       const int64_t* places, Fault* fault) noexcept nogil

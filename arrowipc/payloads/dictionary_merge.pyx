@@ -1,7 +1,7 @@
 """Makes one dictionary of those of many payloads, or puts values where their indices were.
 
 Tables of distinct values number what comes in; indices follow. Where the output is to have plain values, they are
-picked from each payload's own dictionary, so nothing is ever put together that nobody refers to.
+taken from each payload's own dictionary, so nothing is ever put together that nobody refers to.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -10,11 +10,11 @@ from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, limits_data, raise_fault
 from arrowipc.columns.builder cimport begins_with, extends
-from arrowipc.columns.concat cimport FAULT_FULL, Growing, raise_append_fault
+from arrowipc.columns.concat cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.elements cimport dictionary_of
-from arrowipc.columns.memo_table cimport Budget, ValueTable, new_budget, unified_table
+from arrowipc.columns.memo_table cimport Budget, MemoTable, new_budget, nested_memo_table
 from arrowipc.columns.memo_table cimport plainly_continues
-from arrowipc.columns.take cimport Pick, pick_rows
+from arrowipc.columns.take cimport TakeRange, take_ranges
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport Fault, fail
@@ -24,7 +24,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan, same_shape
 from arrowipc.payloads.schema_mapping cimport (
-    HOW_DECODED, HOW_ENCODED, HOW_RENUMBERED, Route, find_route, plain_schema, raise_route_fault,
+    HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, SchemaMapping, find_mapping, plain_schema, raise_mapping_fault,
 )
 
 from arrowipc.errors import LimitError, UsageError
@@ -40,7 +40,7 @@ cdef enum:
     MOST_RECENT = 8 # dictionaries of payloads whose places are kept, for each of the output
 
 
-cdef int renumbered(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f, const int64_t* places,
+cdef int transposed(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f, const int64_t* places,
                     int64_t count, Fault* fault) noexcept nogil:
     """Indices of a field, by `places`; zeros where null."""
     cdef const uint8_t* bits = validity(d, f)
@@ -57,7 +57,7 @@ cdef int renumbered(uint8_t* out, int32_t width, int64_t limit, const ColumnsDat
     return 0
 
 
-cdef int encode_values(ValueTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil:
+cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil:
     """Number the values of a plain field, whose nulls stay nulls; `places` has nothing for them."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* bits = validity(d, f)
@@ -103,8 +103,8 @@ cdef int store_places(uint8_t* out, int32_t width, int64_t limit, const ColumnsD
     return 0
 
 
-cdef int64_t picks_of(Pick* out, const ColumnsData* d, int32_t f, int64_t count, Fault* fault) noexcept nogil:
-    """What the indices of a field pick of a dictionary of `count` values; returns the number of picks, or -1."""
+cdef int64_t ranges_of(TakeRange* out, const ColumnsData* d, int32_t f, int64_t count, Fault* fault) noexcept nogil:
+    """The ranges of a dictionary of `count` values that a field's indices take; returns their number, or -1."""
     cdef const uint8_t* bits = validity(d, f)
     cdef int64_t start = d.nodes[f].offset, used = 0, i, index = 0
     for i in range(d.nodes[f].length):
@@ -115,7 +115,7 @@ cdef int64_t picks_of(Pick* out, const ColumnsData* d, int32_t f, int64_t count,
         if used and out[used - 1].start == index:
             out[used - 1].times += 1
         else:
-            out[used] = Pick(index, 1, 1)
+            out[used] = TakeRange(index, 1, 1)
             used += 1
     return used
 
@@ -251,7 +251,7 @@ cdef int follow(Merged merged, Columns columns, int32_t f, Columns values, bytea
         one = merged.add(values)
         places = one.places
     with nogil:
-        found = renumbered(out, target.width, limit, &columns.d, f, places,
+        found = transposed(out, target.width, limit, &columns.d, f, places,
                            values.d.length if values is not None else 0, &fault)
     if found < 0 and fault.code == FAULT_FULL:
         raise indices_full(columns, f, limit)
@@ -278,38 +278,38 @@ cdef class Merger:
         self.left -= size
         return 0
 
-    cdef object fill(self, Route route, Columns columns):
+    cdef object fill(self, SchemaMapping mapping, Columns columns):
         """All encoded fields: decoded values are counted first, because they may bring data buffers of views."""
         cdef int32_t f, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
         cdef Columns values
         cdef list decoded = []
         cdef Fault fault
-        for f in range(route.out.d.n_fields):
-            if route.origins[f].how == HOW_DECODED:
-                values = self.decoded(route, route.origins[f].field, columns)
+        for f in range(mapping.out.d.n_fields):
+            if mapping.origins[f].how == HOW_DECODED:
+                values = self.decoded(mapping, mapping.origins[f].field, columns)
                 variadic += values.d.n_extents - values.plan.d.n_buffers
                 decoded.append((f, values))
-        if variadic > route.room:
-            route.reserve(variadic)
-        if route.spread(&columns.d, self.left, &fault) < 0:
-            raise_route_fault(&fault, route.out)
-        self.left -= route.blanks.used
-        used = route.piece.d.n_extents
+        if variadic > mapping.room:
+            mapping.reserve(variadic)
+        if mapping.spread(&columns.d, self.left, &fault) < 0:
+            raise_mapping_fault(&fault, mapping.out)
+        self.left -= mapping.blanks.used
+        used = mapping.piece.d.n_extents
         kept = [values for _, values in decoded]
         for f, values in decoded:
-            self.place(route, f, values, &used)
-        route.piece.d.n_extents = used
-        for f in range(route.out.d.n_fields):
-            if route.origins[f].how == HOW_RENUMBERED:
-                kept.append(self.renumber(route, f, columns))
-            elif route.origins[f].how == HOW_ENCODED:
-                kept.append(self.encode(route, f, columns))
+            self.place(mapping, f, values, &used)
+        mapping.piece.d.n_extents = used
+        for f in range(mapping.out.d.n_fields):
+            if mapping.origins[f].how == HOW_TRANSPOSED:
+                kept.append(self.transpose(mapping, f, columns))
+            elif mapping.origins[f].how == HOW_ENCODED:
+                kept.append(self.encode(mapping, f, columns))
         return kept
 
-    cdef int place(self, Route route, int32_t f, Columns values, int32_t* used) except -1:
+    cdef int place(self, SchemaMapping mapping, int32_t f, Columns values, int32_t* used) except -1:
         """Put the only column of `values` where field `f` and all below it belong."""
-        cdef ColumnsData* piece = &route.piece.d
-        cdef const FieldPlan* fields = &route.out.d.fields[f]
+        cdef ColumnsData* piece = &mapping.piece.d
+        cdef const FieldPlan* fields = &mapping.out.d.fields[f]
         cdef const ColumnsData* d = &values.d
         cdef int32_t i, count
         for i in range(values.plan.d.n_fields):
@@ -326,26 +326,26 @@ cdef class Merger:
                 used[0] += count
         return 0
 
-    cdef object renumber(self, Route route, int32_t f, Columns columns):
+    cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns):
         """Give field `f` indices into the merged dictionary; returns what keeps them."""
-        cdef const FieldPlan* field = &route.out.d.fields[f]
-        cdef int32_t source = route.origins[f].field
+        cdef const FieldPlan* field = &mapping.out.d.fields[f]
+        cdef int32_t source = mapping.origins[f].field
         cdef int64_t size = columns.d.nodes[source].length * field.width
-        cdef Extent* extent = &route.piece.d.extents[field.first_buffer + 1]
+        cdef Extent* extent = &mapping.piece.d.extents[field.first_buffer + 1]
         cdef bytearray memory = bytearray(size + 1)
         follow(self.top[field.dictionary], columns, source, dictionary_of(columns, source), memory, field)
         extent.data = <uint8_t*> memory if size else NULL
         extent.size = size
         return memory
 
-    cdef object encode(self, Route route, int32_t f, Columns columns):
+    cdef object encode(self, SchemaMapping mapping, int32_t f, Columns columns):
         """Give field `f` indices for the plain values of the payload; returns what keeps them."""
-        cdef const FieldPlan* field = &route.out.d.fields[f]
+        cdef const FieldPlan* field = &mapping.out.d.fields[f]
         cdef Merged merged = self.top[field.dictionary]
-        cdef int32_t source = route.origins[f].field
+        cdef int32_t source = mapping.origins[f].field
         cdef int64_t length = columns.d.nodes[source].length, size = 0
         cdef int64_t limit = largest(field.width, (field.flags & FIELD_SIGNED) != 0)
-        cdef Extent* extent = &route.piece.d.extents[field.first_buffer + 1]
+        cdef Extent* extent = &mapping.piece.d.extents[field.first_buffer + 1]
         cdef int64_t* places
         cdef bytearray memory
         cdef uint8_t* out
@@ -374,43 +374,43 @@ cdef class Merger:
         extent.size = size
         return memory
 
-    cdef Columns decoded(self, Route route, int32_t f, Columns columns):
+    cdef Columns decoded(self, SchemaMapping mapping, int32_t f, Columns columns):
         """The values that the indices of field f stand for."""
         cdef Columns values = dictionary_of(columns, f), out = Columns.__new__(Columns)
         cdef int64_t length = columns.d.nodes[f].length, before = self.left, left, n
         cdef DictionaryPlan dictionary
-        cdef Pick* picks
+        cdef TakeRange* ranges
         cdef Fault fault
         cdef bint nested
         if values is None:
             dictionary = columns.plan.dictionaries[columns.plan.d.fields[f].dictionary]
-            values = Growing(dictionary.values).snapshot()
+            values = ColumnsBuilder(dictionary.values).snapshot()
         # Each level multiplies what the one below it holds.
         nested = self.inside or len(values.plan.dictionaries) > 0
         values = self.plain_values(values)
         left = min(self.left, self.budget.left) if nested else self.left
-        if length > left // <int64_t> sizeof(Pick):
+        if length > left // <int64_t> sizeof(TakeRange):
             raise LimitError(f"column {field_path(columns.plan, f)!r}: {length:,} rows to decode are more than the "
                              "bytes of the payload may become (Limits.decompressed_ratio and payload_slack)")
-        picks = <Pick*> malloc(length * sizeof(Pick) + 1)
-        if picks == NULL:
+        ranges = <TakeRange*> malloc(length * sizeof(TakeRange) + 1)
+        if ranges == NULL:
             raise MemoryError()
         before = left
         try:
             with nogil:
-                n = picks_of(picks, &columns.d, f, values.d.length, &fault)
+                n = ranges_of(ranges, &columns.d, f, values.d.length, &fault)
             if n < 0:
                 raise_fault(&fault, columns.plan)
-            pick_rows(out, values, picks, n, &left)
+            take_ranges(out, values, ranges, n, &left)
         finally:
-            free(picks)
+            free(ranges)
             self.spend(before - left, nested)
         return out
 
     cdef Columns plain_values(self, Columns values):
         """A dictionary whose own values have no dictionaries."""
-        cdef Growing growing
-        cdef Route route
+        cdef ColumnsBuilder builder
+        cdef SchemaMapping mapping
         cdef LimitsData limits
         cdef Plain known
         cdef Fault fault
@@ -421,22 +421,23 @@ cdef class Merger:
             known = Plain.__new__(Plain)
             known.plan = values.plan
             limits_data(None, &limits)
-            known.route = find_route(values.plan, python_plan(plain_schema(plan_schema(values.plan)), &limits), False)
+            known.mapping = find_mapping(values.plan, python_plan(plain_schema(plan_schema(values.plan)), &limits),
+                                         False)
             self.plain[id(values.plan)] = known
         elif known.values is not None and known.values.d.length == values.d.length and plainly_continues(
                 values, known.values):
             return known.found
-        route = known.route
+        mapping = known.mapping
         self.inside += 1
         try:
-            kept = self.fill(route, values)
-            self.spend(piece_bytes(&route.piece.d), True)
+            kept = self.fill(mapping, values)
+            self.spend(piece_bytes(&mapping.piece.d), True)
         finally:
             self.inside -= 1
-        growing = Growing(route.out)
-        if growing.append_data(&route.piece.d, NULL, NULL, &fault) < 0:
-            raise_append_fault(&fault, route.out)
-        known.found = growing.snapshot()
+        builder = ColumnsBuilder(mapping.out)
+        if builder.append_data(&mapping.piece.d, NULL, NULL, &fault) < 0:
+            raise_append_fault(&fault, mapping.out)
+        known.found = builder.snapshot()
         known.values = values
         return known.found
 
@@ -461,7 +462,7 @@ cdef class Merger:
         cdef Merged one
         cdef int64_t total = 0
         for one in self.order:
-            total += one.table.growing.total_bytes()
+            total += one.table.builder.total_bytes()
         return total
 
     cdef tuple snapshot(self):
@@ -476,8 +477,8 @@ cdef Merged enter(DictionaryPlan dictionary, dict known, list order, Budget budg
         one.plan = dictionary.values
         one.recent = []
         one.below = tuple([enter(inner, known, order, budget) for inner in dictionary.values.dictionaries])
-        one.table = unified_table(dictionary.values, tuple([(<Merged> inner).table for inner in one.below]), budget,
-                                  False)
+        one.table = nested_memo_table(dictionary.values, tuple([(<Merged> inner).table for inner in one.below]), budget,
+                                      False)
         order.append(one)
     return one
 

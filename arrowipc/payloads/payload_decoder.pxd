@@ -4,14 +4,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Memory, Plan
 from arrowipc.columns.array cimport Array, RecordBatch
-from arrowipc.columns.concat cimport Growing
+from arrowipc.columns.concat cimport ColumnsBuilder
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.payloads.cells cimport Cell, Cells
-from arrowipc.payloads.dictionaries cimport Recoder
+from arrowipc.payloads.dictionaries cimport DictionaryUnifier
 from arrowipc.payloads.dictionary_merge cimport Made, Merger
-from arrowipc.payloads.schema_mapping cimport Route
-from arrowipc.read.framing cimport Cut, Message
+from arrowipc.payloads.schema_mapping cimport SchemaMapping
+from arrowipc.read.framing cimport CutMessage, Message
 from arrowipc.read.inflate cimport Inflater, Scratch
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
@@ -23,13 +23,13 @@ cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, 
 
 cdef enum Way:
     # Why the kernel stops.
-    WAY_DONE = 0        # the payload, or all cells, are done
-    WAY_OTHER           # the payload is not of the schema at hand
-    WAY_ROOM            # more data buffers of views than there is room for
-    WAY_CODEC           # a codec that has not been looked for
-    WAY_SLOW            # the decoder of single payloads has to look at it
-    WAY_STOP            # the output would exceed what the caller asked for
-    WAY_COLUMN          # the column itself is broken
+    LOOP_DONE = 0        # the payload, or all cells, are done
+    LOOP_OTHER_SCHEMA    # the payload is not of the schema at hand
+    LOOP_ROOM            # more data buffers of views than there is room for
+    LOOP_CODEC           # a codec that has not been looked for
+    LOOP_READER          # the decoder of single payloads has to look at it
+    LOOP_FULL            # the output would exceed what the caller asked for
+    LOOP_COLUMN_BROKEN   # the column itself is broken
 
 
 @cython.final
@@ -64,12 +64,12 @@ cdef class PayloadDecoder:
     cdef Plan given                 # the schema that was given, of bare messages; None
     # The output
     cdef Plan out                   # None: no payload yet that tells
-    cdef Growing growing
+    cdef ColumnsBuilder builder
     cdef Merger merger
-    cdef Route blank                # for rows of nulls; None: there was none yet
-    cdef list routes                # the last ones in use
-    cdef Route route                # of the payload before
-    cdef int64_t pending            # rows of nulls that wait for a schema
+    cdef SchemaMapping blank                  # for rows of nulls; None: there was none yet
+    cdef list mappings                        # the last ones in use
+    cdef SchemaMapping mapping                # of the payload before
+    cdef int64_t pending                      # rows of nulls that wait for a schema
     # The state before the payload at hand
     cdef uint8_t* saved
     cdef int64_t saved_length
@@ -81,7 +81,7 @@ cdef class PayloadDecoder:
     cdef int64_t rows               # of the output, those that are pending too
     cdef Made made                  # what was made of them, and of those that were refused
     cdef int64_t held               # bytes of the output's dictionaries
-    cdef int64_t wanted             # WAY_ROOM: data buffers of views; WAY_CODEC: the codec
+    cdef int64_t wanted             # LOOP_ROOM: data buffers of views; LOOP_CODEC: the codec
     cdef Inflater inflater
     cdef Scratch scratch            # the body at hand, where it was compressed
     cdef int64_t expected           # cells, as far as is known
@@ -93,31 +93,35 @@ cdef class PayloadDecoder:
     cdef object full                # the error that says that the output takes no more
 
     # Kernels
-    cdef int run(self, Cells cells, Growing g, Route route, Recoder recoder, int64_t stop,
+    cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, int64_t stop,
                  Fault* fault) noexcept nogil
-    cdef int payload(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
-    cdef int framed(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil
-    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message, int64_t size) noexcept nogil
-    cdef int take(self, Growing g, Route route, Recoder recoder, const Envelope* message, const uint8_t* body,
+    cdef int payload(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                     const Cell* cell) noexcept nogil
+    cdef int framed(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                    const Cell* cell) noexcept nogil
+    cdef int store(self, DictionaryUnifier unifier, const CutMessage* cut, const Envelope* message,
+                   int64_t size) noexcept nogil
+    cdef int take(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, const Envelope* message,
+                  const uint8_t* body,
                   int64_t size) noexcept nogil
-    cdef void save(self, Growing g) noexcept nogil
-    cdef void undo(self, Growing g) noexcept nogil
-    cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil
+    cdef void save(self, ColumnsBuilder g) noexcept nogil
+    cdef void undo(self, ColumnsBuilder g) noexcept nogil
+    cdef int finish(self, ColumnsBuilder g, DictionaryUnifier unifier, int64_t size) noexcept nogil
     # One payload
-    cdef bint turn(self, Cells cells, int way) except -1
+    cdef bint resume(self, Cells cells, int way) except -1
     cdef bint slow(self, Cells cells) except -1
     cdef int decode_cell(self, Cells cells, const Cell* cell) except -1
     cdef int decode_file(self, const Cell* cell, object owner) except -1
     cdef bint refused(self, object error) except -1
     cdef int too_much(self) except -1
     cdef int append_null(self) except -1
-    cdef int add(self, Columns columns, Route route, int64_t size) except -1
+    cdef int add(self, Columns columns, SchemaMapping mapping, int64_t size) except -1
     cdef int append(self, const ColumnsData* d) except -1
     # Schemas
-    cdef Route route_for(self, Plan whole)
-    cdef Recoder recoder_for(self, Route route)
+    cdef SchemaMapping mapping_for(self, Plan whole)
+    cdef DictionaryUnifier unifier_for(self, SchemaMapping mapping)
     cdef bint find_other(self, const Cell* cell) except -1
-    cdef int settle(self, Plan plan) except -1
+    cdef int set_output(self, Plan plan) except -1
     cdef int forget(self) except -1
     # The whole
     cdef int count_room(self, int64_t cells) except -1
@@ -129,7 +133,7 @@ cdef class PayloadDecoder:
 cdef class PayloadReader(StreamDecoder):
     """The messages of one payload, whatever they are."""
     cdef PayloadDecoder target
-    cdef Route way
+    cdef SchemaMapping way
     cdef int64_t size               # bytes of the payload
 
     cdef int enter(self, Plan whole) except -1

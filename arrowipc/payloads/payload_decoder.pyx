@@ -18,7 +18,7 @@ from arrowipc._core cimport (
 )
 from arrowipc.cdata.import_array cimport import_batch, import_schema
 from arrowipc.columns.array cimport Array, RecordBatch, make_array
-from arrowipc.columns.concat cimport FAULT_FULL, Growing, raise_append_fault
+from arrowipc.columns.concat cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.take cimport repeat_rows, take_rows
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
@@ -27,15 +27,15 @@ from arrowipc.inline.loads cimport add_overflows, loose_i64, mul_overflows, pref
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, Extent, LimitsData, Node, ViewRange,
 )
-from arrowipc.metadata.schema_equality cimport alike, plans_alike
+from arrowipc.metadata.schema_equality cimport schemas_equal, plans_equal
 from arrowipc.metadata.schema_reader cimport plan_schema, project, python_plan, read_plan
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
-from arrowipc.payloads.dictionaries cimport RECODED, RECODE_CODEC, RECODE_ROOM, Recoder, new_recoder
+from arrowipc.payloads.dictionaries cimport UNIFIED, UNIFY_CODEC, UNIFY_ROOM, DictionaryUnifier, new_unifier
 from arrowipc.payloads.dictionary_merge cimport may_make, new_made, new_merger, piece_bytes
-from arrowipc.payloads.schema_mapping cimport Route, find_route, plain_schema, raise_route_fault
+from arrowipc.payloads.schema_mapping cimport SchemaMapping, find_mapping, plain_schema, raise_mapping_fault
 from arrowipc.read.batch_decoder cimport Dictionary, check_extents
 from arrowipc.read.file_decoder cimport FileDecoder
-from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, Cut, Message, cut_message
+from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 from arrowipc.read.inflate cimport INFLATED, INFLATE_LATER, new_inflater
 from arrowipc.read.stream_decoder cimport StreamDecoder
 from arrowipc.read.validate cimport check_columns
@@ -143,11 +143,11 @@ cdef dict LEVELS = {"none": 0, "full": 1, "strict": 2}
 
 cdef enum:
     CACHE_LINE = 64
-    MOST_AHEAD = 4096       # bytes of the next payload that are fetched ahead
-    STEP = 1 << 10          # cells between two looks at signals
-    MOST_ROUTES = 64        # schemas that are recognised by their bytes
-    MOST_FAILURES = 10      # reasons that a result holds
-    WORTH_RELEASING = 1 << 14   # bytes: below this, blocks that grow take the GIL back for longer than it was free
+    MOST_AHEAD = 4096          # bytes of the next payload that are fetched ahead
+    STEP = 1 << 10             # cells between two looks at signals
+    MOST_MAPPINGS = 64         # schemas that are recognised by their bytes
+    MOST_FAILURES = 10         # errors that a result keeps; more are only counted
+    WORTH_RELEASING = 1 << 14  # bytes: below this, blocks that grow take the GIL back for longer than it was free
 
 cdef const uint8_t* MAGIC = <const uint8_t*> b"ARROW1"
 
@@ -172,32 +172,32 @@ cdef class PayloadDecoder:
         free(self.saved)
         free(self.scratch.data)
 
-    cdef void save(self, Growing g) noexcept nogil:
+    cdef void save(self, ColumnsBuilder g) noexcept nogil:
         """Remember the output as it is before a payload."""
         memcpy(self.saved, g.nodes, g.state_bytes)
         self.saved_length = g.length
         self.saved_kept = g.n_kept
 
-    cdef void undo(self, Growing g) noexcept nogil:
+    cdef void undo(self, ColumnsBuilder g) noexcept nogil:
         """Take back whatever a payload has appended."""
         memcpy(g.saved, self.saved, g.state_bytes)
         g.saved_length = self.saved_length
         g.saved_kept = self.saved_kept
         g.restore()
 
-    cdef int finish(self, Growing g, Recoder recoder, int64_t size) noexcept nogil:
-        """After a payload was appended: WAY_DONE, or why it cannot stay."""
+    cdef int finish(self, ColumnsBuilder g, DictionaryUnifier unifier, int64_t size) noexcept nogil:
+        """After a payload was appended: LOOP_DONE, or why it cannot stay."""
         cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
         cdef double ahead
         if g.length > self.limits.rows_per_batch or (index and index > may_make(self.made, size)):
-            return WAY_SLOW
-        if recoder is not None and recoder.changed:
-            held = recoder.total_bytes()
+            return LOOP_READER
+        if unifier is not None and unifier.changed:
+            held = unifier.total_bytes()
         if self.payloads and (g.length > self.max_rows or (
                 self.max_bytes < INT64_MAX and g.total_bytes() + held + index > self.max_bytes)):
-            return WAY_STOP
-        if recoder is not None and recoder.changed:
-            recoder.keep()
+            return LOOP_FULL
+        if unifier is not None and unifier.changed:
+            unifier.keep()
             self.held = held
         (<loose_i64*> self.counts.data)[self.at - self.start] = g.length - self.saved_length
         self.at += 1
@@ -211,9 +211,9 @@ cdef class PayloadDecoder:
             if self.max_rows < INT64_MAX and g.length:
                 ahead = min(ahead, <double> self.max_rows / <double> g.length)
             g.ahead = ahead
-        return WAY_DONE
+        return LOOP_DONE
 
-    cdef int run(self, Cells cells, Growing g, Route route, Recoder recoder, int64_t stop,
+    cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, int64_t stop,
                  Fault* fault) noexcept nogil:
         """Cells up to `stop`, until something else than the kernel is needed."""
         cdef Cell cell, following
@@ -221,7 +221,7 @@ cdef class PayloadDecoder:
         cdef int way
         while self.at < stop:
             if cells.get(self.at, &cell, fault) < 0:
-                return WAY_COLUMN
+                return LOOP_COLUMN_BROKEN
             if self.at + 1 < stop and cells.get(self.at + 1, &following, fault) == 0:
                 fetch_ahead(following.data, following.size)
             if cell.data == NULL:
@@ -229,159 +229,163 @@ cdef class PayloadDecoder:
                 self.num_null += 1
                 self.at += 1
                 continue
-            if route is None:
-                return WAY_SLOW
+            if mapping is None:
+                return LOOP_READER
             self.save(g)
             made = self.made.bytes
-            way = self.payload(g, route, recoder, &cell)
-            if way == WAY_DONE:
-                way = self.finish(g, recoder, cell.size)
-            if way != WAY_DONE:
+            way = self.payload(g, mapping, unifier, &cell)
+            if way == LOOP_DONE:
+                way = self.finish(g, unifier, cell.size)
+            if way != LOOP_DONE:
                 self.undo(g)
                 self.made.bytes = made
-                if recoder is not None:
-                    recoder.undo()
+                if unifier is not None:
+                    unifier.undo()
                 return way
-        return WAY_DONE
+        return LOOP_DONE
 
-    cdef int payload(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil:
+    cdef int payload(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                     const Cell* cell) noexcept nogil:
         cdef Envelope message
         cdef Fault fault
-        if recoder is not None:
-            recoder.begin()
+        if unifier is not None:
+            unifier.begin()
         if cell.metadata_size < 0:
-            return self.framed(g, route, recoder, cell)
+            return self.framed(g, mapping, unifier, cell)
         if (open_message(cell.data, cell.metadata_size, &message, &fault) < 0
                 or message.kind != MessageHeader_RecordBatch):
-            return WAY_SLOW
-        if route.whole is not self.given:
-            return WAY_OTHER
-        return self.take(g, route, recoder, &message, cell.body, message.body_length)
+            return LOOP_READER
+        if mapping.whole is not self.given:
+            return LOOP_OTHER_SCHEMA
+        return self.take(g, mapping, unifier, &message, cell.body, message.body_length)
 
-    cdef int framed(self, Growing g, Route route, Recoder recoder, const Cell* cell) noexcept nogil:
+    cdef int framed(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                    const Cell* cell) noexcept nogil:
         """A payload that lies in one stretch."""
-        cdef Cut cut
+        cdef CutMessage cut
         cdef Envelope message
         cdef Fault fault
         cdef const uint8_t* data = cell.data
         cdef int64_t left = cell.size, body
         cdef int way, found = cut_message(data, left, &self.limits, &cut)
         if found != FRAME_MESSAGE:
-            return WAY_SLOW
-        if (route.messaged and cut.metadata_size == route.whole.metadata_size
-                and memcmp(cut.metadata, route.whole.metadata, cut.metadata_size) == 0):
+            return LOOP_READER
+        if (mapping.messaged and cut.metadata_size == mapping.whole.metadata_size
+                and memcmp(cut.metadata, mapping.whole.metadata, cut.metadata_size) == 0):
             # The schema's message is the one that was read before, so it has no body.
             data = cut.rest
             left = cut.rest_size
         elif open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0:
-            return WAY_SLOW
+            return LOOP_READER
         elif message.kind == MessageHeader_Schema:
             # Strict readers look at features too.
-            if message.body_length or self.level >= LEVEL_STRICT or not alike(&message.header, route.whole):
-                return WAY_OTHER
+            if message.body_length or self.level >= LEVEL_STRICT or not schemas_equal(&message.header, mapping.whole):
+                return LOOP_OTHER_SCHEMA
             data = cut.rest
             left = cut.rest_size
-        elif (not is_data(message.kind) or route.whole is not self.given or cut.metadata == cell.data + 4):
-            return WAY_OTHER
+        elif (not is_data(message.kind) or mapping.whole is not self.given or cut.metadata == cell.data + 4):
+            return LOOP_OTHER_SCHEMA
         while True:
             found = cut_message(data, left, &self.limits, &cut)
             if found != FRAME_MESSAGE:
-                return WAY_DONE if found == FRAME_END else WAY_SLOW
-            body = recoder.again(&cut, &self.limits) if recoder is not None else -1
+                return LOOP_DONE if found == FRAME_END else LOOP_READER
+            body = unifier.again(&cut, &self.limits) if unifier is not None else -1
             if body < 0:
                 if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
                         or not is_data(message.kind) or message.body_length > cut.rest_size):
-                    return WAY_SLOW
+                    return LOOP_READER
                 body = message.body_length
                 if message.kind == MessageHeader_RecordBatch:
-                    way = self.take(g, route, recoder, &message, cut.rest, cell.size)
+                    way = self.take(g, mapping, unifier, &message, cut.rest, cell.size)
                 else:
-                    way = self.shelve(recoder, &cut, &message, cell.size)
-                if way != WAY_DONE:
+                    way = self.store(unifier, &cut, &message, cell.size)
+                if way != LOOP_DONE:
                     return way
             data = cut.rest + body
             left = cut.rest_size - body
 
-    cdef int shelve(self, Recoder recoder, const Cut* cut, const Envelope* message, int64_t size) noexcept nogil:
+    cdef int store(self, DictionaryUnifier unifier, const CutMessage* cut, const Envelope* message,
+                   int64_t size) noexcept nogil:
         """One DictionaryBatch message."""
         cdef LimitsData limits = self.limits
         cdef int found
-        if recoder is None:
-            return WAY_SLOW
+        if unifier is None:
+            return LOOP_READER
         self.made.bound(&limits, size)
-        found = recoder.arrive(cut, message, self.level, &limits, self.inflater)
-        self.made.bytes += recoder.inflated
-        if found == RECODE_CODEC:
-            self.wanted = recoder.codec
-            return WAY_CODEC
-        return WAY_DONE if found == RECODED else WAY_SLOW
+        found = unifier.arrive(cut, message, self.level, &limits, self.inflater)
+        self.made.bytes += unifier.inflated
+        if found == UNIFY_CODEC:
+            self.wanted = unifier.codec
+            return LOOP_CODEC
+        return LOOP_DONE if found == UNIFIED else LOOP_READER
 
-    cdef int take(self, Growing g, Route route, Recoder recoder, const Envelope* message, const uint8_t* body,
+    cdef int take(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, const Envelope* message,
+                  const uint8_t* body,
                   int64_t size) noexcept nogil:
         """One RecordBatch message: located, decompressed, proven, appended."""
-        cdef ColumnsData* d = &route.walked.d
+        cdef ColumnsData* d = &mapping.walked.d
         cdef BatchHeader header
         cdef Fault fault
         cdef int64_t variadic = 0
-        cdef int64_t* prefix = route.prefix if route.plan.d.source_views else NULL
+        cdef int64_t* prefix = mapping.prefix if mapping.plan.d.source_views else NULL
         cdef LimitsData limits
         cdef int found
-        if ((route.encoded and recoder is None) or route.plan.d.stored_big
+        if ((mapping.encoded and unifier is None) or mapping.plan.d.stored_big
                 or open_batch(&message.header, &header, &fault) < 0
                 or fb_field(&message.root, Message_custom_metadata, 4) != 0
-                or check_counts(&route.plan.d, &header, message.version, prefix, &self.limits, &fault) < 0):
-            return WAY_SLOW
+                or check_counts(&mapping.plan.d, &header, message.version, prefix, &self.limits, &fault) < 0):
+            return LOOP_READER
         if prefix != NULL:
-            variadic = count_variadic(&route.plan.d, prefix)
-            if variadic > route.room:
+            variadic = count_variadic(&mapping.plan.d, prefix)
+            if variadic > mapping.room:
                 self.wanted = variadic
-                return WAY_ROOM
-        d.n_extents = <int32_t> (route.plan.d.n_buffers + variadic)
+                return LOOP_ROOM
+        d.n_extents = <int32_t> (mapping.plan.d.n_buffers + variadic)
         d.length = header.length
         if (walk(d, &header, body, message.body_length, message.version == MetadataVersion_V4, prefix, &self.limits,
                  &fault) < 0
                 or (self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
-            return WAY_SLOW
+            return LOOP_READER
         if header.codec >= 0:
             limits = self.limits
             self.made.bound(&limits, size)
             found = self.inflater.inflate(d, header.codec, &limits, &self.scratch)
             if found == INFLATE_LATER:
                 self.wanted = header.codec
-                return WAY_CODEC
+                return LOOP_CODEC
             if found != INFLATED:
-                return WAY_SLOW
+                return LOOP_READER
         if header.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
             # Fewer buffers, even if they share all bytes, stay within the ratio.
             self.made.bytes += max(piece_bytes(d) - size, 0)
             if may_make(self.made, size) == 0:
-                return WAY_SLOW
+                return LOOP_READER
         if (check_sizes(d, &fault) < 0
-                or (self.level and check_columns(d, recoder.words if recoder is not None else NULL, self.level,
+                or (self.level and check_columns(d, unifier.words if unifier is not None else NULL, self.level,
                                                  &fault) < 0)
-                or (route.n_guarded and route.check_nulls(d, &fault) < 0)):
-            return WAY_SLOW
-        if not route.direct:
-            if route.spread(d, may_make(self.made, size), &fault) < 0:
-                return WAY_SLOW
-            self.made.bytes += route.blanks.used
-            if route.encoded:
-                found = recoder.recode(d, &route.piece.d, route.room, may_make(self.made, size))
-                if found == RECODE_ROOM:
-                    self.wanted = recoder.wanted
-                    return WAY_ROOM
-                if found != RECODED:
-                    return WAY_SLOW
-                self.made.bytes += recoder.made
-            d = &route.piece.d
-        return WAY_DONE if g.append_data(d, NULL, NULL, &fault) == 0 else WAY_SLOW
+                or (mapping.n_guarded and mapping.check_nulls(d, &fault) < 0)):
+            return LOOP_READER
+        if not mapping.direct:
+            if mapping.spread(d, may_make(self.made, size), &fault) < 0:
+                return LOOP_READER
+            self.made.bytes += mapping.blanks.used
+            if mapping.encoded:
+                found = unifier.unify(d, &mapping.piece.d, mapping.room, may_make(self.made, size))
+                if found == UNIFY_ROOM:
+                    self.wanted = unifier.wanted
+                    return LOOP_ROOM
+                if found != UNIFIED:
+                    return LOOP_READER
+                self.made.bytes += unifier.made
+            d = &mapping.piece.d
+        return LOOP_DONE if g.append_data(d, NULL, NULL, &fault) == 0 else LOOP_READER
 
     # -- around the kernel --
 
     cdef int decode_all(self, object cells) except -1:
         """Cells of any number of chunks."""
         cdef Cells some
-        cdef Recoder recoder
+        cdef DictionaryUnifier unifier
         cdef Fault fault
         cdef int64_t end, stop
         cdef int way
@@ -392,23 +396,23 @@ cdef class PayloadDecoder:
             self.count_room(end - self.start)
             while self.at < end:
                 stop = min(end, self.at + STEP)
-                recoder = self.recoder_for(self.route)
+                unifier = self.unifier_for(self.mapping)
                 with nogil:
-                    way = self.run(some, self.growing, self.route, recoder, stop, &fault)
-                if way == WAY_COLUMN:
+                    way = self.run(some, self.builder, self.mapping, unifier, stop, &fault)
+                if way == LOOP_COLUMN_BROKEN:
                     raise_cell_fault(&fault, some)
-                if way != WAY_DONE and not self.turn(some, way):
+                if way != LOOP_DONE and not self.resume(some, way):
                     return 0
                 PyErr_CheckSignals()
         return 0
 
-    cdef Recoder recoder_for(self, Route route):
-        """What the loop needs for the dictionaries on a route; None: nothing, or more than it can do."""
-        if route is None or not (route.encoded or route.whole.dictionaries):
+    cdef DictionaryUnifier unifier_for(self, SchemaMapping mapping):
+        """What the loop needs for the dictionaries of a mapping; None: nothing, or more than it can do."""
+        if mapping is None or not (mapping.encoded or mapping.whole.dictionaries):
             return None
-        if route.recoder is None:
-            route.recoder = new_recoder(route, self.merger) or False
-        return route.recoder or None
+        if mapping.unifier is None:
+            mapping.unifier = new_unifier(mapping, self.merger) or False
+        return mapping.unifier or None
 
     cdef int count_room(self, int64_t cells) except -1:
         """Room for the row counts of so many cells."""
@@ -418,28 +422,28 @@ cdef class PayloadDecoder:
         self.counts.size = 8 * cells
         return 0
 
-    cdef bint turn(self, Cells cells, int way) except -1:
+    cdef bint resume(self, Cells cells, int way) except -1:
         """Do what the kernel has asked for; False: the output is as large as it may be."""
         cdef Cell cell
         cdef Fault fault
-        if way == WAY_STOP:
+        if way == LOOP_FULL:
             return False
-        if way == WAY_ROOM:
-            self.route.reserve(self.wanted)
+        if way == LOOP_ROOM:
+            self.mapping.reserve(self.wanted)
             return True
-        if way == WAY_CODEC:
+        if way == LOOP_CODEC:
             self.inflater.prepare(self.wanted)
             return True
-        if way == WAY_OTHER:
+        if way == LOOP_OTHER_SCHEMA:
             cells.get(self.at, &cell, &fault)
             if self.find_other(&cell):
                 return True
         return self.slow(cells)
 
     cdef bint find_other(self, const Cell* cell) except -1:
-        """Take the route of a payload's schema, if there is one already that is not the one at hand."""
-        cdef Route route
-        cdef Cut cut
+        """Take the mapping of a payload's schema, if there is one already that is not the one at hand."""
+        cdef SchemaMapping mapping
+        cdef CutMessage cut
         cdef Envelope message
         cdef Fault fault
         if cell.metadata_size >= 0:
@@ -449,16 +453,16 @@ cdef class PayloadDecoder:
             return False
         if open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0:
             return False
-        for route in self.routes:
-            if (route.whole is self.given if is_data(message.kind) else (
+        for mapping in self.mappings:
+            if (mapping.whole is self.given if is_data(message.kind) else (
                     message.kind == MessageHeader_Schema and (
-                        route.messaged and route.whole.metadata_size == cut.metadata_size
-                        and memcmp(route.whole.metadata, cut.metadata, cut.metadata_size) == 0
+                        mapping.messaged and mapping.whole.metadata_size == cut.metadata_size
+                        and memcmp(mapping.whole.metadata, cut.metadata, cut.metadata_size) == 0
                         or (self.level < LEVEL_STRICT and message.body_length == 0
-                            and alike(&message.header, route.whole))))):
-                if route is self.route:
+                            and schemas_equal(&message.header, mapping.whole))))):
+                if mapping is self.mapping:
                     return False
-                self.route = route
+                self.mapping = mapping
                 return True
         return False
 
@@ -475,7 +479,7 @@ cdef class PayloadDecoder:
         self.num_alone += 1
         self.made.budget.earn(cell.size)
         if known:
-            self.save(self.growing)
+            self.save(self.builder)
             self.merger.mark()
         try:
             self.decode_cell(cells, &cell)
@@ -483,16 +487,16 @@ cdef class PayloadDecoder:
                 # A payload without a schema of its own and without rows: nothing has been given or found.
                 raise FormatError("no schema")
             self.held = self.merger.nbytes()
-            way = self.finish(self.growing, None, cell.size)
-            if way == WAY_DONE:
+            way = self.finish(self.builder, None, cell.size)
+            if way == LOOP_DONE:
                 return True
-            if way == WAY_SLOW:
+            if way == LOOP_READER:
                 self.too_much()
         except BaseException as error:
             # What was made of it has been paid for, and its bytes count too.
             self.held = held
             if known:
-                self.undo(self.growing)
+                self.undo(self.builder)
                 self.merger.rollback()
             else:
                 self.forget()
@@ -502,13 +506,13 @@ cdef class PayloadDecoder:
             return self.refused(error)
         self.made.bytes = made
         self.held = held
-        self.undo(self.growing)
+        self.undo(self.builder)
         self.merger.rollback()
         return False
 
     cdef int too_much(self) except -1:
         """Raise why `finish` did not let the payload at hand stay."""
-        if self.growing.length > self.limits.rows_per_batch:
+        if self.builder.length > self.limits.rows_per_batch:
             self.full = LimitError("the output would have more rows than Limits.rows_per_batch = "
                                    f"{self.limits.rows_per_batch:,}: pass max_rows=, and go on at `next`")
             raise self.full
@@ -551,10 +555,10 @@ cdef class PayloadDecoder:
             self.pending += 1
             return 0
         if self.blank is None:
-            self.blank = find_route(self.out, self.out, False)
+            self.blank = find_mapping(self.out, self.out, False)
         if self.blank.spread_nulls(1, INT64_MAX, &fault) < 0:
-            raise_route_fault(&fault, self.out)
-        if self.growing.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
+            raise_mapping_fault(&fault, self.out)
+        if self.builder.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
             raise_append_fault(&fault, self.out)
         return 0
 
@@ -578,13 +582,13 @@ cdef class PayloadDecoder:
         cdef object data = window(cell.data, cell.size, owner)
         cdef Source source = Source(data)
         cdef FileDecoder decoder
-        cdef Route route
+        cdef SchemaMapping mapping
         cdef int64_t before, i
         start, length = footer_range(bytes(data[:8]), bytes(data[max(cell.size - TAIL_SIZE, 0):]), cell.size)
         decoder = FileDecoder(data[start:start + length], start, validate=self.validate, limits=self.limits_object,
                               use_threads=self.use_threads)
-        route = self.route_for(decoder.footer.plan)
-        decoder.decoder.open_as(decoder.footer.plan, route.plan)
+        mapping = self.mapping_for(decoder.footer.plan)
+        decoder.decoder.open_as(decoder.footer.plan, mapping.plan)
         for i in range(decoder.num_dictionaries):
             self.made.bound(&decoder.decoder.limits, cell.size)
             before = decoder.decoder.dictionary_bytes
@@ -592,25 +596,25 @@ cdef class PayloadDecoder:
             self.made.inflated(decoder.decoder.dictionary_bytes - before - cell.size, cell.size)
         for i in range(decoder.num_record_batches):
             self.made.bound(&decoder.decoder.limits, cell.size)
-            self.add(decoder.batch(i, source, decoder.block(i)[0]), route, cell.size)
+            self.add(decoder.batch(i, source, decoder.block(i)[0]), mapping, cell.size)
         return 0
 
-    cdef int add(self, Columns columns, Route route, int64_t size) except -1:
+    cdef int add(self, Columns columns, SchemaMapping mapping, int64_t size) except -1:
         """Append the rows of a batch of the payload at hand, which has `size` bytes."""
         cdef Fault fault
         cdef int64_t left
         PyErr_CheckSignals()    # a cell may hold any number of batches
         self.made.inflated(piece_bytes(&columns.d) - size, size)
-        if route.n_guarded and route.check_nulls(&columns.d, &fault) < 0:
+        if mapping.n_guarded and mapping.check_nulls(&columns.d, &fault) < 0:
             raise_fault(&fault, columns.plan)
-        if route.direct:
+        if mapping.direct:
             return self.append(&columns.d)
         left = self.merger.left = may_make(self.made, size)
         try:
-            kept = self.merger.fill(route, columns)
+            kept = self.merger.fill(mapping, columns)
         finally:
             self.made.bytes += left - self.merger.left
-        return self.append(&route.piece.d)
+        return self.append(&mapping.piece.d)
 
     cdef int append(self, const ColumnsData* d) except -1:
         cdef Fault fault
@@ -620,10 +624,10 @@ cdef class PayloadDecoder:
         for i in range(d.n_extents):
             size += d.extents[i].size
         if size < WORTH_RELEASING:
-            found = self.growing.append_data(d, NULL, NULL, &fault)
+            found = self.builder.append_data(d, NULL, NULL, &fault)
         else:
             with nogil:
-                found = self.growing.append_data(d, NULL, NULL, &fault)
+                found = self.builder.append_data(d, NULL, NULL, &fault)
         if found == 0:
             return 0
         try:
@@ -636,23 +640,23 @@ cdef class PayloadDecoder:
 
     # -- schemas --
 
-    cdef Route route_for(self, Plan whole):
+    cdef SchemaMapping mapping_for(self, Plan whole):
         """The way from a schema to the output, which takes its own from the first payload if none was given."""
-        cdef Route route
-        for route in self.routes:
-            if route.whole is whole or plans_alike(whole, route.whole):
-                self.route = route
-                return route
+        cdef SchemaMapping mapping
+        for mapping in self.mappings:
+            if mapping.whole is whole or plans_equal(whole, mapping.whole):
+                self.mapping = mapping
+                return mapping
         if self.out is None:
-            self.settle(whole)
-        route = find_route(whole, self.out, self.strict)
-        if len(self.routes) == MOST_ROUTES:
-            self.routes.pop(0)
-        self.routes.append(route)
-        self.route = route
-        return route
+            self.set_output(whole)
+        mapping = find_mapping(whole, self.out, self.strict)
+        if len(self.mappings) == MOST_MAPPINGS:
+            self.mappings.pop(0)
+        self.mappings.append(mapping)
+        self.mapping = mapping
+        return mapping
 
-    cdef int settle(self, Plan plan) except -1:
+    cdef int set_output(self, Plan plan) except -1:
         """Decide on the output's schema: that of `plan`, of which some columns may be wanted."""
         cdef Plan out = project(plan, self.columns)
         cdef int32_t i
@@ -663,12 +667,12 @@ cdef class PayloadDecoder:
             nullable = nullable and (out.d.fields[out.d.columns[i]].flags & FIELD_NULLABLE) != 0
         if self.on_error == "null" and not nullable:
             out = python_plan(nullable_schema(plan_schema(out)), &self.limits)
-        self.growing = Growing(out)
+        self.builder = ColumnsBuilder(out)
         if self.max_rows == INT64_MAX:
             # As many more of the first payload; with `max_rows` nobody knows yet how many there is room for.
-            self.growing.ahead = self.expected - self.at
+            self.builder.ahead = self.expected - self.at
         free(self.saved)
-        self.saved = <uint8_t*> malloc(self.growing.state_bytes + 1)
+        self.saved = <uint8_t*> malloc(self.builder.state_bytes + 1)
         if self.saved == NULL:
             raise MemoryError()
         self.merger = new_merger(out, self.made.budget)
@@ -679,7 +683,7 @@ cdef class PayloadDecoder:
             self.payloads -= 1
             self.append_null()
         self.pending = 0
-        self.save(self.growing)
+        self.save(self.builder)
         self.merger.mark()
         return 0
 
@@ -687,8 +691,8 @@ cdef class PayloadDecoder:
         """Take back a schema whose first payload has failed."""
         if self.out is not None and self.given is None:
             self.pending = self.rows
-            self.out = self.growing = self.merger = self.route = self.blank = None
-            self.routes = []
+            self.out = self.builder = self.merger = self.mapping = self.blank = None
+            self.mappings = []
         return 0
 
     # -- the result --
@@ -699,8 +703,8 @@ cdef class PayloadDecoder:
         if self.out is None:
             batch.d.length = self.pending
         else:
-            self.growing.dictionaries = self.merger.snapshot()
-            self.growing.snapshot_into(batch)
+            self.builder.dictionaries = self.merger.snapshot()
+            self.builder.snapshot_into(batch)
         self.counts.size = 8 * (self.at - self.start)
         out.counts = int64_array(self.counts, self.at - self.start)
         out.indexed = self.index_name is not None
@@ -722,16 +726,16 @@ cdef class PayloadReader(StreamDecoder):
         """Take in a schema message: what is read of it is what the output wants."""
         if self.envelope.body_length:
             raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
-        if (self.target.route is not None and self.target.level < LEVEL_STRICT
-                and alike(&self.envelope.header, self.target.route.whole)):
-            return self.enter(self.target.route.whole)
+        if (self.target.mapping is not None and self.target.level < LEVEL_STRICT
+                and schemas_equal(&self.envelope.header, self.target.mapping.whole)):
+            return self.enter(self.target.mapping.whole)
         return self.enter(read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
                                     self.metadata_owner))
 
     cdef int enter(self, Plan whole) except -1:
         # First what a reader would refuse, then what the output has no place for.
         self.decoder.open(whole)
-        self.way = self.target.route_for(whole)
+        self.way = self.target.mapping_for(whole)
         self.way.messaged = self.way.messaged or self.way.whole is whole
         self.decoder.open_as(whole, self.way.plan)
         self.opened = True
@@ -986,7 +990,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.max_bytes = at_most("max_bytes", max_bytes)
     decoder.strict = schema is None and columns is None
     decoder.start = decoder.at = start
-    decoder.routes = []
+    decoder.mappings = []
     decoder.failures = []
     decoder.counts = Memory(64)
     if schema is not None:
@@ -995,7 +999,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
                            else import_schema(schema), &decoder.limits)
         decoder.given = plan if bare else None
-        decoder.settle(plan)
+        decoder.set_output(plan)
     decoder.decode_all(cells_from(column, start))
     return decoder.result()
 

@@ -2,7 +2,7 @@
 
 A cell has the bytes that `new_stream` writes for the slice. What is the same in all cells (the schema message,
 whole dictionaries, the end) is made once, by the writer that makes streams, and copied; the rest goes through
-the same trimmer and encoder, range by range, into one block of memory that grows. Python is there for what
+the same truncator and encoder, range by range, into one block of memory that grows. Python is there for what
 goes wrong, and for compressed bodies and custom metadata, whose encoders need it.
 """
 
@@ -15,12 +15,12 @@ from libc.string cimport memcpy, strlen
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, limits_data, raise_fault
 from arrowipc.columns.array cimport Array, RecordBatch, make_array
 from arrowipc.columns.dictionary_gc cimport (
-    Room, Subset, close_subset, forget, gather, make_room, note, open_subset, renumber, serves,
+    Room, UsedValues, close_used, forget, gather, make_room, note, open_used, transpose, serves,
 )
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.group_runs cimport find_runs, first_rows, select
-from arrowipc.columns.truncate cimport Trimmer
-from arrowipc.inline.body_parts cimport Part, put_part
+from arrowipc.columns.truncate cimport Truncator
+from arrowipc.inline.body_parts cimport BodyPart, put_part
 from arrowipc.inline.element cimport load_signed, load_unsigned
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_Int
@@ -31,7 +31,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.write.batch_encoder cimport Encoder
-from arrowipc.write.batch_writer cimport BatchWriter, Packing
+from arrowipc.write.batch_writer cimport BatchWriter, EncodeOptions
 from arrowipc.write.dictionary_writer cimport Emission
 
 from collections import namedtuple
@@ -53,31 +53,31 @@ cdef enum:
     FIRST_BLOCK = 1 << 16   # of the cells; how the rest grows is found out on the way
     LEAST_MESSAGE = 256     # of a RecordBatch, about
     FEW_BYTES = 128         # up to which a loop of words beats a call of memcpy
-    # Times as many values as elements that make a dictionary worth trimming: smaller ones save little, and a
+    # Times as many values as elements that make a dictionary worth cutting down: smaller ones save little, and a
     # reader that finds the same bytes in each payload need not unify.
     LARGER = 2
 
 cdef enum Outcome:
     # Why a payload could not be made.
     BAD_COLUMNS = -1        # `fault`, of the batch
-    BAD_DICTIONARY = -2     # `fault`, of the values of dictionary `Packer.blamed`
+    BAD_DICTIONARY = -2     # `fault`, of the values of dictionary `PayloadEncoder.blamed`
     BAD_ROWS = -3           # the writer refuses them, in words of its own
     BAD_SIZE = -4           # the cells outgrow int32 offsets
-    RAISED = -5             # `Packer.error`
+    RAISED = -5             # `PayloadEncoder.error`
 
 cdef struct Encoded:
     # A dictionary-encoded field.
     int32_t field
-    Room indices            # the renumbered ones
+    Room indices            # the transposed ones
 
 cdef struct Shared:
     # One dictionary message that all payloads have, unless they take a part of the dictionary.
-    int64_t at              # of the whole one, in `Packer.common`
+    int64_t at              # of the whole one, in `PayloadEncoder.common`
     int64_t size
     int64_t id
     int64_t count           # values
     bint ordered
-    Subset subset           # closed: it is always written whole
+    UsedValues used         # closed: it is always written whole
     Encoded* fields         # that refer to it
     int32_t n_fields
 
@@ -97,7 +97,7 @@ keys : RecordBatch
 # -- one payload ---------------------------------------------------------------------------------------------
 
 
-cdef class Packer:
+cdef class PayloadEncoder:
     """Encodes ranges of rows of one batch into cells that lie one behind the other.
 
     Parameters
@@ -107,14 +107,14 @@ cdef class Packer:
         int64, checked: cell i takes rows offsets[i] to offsets[i + 1].
     schema : Schema
         What the cells declare.
-    packing : Packing
+    encode_options : EncodeOptions
     with_schema, with_end, trim_dictionaries, large : bool
         See `encode_payloads`.
     """
 
     cdef BatchWriter writer
     cdef Encoder encoder
-    cdef Trimmer trimmer
+    cdef Truncator truncator
     cdef RecordBatch batch
     cdef tuple pairs                # custom metadata of the batch
     cdef bytes common               # what is in every cell: schema message, whole dictionaries
@@ -126,7 +126,7 @@ cdef class Packer:
     cdef int64_t end_size
     cdef Shared* shared             # dictionary messages, in their order
     cdef int32_t n_shared
-    cdef bint subsets               # some of them may be written in part
+    cdef bint used_values           # some of them may be written in part
     cdef bint raw                   # neither compressed nor with metadata: no Python needed
     cdef bint words                 # buffers are padded to 8 bytes
     cdef bint careful               # the writer may refuse rows
@@ -144,7 +144,8 @@ cdef class Packer:
     cdef int32_t blamed
     cdef object error
 
-    def __cinit__(self, RecordBatch batch, Memory offsets, schema, Packing packing, *, bint with_schema, bint with_end,
+    def __cinit__(self, RecordBatch batch, Memory offsets, schema, EncodeOptions encode_options, *, bint with_schema,
+                  bint with_end,
                   bint trim_dictionaries, bint large):
         cdef int32_t f
         self.batch = batch
@@ -152,10 +153,10 @@ cdef class Packer:
         self.n = offsets.size // 8 - 1
         self.pairs = batch.custom_metadata
         self.large = large
-        self.writer = BatchWriter(BytearraySink(bytearray()), packing)
-        self.encoder = packing.encoder
+        self.writer = BatchWriter(BytearraySink(bytearray()), encode_options)
+        self.encoder = encode_options.encoder
         self.begin(schema, with_schema, trim_dictionaries)
-        self.trimmer = self.writer.trimmer
+        self.truncator = self.writer.truncator
         self.end = b"" if not with_end else bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
         self.common_data = <const uint8_t*> PyBytes_AS_STRING(self.common)
         self.common_size = len(self.common)
@@ -177,7 +178,7 @@ cdef class Packer:
             for k in range(self.shared[i].n_fields):
                 free(self.shared[i].fields[k].indices.data)
             free(self.shared[i].fields)
-            close_subset(&self.shared[i].subset)
+            close_used(&self.shared[i].used)
         free(self.shared)
 
     cdef int begin(self, object schema, bint with_schema, bint trim_dictionaries) except -1:
@@ -215,7 +216,7 @@ cdef class Packer:
         self.common = bytes(target)
         self.fixed = len(self.common) + LEAST_MESSAGE
         for i in range(self.n_shared):
-            if self.shared[i].subset.values != NULL:
+            if self.shared[i].used.values != NULL:
                 self.fixed -= self.shared[i].size
         return 0
 
@@ -231,8 +232,8 @@ cdef class Packer:
                 one.fields[one.n_fields].field = f
                 one.n_fields += 1
                 one.ordered |= plan.d.fields[f].flags & FIELD_ORDERED != 0
-        open_subset(&one.subset, values)
-        self.subsets = True
+        open_used(&one.used, values)
+        self.used_values = True
         return 0
 
     cdef int run(self) except -1:
@@ -261,7 +262,7 @@ cdef class Packer:
             emission = self.values[self.blamed]
             raise_fault(fault, emission.values.plan, f"{where}: dictionary {emission.id}")
         elif outcome == BAD_ROWS:
-            self.writer.trim(self.batch, offsets[i], offsets[i + 1] - offsets[i])
+            self.writer.truncate(self.batch, offsets[i], offsets[i + 1] - offsets[i])
         elif outcome == BAD_SIZE:
             raise UsageError(f"the payloads reach {self.used:,} bytes with number {i:,} of {self.n:,}, and the offsets "
                              f"of a binary column count to {most_bytes:,}: pass large=True, or fewer rows at a time")
@@ -326,7 +327,7 @@ def limit_cells(int64_t size=INT32_MAX):
     most_bytes = size
 
 
-cdef int grow(Packer k, int64_t size) noexcept with gil:
+cdef int grow(PayloadEncoder k, int64_t size) noexcept with gil:
     """Room for `size` more bytes; much more where the cells so far say that the rest will need it."""
     cdef const int64_t* offsets = <const int64_t*> k.offsets.data
     cdef int64_t needed = k.used + size
@@ -352,7 +353,7 @@ cdef int grow(Packer k, int64_t size) noexcept with gil:
     return 0
 
 
-cdef inline uint8_t* take(Packer k, int64_t size) noexcept nogil:
+cdef inline uint8_t* take(PayloadEncoder k, int64_t size) noexcept nogil:
     """The next `size` bytes of the cells; NULL when there is no memory."""
     if size > k.capacity - k.used and grow(k, size) < 0:
         return NULL
@@ -360,7 +361,7 @@ cdef inline uint8_t* take(Packer k, int64_t size) noexcept nogil:
     return k.data + (k.used - size)
 
 
-cdef inline int put_bytes(Packer k, const uint8_t* data, int64_t size) noexcept nogil:
+cdef inline int put_bytes(PayloadEncoder k, const uint8_t* data, int64_t size) noexcept nogil:
     cdef uint8_t* out
     if size == 0:
         return 0
@@ -403,9 +404,9 @@ cdef inline uint8_t* put_words(uint8_t* out, const uint8_t* data, int64_t size) 
     return out + 8
 
 
-cdef int put_message(Packer k) noexcept nogil:
+cdef int put_message(PayloadEncoder k) noexcept nogil:
     """The message that was just encoded."""
-    cdef const Part* parts = k.encoder.parts
+    cdef const BodyPart* parts = k.encoder.parts
     cdef int64_t head = k.encoder.head_size
     cdef int32_t i, n = k.encoder.n_parts
     cdef uint8_t* out = take(k, head + k.encoder.body_length)
@@ -422,16 +423,16 @@ cdef int put_message(Packer k) noexcept nogil:
     return 0
 
 
-cdef int encode_with_gil(Packer k, const ColumnsData* d, int64_t position, bint dictionary,
+cdef int encode_with_gil(PayloadEncoder k, const ColumnsData* d, int64_t position, bint dictionary,
                          int64_t id) noexcept with gil:
-    cdef Packing packing = k.writer.packing
+    cdef EncodeOptions encode_options = k.writer.encode_options
     cdef const uint8_t* chosen = NULL
     try:
         if dictionary:
             k.encoder.dictionary_batch(d, id, False, position)
         else:
-            if packing.chosen is not None:
-                chosen = <const uint8_t*> PyBytes_AS_STRING(packing.chosen)
+            if encode_options.chosen is not None:
+                chosen = <const uint8_t*> PyBytes_AS_STRING(encode_options.chosen)
             k.encoder.record_batch(d, chosen, k.pairs, position)
     except BaseException as error:
         k.error = error
@@ -439,15 +440,16 @@ cdef int encode_with_gil(Packer k, const ColumnsData* d, int64_t position, bint 
     return 0
 
 
-cdef inline int encode(Packer k, const ColumnsData* d, int64_t position, bint dictionary, int64_t id) noexcept nogil:
+cdef inline int encode(PayloadEncoder k, const ColumnsData* d, int64_t position, bint dictionary,
+                       int64_t id) noexcept nogil:
     if k.raw and k.encoder.encode_raw(d, position, dictionary, id):
         return 0
     return encode_with_gil(k, d, position, dictionary, id)
 
 
-cdef bint acceptable(Packer k) noexcept nogil:
-    """Whether the writer would take the trimmed rows; if not, it says why not."""
-    cdef const ColumnsData* d = &k.trimmer.d
+cdef bint acceptable(PayloadEncoder k) noexcept nogil:
+    """Whether the writer would take the truncated rows; if not, it says why not."""
+    cdef const ColumnsData* d = &k.truncator.d
     cdef int32_t i, f
     for f in range(d.plan.n_fields):
         if d.nodes[f].length > INT32_MAX:
@@ -459,9 +461,9 @@ cdef bint acceptable(Packer k) noexcept nogil:
     return True
 
 
-cdef int put_subset(Packer k, Shared* one, int64_t start, Fault* fault) noexcept nogil:
-    """The part of a dictionary that the trimmed rows use, whose indices then count in it. 1: it has to be whole."""
-    cdef ColumnsData* d = &k.trimmer.d
+cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) noexcept nogil:
+    """The part of a dictionary that the truncated rows use, whose indices then count in it. 1: it has to be whole."""
+    cdef ColumnsData* d = &k.truncator.d
     cdef const FieldPlan* field
     cdef Encoded* encoded
     cdef int64_t elements = 0
@@ -472,9 +474,9 @@ cdef int put_subset(Packer k, Shared* one, int64_t start, Fault* fault) noexcept
     if one.count <= LARGER * elements:
         return 1
     for i in range(one.n_fields):
-        if note(&one.subset, d, one.fields[i].field, fault) < 0:
+        if note(&one.used, d, one.fields[i].field, fault) < 0:
             return BAD_COLUMNS
-    found = gather(&one.subset, one.ordered, fault)
+    found = gather(&one.used, one.ordered, fault)
     if found < 0:
         return BAD_DICTIONARY
     if found == 0:
@@ -485,16 +487,16 @@ cdef int put_subset(Packer k, Shared* one, int64_t start, Fault* fault) noexcept
                 continue
             if make_room(&encoded.indices, d.nodes[encoded.field].length * field.width, fault) < 0:
                 return BAD_COLUMNS
-            renumber(&one.subset, d, encoded.field, encoded.indices.data)
+            transpose(&one.used, d, encoded.field, encoded.indices.data)
             d.extents[field.first_buffer + 1].data = encoded.indices.data
-        found = encode(k, &one.subset.d, k.used - start, True, one.id)
+        found = encode(k, &one.used.d, k.used - start, True, one.id)
         if found == 0:
             found = put_message(k)
-    forget(&one.subset)
+    forget(&one.used)
     return found
 
 
-cdef int put_dictionaries(Packer k, int64_t start, Fault* fault) noexcept nogil:
+cdef int put_dictionaries(PayloadEncoder k, int64_t start, Fault* fault) noexcept nogil:
     """The dictionary messages of a cell that begins at `start`."""
     cdef Shared* one
     cdef int32_t i
@@ -502,8 +504,8 @@ cdef int put_dictionaries(Packer k, int64_t start, Fault* fault) noexcept nogil:
     for i in range(k.n_shared):
         one = &k.shared[i]
         found = 1
-        if one.subset.values != NULL:
-            found = put_subset(k, one, start, fault)
+        if one.used.values != NULL:
+            found = put_used(k, one, start, fault)
         if found == 1:
             found = put_bytes(k, k.common_data + one.at, one.size)
         if found < 0:
@@ -512,20 +514,20 @@ cdef int put_dictionaries(Packer k, int64_t start, Fault* fault) noexcept nogil:
     return 0
 
 
-cdef int pack(Packer k, int64_t i, Fault* fault) noexcept nogil:
+cdef int pack(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
     """Cell i."""
     cdef const int64_t* offsets = <const int64_t*> k.offsets.data + i
     cdef int64_t start = k.used
     cdef int found
-    if k.trimmer.trim(&k.batch.d, offsets[0], offsets[1] - offsets[0], fault) < 0:
+    if k.truncator.truncate(&k.batch.d, offsets[0], offsets[1] - offsets[0], fault) < 0:
         return BAD_COLUMNS
     if k.careful and not acceptable(k):
         return BAD_ROWS
-    found = put_bytes(k, k.common_data, k.schema_size if k.subsets else k.common_size)
-    if found == 0 and k.subsets:
+    found = put_bytes(k, k.common_data, k.schema_size if k.used_values else k.common_size)
+    if found == 0 and k.used_values:
         found = put_dictionaries(k, start, fault)
     if found == 0:
-        found = encode(k, &k.trimmer.d, k.used - start, False, 0)
+        found = encode(k, &k.truncator.d, k.used - start, False, 0)
     if found == 0:
         found = put_message(k)
     if found == 0:
@@ -535,7 +537,7 @@ cdef int pack(Packer k, int64_t i, Fault* fault) noexcept nogil:
     return found
 
 
-cdef inline void put_end(Packer k, int64_t i) noexcept nogil:
+cdef inline void put_end(PayloadEncoder k, int64_t i) noexcept nogil:
     """Where cell i begins."""
     if k.large:
         (<int64_t*> k.ends.data)[i] = k.used
@@ -543,7 +545,7 @@ cdef inline void put_end(Packer k, int64_t i) noexcept nogil:
         (<int32_t*> k.ends.data)[i] = <int32_t> k.used
 
 
-cdef int pack_all(Packer k, Fault* fault) noexcept nogil:
+cdef int pack_all(PayloadEncoder k, Fault* fault) noexcept nogil:
     """All cells; `k.done` says how far it came."""
     cdef int outcome = 0
     put_end(k, 0)
@@ -779,11 +781,12 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
     >>> [ipc.open_stream(cell).read_all().to_pydict() for cell in payloads]
     [{'word': ['a', 'b']}, {'word': [None]}]
     """
-    cdef Packing packing = Packing(compression, compression_level, min_space_savings, alignment, legacy,
-                                   metadata_version, use_threads)
+    cdef EncodeOptions encode_options = EncodeOptions(compression, compression_level, min_space_savings, alignment,
+                                                      legacy,
+                                                      metadata_version, use_threads)
     cdef RecordBatch rows, keys = None
     cdef Memory starts
-    cdef Packer packer
+    cdef PayloadEncoder packer
     if (offsets is not None) + (rows_per_payload is not None) + (group_by is not None) != 1:
         raise UsageError("encode_payloads: expected one of offsets, rows_per_payload and group_by, found "
                          f"{[each for each in (offsets, rows_per_payload, group_by) if each is not None] or 'none'}")
@@ -810,9 +813,9 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
             rows = select(rows, rest)
             declared = (plan_schema(rows.plan) if schema is None
                         else Schema([declared.fields[i] for i in rest], declared.metadata))
-    packer = Packer(rows, starts, declared, packing, with_schema=with_schema,
-                    with_end=with_schema if with_end is None else with_end,
-                    trim_dictionaries=trim_dictionaries, large=large)
+    packer = PayloadEncoder(rows, starts, declared, encode_options, with_schema=with_schema,
+                            with_end=with_schema if with_end is None else with_end,
+                            trim_dictionaries=trim_dictionaries, large=large)
     packer.run()
     if keys is None:
         return packer.column()

@@ -14,14 +14,14 @@ cdef enum:
 cdef enum How:
     HOW_READ = 0        # as it is
     HOW_ABSENT          # the payload has no such field: nulls
-    HOW_RENUMBERED      # dictionary indices, of another dictionary
+    HOW_TRANSPOSED      # dictionary indices, of another dictionary
     HOW_DECODED         # dictionary-encoded in the payload, plain in the output
     HOW_ENCODED         # plain in the payload, dictionary-encoded in the output
 
 cdef struct Origin:
     # Of a field of the output; below a field that is not HOW_READ nothing is said.
     int32_t how         # How
-    int32_t field       # of Route.plan, -1: HOW_ABSENT
+    int32_t field       # of SchemaMapping.plan, -1: HOW_ABSENT
 
 cdef struct Blanks:
     # What stands for nulls that nobody wrote: memory of zeros, of type codes, and of run ends.
@@ -36,7 +36,7 @@ cdef struct Blanks:
 
 
 @cython.final
-cdef class Route:
+cdef class SchemaMapping:
     """From the schema of some payloads to that of the output."""
     cdef Plan whole             # the payload's schema
     cdef Plan plan              # what is read of it
@@ -53,7 +53,7 @@ cdef class Route:
     cdef int64_t* prefix        # for the walk
     cdef int64_t room           # variadic extents in both
     cdef Blanks blanks
-    cdef object recoder         # what the loop needs to know of dictionaries (_recode); None: nothing yet
+    cdef object unifier         # what the loop needs to know of dictionaries (_recode); None: nothing yet
 
     cdef int reserve(self, int64_t variadic) except -1
     # Make `piece` of the columns `d`; encoded fields are left to the caller. -1: `fault`.
@@ -62,14 +62,14 @@ cdef class Route:
     cdef int spread_nulls(self, int64_t rows, int64_t most, Fault* fault) noexcept nogil
     cdef int check_nulls(self, const ColumnsData* d, Fault* fault) noexcept nogil
     cdef int allocate(self, int64_t guarded) except -1
-    cdef int settle(self, list entries, list guarded) except -1
-    cdef int settle_same(self) except -1
+    cdef int set_entries(self, list entries, list guarded) except -1
+    cdef int set_identity(self) except -1
 
 
-# The route of payloads with the schema `whole`; UsageError where it does not lead to `out`. `strict`: a column that
+# The mapping of payloads with the schema `whole`; UsageError where it does not lead to `out`. `strict`: a column that
 # `out` has not is an error too.
-cdef Route find_route(Plan whole, Plan out, bint strict)
+cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict)
 # Raise what `spread` or an append found.
-cdef int raise_route_fault(const Fault* fault, Plan plan) except -1
+cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1
 # A schema without dictionaries, whose values stand in their place.
 cdef object plain_schema(object schema)

@@ -155,10 +155,10 @@ cdef int blank_codes(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fau
     return 0
 
 
-# -- routes --------------------------------------------------------------------------------------------------
+# -- mappings --------------------------------------------------------------------------------------------------
 
 
-cdef class Route:
+cdef class SchemaMapping:
     def __dealloc__(self):
         cdef int i
         free(self.origins)
@@ -192,7 +192,7 @@ cdef class Route:
         self.n_guarded = guarded
         return self.reserve(0)
 
-    cdef int settle(self, list entries, list guarded) except -1:
+    cdef int set_entries(self, list entries, list guarded) except -1:
         """Take over what was found: (how, field of `plan`) per field of `out`."""
         cdef int32_t i
         self.allocate(len(guarded))
@@ -201,20 +201,20 @@ cdef class Route:
             if entry is not None:
                 self.origins[i].how = entry[0]
                 self.origins[i].field = entry[1]
-                self.encoded |= entry[0] >= HOW_RENUMBERED
+                self.encoded |= entry[0] >= HOW_TRANSPOSED
             self.direct = self.direct and entry == (HOW_READ, i)
         for i, field in enumerate(guarded):
             self.guarded[i] = field
         return 0
 
-    cdef int settle_same(self) except -1:
+    cdef int set_identity(self) except -1:
         """Every field is itself: few payloads at a time would wait longer for the comparison than for their rows."""
         cdef int32_t i
         self.allocate(0)
         for i in range(self.out.d.n_fields):
             self.origins[i].field = i
             if self.out.d.fields[i].dictionary >= 0:
-                self.origins[i].how = HOW_RENUMBERED
+                self.origins[i].how = HOW_TRANSPOSED
                 self.encoded = True
         self.direct = not self.encoded
         return 0
@@ -303,7 +303,7 @@ cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, C
     return 0
 
 
-cdef int raise_route_fault(const Fault* fault, Plan plan) except -1:
+cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1:
     if fault.code == FAULT_BLANKS:
         raise LimitError("the columns that the payload has not would take more bytes than it may become "
                          "(Limits.decompressed_ratio and decompressed_slack)")
@@ -353,7 +353,7 @@ cdef class Matching:
     cdef Plan whole, out
     cdef bint strict
     cdef int32_t taken          # fields of the arranged plan so far
-    cdef list entries           # of Route.settle
+    cdef list entries           # of SchemaMapping.set_entries
     cdef list guarded
     cdef list sources           # fields of `whole`, in the order in which they are taken
 
@@ -395,7 +395,7 @@ cdef class Matching:
         how = HOW_READ
         if isinstance(b, types.Dictionary):
             encoded = isinstance(a, types.Dictionary)
-            how = HOW_RENUMBERED if encoded else HOW_DECODED
+            how = HOW_TRANSPOSED if encoded else HOW_DECODED
             if not (b.value_type == a.value_type if encoded else plain_type(b.value_type) == a):
                 raise self.refuse(path, a, b)
         elif isinstance(a, types.Dictionary) and a.value_type == b and not b.children and not isinstance(b, types.Null):
@@ -443,23 +443,23 @@ cdef bint same_shell(object a, object b, object types) except -1:
     return bool(a.children) or isinstance(a, types.Struct) or a == b
 
 
-cdef Route find_route(Plan whole, Plan out, bint strict):
+cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
     """The way from one schema to another; UsageError if there is none."""
-    cdef Route route = Route.__new__(Route)
-    route.whole = whole
-    route.out = out
+    cdef SchemaMapping mapping = SchemaMapping.__new__(SchemaMapping)
+    mapping.whole = whole
+    mapping.out = out
     if whole is out:
-        route.plan = whole
-        route.settle_same()
+        mapping.plan = whole
+        mapping.set_identity()
     else:
-        match(route, strict)
-    return route
+        match(mapping, strict)
+    return mapping
 
 
-cdef int match(Route route, bint strict) except -1:
-    """Compare the two schemas of a route by the names of their fields."""
+cdef int match(SchemaMapping mapping, bint strict) except -1:
+    """Compare the two schemas of a mapping by the names of their fields."""
     cdef Matching matching = Matching.__new__(Matching)
-    cdef Plan whole = route.whole, out = route.out
+    cdef Plan whole = mapping.whole, out = mapping.out
     cdef int32_t i
     ours, theirs = plan_schema(out).fields, plan_schema(whole).fields
     matching.whole = whole
@@ -473,6 +473,6 @@ cdef int match(Route route, bint strict) except -1:
     if ours and not chosen:
         raise UsageError(f"the payload has none of the columns: it has {[field.name for field in theirs]}, the output "
                          f"{[field.name for field in ours]}")
-    route.plan = whole if matching.sources == list(range(whole.d.n_fields)) else arrange(whole, chosen)
-    route.settle(matching.entries, matching.guarded)
+    mapping.plan = whole if matching.sources == list(range(whole.d.n_fields)) else arrange(whole, chosen)
+    mapping.set_entries(matching.entries, matching.guarded)
     return 0

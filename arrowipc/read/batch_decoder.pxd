@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.concat cimport Growing
+from arrowipc.columns.concat cimport ColumnsBuilder
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport BatchHeader, Envelope, LimitsData
@@ -12,8 +12,8 @@ from arrowipc.read.framing cimport Message
 
 cdef class Dictionary:
     """One dictionary id as it stands: its values so far."""
-    cdef Columns values             # None: known, and not needed by the projection
-    cdef Growing growing            # None until the first delta
+    cdef Columns values                    # None: known, and not needed by the projection
+    cdef ColumnsBuilder builder            # None until the first delta
     cdef int64_t nbytes
     cdef list bounds                # [low, high] index per nested encoded field, over all values
     cdef Columns resolved           # values with their own dictionaries, as of `resolved_at`

@@ -12,7 +12,7 @@ from arrowipc._core cimport (
 )
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport DeltaOrigin, begin_deltas
-from arrowipc.columns.concat cimport Growing
+from arrowipc.columns.concat cimport ColumnsBuilder
 from arrowipc.inline.fault cimport (
     FAULT_EMPTY_OUTSIDE, FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MEMORY, FAULT_MISALIGNED, FAULT_MISSING,
     FAULT_NO_DICTIONARY, FAULT_SHARED, Fault, fail, fail_in,
@@ -235,7 +235,7 @@ cdef class Decoder:
         """Put `piece` behind the values so far. Batches that hold earlier values keep those, in shared memory."""
         cdef int64_t nbytes = 0, length
         cdef int32_t i
-        cdef Growing growing
+        cdef ColumnsBuilder builder
         for i in range(piece.d.n_extents):
             nbytes += piece.d.extents[i].size
         if nbytes > self.limits.dictionary_bytes - self.dictionary_bytes:
@@ -252,18 +252,18 @@ cdef class Decoder:
             entry.values = piece
             return 0
         # Where something fails, the values stay as they are, and the next piece begins with a copy of them.
-        growing, entry.growing = entry.growing, None
-        if growing is None:
-            growing = Growing(entry.values.plan)
-            growing.append(entry.values)
+        builder, entry.builder = entry.builder, None
+        if builder is None:
+            builder = ColumnsBuilder(entry.values.plan)
+            builder.append(entry.values)
             # Whoever copies the batches tells by this that the dictionary grew by deltas.
-            growing.origin = DeltaOrigin()
-            begin_deltas(growing, entry.values)
+            builder.origin = DeltaOrigin()
+            begin_deltas(builder, entry.values)
             if entry.resolved is not None:
-                begin_deltas(growing, entry.resolved)
-        growing.append(piece)
-        entry.values = growing.snapshot()
-        entry.growing = growing
+                begin_deltas(builder, entry.resolved)
+        builder.append(piece)
+        entry.values = builder.snapshot()
+        entry.builder = builder
         return 0
 
     cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1:

@@ -41,7 +41,7 @@ cdef struct Functions:
     create_zstd_t create_zstd
     decode_zstd_t decode_zstd
 
-cdef struct Job:
+cdef struct DecompressJob:
     # One compressed buffer.
     const uint8_t* frame
     int64_t stored          # bytes of the frame
@@ -82,18 +82,19 @@ cdef class Library:
 
 
 @cython.final
-cdef class Context:
+cdef class DecompressContext:
     """The C decoder's working memory, used by one thread at a time."""
     cdef void* state
     cdef Library library
 
 
 # For kernels that decompress without Python, in the order in which `decompress` does it: all prefixes are read (raw
-# and empty buffers are settled, the others become jobs; not 0: refused), then job after job is decoded to its
+# and empty buffers are done, the others become jobs; not 0: refused), then job after job is decoded to its
 # target (False: broken).
 cdef Library library_for(int codec)
-cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limits, Ledger* sums) noexcept nogil
-cdef bint decode_job(const Functions* library, void* state, Job* job) noexcept nogil
+cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsData* limits,
+                   Ledger* sums) noexcept nogil
+cdef bint decode_job(const Functions* library, void* state, DecompressJob* job) noexcept nogil
 
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1
 cdef int swap_bytes(Columns columns) except -1

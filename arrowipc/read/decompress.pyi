@@ -10,8 +10,8 @@ class Library:
     ) -> Library: ...
 
 @final
-class Context:
-    def __new__(cls, library: Library) -> Context: ...
+class DecompressContext:
+    def __new__(cls, library: Library) -> DecompressContext: ...
 
 @final
 class Work:

@@ -184,8 +184,8 @@ cdef const char* check_zstd(const uint8_t* data, int64_t size, int64_t claim) no
     return NULL
 
 
-cdef int enter(Extent* extent, Job* job, int codec, int64_t known, int64_t most, Ledger* sums) noexcept nogil:
-    """Read one prefix: a raw or empty buffer is settled here, a compressed one becomes `job`.
+cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, int64_t most, Ledger* sums) noexcept nogil:
+    """Read one prefix: a raw or empty buffer is done here, a compressed one becomes `job`.
 
     `known` is the size that the field's length asks for (-1: depends on values), `most` the batch's limit.
     """
@@ -228,7 +228,7 @@ cdef int enter(Extent* extent, Job* job, int codec, int64_t known, int64_t most,
     return 0
 
 
-cdef int enter_all(ColumnsData* d, int codec, Job* jobs, const LimitsData* limits,
+cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsData* limits,
                    Ledger* sums) noexcept nogil:
     """All prefixes. On refusal the job at `sums.jobs` tells which buffer it was."""
     cdef const FieldPlan* plan
@@ -294,7 +294,7 @@ cdef class Library:
         return self.c.is_error != NULL
 
 
-cdef class Context:
+cdef class DecompressContext:
     """The C decoder's working memory, used by one thread at a time."""
 
     def __cinit__(self, Library library):
@@ -311,7 +311,7 @@ cdef class Context:
             self.library.c.free(self.state)
 
 
-cdef void decode_zstd(const Functions* library, void* state, Job* job) noexcept nogil:
+cdef void decode_zstd(const Functions* library, void* state, DecompressJob* job) noexcept nogil:
     """All frames of a job; their headers and sizes are known to be what `check_zstd` allows."""
     job.code = library.decode_zstd(state, job.target, job.claim, job.frame, job.stored)
     job.made = 0
@@ -334,7 +334,7 @@ cdef inline uint8_t lz4_checksum(uint8_t flags, uint8_t size) noexcept nogil:
     return <uint8_t> ((h ^ h >> 16) >> 8)
 
 
-cdef bint decode_lz4_block(const Functions* library, Job* job) noexcept nogil:
+cdef bint decode_lz4_block(const Functions* library, DecompressJob* job) noexcept nogil:
     """Decode a frame of one block and no checksums, as small buffers are, at half the price of the frame's decoder.
 
     False: it has another shape, or something is wrong with it.
@@ -361,7 +361,7 @@ cdef bint decode_lz4_block(const Functions* library, Job* job) noexcept nogil:
     return True
 
 
-cdef void decode_lz4(const Functions* library, void* state, Job* job) noexcept nogil:
+cdef void decode_lz4(const Functions* library, void* state, DecompressJob* job) noexcept nogil:
     # stable_target: what is written stays where it is, so linked blocks refer to it in place.
     cdef unsigned int[4] options = [1, 0, 0, 0]
     cdef size_t room = job.claim, taken = job.stored
@@ -378,7 +378,7 @@ cdef void decode_lz4(const Functions* library, void* state, Job* job) noexcept n
         job.outcome = DONE if job.made == job.claim else OTHER_SIZE
 
 
-cdef bint decode_job(const Functions* library, void* state, Job* job) noexcept nogil:
+cdef bint decode_job(const Functions* library, void* state, DecompressJob* job) noexcept nogil:
     if library.decode_zstd != NULL:
         decode_zstd(library, state, job)
     elif not decode_lz4_block(library, job):
@@ -387,7 +387,7 @@ cdef bint decode_job(const Functions* library, void* state, Job* job) noexcept n
 
 
 cdef struct Queue:
-    Job* jobs
+    DecompressJob* jobs
     int64_t n_jobs
     int64_t taken
     int64_t failed      # a job that failed, n_jobs while none has
@@ -414,7 +414,7 @@ cdef class Work:
 
     def __cinit__(self, int64_t room):
         memset(&self.queue, 0, sizeof(Queue))
-        self.queue.jobs = <Job*> malloc(room * sizeof(Job))
+        self.queue.jobs = <DecompressJob*> malloc(room * sizeof(DecompressJob))
         if self.queue.jobs == NULL:
             raise MemoryError()
 
@@ -424,13 +424,13 @@ cdef class Work:
     def run(self):
         """Decode until no job is left or one has failed."""
         cdef Library library = self.library
-        cdef Context context
+        cdef DecompressContext context
         cdef Queue* queue
         cdef void* state
         if not library.native():
             self.run_python()
             return
-        context = library.idle.pop() if library.idle else Context(library)
+        context = library.idle.pop() if library.idle else DecompressContext(library)
         if self.claimed < WORTH_RELEASING:
             run_native(&library.c, context.state, &self.queue)
         else:
@@ -444,7 +444,7 @@ cdef class Work:
 
     cdef int run_python(self) except -1:
         cdef int64_t i = fetch_add(&self.queue.taken, 1)
-        cdef Job* job
+        cdef DecompressJob* job
         while i < self.queue.n_jobs and self.queue.failed == self.queue.n_jobs:
             job = &self.queue.jobs[i]
             job.outcome = DONE
@@ -485,7 +485,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     cdef Work work = Work(columns.d.n_extents + 1)
     cdef Ledger sums
     cdef Memory memory
-    cdef Job* job
+    cdef DecompressJob* job
     cdef int64_t i, used = 0
     cdef int refusal = enter_all(&columns.d, codec, work.queue.jobs, limits, &sums)
     if refusal:
@@ -527,7 +527,7 @@ cdef str codec_name(int codec):
     return "LZ4_FRAME" if codec == CompressionType_LZ4_FRAME else "ZSTD"
 
 
-cdef str place_name(Columns columns, const Job* job):
+cdef str place_name(Columns columns, const DecompressJob* job):
     cdef list path = []
     cdef int32_t field = job.field
     while field >= 0:
@@ -536,7 +536,7 @@ cdef str place_name(Columns columns, const Job* job):
     return f"column {'.'.join(reversed(path))!r}: buffer {job.buffer}"
 
 
-cdef object refuse(Columns columns, int codec, int refusal, const Job* job, const Ledger* sums,
+cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob* job, const Ledger* sums,
                    const LimitsData* limits):
     """The exception for a claim that was not believed."""
     cdef str place, claim, name = codec_name(codec)
@@ -569,7 +569,7 @@ cdef object refuse(Columns columns, int codec, int refusal, const Job* job, cons
 
 cdef object broken(Columns columns, Work work):
     """The exception for a frame that does not hold what was claimed."""
-    cdef Job* job = &work.queue.jobs[work.queue.failed]
+    cdef DecompressJob* job = &work.queue.jobs[work.queue.failed]
     cdef str why
     if job.outcome == BROKEN and not work.library.native():
         why = str(work.error)

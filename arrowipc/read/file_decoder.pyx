@@ -46,12 +46,12 @@ def footer_range(bytes head, bytes tail, int64_t size):
         The bytes are not an Arrow IPC file, and what they look like instead.
     """
     if head[:6] != MAGIC:
-        from arrowipc.read.file_signatures import stranger
+        from arrowipc.read.file_signatures import foreign
 
         if size < len(MAGIC):
             raise FormatError(f"not an Arrow IPC file: {size} bytes are too few" if size else
                               "not an Arrow IPC file: it is empty")
-        known = None if head[:4] == MAGIC[:4] else stranger(head)
+        known = None if head[:4] == MAGIC[:4] else foreign(head)
         if known is None:
             known = f"not an Arrow IPC file: expected the magic {MAGIC!r} at byte 0, found {head[:6]!r}"
             if 0 < int.from_bytes(head[:4], "little") < 1 << 23:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["HEAD", "stranger"]
+__all__ = ["HEAD", "foreign"]
 
 #: Bytes that are enough for all of this; four recognise most.
 HEAD = 262
@@ -41,7 +41,7 @@ _KINDS = {
 }
 
 
-def stranger(head: bytes) -> str | None:
+def foreign(head: bytes) -> str | None:
     """Say what bytes are that begin like this, and what to do; None: nothing that we know.
 
     Parameters
@@ -51,9 +51,9 @@ def stranger(head: bytes) -> str | None:
 
     Examples
     --------
-    >>> stranger(b"PAR1....")
+    >>> foreign(b"PAR1....")
     'this is a Parquet file: read it with a Parquet library, for example polars.read_parquet()'
-    >>> print(stranger(b'<!DOCTYPE html><title>404'))
+    >>> print(foreign(b'<!DOCTYPE html><title>404'))
     this is HTML or XML, not Arrow IPC, as a server sends for an error: look at it, and fetch the data again
     """
     for first, words in _KINDS.items():

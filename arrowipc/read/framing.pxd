@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Memory, Source
-from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.loads cimport load_i32
 from arrowipc.inline.plan cimport Envelope, LimitsData
 
@@ -13,7 +13,7 @@ cdef enum Frame:
     FRAME_END = 2       # the stream is over
 
 
-cdef struct Cut:
+cdef struct CutMessage:
     # A message's metadata in memory that holds it whole, and what follows it: the body, then the next message.
     const uint8_t* metadata
     int64_t metadata_size
@@ -25,7 +25,8 @@ cdef inline bint sized_right(int32_t size, const LimitsData* limits) noexcept no
     return 0 < size and size <= limits.metadata_bytes
 
 
-cdef inline int cut_message(const uint8_t* data, int64_t size, const LimitsData* limits, Cut* out) noexcept nogil:
+cdef inline int cut_message(const uint8_t* data, int64_t size, const LimitsData* limits,
+                            CutMessage* out) noexcept nogil:
     """What `Framer` finds at `data`, for kernels: FRAME_MESSAGE, FRAME_END, or FRAME_MORE: it must say itself."""
     cdef int64_t prefix = 4
     cdef int32_t word
@@ -122,7 +123,7 @@ cdef class Message:
 
 cdef class Pieces:
     """A body that nobody has put together: its parts, and what keeps them alive."""
-    cdef Part* parts                    # one per Buffer of the message
+    cdef BodyPart* parts                    # one per Buffer of the message
     cdef int32_t count
     cdef int64_t alignment
     cdef object owners
@@ -130,7 +131,7 @@ cdef class Pieces:
 
 cdef Message take_message(Framer framer)
 cdef Message open_apart(object metadata, object body, object limits)
-cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const Part* parts, int32_t n_parts,
+cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const BodyPart* parts, int32_t n_parts,
                          int64_t alignment, object owners)
 cdef str kind_name(int kind)
 

@@ -13,7 +13,7 @@ from libc.string cimport memchr, memcpy, memset
 from arrowipc._core cimport (
     Memory, Source, export_bytes, limits_data, open_batch, open_message, raise_fault, read_pairs, window,
 )
-from arrowipc.inline.body_parts cimport Part, padding, put_part, stored_size
+from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
@@ -305,7 +305,7 @@ cdef class Framer:
             self.end_marker = marker
             return FRAME_END
         if self.num_messages == 0 and self.state == STATE_PREFIX and (size & 3 or not 0 < size < LARGE_SCHEMA):
-            refuse_stranger(self)
+            refuse_foreign(self)
         if sized_right(size, &self.limits):
             self.state = STATE_METADATA
             self.wanted = size
@@ -383,14 +383,14 @@ cdef class Framer:
         return self.state == STATE_END
 
 
-cdef int refuse_stranger(Framer framer) except -1:
+cdef int refuse_foreign(Framer framer) except -1:
     """Say what the input is, if its first bytes tell: `piece` has four of them, the chunk perhaps more."""
-    from arrowipc.read.file_signatures import HEAD, stranger
+    from arrowipc.read.file_signatures import HEAD, foreign
 
     cdef int64_t size = 4
     if framer.piece_owner is framer.chunk:
         size = min(HEAD, size + framer.chunk.size - framer.at)
-    words = stranger(framer.piece[:size])
+    words = foreign(framer.piece[:size])
     if words is not None:
         raise FormatError(words)
     return 0
@@ -437,7 +437,7 @@ cdef class Pieces:
         free(self.parts)
 
 
-cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const Part* parts, int32_t n_parts,
+cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const BodyPart* parts, int32_t n_parts,
                          int64_t alignment, object owners):
     """A message that was just encoded: its metadata is copied, its body stays where its parts are."""
     cdef Message message = Message.__new__(Message)
@@ -449,11 +449,11 @@ cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const P
     message.metadata_owner = copied
     if open_message(message.metadata_bytes, metadata_size, &message.envelope, &fault) < 0:
         raise_fault(&fault)
-    pieces.parts = <Part*> malloc(n_parts * sizeof(Part) + 1)
+    pieces.parts = <BodyPart*> malloc(n_parts * sizeof(BodyPart) + 1)
     if pieces.parts == NULL:
         raise MemoryError(f"cannot allocate a list of {n_parts:,} buffers")
     if n_parts:
-        memcpy(pieces.parts, parts, n_parts * sizeof(Part))
+        memcpy(pieces.parts, parts, n_parts * sizeof(BodyPart))
     pieces.count = n_parts
     pieces.alignment = alignment
     pieces.owners = owners
@@ -635,7 +635,7 @@ cdef class Message:
     @property
     def stretches(self):
         """list of memoryview: the body as it goes out, padding included, to be sent one behind the other."""
-        cdef const Part* part
+        cdef const BodyPart* part
         cdef int64_t pad
         cdef int32_t i
         cdef list out = []
@@ -704,7 +704,7 @@ cdef class Message:
         return message_text(self)
 
 
-cdef object stored_piece(const Part* part, object owner):
+cdef object stored_piece(const BodyPart* part, object owner):
     """A part as one stretch: a compressed buffer is copied together with its prefix."""
     cdef bytes joined
     if not part.prefixed:
@@ -742,7 +742,7 @@ cdef list stored_buffers(Message message):
 # -- messages in the middle of bytes -------------------------------------------------------------------------
 
 
-cdef bint opens(const uint8_t* data, int64_t size, const LimitsData* limits, Cut* cut,
+cdef bint opens(const uint8_t* data, int64_t size, const LimitsData* limits, CutMessage* cut,
                 Envelope* envelope) noexcept nogil:
     """Whether a message begins at `data` and lies whole in what is there."""
     cdef Fault fault
@@ -751,7 +751,8 @@ cdef bint opens(const uint8_t* data, int64_t size, const LimitsData* limits, Cut
             and envelope.body_length <= cut.rest_size)
 
 
-cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas, const LimitsData* limits, Cut* cut,
+cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas, const LimitsData* limits,
+                    CutMessage* cut,
                     Envelope* envelope) noexcept nogil:
     """Where the first plausible message begins, from byte `at` on; -1: nowhere."""
     cdef const void* spot
@@ -789,7 +790,7 @@ def find_message(Source source not None, int64_t start, *, bint schemas=False, b
     """
     cdef Message message = Message.__new__(Message)
     cdef LimitsData bounds
-    cdef Cut cut
+    cdef CutMessage cut
     limits_data(limits, &bounds)
     if not 0 <= start < source.size:
         return None

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 cimport cython
 
 from arrowipc.inline.plan cimport ColumnsData, LimitsData
-from arrowipc.read.decompress cimport Context, Job
+from arrowipc.read.decompress cimport DecompressContext, DecompressJob
 
 cdef enum Inflated:
     INFLATED = 0
@@ -24,10 +24,10 @@ cdef uint8_t* scratch_room(Scratch* scratch, int64_t size) noexcept nogil
 @cython.final
 cdef class Inflater:
     """Decompresses batch after batch as readers do, without the GIL."""
-    cdef Context lz4            # None: not to be had
-    cdef Context zstd
+    cdef DecompressContext lz4            # None: not to be had
+    cdef DecompressContext zstd
     cdef bint[2] known          # False: not looked for, or the context is spoilt
-    cdef Job* jobs
+    cdef DecompressJob* jobs
     cdef int64_t room
     cdef bint use_threads       # leave large bodies to the reader, who has some
 

@@ -8,7 +8,8 @@ from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME
 from arrowipc.inline.loads cimport round_up
 from arrowipc.inline.plan cimport ColumnsData, LimitsData
 from arrowipc.read.decompress cimport (
-    IDLE_CONTEXTS, WORTH_THREADS, Context, Functions, Job, Ledger, Library, decode_job, enter_all, library_for,
+    IDLE_CONTEXTS, WORTH_THREADS, DecompressContext, DecompressJob, Functions, Ledger, Library, decode_job, enter_all,
+    library_for,
 )
 
 from arrowipc.errors import UnsupportedError
@@ -30,7 +31,7 @@ cdef uint8_t* scratch_room(Scratch* scratch, int64_t size) noexcept nogil:
 
 cdef class Inflater:
     def __dealloc__(self):
-        cdef Context context
+        cdef DecompressContext context
         free(self.jobs)
         for context in (self.lz4 if self.known[0] else None, self.zstd if self.known[1] else None):
             if context is not None and len(context.library.idle) < IDLE_CONTEXTS:
@@ -38,7 +39,7 @@ cdef class Inflater:
 
     cdef int prepare(self, int codec) except -1:
         cdef Library library
-        cdef Context context
+        cdef DecompressContext context
         self.known[codec] = True
         if codec == CompressionType_LZ4_FRAME:
             self.lz4 = None
@@ -51,7 +52,7 @@ cdef class Inflater:
             return 0
         if not library.native():
             return 0
-        context = library.idle.pop() if library.idle else Context(library)
+        context = library.idle.pop() if library.idle else DecompressContext(library)
         if codec == CompressionType_LZ4_FRAME:
             self.lz4 = context
         else:
@@ -62,17 +63,17 @@ cdef class Inflater:
         cdef const Functions* library
         cdef void* state
         cdef Ledger sums
-        cdef Job* job
+        cdef DecompressJob* job
         cdef uint8_t* target
         cdef int64_t i
         cdef void* moved
         if not self.known[codec]:
             return INFLATE_LATER
         if d.n_extents >= self.room:
-            moved = realloc(self.jobs, 2 * (<int64_t> d.n_extents + 1) * sizeof(Job))
+            moved = realloc(self.jobs, 2 * (<int64_t> d.n_extents + 1) * sizeof(DecompressJob))
             if moved == NULL:
                 return INFLATE_NOT
-            self.jobs = <Job*> moved
+            self.jobs = <DecompressJob*> moved
             self.room = 2 * (<int64_t> d.n_extents + 1)
         if enter_all(d, codec, self.jobs, limits, &sums):
             return INFLATE_NOT

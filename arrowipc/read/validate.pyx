@@ -142,7 +142,7 @@ cdef int check_entries(const ColumnsData* d, int32_t f, Fault* fault) noexcept n
 # -- offsets and text ----------------------------------------------------------------------------------------
 
 
-cdef struct Span:
+cdef struct OffsetRange:
     int64_t first
     int64_t last
 
@@ -169,7 +169,7 @@ cdef inline int64_t load_word(const uint8_t* p, int64_t i, bint wide) noexcept n
     return load_i64(p + 8 * i) if wide else load_i32(p + 4 * i)
 
 
-cdef int check_offsets(const ColumnsData* d, int32_t f, int64_t limit, Span* span,
+cdef int check_offsets(const ColumnsData* d, int32_t f, int64_t limit, OffsetRange* span,
                        Fault* fault) noexcept nogil:
     """offsets[0..length] rise from at least 0 to at most `limit`. `span` receives the first and the last."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
@@ -216,7 +216,7 @@ cdef int fail_offsets(const uint8_t* base, int32_t f, int64_t n, int64_t limit, 
 cdef int check_variable(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Extent* data = &d.extents[plan.first_buffer + 2]
-    cdef Span span
+    cdef OffsetRange span
     cdef Text text
     if check_offsets(d, f, data.size, &span, fault) < 0:
         return -1
@@ -317,7 +317,7 @@ cdef inline bint splits(const uint8_t* data, const Word* offsets, int64_t n) noe
     return bad != 0
 
 
-cdef int check_text(const ColumnsData* d, int32_t f, const Span* span, Text text,
+cdef int check_text(const ColumnsData* d, int32_t f, const OffsetRange* span, Text text,
                     Fault* fault) noexcept nogil:
     """Text that is not plain ASCII: by its offsets where the whole is UTF-8, else string by string."""
     cdef const FieldPlan* plan = &d.plan.fields[f]

@@ -362,12 +362,12 @@ def find_name(name: str, names: list[str], label: str, optional: bool = False) -
     """Index of a column by its exact name, or by the only one that differs in case; None if optional."""
     if names.count(name) == 1:
         return names.index(name)
-    alike = [index for index, other in enumerate(names) if other.lower() == name.lower()]
-    if len(alike) == 1:
-        return alike[0]
-    if not alike:
+    schemas_equal = [index for index, other in enumerate(names) if other.lower() == name.lower()]
+    if len(schemas_equal) == 1:
+        return schemas_equal[0]
+    if not schemas_equal:
         if optional:
             return None
         shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
         raise UsageError(f"{label} has no column {name!r}; its columns are {shown or 'none at all'}")
-    raise UsageError(f"{label} has {len(alike)} columns named {name!r}; Spark finds columns by name")
+    raise UsageError(f"{label} has {len(schemas_equal)} columns named {name!r}; Spark finds columns by name")

@@ -19,7 +19,7 @@ from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
 from arrowipc.inline.loads cimport load_i64, load_u16
 from arrowipc.inline.plan cimport FIELD_SIGNED, LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
-from arrowipc.read.framing cimport FRAME_MESSAGE, Cut, Message, cut_message
+from arrowipc.read.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message
 from arrowipc.tensors.message cimport (
     MOST_DIMENSIONS, Shape, Stretch, count_elements, element_type, read_buffer, read_element, read_names,
     read_shape,
@@ -515,7 +515,7 @@ limits_data(None, &default_bounds)
 
 cdef Tensor tensor_at(const uint8_t* data, int64_t size, object owner, const LimitsData* limits):
     """The tensor of a whole message at `data`; None where a framer has to look, which has the words for it."""
-    cdef Cut cut
+    cdef CutMessage cut
     cdef Envelope envelope
     cdef Fault fault
     if cut_message(data, size, limits, &cut) != FRAME_MESSAGE:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_integer, described
 from arrowipc.columns.array import Array
-from arrowipc.columns.from_buffers import assemble
+from arrowipc.columns.from_buffers import from_buffers
 from arrowipc.datatypes import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
@@ -437,7 +437,7 @@ def tensor_column(
     length, *shape = tensor.shape
     field = fixed_shape_tensor(name, tensor.type, shape, dim_names=dim_names, permutation=permutation)
     stored = _bytes_of(tensor)
-    batch = assemble(Schema([field]), length, [(length, 0), (tensor.size, 0)], [None, None, stored])
+    batch = from_buffers(Schema([field]), length, [(length, 0), (tensor.size, 0)], [None, None, stored])
     return batch.column(0)
 
 
@@ -475,7 +475,7 @@ def _variable_column(
     nulls = int(len(rows) - valid.sum())
     bitmap = np.packbits(valid, bitorder="little") if nulls else None
     n = len(rows)
-    batch = assemble(
+    batch = from_buffers(
         Schema([field]),
         n,
         [(n, nulls), (n, 0), (len(values), 0), (n, 0), (shapes.size, 0)],

@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from arrowipc._core cimport Memory, Source, raise_fault
-from arrowipc.inline.body_parts cimport Part, padding
+from arrowipc.inline.body_parts cimport BodyPart, padding
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
@@ -222,12 +222,12 @@ def stored_length(int64_t size):
 cdef class Exports:
     # The buffers of a body, held while they go out.
     cdef Py_buffer* views
-    cdef Part* parts
+    cdef BodyPart* parts
     cdef int32_t count
 
     def __cinit__(self, Py_ssize_t room):
         self.views = <Py_buffer*> calloc(room + 1, sizeof(Py_buffer))
-        self.parts = <Part*> calloc(room + 1, sizeof(Part))
+        self.parts = <BodyPart*> calloc(room + 1, sizeof(BodyPart))
         if self.views == NULL or self.parts == NULL:
             raise MemoryError()
 
@@ -282,8 +282,8 @@ cdef int write_pieces(Sink sink, Piecewise buffer) except -1:
     """Make a buffer and hand each piece over while it is warm; the zeros behind it go with the last."""
     cdef int64_t zeros = padding(buffer.nbytes, TENSOR_ALIGNMENT), done = 0, size
     cdef Memory memory = Memory(min(buffer.nbytes, <int64_t> PIECE) + zeros)
-    cdef Part part
-    memset(&part, 0, sizeof(Part))
+    cdef BodyPart part
+    memset(&part, 0, sizeof(BodyPart))
     buffer.rewind()
     part.data = memory.data
     while done < buffer.nbytes:

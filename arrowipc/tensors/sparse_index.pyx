@@ -756,7 +756,7 @@ cdef int climb(const Words* pointers, const int64_t* below, int64_t* starts, int
         starts[j] = at if below == NULL else below[at]
         before = at
     if at != size:
-        # Leaves would be left over that nobody writes coordinates for.
+        # Converter would be left over that nobody writes coordinates for.
         return fail(fault, FOUND_END, pointers.rows - 1, <uint64_t> at, size)
     return 0
 

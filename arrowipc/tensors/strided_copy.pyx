@@ -1,4 +1,4 @@
-"""Elements at strides, gathered row-major: where the input's neighbours are not the output's, in small tiles."""
+"""Elements at strides, copied row-major; in small tiles where the innermost strides of both sides differ."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy

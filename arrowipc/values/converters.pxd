@@ -20,7 +20,7 @@ cdef enum:
     MAX_NESTED = 128        # types nest 64 levels; nothing pushes more than one of `above` per level
 
 
-cdef class Leaves:
+cdef class Converter:
     """The buffers of one plan while they are being filled, and the fields that need no other field."""
     cdef Plan plan
     cdef const PlanData* p          # plan.d
@@ -32,7 +32,7 @@ cdef class Leaves:
     cdef object held                # what the bytes of the value in work belong to
     cdef int depth                  # fields above the one in work that change positions
     cdef int32_t[MAX_NESTED] above
-    cdef Leaves user                # while dictionary values are being looked up: who does that,
+    cdef Converter user             # while dictionary values are being looked up: who does that,
     cdef int32_t user_field         # and for which field
 
     cdef uint8_t* room(self, int32_t buffer, int64_t size) except NULL

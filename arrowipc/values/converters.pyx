@@ -649,7 +649,7 @@ cdef inline int64_t put_word(const Word* w, uint8_t* out) noexcept nogil:
     return encode(<const uint32_t*> w.data, w.count, out)
 
 
-cdef inline bint next_word(Leaves b, int32_t f, int64_t i, list items, int64_t count, bint text,
+cdef inline bint next_word(Converter b, int32_t f, int64_t i, list items, int64_t count, bint text,
                            Word* w) except -1:
     """Open value i; False: it is null, and marked so."""
     cdef PyObject* value = PyList_GET_ITEM(items, i)
@@ -698,7 +698,7 @@ cdef int clear_padding(Memory memory) noexcept:
 # -- the buffers of a plan -----------------------------------------------------------------------------------
 
 
-cdef class Leaves:
+cdef class Converter:
     """The buffers of one plan while they are being filled, and the fields that need no other field."""
 
     def __cinit__(self, Plan plan not None, *_):
@@ -951,7 +951,7 @@ cdef int64_t bytes_for(int64_t count, int64_t width) except -1:
     return size
 
 
-cdef int fill_nulls(Leaves b, int32_t f, list items) except -1:
+cdef int fill_nulls(Converter b, int32_t f, list items) except -1:
     cdef int64_t count = b.d.nodes[f].length, i
     for i in range(count):
         value = item(items, i, count)
@@ -964,7 +964,7 @@ cdef int fill_nulls(Leaves b, int32_t f, list items) except -1:
     return 0
 
 
-cdef int fill_bools(Leaves b, int32_t f, list items) except -1:
+cdef int fill_bools(Converter b, int32_t f, list items) except -1:
     cdef int64_t count = b.d.nodes[f].length, i
     cdef uint8_t* bits = b.room(b.p.fields[f].first_buffer + 1, bitmap_bytes(count))
     cdef PyObject* value
@@ -984,7 +984,7 @@ cdef int fill_bools(Leaves b, int32_t f, list items) except -1:
     return 0
 
 
-cdef int fill_integers(Leaves b, int32_t f, list items) except -1:
+cdef int fill_integers(Converter b, int32_t f, list items) except -1:
     cdef const FieldPlan* field = &b.p.fields[f]
     cdef int64_t count = b.d.nodes[f].length, number, i
     cdef int32_t width = field.width
@@ -1004,7 +1004,7 @@ cdef int fill_integers(Leaves b, int32_t f, list items) except -1:
     return 0
 
 
-cdef int fill_floats(Leaves b, int32_t f, list items) except -1:
+cdef int fill_floats(Converter b, int32_t f, list items) except -1:
     cdef const FieldPlan* field = &b.p.fields[f]
     cdef int64_t count = b.d.nodes[f].length, i
     cdef int32_t width = field.width
@@ -1028,7 +1028,7 @@ cdef int fill_floats(Leaves b, int32_t f, list items) except -1:
     return 0
 
 
-cdef int fill_others(Leaves b, int32_t f, list items) except -1:
+cdef int fill_others(Converter b, int32_t f, list items) except -1:
     """Decimals, dates, times, timestamps, durations, intervals and binary of fixed size."""
     cdef int32_t width = b.p.fields[f].width
     cdef int64_t count = b.d.nodes[f].length, i
@@ -1038,7 +1038,7 @@ cdef int fill_others(Leaves b, int32_t f, list items) except -1:
     return 0
 
 
-cdef int fill_words(Leaves b, int32_t f, list items) except -1:
+cdef int fill_words(Converter b, int32_t f, list items) except -1:
     """Text and binary behind offsets."""
     cdef const FieldPlan* field = &b.p.fields[f]
     cdef int64_t count = b.d.nodes[f].length, used = 0, size, i
@@ -1067,7 +1067,7 @@ cdef int fill_words(Leaves b, int32_t f, list items) except -1:
     return b.take(field.first_buffer + 2, memory.data, used, memory)
 
 
-cdef int close_pool(Leaves b, int32_t f, Memory memory, int64_t used) except -1:
+cdef int close_pool(Converter b, int32_t f, Memory memory, int64_t used) except -1:
     """Keep a data buffer of a view field, if anything is in it."""
     cdef list pool = b.pools[b.p.fields[f].view]
     if used:
@@ -1077,7 +1077,7 @@ cdef int close_pool(Leaves b, int32_t f, Memory memory, int64_t used) except -1:
     return 0
 
 
-cdef int fill_views(Leaves b, int32_t f, list items) except -1:
+cdef int fill_views(Converter b, int32_t f, list items) except -1:
     """Text and binary as views: short values inline, the others in data buffers that double."""
     cdef const FieldPlan* field = &b.p.fields[f]
     cdef int64_t count = b.d.nodes[f].length, used = 0, size, i

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.arguments import check_integer, repeated
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.columns.concat import concat_batches
-from arrowipc.columns.from_buffers import assemble
-from arrowipc.columns.memo_table import ValueTable
+from arrowipc.columns.from_buffers import from_buffers
+from arrowipc.columns.memo_table import MemoTable
 from arrowipc.columns.take import take_rows
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead
@@ -166,7 +166,7 @@ def _alone(column: Array, kind: DataType) -> RecordBatch:
 def _encoded(column: Array, field: Field) -> Array:
     import numpy as np
 
-    table = ValueTable.like(plain := _alone(column, field.type))
+    table = MemoTable.like(plain := _alone(column, field.type))
     indices = np.frombuffer(table.add_batch(plain), np.int64).astype(np.int32)
     values = table.batch()
     if column.null_count == 0:
@@ -191,7 +191,7 @@ def _joined(indices: Any, validity: bytes, nulls: int, values: RecordBatch) -> A
     assert isinstance(encoding, Dictionary)
     for message in _dictionary_messages(encoding, values.column(0)):
         decoder.decode_next(message)
-    rows = assemble(Schema([Field("", int32())]), len(indices), [(len(indices), nulls)], [validity, indices])
+    rows = from_buffers(Schema([Field("", int32())]), len(indices), [(len(indices), nulls)], [validity, indices])
     event = decoder.decode_next(rows.to_message())
     assert isinstance(event, BatchRead)
     return event.batch.column(0)

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Columns
 from arrowipc.columns.array cimport Array, RecordBatch
-from arrowipc.values.converters cimport Leaves
+from arrowipc.values.converters cimport Converter
 
 
 cdef class Values:
@@ -17,7 +17,7 @@ cdef class Values:
     cdef int height             # dictionaries inside dictionaries below it
 
 
-cdef class Builder(Leaves):
+cdef class Builder(Converter):
     """Columns of one plan while they are being built."""
     cdef dict dictionaries      # id -> Values, shared by all plans of one call
     cdef dict names             # of the children of structs, by field

@@ -34,7 +34,7 @@ from arrowipc.inline.plan cimport (
     Node, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport plan_field, python_plan
-from arrowipc.values.converters cimport IS_NULL, STORED, Leaves, is_numpy, item, whole
+from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
 
 from arrowipc.arguments import described, repeated
 from arrowipc.errors import UsageError
@@ -74,7 +74,7 @@ cdef class Values:
     """The values of one dictionary while they are being collected."""
 
 
-cdef class Builder(Leaves):
+cdef class Builder(Converter):
     """Columns of one plan while they are being built."""
 
     def __init__(self, Plan plan, dict dictionaries):

@@ -1,7 +1,7 @@
-# What makes messages of trimmed columns: their metadata, and the parts of their body.
+# What makes messages of truncated columns: their metadata, and the parts of their body.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.plan cimport ColumnsData
 from arrowipc.read.framing cimport Message
 from arrowipc.write.compress cimport Compressor
@@ -17,8 +17,8 @@ cdef class Encoder:
     cdef int64_t head_size
     cdef int64_t head_room
     cdef int64_t metadata_at            # in `head`: behind the prefix
-    cdef Part* stored                   # per extent
-    cdef Part* parts                    # in the order of the body
+    cdef BodyPart* stored                   # per extent
+    cdef BodyPart* parts                    # in the order of the body
     cdef int32_t n_parts
     cdef int32_t parts_room
     cdef int64_t body_length

@@ -10,7 +10,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport open_batch, raise_fault
-from arrowipc.inline.body_parts cimport Part, padding, stored_size
+from arrowipc.inline.body_parts cimport BodyPart, padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport load_i64, put16, put32, put64, round_up
@@ -192,7 +192,7 @@ cdef class Encoder:
         cdef const FieldPlan* field
         cdef int64_t offset = 0, raw = 0, size, alignment = self.alignment
         cdef int32_t f, k, count, extent
-        cdef Part* part = self.parts
+        cdef BodyPart* part = self.parts
         cdef bint packed = self.compressor is not None
         at = put_vector(base, table + AT_BUFFERS, at, n_buffers)
         if not packed and d.plan.n_views == 0 and n_buffers == d.n_extents:
@@ -234,7 +234,7 @@ cdef class Encoder:
         """`put_buffers` where nothing is compressed, left out or moved."""
         cdef int64_t offset = 0, raw = 0, size, alignment = self.alignment
         cdef int32_t i
-        cdef Part* part = self.parts
+        cdef BodyPart* part = self.parts
         for i in range(d.n_extents):
             size = d.extents[i].size
             part.data = d.extents[i].data
@@ -336,10 +336,10 @@ cdef class Encoder:
             self.head = <uint8_t*> moved
             self.head_room = 2 * head + 64
         if parts > self.parts_room:
-            moved = realloc(self.stored, 2 * <size_t> parts * sizeof(Part))
+            moved = realloc(self.stored, 2 * <size_t> parts * sizeof(BodyPart))
             if moved == NULL:
                 raise MemoryError(f"cannot allocate a list of {parts:,} buffers")
-            self.stored = <Part*> moved
+            self.stored = <BodyPart*> moved
             self.parts = self.stored + parts
             self.parts_room = parts
         return 0

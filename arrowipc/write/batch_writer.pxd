@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.truncate cimport Trimmer
+from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.plan cimport ColumnsData
 from arrowipc.read.framing cimport Message
 from arrowipc.write.batch_encoder cimport Encoder
@@ -10,7 +10,7 @@ from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 from arrowipc.write.sinks cimport Sink
 
 
-cdef class Packing:
+cdef class EncodeOptions:
     """How bodies are stored: the encoder of one writer, and which columns it compresses."""
     cdef Encoder encoder
     cdef object choice              # None: all columns; else {column name, or "*": whether it is compressed}
@@ -21,8 +21,8 @@ cdef class Packing:
 
 cdef class BatchWriter:
     cdef readonly Sink sink
-    cdef Packing packing
-    cdef Encoder encoder            # packing.encoder
+    cdef EncodeOptions encode_options
+    cdef Encoder encoder            # encode_options.encoder
     cdef readonly bint is_file
     cdef object deltas              # None: as deltas what came as deltas
     cdef bint unify
@@ -33,10 +33,10 @@ cdef class BatchWriter:
     cdef object asked               # the Schema that it was begun with, before dictionaries were numbered anew
     cdef Plan accepted              # plan of the last batch that was found to fit
     cdef bint has_required          # columns that are not nullable
-    cdef Trimmer trimmer
-    cdef dict trimmers              # dictionary id -> Trimmer of its values
+    cdef Truncator truncator
+    cdef dict truncators                    # dictionary id -> Truncator of its values
     cdef WrittenDictionaries dictionaries   # None: the schema has none
-    cdef list pending               # small batches that wait to become one
+    cdef list pending                       # small batches that wait to become one
     cdef int64_t pending_rows
     cdef bytearray batch_blocks     # of the footer
     cdef bytearray dictionary_blocks
@@ -56,7 +56,7 @@ cdef class BatchWriter:
     cdef int occupy(self) except -1
     cdef int set_plan(self, object schema) except -1
     cdef int accept(self, Columns columns) except -1
-    cdef int trim(self, Columns columns, int64_t start, int64_t count) except -1
+    cdef int truncate(self, Columns columns, int64_t start, int64_t count) except -1
     cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1
     cdef int64_t put_rows(self, Columns columns, int64_t start, int64_t count, tuple pairs,
                           int64_t max_bytes) except -1

@@ -11,11 +11,11 @@ from arrowipc.read.framing import Message
 from arrowipc.schema import Schema
 from arrowipc.write.sinks import Sink
 
-__all__ = ["BatchWriter", "Packing", "batch_message", "batch_size", "check_schema"]
+__all__ = ["BatchWriter", "EncodeOptions", "batch_message", "batch_size", "check_schema"]
 
 MAGIC: bytes
 
-class Packing:
+class EncodeOptions:
     def __new__(
         cls,
         compression: str | Mapping[str, str | None] | None = None,
@@ -25,13 +25,13 @@ class Packing:
         legacy: bool = False,
         metadata_version: Literal["V4", "V5"] = "V5",
         use_threads: bool = True,
-    ) -> Packing: ...
+    ) -> EncodeOptions: ...
 
 class BatchWriter:
     def __init__(
         self,
         sink: Sink,
-        packing: Packing,
+        encode_options: EncodeOptions,
         is_file: bool = False,
         dictionary_deltas: bool | None = None,
         unify_dictionaries: bool = False,

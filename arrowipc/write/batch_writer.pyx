@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 from arrowipc._core cimport Columns, Plan, field_path, limits_data, raise_fault
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.concat cimport concat_into
-from arrowipc.columns.truncate cimport Trimmer
+from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport prefetch
@@ -27,9 +27,9 @@ from arrowipc.write.sinks cimport Sink
 
 from arrowipc.arguments import metadata_pairs
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.metadata.schema_writer import encapsulate, footer_table, renumber_dictionaries, schema_metadata
+from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
 
-__all__ = ["BatchWriter", "Packing", "batch_message", "batch_size", "check_schema"]
+__all__ = ["BatchWriter", "EncodeOptions", "batch_message", "batch_size", "check_schema"]
 
 MAGIC = b"ARROW1"
 
@@ -44,7 +44,7 @@ cdef struct Block:
 # -- how bodies are stored -----------------------------------------------------------------------------------
 
 
-cdef class Packing:
+cdef class EncodeOptions:
     """How bodies are stored, from the keywords that all writers share.
 
     Parameters
@@ -100,45 +100,45 @@ cdef class Packing:
         return 0
 
 
-cdef inline const uint8_t* chosen_fields(Packing packing) noexcept:
-    if packing.chosen is None:
+cdef inline const uint8_t* chosen_fields(EncodeOptions encode_options) noexcept:
+    if encode_options.chosen is None:
         return NULL
-    return <const uint8_t*> PyBytes_AS_STRING(packing.chosen)
+    return <const uint8_t*> PyBytes_AS_STRING(encode_options.chosen)
 
 
-cdef int encode_alone(Packing packing, Trimmer trimmer, RecordBatch batch) except -1:
+cdef int encode_alone(EncodeOptions encode_options, Truncator truncator, RecordBatch batch) except -1:
     """Encode a batch for itself, as if its sink began with it."""
     cdef Fault fault
-    packing.choose(batch.plan)
+    encode_options.choose(batch.plan)
     check_order(batch.plan)
-    if trimmer.trim(&batch.d, 0, batch.d.length, &fault) < 0:
+    if truncator.truncate(&batch.d, 0, batch.d.length, &fault) < 0:
         raise_fault(&fault, batch.plan)
-    packing.encoder.record_batch(&trimmer.d, chosen_fields(packing), batch.custom_metadata, 0)
+    encode_options.encoder.record_batch(&truncator.d, chosen_fields(encode_options), batch.custom_metadata, 0)
     return 0
 
 
-cdef tuple owners_of(Columns columns, Trimmer trimmer, Encoder encoder):
+cdef tuple owners_of(Columns columns, Truncator truncator, Encoder encoder):
     """What the parts of the message that was just encoded point into."""
-    return columns, trimmer.keep(), encoder.compressor.keep() if encoder.compressor is not None else None
+    return columns, truncator.keep(), encoder.compressor.keep() if encoder.compressor is not None else None
 
 
 def batch_message(RecordBatch batch not None, **options):
     """The RecordBatch message of a batch; see `arrowipc.RecordBatch.to_message`."""
-    cdef Packing packing = Packing(**options)
-    cdef Encoder encoder = packing.encoder
-    cdef Trimmer trimmer = Trimmer(batch.plan)
+    cdef EncodeOptions encode_options = EncodeOptions(**options)
+    cdef Encoder encoder = encode_options.encoder
+    cdef Truncator truncator = Truncator(batch.plan)
     if encoder.legacy:
         raise UsageError("legacy is about the prefix of messages in streams and files; a Message has none of its own")
-    encode_alone(packing, trimmer, batch)
+    encode_alone(encode_options, truncator, batch)
     return new_message(encoder.head + encoder.metadata_at, encoder.head_size - encoder.metadata_at, encoder.parts,
-                       encoder.n_parts, encoder.alignment, owners_of(batch, trimmer, encoder))
+                       encoder.n_parts, encoder.alignment, owners_of(batch, truncator, encoder))
 
 
 def batch_size(RecordBatch batch not None, **options):
     """Bytes of the encapsulated RecordBatch message of a batch; see `arrowipc.get_record_batch_size`."""
-    cdef Packing packing = Packing(**options)
-    encode_alone(packing, Trimmer(batch.plan), batch)
-    return packing.encoder.head_size + packing.encoder.body_length
+    cdef EncodeOptions encode_options = EncodeOptions(**options)
+    encode_alone(encode_options, Truncator(batch.plan), batch)
+    return encode_options.encoder.head_size + encode_options.encoder.body_length
 
 
 cdef inline int check_order(Plan plan) except -1:
@@ -167,7 +167,7 @@ cdef object written_schema(object schema):
     if schema.features or schema.endianness != "little" or schema._plan is not None:
         # A plan may be that of a reader: of some of the columns, or of another byte order.
         written = schema.__replace__(features=(), endianness="little")
-    written = renumber_dictionaries(written)
+    written = number_from_zero(written)
     recent.insert(0, (schema, written))
     del recent[MOST_RECENT:]
     return written
@@ -182,7 +182,7 @@ cdef class BatchWriter:
     Parameters
     ----------
     sink : Sink
-    packing : Packing
+    encode_options : EncodeOptions
     is_file : bool
         With magic, footer, and one dictionary per id.
     dictionary_deltas, unify_dictionaries : bool (the first may be None)
@@ -195,14 +195,14 @@ cdef class BatchWriter:
         Adds statistics to the metadata of each batch.
     """
 
-    def __init__(self, Sink sink not None, Packing packing not None, bint is_file=False,
+    def __init__(self, Sink sink not None, EncodeOptions encode_options not None, bint is_file=False,
                  dictionary_deltas=None, bint unify_dictionaries=False, int64_t coalesce_rows=0,
                  bint allow_64bit=False, annotate=None):
         if coalesce_rows < 0:
             raise UsageError(f"coalesce_rows must not be negative, found {coalesce_rows}")
         self.sink = sink
-        self.packing = packing
-        self.encoder = packing.encoder
+        self.encode_options = encode_options
+        self.encoder = encode_options.encoder
         self.is_file = is_file
         self.deltas = dictionary_deltas
         self.unify = unify_dictionaries
@@ -225,7 +225,7 @@ cdef class BatchWriter:
         return 0
 
     cdef int occupy(self) except -1:
-        """Begin a message. The encoder, the trimmers and the sink have room for one: no other may begin until its end.
+        """Begin a message, of which there is one at a time: encoder, truncators and sink serve no other until its end.
 
         Not only threads could try: a sink may be an object in Python, which knows its writer.
         """
@@ -293,11 +293,11 @@ cdef class BatchWriter:
         cdef int32_t i
         limits_data(None, &limits)
         self.plan = python_plan(schema, &limits)
-        self.packing.choose(self.plan)
+        self.encode_options.choose(self.plan)
         if self.annotate is not None:
             self.annotate.check(schema)
-        self.trimmer = Trimmer(self.plan)
-        self.trimmers = {}
+        self.truncator = Truncator(self.plan)
+        self.truncators = {}
         if self.plan.dictionaries:
             self.dictionaries = WrittenDictionaries(self.plan, self.is_file, self.deltas, self.unify)
         for i in range(self.plan.d.n_columns):
@@ -392,7 +392,7 @@ cdef class BatchWriter:
         self.check_usable()
         if columns.plan is not self.accepted:
             self.accept(columns)
-        if (not self.packing.untouched or self.has_required or self.annotate is not None
+        if (not self.encode_options.untouched or self.has_required or self.annotate is not None
                 or (self.unify and self.dictionaries is not None)
                 or columns.d.length < self.coalesce_rows or not columns.plan.d.whole
                 or columns.plan.d.stored_big or not self.encoder.agrees(message)):
@@ -431,23 +431,23 @@ cdef class BatchWriter:
         self.accepted = columns.plan
         return 0
 
-    cdef int trim(self, Columns columns, int64_t start, int64_t count) except -1:
+    cdef int truncate(self, Columns columns, int64_t start, int64_t count) except -1:
         cdef Fault fault
         cdef int64_t nulls
         cdef int32_t i, f
-        if self.trimmer.trim(&columns.d, start, count, &fault) < 0:
+        if self.truncator.truncate(&columns.d, start, count, &fault) < 0:
             raise_fault(&fault, columns.plan)
         if not self.allow_64bit:
             for f in range(self.plan.d.n_fields):
-                if self.trimmer.d.nodes[f].length > INT32_MAX:
-                    raise UsageError(f"column {field_path(self.plan, f)!r} has {self.trimmer.d.nodes[f].length:,} "
+                if self.truncator.d.nodes[f].length > INT32_MAX:
+                    raise UsageError(f"column {field_path(self.plan, f)!r} has {self.truncator.d.nodes[f].length:,} "
                                      "elements, more than 2**31 - 1, which some readers cannot read: write fewer rows "
                                      "at a time (write_table(max_chunksize=)), or say allow_64bit=True")
         if self.has_required:
             for i in range(self.plan.d.n_columns):
                 f = self.plan.d.columns[i]
-                if self.trimmer.d.nodes[f].null_count and not self.plan.d.fields[f].flags & FIELD_NULLABLE:
-                    nulls = self.trimmer.d.nodes[f].null_count
+                if self.truncator.d.nodes[f].null_count and not self.plan.d.fields[f].flags & FIELD_NULLABLE:
+                    nulls = self.truncator.d.nodes[f].null_count
                     raise UsageError(f"column {field_path(self.plan, f)!r} has {nulls} null{'s' if nulls > 1 else ''} "
                                      "and the writer's schema says that it has none (nullable=False)")
         return 0
@@ -469,12 +469,12 @@ cdef class BatchWriter:
         cdef list emissions = None
         cdef int64_t position = self.sink.position
         fetch_ahead(&columns.d)
-        self.trim(columns, start, count)
+        self.truncate(columns, start, count)
         while (max_bytes < INT64_MAX and count > 1
-               and body_size(&self.trimmer.d, self.encoder.alignment) > max_bytes):
+               and body_size(&self.truncator.d, self.encoder.alignment) > max_bytes):
             count = max(1, min(count - 1, <int64_t> (count * (<double> max_bytes
-                                                     / body_size(&self.trimmer.d, self.encoder.alignment)))))
-            self.trim(columns, start, count)
+                                                     / body_size(&self.truncator.d, self.encoder.alignment)))))
+            self.truncate(columns, start, count)
         if self.annotate is not None:
             pairs = self.annotate(columns, start, count, pairs)
         if self.dictionaries is not None:
@@ -485,10 +485,10 @@ cdef class BatchWriter:
             if self.dictionaries is not None:
                 self.put_dictionaries(emissions)
                 if written is not columns:
-                    self.trim(written, start, count)
-            self.encoder.record_batch(&self.trimmer.d, chosen_fields(self.packing), pairs, self.sink.position)
+                    self.truncate(written, start, count)
+            self.encoder.record_batch(&self.truncator.d, chosen_fields(self.encode_options), pairs, self.sink.position)
             if self.sink.keeps:
-                self.sink.owners = owners_of(written, self.trimmer, self.encoder)
+                self.sink.owners = owners_of(written, self.truncator, self.encoder)
             self.hand_over(self.batch_blocks)
         except BaseException as error:
             # A sink that has no room says so before it takes anything: then there is still an end to be written.
@@ -505,17 +505,18 @@ cdef class BatchWriter:
         return 0
 
     cdef int put_dictionary(self, Emission emission) except -1:
-        cdef Trimmer trimmer = self.trimmers.get(emission.id)
+        cdef Truncator truncator = self.truncators.get(emission.id)
         cdef Fault fault
-        if trimmer is None:
-            trimmer = self.trimmers[emission.id] = Trimmer(emission.plan)
+        if truncator is None:
+            truncator = self.truncators[emission.id] = Truncator(emission.plan)
         # The data buffers are those of all deltas so far: each has to bring its own part only.
-        trimmer.tight = emission.is_delta
-        if trimmer.trim(&emission.values.d, emission.start, emission.values.d.length - emission.start, &fault) < 0:
+        truncator.tight = emission.is_delta
+        if truncator.truncate(&emission.values.d, emission.start, emission.values.d.length - emission.start,
+                              &fault) < 0:
             raise_fault(&fault, emission.values.plan, f"dictionary {emission.id}")
-        self.encoder.dictionary_batch(&trimmer.d, emission.id, emission.is_delta, self.sink.position)
+        self.encoder.dictionary_batch(&truncator.d, emission.id, emission.is_delta, self.sink.position)
         if self.sink.keeps:
-            self.sink.owners = owners_of(emission.values, trimmer, self.encoder)
+            self.sink.owners = owners_of(emission.values, truncator, self.encoder)
         self.hand_over(self.dictionary_blocks)
         self.num_dictionary_batches += 1
         self.num_dictionary_deltas += emission.is_delta
@@ -600,7 +601,7 @@ cdef class BatchWriter:
         return 0
 
     def check(self):
-        """Raise the UsageError that writing would, if the writer cannot go on."""
+        """Raise a UsageError if nothing can be written any more: the writer is closed, or an error ended it."""
         self.check_usable()
 
     def check_free(self):
@@ -608,7 +609,7 @@ cdef class BatchWriter:
         self.check_idle()
 
     def abandon(self, reason):
-        """End without an end: nothing more is written."""
+        """Stop without an end-of-stream marker or a footer; nothing more can be written."""
         if self.failure is None:
             self.failure = str(reason)
         self.pending = []

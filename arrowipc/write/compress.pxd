@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 cimport cython
 
 from arrowipc._core cimport Memory
-from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.plan cimport ColumnsData
 
 
@@ -22,7 +22,7 @@ cdef class Compressor:
     # Fills parts[0 : d.n_extents]. `chosen`: one byte per field of d.plan, 0: its buffers stay raw (NULL: all
     # are compressed). An empty buffer becomes an empty part without a prefix. What the parts point at stays
     # valid until the next call (or longer with `keep`), as long as the columns do.
-    cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, Part* parts) except -1
+    cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1
     # What keeps compressed buffers alive beyond the next call.
     cdef object keep(self)
     cdef uint8_t* frame_memory(self, int64_t size) except NULL

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME
 from arrowipc.inline.loads cimport add_overflows, round_up
 from arrowipc.inline.plan cimport ColumnsData, Extent, FieldPlan
@@ -81,7 +81,7 @@ cdef enum:
     SPARE_MEMORY = 1 << 22          # bytes that are kept although the batch needs less
 
 
-cdef struct Job:
+cdef struct CompressJob:
     # One buffer that is worth trying.
     const uint8_t* source
     int64_t size
@@ -111,7 +111,7 @@ cdef inline void* address(object number):
 
 
 @cython.final
-cdef class Context:
+cdef class CompressContext:
     """libzstd's working memory, used by one thread at a time."""
     cdef void* state
     cdef free_zstd_t free   # not its library: that refers to idle contexts, and may be cleared before they end
@@ -121,8 +121,8 @@ cdef class Context:
             self.free(self.state)
 
 
-cdef Context new_context(const Functions* c):
-    cdef Context made = Context.__new__(Context)
+cdef CompressContext new_context(const Functions* c):
+    cdef CompressContext made = CompressContext.__new__(CompressContext)
     made.free = c.free_zstd
     made.state = c.create_zstd()
     if made.state == NULL:
@@ -177,7 +177,7 @@ cdef class Library:
         # A package allocates for itself: only what is smaller than the buffer comes to us.
         return self.c.bound_zstd(size) if self.c.bound_zstd != NULL else size
 
-    cdef size_t frame(self, void* state, const Job* job) noexcept nogil:
+    cdef size_t frame(self, void* state, const CompressJob* job) noexcept nogil:
         """Bytes of the frame that was made, or an error."""
         if self.c.frame_lz4 != NULL:
             return self.c.frame_lz4(job.target, job.room, job.source, job.size, &self.preferences)
@@ -226,14 +226,14 @@ cdef inline bint accepted(int64_t size, int64_t stored, double savings) noexcept
 
 
 cdef int by_size(const void* a, const void* b) noexcept nogil:
-    cdef int64_t left = (<const Job*> a).size, right = (<const Job*> b).size
+    cdef int64_t left = (<const CompressJob*> a).size, right = (<const CompressJob*> b).size
     return (left < right) - (left > right)
 
 
 @cython.final
 cdef class Work:
     """The buffers that are worth trying; any number of threads may `run`, taking the next each."""
-    cdef Job* jobs
+    cdef CompressJob* jobs
     cdef int64_t room
     cdef int64_t n_jobs
     cdef int64_t taken
@@ -250,7 +250,7 @@ cdef class Work:
         if room > self.room:
             free(self.jobs)
             self.room = 0
-            self.jobs = <Job*> malloc(room * sizeof(Job))
+            self.jobs = <CompressJob*> malloc(room * sizeof(CompressJob))
             if self.jobs == NULL:
                 raise MemoryError()
             self.room = room
@@ -274,7 +274,7 @@ cdef class Work:
         finally:
             fetch_add(&self.active, -1)
 
-    cdef int run_released(self, Context context) except -1:
+    cdef int run_released(self, CompressContext context) except -1:
         cdef void* state = NULL if context is None else context.state
         if self.total < WORTH_RELEASING and self.library.level <= QUICK_LEVEL:
             self.run_native(state)
@@ -284,7 +284,7 @@ cdef class Work:
         return 0
 
     cdef void run_native(self, void* state) noexcept nogil:
-        cdef Job* job
+        cdef CompressJob* job
         cdef size_t stored
         cdef int64_t i = fetch_add(&self.taken, 1)
         while i < self.n_jobs:
@@ -297,7 +297,7 @@ cdef class Work:
             i = fetch_add(&self.taken, 1)
 
     cdef int run_package(self, object encode) except -1:
-        cdef Job* job
+        cdef CompressJob* job
         cdef bytes frame
         cdef const uint8_t* made
         cdef int64_t stored
@@ -335,7 +335,7 @@ cdef class Work:
         from arrowipc import codecs
 
         # The largest first, so that no thread begins one when the others are done.
-        qsort(self.jobs, self.n_jobs, sizeof(Job), by_size)
+        qsort(self.jobs, self.n_jobs, sizeof(CompressJob), by_size)
         try:
             codecs.run_shared(self.run, self.n_jobs)
         except BaseException:
@@ -348,9 +348,9 @@ cdef class Work:
         return 0
 
 
-cdef void enter(Work work, const Extent* extent, int32_t index, bint chosen, Part* part) noexcept:
+cdef void enter(Work work, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
     """Store one buffer raw, and make a job of it where a frame might be smaller."""
-    cdef Job* job
+    cdef CompressJob* job
     cdef int64_t least = LEAST_LZ4 if work.library.codec == CompressionType_LZ4_FRAME else LEAST_ZSTD
     if extent.size <= 0 or extent.data == NULL:
         return      # `part` is cleared
@@ -361,7 +361,7 @@ cdef void enter(Work work, const Extent* extent, int32_t index, bint chosen, Par
     if not chosen or not accepted(extent.size, least, work.savings):
         return
     job = &work.jobs[work.n_jobs]
-    memset(job, 0, sizeof(Job))
+    memset(job, 0, sizeof(CompressJob))
     job.source = extent.data
     job.size = extent.size
     job.extent = index
@@ -369,12 +369,12 @@ cdef void enter(Work work, const Extent* extent, int32_t index, bint chosen, Par
     work.total += extent.size
 
 
-cdef void enter_all(Work work, const ColumnsData* d, const uint8_t* chosen, Part* parts) noexcept:
+cdef void enter_all(Work work, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) noexcept:
     cdef const FieldPlan* plan
     cdef int32_t f, k, first
     cdef bint wanted
     if d.n_extents:
-        memset(parts, 0, d.n_extents * sizeof(Part))
+        memset(parts, 0, d.n_extents * sizeof(BodyPart))
     for f in range(d.plan.n_fields):
         plan = &d.plan.fields[f]
         wanted = chosen == NULL or chosen[f] != 0
@@ -414,7 +414,7 @@ cdef class Compressor:
         self.library = library_for(self.codec, level)
         self.work = Work()
 
-    cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, Part* parts) except -1:
+    cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
         if self.busy:
             raise UsageError("another thread is writing with this writer, or this call is part of one: one thread at "
                              "a time may")
@@ -455,13 +455,13 @@ cdef class Compressor:
         """
         cdef ColumnsData* d = &batch.d
         cdef const uint8_t* wanted = NULL
-        cdef Part* parts
+        cdef BodyPart* parts
         cdef int32_t i
         if chosen is not None:
             if len(chosen) != d.plan.n_fields:
                 raise UsageError(f"expected a byte for each of {d.plan.n_fields} fields, found {len(chosen)}")
             wanted = <const uint8_t*> PyBytes_AS_STRING(chosen)
-        parts = <Part*> malloc((d.n_extents + 1) * sizeof(Part))
+        parts = <BodyPart*> malloc((d.n_extents + 1) * sizeof(BodyPart))
         if parts == NULL:
             raise MemoryError()
         try:
@@ -471,9 +471,9 @@ cdef class Compressor:
             free(parts)
 
 
-cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chosen, Part* parts) except -1:
+cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
     cdef Work work = self.work
-    cdef Job* job
+    cdef CompressJob* job
     cdef int64_t i
     work.clear(d.n_extents, self.library, self.savings)
     enter_all(work, d, chosen, parts)
@@ -499,7 +499,7 @@ cdef int place(Compressor self, Work work) except -1:
     """Give every job the room that its frame can take at most; lines of memory are not shared by threads."""
     cdef int64_t i, total = 0
     cdef uint8_t* target
-    cdef Job* job
+    cdef CompressJob* job
     for i in range(work.n_jobs):
         job = &work.jobs[i]
         job.room = work.library.room(job.size)
@@ -513,7 +513,7 @@ cdef int place(Compressor self, Work work) except -1:
     return 0
 
 
-cdef bytes joined(const Part* part):
+cdef bytes joined(const BodyPart* part):
     cdef bytes prefix = b""
     if part.prefixed:
         prefix = (<const char*> &part.prefix)[:PREFIX]

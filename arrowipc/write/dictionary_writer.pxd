@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 cimport cython
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.memo_table cimport Budget, ValueTable
+from arrowipc.columns.memo_table cimport Budget, MemoTable
 
 
 cdef class Emission:
@@ -18,7 +18,7 @@ cdef class Emission:
 
 
 @cython.final
-cdef class Renumbering:
+cdef class Transposition:
     """Where the values of one dictionary are in a table."""
     cdef Columns columns            # the dictionary
     cdef int64_t* places            # per value of it: the ordinal in the table
@@ -27,7 +27,7 @@ cdef class Renumbering:
     cdef bint identity              # each value has the place that it had
 
     # The dictionary, with more values than before, goes on; `values`: the same as the table wants them.
-    cdef int extend(self, ValueTable table, Columns dictionary, Columns values) except -1
+    cdef int extend(self, MemoTable table, Columns dictionary, Columns values) except -1
     cdef tuple mark(self)
     cdef int rollback(self, tuple mark) except -1
 
@@ -37,7 +37,7 @@ cdef class Brought:
     """A dictionary that the batch at hand has for an id."""
     cdef Columns values
     cdef tuple place                # of the first field that it belongs to
-    cdef Renumbering source         # with unify: where its values are
+    cdef Transposition source       # with unify: where its values are
 
 
 @cython.final
@@ -55,8 +55,8 @@ cdef class Written:
     cdef bint replaced              # ... and all that refers to it goes out again
     cdef bint stale                 # ... as it came: one below was replaced, and the source let this one stand
     # With unify.
-    cdef ValueTable table
-    cdef list sources               # Renumbering, the last ones
+    cdef MemoTable table
+    cdef list sources               # Transposition, the last ones
     cdef Columns unified            # the table's values, None: to be made
     cdef bint fresh                 # the batch brought values that did not come as a delta
 
@@ -76,8 +76,8 @@ cdef class WrittenDictionaries:
     # The last batch.
     cdef Plan last_plan
     cdef tuple last
-    cdef list sources               # with unify: Renumbering or None, per `encoded`
-    cdef tuple unified              # ... and the dictionaries of a renumbered batch
+    cdef list sources               # with unify: Transposition or None, per `encoded`
+    cdef tuple unified              # ... and the dictionaries of a transposed batch
 
     # Appends to `emissions` what must go out before `batch`, inner dictionaries before outer ones, and
     # returns the batch to write: `batch` itself, or one with remapped indices. What raises changes nothing.
@@ -90,5 +90,5 @@ cdef class WrittenDictionaries:
     cdef int gather(self, Columns columns, list encoded, tuple written, Plan plan, tuple outer) except -1
     cdef int compare(self, Written w, list made) except -1
     cdef int merge(self, Written w, list made) except -1
-    cdef Renumbering source(self, Written w, Brought one, tuple below)
+    cdef Transposition source(self, Written w, Brought one, tuple below)
     cdef int emit(self, Written w, Columns values, bint delta, list made) except -1

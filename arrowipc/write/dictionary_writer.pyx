@@ -15,9 +15,9 @@ from libc.string cimport memcpy
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, limits_data, raise_fault
 from arrowipc.columns.array cimport RecordBatch, make_array
 from arrowipc.columns.builder cimport grew_by_deltas, same_memory
-from arrowipc.columns.concat cimport FAULT_FULL, Growing, Span
+from arrowipc.columns.concat cimport FAULT_FULL, ColumnsBuilder, Span
 from arrowipc.columns.elements cimport check_native, dictionary_of, values
-from arrowipc.columns.memo_table cimport SPELLED_LEAST, ValueTable, new_budget, unified_table
+from arrowipc.columns.memo_table cimport SPELLED_LEAST, MemoTable, new_budget, nested_memo_table
 from arrowipc.columns.memo_table cimport continues, plainly_continues
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at
@@ -42,7 +42,7 @@ cdef list encoded_fields(Plan plan):
 
 
 cdef Columns no_values(Plan plan):
-    return Growing(plan).snapshot()
+    return ColumnsBuilder(plan).snapshot()
 
 
 # -- words ---------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ cdef str place_path(tuple place):
     return ".".join([place_path(place[0]), *reversed(parts)])
 
 
-# -- renumbering ---------------------------------------------------------------------------------------------
+# -- transposing ----------------------------------------------------------------------------------------------
 
 
 @cython.auto_pickle(False)
@@ -75,7 +75,7 @@ cdef class Indices:
         free(self.data)
 
 
-cdef class Renumbering:
+cdef class Transposition:
     """Where the values of one dictionary are in a table."""
 
     def __cinit__(self):
@@ -84,7 +84,7 @@ cdef class Renumbering:
     def __dealloc__(self):
         free(self.places)
 
-    cdef int extend(self, ValueTable table, Columns dictionary, Columns values) except -1:
+    cdef int extend(self, MemoTable table, Columns dictionary, Columns values) except -1:
         cdef int64_t count = dictionary.d.length, room, i
         cdef bint identity = self.identity
         cdef void* moved
@@ -125,7 +125,7 @@ cdef struct Move:
 
 
 cdef inline bint move_all(const Move* m, int32_t width) noexcept nogil:
-    """Whether all indices could be renumbered; `first_wrong` finds out which could not."""
+    """Whether all indices could be transposed; `first_wrong` finds out which could not."""
     cdef const uint8_t* bits = m.bits
     cdef const uint8_t* source = m.source
     cdef uint8_t* out = m.out
@@ -154,7 +154,7 @@ cdef inline bint move_all(const Move* m, int32_t width) noexcept nogil:
 
 
 cdef int64_t first_wrong(const Move* m, int32_t width) noexcept nogil:
-    """Position of the first index that cannot be renumbered; m.stop if there is none."""
+    """Position of the first index that cannot be transposed; m.stop if there is none."""
     cdef int64_t i, index
     for i in range(m.start, m.stop):
         if m.bits == NULL or get_bit(m.bits, i):
@@ -298,16 +298,16 @@ cdef int raise_index_fault(const Fault* fault, Columns columns, tuple dictionari
                      "type is needed")
 
 
-cdef Columns renumbered(Columns columns, Plan plan, list fields, list sources, tuple dictionaries,
+cdef Columns transposed(Columns columns, Plan plan, list fields, list sources, tuple dictionaries,
                         int64_t start, int64_t count, tuple outer):
-    """`columns` with the indices of their encoded `fields` renumbered by `sources` (None: all must be null).
+    """`columns` with the indices of their encoded `fields` transposed by `sources` (None: all must be null).
 
     Rows start .. start + count are; what other rows have is void. The result has `plan`, which is of the
     same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place
     of the dictionary that `columns` are, None for a batch.
     """
     cdef Columns out = None
-    cdef Renumbering source
+    cdef Transposition source
     cdef Indices indices
     cdef const FieldPlan* field
     cdef const Node* node
@@ -450,7 +450,7 @@ cdef class WrittenDictionaries:
             w.brought = {}
             w.sources = []
             if self.unify:
-                w.table = unified_table(plan, tuple([(<Written> one).table for one in w.below]), self.budget, True)
+                w.table = nested_memo_table(plan, tuple([(<Written> one).table for one in w.below]), self.budget, True)
             self.order.append(w)
         return w
 
@@ -459,7 +459,7 @@ cdef class WrittenDictionaries:
     cdef Columns before(self, Columns batch, list emissions):
         if batch.dictionaries is self.last and batch.plan is self.last_plan and self.last is not None:
             if self.unify:
-                return renumbered(batch, self.plan, self.encoded, self.sources, self.unified, 0,
+                return transposed(batch, self.plan, self.encoded, self.sources, self.unified, 0,
                                   batch.d.length, None)
             return batch
         if not self.order:
@@ -489,7 +489,7 @@ cdef class WrittenDictionaries:
             if self.unify:
                 sources = sources_of(batch, self.plan, self.encoded, self.top)
                 unified = tuple([w.everything() for w in self.top])
-                out = renumbered(batch, self.plan, self.encoded, sources, unified, 0, batch.d.length, None)
+                out = transposed(batch, self.plan, self.encoded, sources, unified, 0, batch.d.length, None)
             emissions.extend(made)
         except BaseException:
             for mark in marks:
@@ -624,24 +624,24 @@ cdef class WrittenDictionaries:
             self.emit(w, whole, self.deltas or self.as_came and not w.fresh, made)
         return 0
 
-    cdef Renumbering source(self, Written w, Brought one, tuple below):
+    cdef Transposition source(self, Written w, Brought one, tuple below):
         """Where the values of a dictionary are in the table, which takes in the new ones."""
         cdef Columns dictionary = one.values, to_add = one.values
         cdef int64_t before = w.table.count
-        cdef Renumbering found = None, known
+        cdef Transposition found = None, known
         cdef bint delta
         for known in w.sources:
             if plainly_continues(dictionary, known.columns) or plainly_continues(known.columns, dictionary):
                 found = known
                 break
         if found is None:
-            found = Renumbering()
+            found = Transposition()
             if len(w.sources) == MOST_SOURCES:
                 w.sources.pop(0)
             w.sources.append(found)
         if found.columns is None or dictionary.d.length > found.count:
             if w.below:
-                to_add = renumbered(dictionary, w.plan, w.encoded,
+                to_add = transposed(dictionary, w.plan, w.encoded,
                                     sources_of(dictionary, w.plan, w.encoded, w.below), below, found.count,
                                     dictionary.d.length - found.count, one.place)
             delta = found.columns is not None and grew_by_deltas(dictionary, found.columns, False)
@@ -649,7 +649,7 @@ cdef class WrittenDictionaries:
             if w.table.count > before:
                 w.unified = None
                 w.fresh |= not delta
-            w.table.growing.dictionaries = below
+            w.table.builder.dictionaries = below
         return found
 
     # -- the end --
@@ -729,13 +729,13 @@ cdef Brought longest(Written w):
 
 cdef tuple mark_of(Written w):
     """The state of an id's table, and of what is known about it."""
-    cdef Renumbering source
+    cdef Transposition source
     return w, w.table.mark(), w.unified, [(source, source.mark()) for source in w.sources]
 
 
 cdef int go_back(tuple mark) except -1:
     cdef Written w = mark[0]
-    cdef Renumbering source
+    cdef Transposition source
     w.table.rollback(mark[1])
     w.unified = mark[2]
     w.sources = [source for source, _ in mark[3]]

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Source
-from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.body_parts cimport BodyPart
 
 
 cdef class Sink:
@@ -12,5 +12,5 @@ cdef class Sink:
     cdef object owners
 
     # Takes all of it or raises; after an error nobody knows how much has arrived.
-    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+    cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1

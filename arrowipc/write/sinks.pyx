@@ -1,4 +1,4 @@
-"""Where encoded messages go: growing and fixed memory, file descriptors, and objects with a `write` method.
+"""Where encoded messages go: memory that grows or is fixed, file descriptors, and objects with a `write` method.
 
 Memory takes one copy of every buffer, a file descriptor none at all: the buffers of a message go to the kernel
 in one vector. Objects get large buffers as they are and small ones joined.
@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, strchr
 
 from arrowipc._core cimport export_bytes
-from arrowipc.inline.body_parts cimport Part, padding, put_part, stored_size
+from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
 from arrowipc.inline.loads cimport load_i32, prefetch_to_write
 from arrowipc.read.framing cimport Message, new_message
 
@@ -49,7 +49,7 @@ cdef enum:
 cdef class Sink:
     """Takes one message after another, each a head and the parts of a body."""
 
-    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+    cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
         raise NotImplementedError(f"{type(self).__name__} takes no messages")
 
@@ -58,7 +58,7 @@ cdef class Sink:
         self.write(<const uint8_t*> PyBytes_AS_STRING(data), len(data), NULL, 0, 8, 0)
 
 
-cdef inline void put_message(uint8_t* out, const uint8_t* head, int64_t head_size, const Part* parts,
+cdef inline void put_message(uint8_t* out, const uint8_t* head, int64_t head_size, const BodyPart* parts,
                              int32_t n_parts, int64_t alignment, int64_t size) noexcept nogil:
     """Copy a whole message of `size` bytes to `out`, which has room for it."""
     cdef int32_t i
@@ -81,7 +81,7 @@ cdef class BytearraySink(Sink):
     def __cinit__(self, bytearray target not None):
         self.target = target
 
-    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+    cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
         cdef int64_t used = PyByteArray_GET_SIZE(self.target), size = head_size + body_length, room = self.room
         if used + size > room:
@@ -111,7 +111,7 @@ cdef class MessageSink(Sink):
         self.messages = []
         self.keeps = True
 
-    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+    cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
         # The head is a prefix of 8 bytes and the metadata; without metadata it is the end of the stream.
         if head_size < 8 or load_i32(head) != -1:
@@ -166,7 +166,7 @@ cdef class FixedSink(Sink):
             self.held = False
             PyBuffer_Release(&self.view)
 
-    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+    cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
         cdef int64_t at = self.start + self.position, size = head_size + body_length
         cdef uint8_t* out
@@ -215,7 +215,7 @@ cdef class DescriptorSink(Sink):
     def __dealloc__(self):
         free(self.pieces)
 
-    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+    cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
         cdef int64_t n
         cdef int32_t count, first = 0
@@ -271,7 +271,7 @@ cdef inline int32_t add_piece(iovec* out, int32_t n, const void* data, int64_t s
     return n + 1
 
 
-cdef int32_t list_pieces(iovec* out, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+cdef int32_t list_pieces(iovec* out, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                          int64_t alignment) noexcept nogil:
     cdef int32_t i, n = add_piece(out, 0, head, head_size)
     for i in range(n_parts):
@@ -299,7 +299,7 @@ cdef class ObjectSink(Sink):
         self.call = write
         self.raw = raw
 
-    cdef int write(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+    cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
         cdef int32_t i = 0, first
         cdef int64_t size = head_size
@@ -318,13 +318,13 @@ cdef class ObjectSink(Sink):
                 self.pass_large(&parts[i], alignment)
                 i += 1
 
-    cdef int pass_joined(self, const uint8_t* head, int64_t head_size, const Part* parts, int32_t n_parts,
+    cdef int pass_joined(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                          int64_t alignment, int64_t size) except -1:
         cdef bytes joined = PyBytes_FromStringAndSize(NULL, size)
         put_message(<uint8_t*> PyBytes_AS_STRING(joined), head, head_size, parts, n_parts, alignment, size)
         return self.hand_over(joined)
 
-    cdef int pass_large(self, const Part* part, int64_t alignment) except -1:
+    cdef int pass_large(self, const BodyPart* part, int64_t alignment) except -1:
         cdef int64_t pad = padding(stored_size(part), alignment)
         cdef Lent lent
         cdef bint kept

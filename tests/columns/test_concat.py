@@ -40,7 +40,7 @@ from hypothesis import strategies as st
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, UsageError
-from arrowipc.columns.concat import Growing, concat_batches
+from arrowipc.columns.concat import ColumnsBuilder, concat_batches
 
 MOST = 2**31 - 1
 
@@ -127,7 +127,7 @@ def test_null_counts_are_exact(parts: list[Any]) -> None:
 
 @given(pieces(unencoded, most=8))
 def test_earlier_snapshots_keep_their_rows(parts: list[Any]) -> None:
-    growing = Growing.like(parts[0])
+    growing = ColumnsBuilder.like(parts[0])
     snapshots, expected = [growing.batch()], [[]]
     for part in parts:
         growing.append_batch(part)
@@ -140,7 +140,7 @@ def test_earlier_snapshots_keep_their_rows(parts: list[Any]) -> None:
 
 @given(pieces(unencoded), st.integers(0, 5))
 def test_growing_columns_may_take_their_own_snapshots(parts: list[Any], again: int) -> None:
-    growing = Growing.like(parts[0])
+    growing = ColumnsBuilder.like(parts[0])
     growing.append_batch(parts[0])
     expected = rows([parts[0]])
     for _ in range(again):
@@ -161,7 +161,7 @@ def test_bits_at_every_offset(start: int, length: int) -> None:
 
 def test_validity_is_absent_until_the_first_null() -> None:
     parts = read(one_column(pa.array(range(100)), pa.array([1, None, 3]), pa.array(range(70))))
-    growing = Growing.like(parts[0])
+    growing = ColumnsBuilder.like(parts[0])
     growing.append_batch(parts[0])
     first = growing.batch()
     assert pa.record_batch(first).column(0).buffers()[0] is None
@@ -286,7 +286,7 @@ FULL = {
 def test_numbers_that_outgrow_their_type_are_refused_and_nothing_is_appended(name: str) -> None:
     fields, rows_ = FULL[name]
     (part,) = ipc.open_stream(stream(schema(*fields), rows_))
-    growing = Growing.like(part)
+    growing = ColumnsBuilder.like(part)
     growing.append_batch(part)
     with pytest.raises(UnsupportedError, match=r"column 'x': the (offsets|run ends) would reach [\d,]+, and"):
         growing.append_batch(part)
@@ -317,7 +317,7 @@ def test_a_failed_append_leaves_no_trace() -> None:
             ),
         )
     )
-    growing = Growing.like(part)
+    growing = ColumnsBuilder.like(part)
     few = part.slice(0, 9)
     for _ in range(3):
         growing.append_batch(few)
@@ -345,7 +345,7 @@ def test_other_types_and_other_things_are_refused() -> None:
     with pytest.raises(UsageError, match="another schema"):
         concat_batches([ints, text])
     with pytest.raises(UsageError, match="another type"):
-        Growing.like(ints).append_batch(text)
+        ColumnsBuilder.like(ints).append_batch(text)
     with pytest.raises(UsageError, match="at least"):
         concat_batches([])
     with pytest.raises(UsageError, match="item 1 is a str"):
@@ -433,7 +433,7 @@ BROKEN = {
 def test_broken_contents_are_refused_where_nobody_looked_before(name: str) -> None:
     fields, rows_ = BROKEN[name]
     (part,) = ipc.open_stream(stream(schema(*fields), rows_), validate="none")
-    growing = Growing.like(part)
+    growing = ColumnsBuilder.like(part)
     with pytest.raises(ArrowIpcError, match="column 'x"):
         growing.append_batch(part)
     assert growing.length == 0
@@ -445,7 +445,7 @@ def test_views_that_share_bytes_do_not_multiply_them() -> None:
     text = b"x" * 100_000
     rows_ = batch(1000, [(1000, 0)], [b"", view(text, 0, 0) * 1000, text], variadic=[1])
     (part,) = ipc.open_stream(stream(schema(field("x", UTF8_VIEW)), rows_))
-    growing = Growing.like(part)
+    growing = ColumnsBuilder.like(part)
     growing.append_batch(part)
     assert growing.nbytes == 16_000 + 100_000
     assert pa.record_batch(growing.batch()).column(0)[999].as_py() == text.decode()
@@ -483,7 +483,7 @@ SMALL = [
 @pytest.mark.parametrize("snapshots", [False, True])
 def test_many_small_pieces_cost_what_they_hold(snapshots: bool) -> None:
     parts = read([pa.RecordBatch.from_arrays(SMALL, names=list("abcdefg"))])
-    growing = Growing.like(parts[0])
+    growing = ColumnsBuilder.like(parts[0])
     held = []
     for _ in range(3000):
         growing.append_batch(parts[0])
@@ -518,7 +518,7 @@ def test_snapshots_let_go_of_their_memory() -> None:
 
     before = live_objects()
     parts = read([pa.RecordBatch.from_arrays(SMALL, names=list("abcdefg"))])
-    growing = Growing.like(parts[0])
+    growing = ColumnsBuilder.like(parts[0])
     held = []
     for _ in range(100):
         growing.append_batch(parts[0])

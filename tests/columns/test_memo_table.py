@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
-from arrowipc.columns.memo_table import ValueTable
+from arrowipc.columns.memo_table import MemoTable
 
 
 def batch(*columns: pa.Array) -> ipc.RecordBatch:
@@ -36,7 +36,7 @@ def test_a_table_numbers_values_by_first_occurrence(plan: Any, pieces: int) -> N
     (kind, pool), seed = plan
     chance = random.Random(seed)
     parts = [batch(pa.array(chance.choices(pool, k=chance.randint(0, 200)), kind)) for _ in range(pieces)]
-    table, values, snapshots = ValueTable.like(parts[0]), [], []
+    table, values, snapshots = MemoTable.like(parts[0]), [], []
     for part in parts:
         cut = part.slice(chance.randint(0, part.num_rows))
         before, values = len(values), values + cut.column(0).to_pylist()
@@ -53,7 +53,7 @@ def test_a_table_numbers_values_by_first_occurrence(plan: Any, pieces: int) -> N
 def test_a_table_of_any_type_has_each_row_at_its_place(kind: pa.DataType, seed: int) -> None:
     chance = random.Random(seed)
     rows = batch(array_of(kind, chance.randint(1, 60), chance))
-    table, values, places = ValueTable.like(rows), [], []
+    table, values, places = MemoTable.like(rows), [], []
     for _ in range(3):
         cut = rows.slice(chance.randint(0, rows.num_rows), chance.randint(0, 30))
         values += cut.column(0).to_pylist()
@@ -70,7 +70,7 @@ def test_a_table_of_many_values_agrees_with_pyarrow(seed: int, kind: pa.DataType
     array = array_of(kind, 3000, chance)
     if kind == pa.int64():
         array = pa.array([chance.choice([None, chance.randrange(2000)]) for _ in range(3000)], kind)
-    table = ValueTable.like(batch(array))
+    table = MemoTable.like(batch(array))
     places = table.add_batch(batch(array)).tolist()
     encoded = array.dictionary_encode(null_encoding="encode")
     assert places == encoded.indices.to_pylist()
@@ -78,11 +78,11 @@ def test_a_table_of_many_values_agrees_with_pyarrow(seed: int, kind: pa.DataType
 
 
 def test_a_table_refuses_other_columns():
-    table = ValueTable.like(batch(pa.array([1])))
+    table = MemoTable.like(batch(pa.array([1])))
     with pytest.raises(UsageError, match="other columns"):
         table.add_batch(batch(pa.array(["a"])))
     with pytest.raises(UsageError, match="one column"):
-        ValueTable.like(batch(pa.array([1]), pa.array([1])))
+        MemoTable.like(batch(pa.array([1]), pa.array([1])))
 
 
 def encoded(indices: list[int | None], values: list[str | None]) -> ipc.RecordBatch:
@@ -90,7 +90,7 @@ def encoded(indices: list[int | None], values: list[str | None]) -> ipc.RecordBa
 
 
 def test_a_table_of_encoded_values_looks_through_the_dictionary():
-    table = ValueTable.like(encoded([0], ["a"]))
+    table = MemoTable.like(encoded([0], ["a"]))
     one = encoded([0, 1, 2, None, 3], ["a", "b", "a", None])
     assert table.add_batch(one).tolist() == [0, 1, 0, 2, 2]
     assert table.batch().column(0).to_pylist() == ["a", "b", None]
@@ -104,7 +104,7 @@ def test_a_failed_add_takes_everything_back():
         (found,) = ipc.open_stream(stream(root, rows), validate="none")
         return found
 
-    table = ValueTable.like(text(0, 1))
+    table = MemoTable.like(text(0, 1))
     assert table.add_batch(text(0, 1, 2)).tolist() == [0, 1]
     with pytest.raises(FormatError, match="offset"):
         table.add_batch(text(*range(2, 8), 99))
@@ -121,4 +121,4 @@ def test_lists_that_share_their_elements_are_bounded():
     )
     (found,) = ipc.open_stream(stream(views, rows))
     with pytest.raises(ipc.LimitError, match=r"'c0'.*share"):
-        ValueTable.like(found).add_batch(found)
+        MemoTable.like(found).add_batch(found)

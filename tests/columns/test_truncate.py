@@ -1,4 +1,4 @@
-"""Trimming: the same rows, in exactly the bytes that they need, in place wherever the format allows it."""
+"""Truncating: the same rows, in exactly the bytes that they need, in place wherever the format allows it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from hypothesis import strategies as st
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, FormatError, UsageError
-from arrowipc.columns.truncate import Trimmer, compact
+from arrowipc.columns.truncate import Truncator, compact
 
 DENSE, LARGE_LIST_VIEW = Table("Union", mode=1, typeIds=[3, 5]), Table("LargeListView")
 LONG = b"a text of more than twelve bytes"
@@ -596,7 +596,7 @@ def test_bad_options_are_refused() -> None:
             compact(ours, largest_buffer=most)
     with pytest.raises(TypeError):
         compact(None)
-    trimmer = Trimmer.like(ours)
+    trimmer = Truncator.like(ours)
     with pytest.raises(UsageError, match="another reader"):
         trimmer.rows(one(pa.array(["text"])), 0, 1)
     for span in ((0, 2), (2, 0), (-1, 1), (0, -1), (1, 2**63 - 1)):
@@ -617,7 +617,7 @@ def test_foreign_byte_order_is_refused() -> None:
 def test_a_trimmer_takes_batch_after_batch() -> None:
     few = read_batch(pa.record_batch({name: array[:3] for name, array in KINDS.items() if len(array) >= 3}))
     ours = ipc.concat_batches([few] * 14).slice(1, 40)
-    trimmer = Trimmer.like(ours)
+    trimmer = Truncator.like(ours)
     kept = []
     for start, count in itertools.product((0, 1, 8, 39), (0, 1, 5, 31)):
         count = min(count, 40 - start)
@@ -636,7 +636,7 @@ def test_scratch_is_reused_and_never_much() -> None:
     ours = one(pa.array([[i, None] for i in range(300_000)]))
     gc.collect()
     before = live_objects()["memory"]
-    trimmer = Trimmer.like(ours)
+    trimmer = Truncator.like(ours)
     for _ in range(3):
         trimmer.nbytes(ours, 1, 299_000)
         trimmer.nbytes(ours, 1, 10)
@@ -655,7 +655,7 @@ def test_scratch_is_reused_and_never_much() -> None:
 def test_a_failed_trim_leaves_the_trimmer_usable() -> None:
     buffers = [bits(1, 0, 1), i32(0, 1, 2, 9), b"abc", bits(0, 1, 1), i32(0, 1, 2, 3), b"abc"]
     ours = forged([field("x", UTF8), field("y", UTF8)], batch(3, [(3, 1), (3, 1)], buffers))
-    trimmer = Trimmer.like(ours)
+    trimmer = Truncator.like(ours)
     for _ in range(3):
         with pytest.raises(FormatError, match="column 'x'"):
             trimmer.rows(ours, 1, 2)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc.columns import truncate
-from arrowipc.columns.concat import Growing
+from arrowipc.columns.concat import ColumnsBuilder
 from arrowipc.columns.statistics import batch_statistics
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
@@ -598,7 +598,7 @@ def growing_columns_that_go_on() -> Operation:
     pieces = [ours(), ours().slice(3), ours().slice(1, 2)]
 
     def grow() -> Any:
-        growing = insist(lambda: Growing.like(pieces[0]))
+        growing = insist(lambda: ColumnsBuilder.like(pieces[0]))
         for piece in pieces:
             insist(lambda: growing.append_batch(piece))  # noqa: B023
         return insist(growing.batch)

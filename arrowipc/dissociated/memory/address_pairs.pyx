@@ -14,7 +14,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, Source, export_bytes, open_batch, raise_fault
-from arrowipc.inline.body_parts cimport Part
+from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_table
@@ -114,7 +114,7 @@ def write_places(Message message not None, memory, uint64_t address):
     """
     cdef Source held
     cdef BatchHeader header
-    cdef const Part* part
+    cdef const BodyPart* part
     cdef uint64_t low = 0, room = <uint64_t> 1 << 63, size, total = 0, place
     cdef bytes out
     cdef uint8_t* at

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, OfferedMemory
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs, write_places
-from arrowipc.dissociated.memory.ranges import ALIGNMENT, Block, Lent, rounded
+from arrowipc.dissociated.memory.ranges import ALIGNMENT, BodyMemory, Lent, rounded
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.read.framing import message_of
 
@@ -71,13 +71,13 @@ class Segment(Lent):
         """Of the segment's first byte."""
         return self.number << OFFSET_BITS
 
-    def prepare(self, block: Block) -> tuple[int, int]:
+    def prepare(self, block: BodyMemory) -> tuple[int, int]:
         """Return the part of a block whose pages do not exist yet, as its position and size; they will."""
         start = max(block.start, self.prepared)
         self.prepared = max(self.prepared, block.start + block.size)
         return start, block.start + block.size - start
 
-    def write(self, message: Message, block: Block, missing: tuple[int, int]) -> None:
+    def write(self, message: Message, block: BodyMemory, missing: tuple[int, int]) -> None:
         """Copy a body into a block.
 
         Raises
@@ -201,7 +201,7 @@ class Arena(OfferedMemory):
             return None
         return pairs, addresses, self._introduce(segment, connection)
 
-    def _reserve(self, size: int) -> tuple[Segment, Block] | None:
+    def _reserve(self, size: int) -> tuple[Segment, BodyMemory] | None:
         """Find room for a body, in a segment that is there or in a new one."""
         if self._closed or size == 0:
             return None
@@ -342,24 +342,24 @@ class Arena(OfferedMemory):
         """See `OfferedMemory.abandon`."""
         self._come_back(addresses, self._retire)
 
-    def _come_back(self, addresses: Sequence[int], end: Callable[[Segment, Block], None]) -> None:
+    def _come_back(self, addresses: Sequence[int], end: Callable[[Segment, BodyMemory], None]) -> None:
         if self._pid == os.getpid():
             with self._lock:
                 self._take_dropped()
                 self._end(addresses, end)
 
-    def _end(self, addresses: Iterable[int], end: Callable[[Segment, Block], None]) -> None:
+    def _end(self, addresses: Iterable[int], end: Callable[[Segment, BodyMemory], None]) -> None:
         for address in addresses:
             segment = self._segments.get(address >> OFFSET_BITS)
             block = segment.find(address - segment.address) if segment is not None else None
             if segment is not None and block is not None and block.leases > 0:
                 end(segment, block)
 
-    def _retire(self, segment: Segment, block: Block) -> None:
+    def _retire(self, segment: Segment, block: BodyMemory) -> None:
         block.retired = True
         self._end_lease(segment, block)
 
-    def _end_lease(self, segment: Segment, block: Block) -> None:
+    def _end_lease(self, segment: Segment, block: BodyMemory) -> None:
         segment.end_lease(block)
         if segment.is_over:
             self._let_go(segment)

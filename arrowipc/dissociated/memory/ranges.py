@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.memory.address_pairs import Pairs
     from arrowipc.read.framing import Message
 
-__all__ = ["ALIGNMENT", "Block", "Lent", "Place", "Ranges", "announced", "copied", "in_a_row", "rounded"]
+__all__ = ["ALIGNMENT", "BodyMemory", "Lent", "Place", "Ranges", "announced", "copied", "in_a_row", "rounded"]
 
 #: What bodies, and buffers that are fetched one by one, begin at multiples of.
 ALIGNMENT = 64
@@ -181,7 +181,7 @@ class Ranges:
         insort(self._free, (start, end))
 
 
-class Block:
+class BodyMemory:
     """Memory of one body."""
 
     __slots__ = ("leases", "retired", "size", "start")
@@ -205,7 +205,7 @@ class Lent:
 
     def __init__(self, start: int, end: int) -> None:
         self.ranges = Ranges(start, end)
-        self.blocks: dict[int, Block] = {}
+        self.blocks: dict[int, BodyMemory] = {}
         self._starts: list[int] = []
         #: No more bodies: some memory is retired, or all of it belongs to bodies that are held.
         self.is_shut = False
@@ -213,17 +213,17 @@ class Lent:
         #: Connections that know how to get there.
         self.known: weakref.WeakSet[Connection] = weakref.WeakSet()
 
-    def take(self, size: int) -> Block | None:
+    def take(self, size: int) -> BodyMemory | None:
         """Return a new block; None: there is no room."""
         size = rounded(size)
         start = self.ranges.take(size)
         if start is None:
             return None
-        block = self.blocks[start] = Block(start, size)
+        block = self.blocks[start] = BodyMemory(start, size)
         insort(self._starts, start)
         return block
 
-    def find(self, place: int) -> Block | None:
+    def find(self, place: int) -> BodyMemory | None:
         """Return the block that a byte lies in."""
         index = bisect_right(self._starts, place) - 1
         if index < 0:
@@ -231,7 +231,7 @@ class Lent:
         block = self.blocks[self._starts[index]]
         return block if place < block.start + block.size else None
 
-    def drop(self, block: Block) -> None:
+    def drop(self, block: BodyMemory) -> None:
         """Forget a block that nobody holds; its memory is free, or retired."""
         del self.blocks[block.start]
         del self._starts[bisect_right(self._starts, block.start) - 1]
@@ -240,7 +240,7 @@ class Lent:
         else:
             self.ranges.give(block.start, block.size)
 
-    def end_lease(self, block: Block) -> None:
+    def end_lease(self, block: BodyMemory) -> None:
         """End one lease of a block; one that is retired shuts the segment."""
         block.leases -= 1
         self.is_shut |= block.retired

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, Deadline, OfferedMemory, PeerMemory
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
-from arrowipc.dissociated.memory.ranges import ALIGNMENT, Block, Lent, Place, copied, in_a_row, rounded
+from arrowipc.dissociated.memory.ranges import ALIGNMENT, BodyMemory, Lent, Place, copied, in_a_row, rounded
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.errors import FormatError, TruncatedError
 
@@ -161,7 +161,7 @@ class UcxArena(OfferedMemory):
                 self._end_lease(segment, block)
         return (pairs + self._introduction(segment, connection), addresses, ()) if addresses else None
 
-    def _reserve(self, size: int, connection: Connection) -> tuple[_Segment, Block] | None:
+    def _reserve(self, size: int, connection: Connection) -> tuple[_Segment, BodyMemory] | None:
         """Find room for a body, in a segment that is there or in a new one."""
         if self._closed:
             return None
@@ -226,7 +226,7 @@ class UcxArena(OfferedMemory):
                         self._end_lease(segment, block)
                         break
 
-    def _end_lease(self, segment: _Segment, block: Block) -> None:
+    def _end_lease(self, segment: _Segment, block: BodyMemory) -> None:
         segment.end_lease(block)
         if segment.is_over:
             self._let_go(segment)

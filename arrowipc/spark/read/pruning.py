@@ -218,12 +218,12 @@ def _attribute(test: Any) -> tuple[str, ...]:
 
 def _find(name: str, names: Sequence[str]) -> int | None:
     """Index of a name: the only one that is equal, or else the only one that differs in case."""
-    for alike in (
+    for schemas_equal in (
         [i for i, other in enumerate(names) if other == name],
         [i for i, other in enumerate(names) if other.lower() == name.lower()],
     ):
-        if len(alike) == 1:
-            return alike[0]
+        if len(schemas_equal) == 1:
+            return schemas_equal[0]
     return None
 
 
