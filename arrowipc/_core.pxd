@@ -1,11 +1,14 @@
 # The compiled core: memory, plans and columns as objects, opened messages, the walk.
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
 cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Envelope, LimitsData, PlanData
+
+# 64-byte aligned memory of at least `size` bytes; `capacity` receives its true size. Both need the GIL.
+cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL
+cdef void give_block(uint8_t* data, int64_t capacity) noexcept
 
 
 cdef class Memory:

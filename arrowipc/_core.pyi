@@ -1,4 +1,10 @@
+
+
 from typing import TypeAlias
+
+def idle_bytes() -> int: ...
+def release_unused() -> None: ...
+
 
 # Anything with the buffer protocol; collections.abc.Buffer is newer than our oldest Python.
 ReadableBuffer: TypeAlias = object

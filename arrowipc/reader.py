@@ -6,8 +6,7 @@ from _thread import RLock
 
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError, UsageError
-from arrowipc.read.batch_decoder import decode_messages, schema_of
-from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, StreamDecoder, decode_messages, footer_range, schema_of
 from arrowipc.read.file_objects import (
     end_of,
     read_at,
@@ -15,7 +14,6 @@ from arrowipc.read.file_objects import (
 from arrowipc.read.framing import Framer, Message
 from arrowipc.read.remote import RemoteBlocks, RemoteSource
 from arrowipc.read.sources import first_bytes, locate_source, open_source, pump
-from arrowipc.read.stream_decoder import StreamDecoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -236,7 +234,7 @@ class RecordBatchFileReader(BatchReader):
     of threads may ask; where the source is a file object or remote, they wait for each other.
     """
 
-    __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
+    __slots__ = ("_core", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
 
     _failure: ArrowIpcError | None
     _blocks: RemoteBlocks | None
@@ -254,7 +252,7 @@ class RecordBatchFileReader(BatchReader):
     ) -> None:
         self._closed = self._loaded = self._reading = False
         try:
-            self._lock = RLock()  # of what is done with `read.file_decoder`, `_blocks` and the dictionaries
+            self._lock = RLock()  # of what is done with `read.decoders`, `_core` and the dictionaries
         except RuntimeError as error:  # "can't allocate lock"
             raise MemoryError(str(error)) from None
         self._blocks = self._remote = self._source = self._failure = None

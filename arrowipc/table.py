@@ -155,7 +155,7 @@ class Table:
         UsageError
             If there is no batch.
         """
-        from arrowipc.columns.concat import concat_batches
+        from arrowipc.columns.builder import concat_batches
 
         if not self.batches:
             raise UsageError("combine: the table has no batches")

@@ -11,9 +11,16 @@ from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.schema import Schema
 from arrowipc.write.atomic_file import NewFile
-from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, batch_size, check_schema
+from arrowipc.write.batch_writer import (
+    BatchWriter,
+    DescriptorSink,
+    EncodeOptions,
+    FixedSink,
+    Sink,
+    batch_size,
+    check_schema,
+)
 from arrowipc.write.batches import as_schema, batches_of
-from arrowipc.write.sinks import DescriptorSink, FixedSink, Sink
 from arrowipc.write.targets import is_map, open_sink
 
 TYPE_CHECKING = False

@@ -1,10 +1,20 @@
 # From the structs of the Arrow C data and stream interfaces to our columns.
 cimport cython
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport strcmp
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from arrowipc.columns.array cimport Array, RecordBatch
+
+# The plan of the batches that a struct describes (`whole`), or of the one column that any schema describes.
+# Equal schemas give the same plan while they are among the last few. `schema` stays the caller's to release.
+cdef Plan plan_of(const ArrowSchema* schema, bint whole)
+
+
+cdef inline bint stands_for_batch(const ArrowSchema* schema) noexcept nogil:
+    return (schema.release != NULL and schema.format != NULL and strcmp(schema.format, "+s") == 0
+            and schema.dictionary == NULL)
 
 
 @cython.final

@@ -6,6 +6,10 @@ from typing import Any, Literal, Self, TypeAlias, final
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.schema import Schema
 
+@final
+class Known: ...
+
+
 _Validate: TypeAlias = Literal["none", "full", "strict"]
 
 def live_imports() -> int: ...

@@ -12,9 +12,8 @@ from libc.string cimport memcpy, strcmp
 from arrowipc._core cimport Columns, Plan, field_name
 from arrowipc.cdata.export cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowArrayStream, ArrowSchema
 from arrowipc.cdata.import_array cimport (
-    ArrayOwner, BatchStream, count_live, import_stream, level_of, load, load_columns, moved_stream, schema_in,
+    ArrayOwner, BatchStream, count_live, import_stream, level_of, load, load_columns, moved_stream, plan_of, schema_in,
 )
-from arrowipc.cdata.import_schema cimport plan_of
 from arrowipc.columns.array cimport RecordBatch, slice_column
 from arrowipc.inline.plan cimport Extent, FieldPlan, Node, ViewRange
 from arrowipc.metadata.schema_reader cimport plan_schema, project

@@ -129,7 +129,7 @@ def _size_of(data: Any) -> int | None:
 def _frame_of(data: Any) -> Iterator[Piece]:
     """What a file has around its messages."""
     from arrowipc.inspection.recover import whole
-    from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+    from arrowipc.read.decoders import TAIL_SIZE, footer_range
 
     view = memoryview(whole(data, True)).cast("B")
     size = len(view)

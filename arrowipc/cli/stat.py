@@ -216,8 +216,8 @@ def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
     """
     from arrowipc.events import BatchRead
     from arrowipc.inspection.message_layout import locate_messages
+    from arrowipc.read.decoders import StreamDecoder
     from arrowipc.read.sources import first_bytes
-    from arrowipc.read.stream_decoder import StreamDecoder
 
     if first_bytes(data) == b"ARROW1":
         with ipc.open(data) as reader:
@@ -317,7 +317,7 @@ def _distinct_text(column: Column) -> str:
 def _bound_value(bound: Any, kind: DataType) -> Any:
     """A bound as an array of one value of its column's type; None if there is none."""
     from arrowipc import types
-    from arrowipc.columns.from_buffers import from_buffers
+    from arrowipc.columns.array import from_buffers
 
     if isinstance(kind, (types.Dictionary, types.RunEndEncoded)):
         return _bound_value(bound, kind.value_type)

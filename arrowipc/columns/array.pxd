@@ -1,11 +1,9 @@
 # The compiled shapes of the objects that people hold: a batch, and one column or child of it.
-from libc.stdint cimport int32_t, int64_t
-
 cimport cython
+from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Columns
 from arrowipc.inline.plan cimport ColumnsData
-
 
 @cython.final
 @cython.no_gc

@@ -7,7 +7,7 @@ from typing import Any, Literal, SupportsIndex, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from arrowipc._core import Columns
+from arrowipc._core import Columns, ReadableBuffer
 from arrowipc.datatypes import DataType, Field
 from arrowipc.read.framing import Message
 from arrowipc.schema import Schema
@@ -107,3 +107,11 @@ def batches_to_pydict(
 def batches_to_pylist(
     batches: Iterable[RecordBatch], schema: Schema, max_values: int | None
 ) -> list[Any]: ...
+
+
+def from_buffers(
+    schema: Schema,
+    length: int,
+    nodes: Sequence[tuple[int, int]],
+    buffers: Sequence[ReadableBuffer | None],
+) -> RecordBatch: ...

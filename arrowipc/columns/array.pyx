@@ -9,19 +9,20 @@ from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from arrowipc._core cimport Columns, Plan, window
+from arrowipc._core cimport Columns, Plan, Source, check_sizes, limits_data, raise_fault, window
 from arrowipc.columns.elements cimport (
     AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, dictionary_of, pause_collector, quota, read_values,
     resume_collector, rows_of, values,
 )
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity
+from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport count_bits, get_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
-    ColumnsData, Extent, FieldPlan, Node, ViewRange,
+    ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
 )
-from arrowipc.metadata.schema_reader cimport plan_field, plan_schema
+from arrowipc.metadata.schema_reader cimport plan_field, plan_schema, python_plan
 
 from arrowipc.errors import UsageError
 
@@ -909,3 +910,62 @@ cdef int64_t count_nulls(Array array) noexcept:
         else:
             array._null_count = array.length - count_bits(bits, array.offset, array.length)
     return array._null_count
+
+
+# -- columns put together of buffers that exist ----------------------------------------------------------------------
+
+def from_buffers(schema, int64_t length, nodes, buffers):
+    """Make a batch whose columns point into buffers.
+
+    Parameters
+    ----------
+    schema : Schema
+        Without views and dictionaries.
+    length : int
+        Rows.
+    nodes : sequence of (int, int)
+        Length and null count of each field, in pre-order.
+    buffers : sequence of bytes-like or None
+        Of each field, in pre-order, those of its layout; None: absent. They are held, and must not change.
+
+    Returns
+    -------
+    RecordBatch
+
+    Raises
+    ------
+    UsageError
+        There are more or fewer nodes or buffers than the schema asks for.
+    FormatError
+        A buffer is too small for its node.
+    """
+    cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
+    cdef LimitsData limits
+    cdef Fault fault
+    cdef Plan plan
+    cdef Source source
+    cdef int32_t i
+    limits_data(None, &limits)
+    plan = python_plan(schema, &limits)
+    if plan.d.n_views or plan.dictionaries or len(nodes) != plan.d.n_fields or len(buffers) != plan.d.n_buffers:
+        raise UsageError(f"expected {plan.d.n_fields} nodes and {plan.d.n_buffers} buffers of a schema without views "
+                         f"and dictionaries, found {len(nodes)} and {len(buffers)}")
+    batch.allocate(plan, 0)
+    batch.d.length = length
+    batch.dictionaries = ()
+    for i in range(plan.d.n_fields):
+        batch.d.nodes[i].length, batch.d.nodes[i].null_count = nodes[i]
+        batch.d.nodes[i].offset = 0
+    owners = []
+    for i in range(plan.d.n_buffers):
+        batch.d.extents[i].data = NULL
+        batch.d.extents[i].size = 0
+        if buffers[i] is not None:
+            source = Source(buffers[i])
+            owners.append(source)
+            batch.d.extents[i].size = source.size
+            batch.d.extents[i].data = source.data if source.size else NULL
+    batch.owner = owners
+    if check_sizes(&batch.d, &fault) < 0:
+        raise_fault(&fault, plan)
+    return batch

@@ -1,6 +1,9 @@
-"""The memory of columns that grow; see ``columns/builder.pyx``."""
+"""Builders of columns, and concatenated batches; see ``builder.pyx``."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, final
+
+from arrowipc.columns.array import RecordBatch
 
 class SnapshotOwner: ...
 
@@ -10,3 +13,17 @@ class BuilderMemory:
     def length(self) -> int: ...
     @property
     def moved(self) -> int: ...
+
+
+@final
+class ColumnsBuilder(BuilderMemory):
+    # A Plan has no type outside the compiled modules; people start with `like`.
+    def __init__(self, plan: Any) -> None: ...
+    @staticmethod
+    def like(batch: RecordBatch) -> ColumnsBuilder: ...
+    def append_batch(self, batch: RecordBatch) -> None: ...
+    def batch(self) -> RecordBatch: ...
+    @property
+    def nbytes(self) -> int: ...
+
+def concat_batches(batches: Iterable[RecordBatch]) -> RecordBatch: ...

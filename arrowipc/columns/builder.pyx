@@ -1,29 +1,49 @@
-"""The memory of columns that grow: blocks that double, data buffers of views, and snapshots that share them.
+"""Builders: memory that grows, and how the elements of every layout join those before them.
 
-A block that is full is never moved: a larger one takes a copy and the old one stays with the snapshots that
-point at it, so all copying together stays linear. Data buffers of views are not even copied: a view may point
-into any of many buffers, so the full one is closed and the next one opened, twice as large.
+Dictionary deltas, `concat_batches` and payload columns all go through `ColumnsBuilder.append_data`, which walks the
+flat plan once: each field takes a span of the piece's elements and hands spans to its children.
 
-Nothing here writes to bytes that a snapshot can see; `columns.concat`, which fills the blocks, says what it does to
-the last byte of a bitmap.
+An append writes only behind the bytes that a snapshot can see, with one exception: the last byte of a bitmap,
+in which the bits behind the snapshot's length change. No reader gives those bits a meaning (Columnar format,
+"Validity bitmaps"), and the bits before them are stored again with the values that they have.
 """
 
+cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport Columns, Memory, Plan
-from arrowipc.inline.bits cimport SLACK, load_int, ones
-from arrowipc.inline.fault cimport FAULT_MEMORY, Fault, fail
-from arrowipc.inline.loads cimport bitmap_bytes, count_bits
+from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, store_int
+from arrowipc.inline.fault cimport (
+    FAULT_BUFFER_SMALL, FAULT_CHILD_LENGTH, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
+    FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
+)
+from arrowipc.inline.loads cimport (
+    add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64, mul_overflows,
+    unlikely,
+)
 from arrowipc.inline.plan cimport (
-    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64,
-    LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
-    LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node,
+    FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
+    LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
+    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
 
-from arrowipc.errors import UnsupportedError
+from arrowipc.errors import UnsupportedError, UsageError
+
+
+# -- memory that grows -----------------------------------------------------------------------------------------------
+
+# The memory of columns that grow: blocks that double, data buffers of views, and snapshots that share them.
+#
+# A block that is full is never moved: a larger one takes a copy and the old one stays with the snapshots that
+# point at it, so all copying together stays linear. Data buffers of views are not even copied: a view may point
+# into any of many buffers, so the full one is closed and the next one opened, twice as large.
+#
+# Nothing here writes to bytes that a snapshot can see; `ColumnsBuilder`, which fills the blocks, says what it does to
+# the last byte of a bitmap.
 
 # Blocks of these sizes grow fourfold instead of twofold.
 cdef int64_t STEEP_FROM = 1 << 16
@@ -376,3 +396,869 @@ cdef bint begins_with(Columns longer, Columns shorter):
             return False
     return all(b is None or (a is not None and begins_with(a, b))
                for a, b in zip(longer.dictionaries, shorter.dictionaries))
+
+
+# -- appending -------------------------------------------------------------------------------------------------------
+
+# A data buffer of views that has this many bytes, and is mostly used, is borrowed instead of copied.
+cdef int64_t KEEP_BYTES = 1 << 18
+
+
+# -- checks shared by the layouts ----------------------------------------------------------------------------
+
+
+cdef inline int need(const Append* job, int32_t f, int32_t which, int64_t elements, int64_t width,
+                     int32_t first) noexcept nogil:
+    """Whether buffer `which` of a field of the piece holds `elements` values."""
+    cdef const Extent* extent = &job.piece.extents[first + which]
+    cdef int64_t size
+    if mul_overflows(elements, width, &size) or size > extent.size:
+        return fail(job.fault, FAULT_BUFFER_SMALL, f, which, elements, extent.size, elements * width, NULL)
+    return 0
+
+
+cdef inline int set_span(ColumnsBuilder g, const Append* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
+    """Take elements first .. first + count of field f."""
+    cdef const Node* node = &job.piece.nodes[f]
+    if unlikely(not inside(first, count, node.length), 0):
+        return fail(job.fault, FAULT_CHILD_LENGTH, f, -1, first, node.length, first + count, NULL)
+    g.spans[f].start = node.offset + first
+    g.spans[f].count = count
+    return 0
+
+
+cdef inline int set_children(ColumnsBuilder g, const Append* job, int32_t f, int64_t first,
+                             int64_t count) noexcept nogil:
+    """The same for every child of field f."""
+    cdef int32_t child = f + 1, end = g.p.fields[f].end
+    while child < end:
+        if set_span(g, job, child, first, count) < 0:
+            return -1
+        child = g.p.fields[child].end
+    return 0
+
+
+cdef inline int full(const Append* job, int32_t f, int64_t found, int64_t expected,
+                     const char* what) noexcept nogil:
+    return fail(job.fault, FAULT_FULL, f, -1, -1, found, expected, what)
+
+
+cdef inline const uint8_t* validity_of(const Append* job, int32_t f, int32_t buffer) noexcept nogil:
+    """The validity bitmap of a field of the piece; NULL: all elements are valid."""
+    return job.piece.extents[buffer].data if job.piece.nodes[f].null_count != 0 else NULL
+
+
+# -- the layouts ---------------------------------------------------------------------------------------------
+
+
+cdef int append_validity(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    cdef int32_t buffer = g.p.fields[f].first_buffer
+    cdef const uint8_t* bits = validity_of(job, f, buffer)
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, nulls = 0
+    cdef int64_t before = g.nodes[f].length, size
+    cdef bint bitmap = g.nodes[f].null_count != 0
+    if bits != NULL:
+        if need(job, f, 0, bitmap_bytes(start + count), 1, buffer) < 0:
+            return -1
+        nulls = count - count_bits(bits, start, count)
+    if nulls == 0 and not bitmap:
+        return 0
+    size = bitmap_bytes(before + count)
+    if reserve(g, buffer, size - g.sizes[buffer], job.fault) < 0:
+        return -1
+    if not bitmap:
+        append_ones(g.blocks[buffer].data, 0, before)
+    if nulls:
+        append_bits(g.blocks[buffer].data, before, bits, start, count)
+    else:
+        append_ones(g.blocks[buffer].data, before, count)
+    g.sizes[buffer] = size
+    g.nodes[f].null_count += nulls
+    return 0
+
+
+cdef int append_bools(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    cdef int32_t first = g.p.fields[f].first_buffer
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, before = g.nodes[f].length
+    if (need(job, f, 1, bitmap_bytes(start + count), 1, first) < 0
+            or reserve(g, first + 1, bitmap_bytes(before + count) - g.sizes[first + 1], job.fault) < 0):
+        return -1
+    append_bits(g.blocks[first + 1].data, before, job.piece.extents[first + 1].data, start, count)
+    g.sizes[first + 1] = bitmap_bytes(before + count)
+    return 0
+
+
+cdef int append_fixed(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    cdef const FieldPlan* field = &g.p.fields[f]
+    cdef int32_t first = field.first_buffer
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count
+    if need(job, f, 1, start + count, field.width, first) < 0:
+        return -1
+    if job.shifts != NULL and field.flags & FIELD_ENCODED and job.shifts[field.dictionary] != 0:
+        return append_indices(g, job, f, job.shifts[field.dictionary])
+    return copy_in(g, first + 1, job.piece.extents[first + 1].data + start * field.width, count * field.width,
+                   job.fault)
+
+
+cdef int append_indices(ColumnsBuilder g, const Append* job, int32_t f, int64_t shift) noexcept nogil:
+    """Dictionary indices, each `shift` higher: their dictionary lies behind another one now."""
+    cdef const FieldPlan* field = &g.p.fields[f]
+    cdef int32_t first = field.first_buffer, width = field.width
+    cdef const uint8_t* bits = validity_of(job, f, first)
+    cdef const uint8_t* values = job.piece.extents[first + 1].data
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i, value
+    cdef bint signed = (field.flags & FIELD_SIGNED) != 0
+    cdef int64_t limit = largest(width, signed), mask = -1 if signed or width == 8 else limit
+    cdef uint8_t* out
+    if reserve(g, first + 1, count * width, job.fault) < 0:
+        return -1
+    out = g.blocks[first + 1].data + g.sizes[first + 1]
+    for i in range(count):
+        if bits != NULL and not get_bit(bits, start + i):
+            # Anything may stand in a null slot, also what would not survive the shift.
+            store_int(out, i, width, 0)
+            continue
+        value = load_int(values, start + i, width) & mask
+        if value < 0 or value > INT64_MAX - shift:
+            return fail(job.fault, FAULT_INDEX, f, 1, i, value, 0, NULL)
+        if value + shift > limit:
+            return full(job, f, value + shift, limit, b"dictionary indices")
+        store_int(out, i, width, value + shift)
+    g.sizes[first + 1] += count * width
+    return 0
+
+
+cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, int64_t limit, int64_t base,
+                        Span* out) noexcept nogil:
+    """Offsets into `limit` bytes or elements of the piece, rebased to go on at `base`.
+
+    `out`: what the span's offsets enclose.
+    """
+    cdef int32_t buffer = g.p.fields[f].first_buffer + 1
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i, first, last, shift
+    cdef const uint8_t* offsets = job.piece.extents[buffer].data
+    cdef const loose_i32* from32
+    cdef const loose_i64* from64
+    cdef loose_i32* to32
+    cdef loose_i64* to64
+    cdef bint fresh = g.sizes[buffer] == 0
+    if (need(job, f, 1, start + count + 1, width, buffer - 1) < 0
+            or reserve(g, buffer, (count + fresh) * width, job.fault) < 0):
+        return -1
+    first = load_int(offsets, start, width)
+    last = load_int(offsets, start + count, width)
+    if first < 0 or first > last:
+        return fail(job.fault, FAULT_OFFSET, f, 1, start, first, last, NULL)
+    if last > limit:
+        return fail(job.fault, FAULT_OFFSET, f, 1, start + count, last, limit, NULL)
+    if last - first > largest(width, True) - base:
+        return full(job, f, base + (last - first), largest(width, True), b"offsets")
+    if fresh:
+        memset(g.blocks[buffer].data, 0, width)
+        g.sizes[buffer] = width
+    # What lies between the two ends is not looked at: a wild offset stays wild. Unsigned, as it may wrap.
+    shift = base - first
+    if width == 4:
+        from32 = <const loose_i32*> offsets + start + 1
+        to32 = <loose_i32*> (g.blocks[buffer].data + g.sizes[buffer])
+        for i in range(count):
+            to32[i] = <int32_t> (from32[i] + shift)
+    else:
+        from64 = <const loose_i64*> offsets + start + 1
+        to64 = <loose_i64*> (g.blocks[buffer].data + g.sizes[buffer])
+        for i in range(count):
+            to64[i] = <int64_t> (<uint64_t> from64[i] + <uint64_t> shift)
+    g.sizes[buffer] += count * width
+    out.start = first
+    out.count = last - first
+    return 0
+
+
+cdef int append_var(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
+    cdef int32_t data = g.p.fields[f].first_buffer + 2
+    cdef const Extent* extent = &job.piece.extents[data]
+    cdef Span bytes
+    if append_offsets(g, job, f, width, extent.size, g.sizes[data], &bytes) < 0:
+        return -1
+    return copy_in(g, data, extent.data + bytes.start, bytes.count, job.fault)
+
+
+cdef int append_list(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
+    cdef Span elements
+    if append_offsets(g, job, f, width, job.piece.nodes[f + 1].length, g.nodes[f + 1].length, &elements) < 0:
+        return -1
+    return set_span(g, job, f + 1, elements.start, elements.count)
+
+
+cdef int list_view_range(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, int64_t* low,
+                         int64_t* high) noexcept nogil:
+    """The elements of the child that the lists of the span touch; low > high: none."""
+    cdef int32_t first = g.p.fields[f].first_buffer
+    cdef const uint8_t* bits = validity_of(job, f, first)
+    cdef const uint8_t* offsets = job.piece.extents[first + 1].data
+    cdef const uint8_t* sizes = job.piece.extents[first + 2].data
+    cdef int64_t limit = job.piece.nodes[f + 1].length, i, offset, size
+    low[0] = INT64_MAX
+    high[0] = 0
+    for i in range(g.spans[f].start, g.spans[f].start + g.spans[f].count):
+        size = load_int(sizes, i, width)
+        if size == 0 or (bits != NULL and not get_bit(bits, i)):
+            continue
+        offset = load_int(offsets, i, width)
+        if not inside(offset, size, limit):
+            return fail(job.fault, FAULT_LIST_VIEW, f, 1, i, offset, limit, b"offset")
+        low[0] = min(low[0], offset)
+        high[0] = max(high[0], offset + size)
+    return 0
+
+
+cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
+    """List views; empty and null lists all begin where the piece's elements begin."""
+    cdef int32_t first = g.p.fields[f].first_buffer
+    cdef const uint8_t* bits = validity_of(job, f, first)
+    cdef const uint8_t* offsets = job.piece.extents[first + 1].data
+    cdef const uint8_t* sizes = job.piece.extents[first + 2].data
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count
+    cdef int64_t base = g.nodes[f + 1].length, low = 0, high = 0, i, size
+    cdef uint8_t* out_offsets
+    cdef uint8_t* out_sizes
+    if (need(job, f, 1, start + count, width, first) < 0 or need(job, f, 2, start + count, width, first) < 0
+            or list_view_range(g, job, f, width, &low, &high) < 0
+            or reserve(g, first + 1, count * width, job.fault) < 0
+            or reserve(g, first + 2, count * width, job.fault) < 0):
+        return -1
+    low = min(low, high)
+    if high - low > largest(width, True) - base:
+        return full(job, f, base + (high - low), largest(width, True), b"offsets")
+    out_offsets = g.blocks[first + 1].data + g.sizes[first + 1]
+    out_sizes = g.blocks[first + 2].data + g.sizes[first + 2]
+    for i in range(count):
+        size = load_int(sizes, start + i, width)
+        if size == 0 or (bits != NULL and not get_bit(bits, start + i)):
+            store_int(out_offsets, i, width, base)
+            store_int(out_sizes, i, width, 0)
+        else:
+            store_int(out_offsets, i, width, base + load_int(offsets, start + i, width) - low)
+            store_int(out_sizes, i, width, size)
+    g.sizes[first + 1] += count * width
+    g.sizes[first + 2] += count * width
+    return set_span(g, job, f + 1, low, high - low)
+
+
+cdef int append_fixed_list(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    cdef int64_t width = g.p.fields[f].width, first, count
+    if mul_overflows(g.spans[f].start, width, &first) or mul_overflows(g.spans[f].count, width, &count):
+        return full(job, f, INT64_MAX, INT64_MAX, b"elements")
+    return set_span(g, job, f + 1, first, count)
+
+
+cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    """Each child gives the elements from its lowest to its highest offset in the span."""
+    cdef const FieldPlan* field = &g.p.fields[f]
+    cdef int32_t first = field.first_buffer, child, k = 0
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i, offset
+    cdef const int8_t* codes = <const int8_t*> job.piece.extents[first].data
+    cdef const uint8_t* offsets = job.piece.extents[first + 1].data
+    cdef const int8_t* ordinals = g.p.codes + 128 * field.codes
+    cdef int64_t low[128]
+    cdef int64_t high[128]
+    cdef int ordinal
+    if need(job, f, 0, start + count, 1, first) < 0 or need(job, f, 1, start + count, 4, first) < 0:
+        return -1
+    for i in range(128):
+        low[i] = INT64_MAX
+        high[i] = -1
+    for i in range(start, start + count):
+        ordinal = ordinals[codes[i]] if codes[i] >= 0 else -1
+        if ordinal < 0:
+            return fail(job.fault, FAULT_TYPE_CODE, f, 0, i, codes[i], 0, NULL)
+        offset = load_int(offsets, i, 4)
+        if offset < 0:
+            return fail(job.fault, FAULT_UNION_OFFSET, f, 1, i, offset, 0, NULL)
+        low[ordinal] = min(low[ordinal], offset)
+        high[ordinal] = max(high[ordinal], offset)
+    child = f + 1
+    while child < field.end:
+        g.spans[child].count = 0
+        if k < 128 and high[k] >= 0:
+            if set_span(g, job, child, low[k], high[k] - low[k] + 1) < 0:
+                return -1
+            if g.nodes[child].length > INT32_MAX - (high[k] - low[k]):
+                return full(job, f, g.nodes[child].length + (high[k] - low[k]), INT32_MAX, b"offsets")
+            low[k] = g.nodes[child].length - low[k]
+        child = g.p.fields[child].end
+        k += 1
+    return copy_dense(g, job, f, low)
+
+
+cdef int copy_dense(ColumnsBuilder g, const Append* job, int32_t f, const int64_t* shifts) noexcept nogil:
+    """The type codes and, shifted child by child, the offsets; both have been checked."""
+    cdef const FieldPlan* field = &g.p.fields[f]
+    cdef int32_t first = field.first_buffer
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i
+    cdef const int8_t* codes = <const int8_t*> job.piece.extents[first].data + start
+    cdef const uint8_t* offsets = job.piece.extents[first + 1].data
+    cdef const int8_t* ordinals = g.p.codes + 128 * field.codes
+    cdef uint8_t* out
+    if (copy_in(g, first, <const uint8_t*> codes, count, job.fault) < 0
+            or reserve(g, first + 1, 4 * count, job.fault) < 0):
+        return -1
+    out = g.blocks[first + 1].data + g.sizes[first + 1]
+    for i in range(count):
+        store_int(out, i, 4, load_int(offsets, start + i, 4) + shifts[ordinals[codes[i]]])
+    g.sizes[first + 1] += 4 * count
+    return 0
+
+
+cdef int64_t first_run(const uint8_t* ends, int64_t runs, int32_t width, int64_t position) noexcept nogil:
+    """The run that holds `position`; `runs` when none reaches that far."""
+    cdef int64_t low = 0, high = runs, middle
+    while low < high:
+        middle = low + ((high - low) >> 1)
+        if load_int(ends, middle, width) > position:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    """Run ends count on from the length so far; equal neighbours are not joined."""
+    cdef int32_t width = g.p.fields[f + 1].width, buffer = g.p.fields[f + 1].first_buffer + 1
+    cdef const Node* runs = &job.piece.nodes[f + 1]
+    cdef const uint8_t* ends
+    cdef int64_t start = g.spans[f].start, stop = start + g.spans[f].count
+    cdef int64_t base = g.nodes[f].length, previous = start, first, last, i, end
+    cdef uint8_t* out
+    if need(job, f + 1, 1, runs.offset + runs.length, width, buffer - 1) < 0:
+        return -1
+    if stop - start > largest(width, True) - base:
+        return full(job, f, base + (stop - start), largest(width, True), b"run ends")
+    ends = job.piece.extents[buffer].data + runs.offset * width
+    first = first_run(ends, runs.length, width, start)
+    last = first_run(ends, runs.length, width, stop - 1)
+    if last == runs.length:
+        return fail(job.fault, FAULT_RUN_END, f, -1, last - 1,
+                    load_int(ends, last - 1, width) if last else 0, stop, NULL)
+    if reserve(g, buffer, (last - first + 1) * width, job.fault) < 0:
+        return -1
+    out = g.blocks[buffer].data + g.sizes[buffer]
+    for i in range(first, last + 1):
+        end = load_int(ends, i, width)
+        if end <= previous or (i < last and end >= stop):
+            return fail(job.fault, FAULT_RUN_END, f, -1, i, end, previous + 1, NULL)
+        previous = end
+        store_int(out, i - first, width, base + min(end, stop) - start)
+    g.sizes[buffer] += (last - first + 1) * width
+    g.nodes[f + 1].length += last - first + 1
+    g.spans[f + 1].count = 0
+    return set_span(g, job, g.p.fields[f + 1].end, first, last - first + 1)
+
+
+# -- views ---------------------------------------------------------------------------------------------------
+
+
+cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    """Views; those of null elements become empty ones."""
+    cdef const FieldPlan* field = &g.p.fields[f]
+    cdef int32_t first = field.first_buffer, variadic = job.piece.views[field.view].count
+    cdef const uint8_t* bits = validity_of(job, f, first)
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i
+    cdef const uint8_t* views = job.piece.extents[first + 1].data
+    cdef int outside = 0
+    if need(job, f, 1, start + count, 16, first) < 0:
+        return -1
+    views += 16 * start
+    for i in range(count):
+        # As unsigned, a negative length is a long one.
+        outside |= load_u32(views + 16 * i) > 12
+    if bits == NULL and not outside:
+        return copy_in(g, first + 1, views, 16 * count, job.fault)
+    if (prepare_routes(g, variadic, job.fault) < 0 or measure_views(g, job, f, views, bits) < 0
+            or choose_targets(g, job, f) < 0 or reserve(g, first + 1, 16 * count, job.fault) < 0):
+        return -1
+    return copy_views(g, job, f, views, bits)
+
+
+cdef int prepare_routes(ColumnsBuilder g, int32_t count, Fault* fault) noexcept nogil:
+    cdef void* moved
+    if count > g.targets_room:
+        moved = realloc(g.targets, <size_t> count * 2 * sizeof(PoolTarget))
+        if moved == NULL:
+            return fail(fault, FAULT_MEMORY)
+        g.targets = <PoolTarget*> moved
+        g.targets_room = 2 * count if count < INT32_MAX // 2 else count
+    if count:
+        memset(g.targets, 0, count * sizeof(PoolTarget))
+    return 0
+
+
+cdef int measure_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_t* views,
+                       const uint8_t* bits) noexcept nogil:
+    """Check every view that points into a data buffer, and count the bytes that each buffer is used for."""
+    cdef int32_t view = g.p.fields[f].view, variadic = job.piece.views[view].count, index
+    cdef const Extent* extents = job.piece.extents + job.piece.views[view].first
+    cdef int64_t start = g.spans[f].start, i, length, offset
+    for i in range(g.spans[f].count):
+        length = load_i32(views + 16 * i)
+        if 0 <= length <= 12 or (bits != NULL and not get_bit(bits, start + i)):
+            continue
+        if length < 0:
+            return fail(job.fault, FAULT_VIEW, f, 1, start + i, length, 0, b"length")
+        index = load_i32(views + 16 * i + 8)
+        if not 0 <= index < variadic:
+            return fail(job.fault, FAULT_VIEW, f, 1, start + i, index, variadic, b"buffer index")
+        offset = load_i32(views + 16 * i + 12)
+        if not inside(offset, length, extents[index].size):
+            return fail(job.fault, FAULT_VIEW, f, 1, start + i, offset, extents[index].size, b"offset")
+        g.targets[index].used += length
+    return 0
+
+
+cdef int choose_targets(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    """Where each data buffer of the piece goes, so that an append never copies more than the piece holds.
+
+    Views may share bytes: copied one by one they could add up to any multiple of the buffer.
+    """
+    cdef int32_t view = g.p.fields[f].view, i
+    cdef const Extent* extent
+    cdef PoolTarget* target
+    cdef uint8_t* out
+    for i in range(job.piece.views[view].count):
+        extent = &job.piece.extents[job.piece.views[view].first + i]
+        target = &g.targets[i]
+        if target.used == 0:
+            continue
+        if extent.size >= KEEP_BYTES:
+            target.index = pool_find(g, view, extent)
+            if target.index >= 0:
+                continue
+            if job.owner != NULL and target.used >= extent.size >> 1:
+                if pool_borrow(g, view, extent, job.owner, job.fault) < 0:
+                    return -1
+                target.index = g.pools[view].count - 1
+                continue
+        # An eighth of unused bytes costs less than to pick the values out.
+        if target.used < extent.size - (extent.size >> 3):
+            target.index = -1
+            continue
+        out = pool_place(g, view, extent.size, job.fault)
+        if out == NULL:
+            return -1
+        memcpy(out, extent.data, extent.size)
+        target.index = g.pools[view].open
+        target.shift = g.pools[view].open_bytes - extent.size
+    return 0
+
+
+cdef int copy_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_t* views,
+                    const uint8_t* bits) noexcept nogil:
+    """Write the views, pointing into the pool; all have been checked."""
+    cdef int32_t view = g.p.fields[f].view, buffer = g.p.fields[f].first_buffer + 1
+    cdef const Extent* extents = job.piece.extents + job.piece.views[view].first
+    cdef int64_t start = g.spans[f].start, i, length
+    cdef const PoolTarget* target
+    cdef uint8_t* out = g.blocks[buffer].data + g.sizes[buffer]
+    cdef uint8_t* place
+    for i in range(g.spans[f].count):
+        if bits != NULL and not get_bit(bits, start + i):
+            memset(out, 0, 16)
+        else:
+            memcpy(out, views, 16)
+            length = load_i32(views)
+            if length > 12:
+                target = &g.targets[load_i32(views + 8)]
+                if target.index >= 0:
+                    store_int(out, 2, 4, target.index)
+                    store_int(out, 3, 4, load_i32(views + 12) + target.shift)
+                else:
+                    place = pool_place(g, view, length, job.fault)
+                    if place == NULL:
+                        return -1
+                    memcpy(place, extents[load_i32(views + 8)].data + load_i32(views + 12), length)
+                    store_int(out, 2, 4, g.pools[view].open)
+                    store_int(out, 3, 4, g.pools[view].open_bytes - length)
+        out += 16
+        views += 16
+    g.sizes[buffer] += 16 * g.spans[f].count
+    return 0
+
+
+# -- the walk ------------------------------------------------------------------------------------------------
+
+
+cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+    """The buffers of field f behind its validity, and the spans of its children."""
+    cdef int layout = g.p.fields[f].layout
+    if layout == LAYOUT_FIXED:
+        return append_fixed(g, job, f)
+    if layout == LAYOUT_VAR32:
+        return append_var(g, job, f, 4)
+    if layout == LAYOUT_BOOL:
+        return append_bools(g, job, f)
+    if layout == LAYOUT_LIST32:
+        return append_list(g, job, f, 4)
+    if layout == LAYOUT_STRUCT:
+        return set_children(g, job, f, g.spans[f].start, g.spans[f].count)
+    if layout == LAYOUT_VIEW:
+        return append_views(g, job, f)
+    if layout == LAYOUT_VAR64:
+        return append_var(g, job, f, 8)
+    if layout == LAYOUT_LIST64:
+        return append_list(g, job, f, 8)
+    if layout == LAYOUT_FIXED_LIST:
+        return append_fixed_list(g, job, f)
+    if layout == LAYOUT_LIST_VIEW32:
+        return append_list_view(g, job, f, 4)
+    if layout == LAYOUT_LIST_VIEW64:
+        return append_list_view(g, job, f, 8)
+    if layout == LAYOUT_DENSE:
+        return append_dense(g, job, f)
+    if layout == LAYOUT_RUN_END:
+        return append_runs(g, job, f)
+    if layout == LAYOUT_SPARSE:
+        if (need(job, f, 0, g.spans[f].start + g.spans[f].count, 1, g.p.fields[f].first_buffer) < 0
+                or copy_in(g, g.p.fields[f].first_buffer,
+                           job.piece.extents[g.p.fields[f].first_buffer].data + g.spans[f].start,
+                           g.spans[f].count, job.fault) < 0):
+            return -1
+        return set_children(g, job, f, g.spans[f].start, g.spans[f].count)
+    return 0
+
+
+cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
+    cdef const PlanData* p = g.p
+    cdef int64_t length
+    cdef int32_t i, f = 0
+    cdef int layout
+    for i in range(p.n_columns):
+        if set_span(g, job, p.columns[i], 0, job.piece.length) < 0:
+            return -1
+    if add_overflows(g.length, job.piece.length, &length):
+        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
+    while f < p.n_fields:
+        if g.spans[f].count == 0:
+            # Nothing below it either, or (run ends) its parent has done the work.
+            f = p.fields[f].end
+            continue
+        if add_overflows(g.nodes[f].length, g.spans[f].count, &length):
+            return full(job, f, INT64_MAX, INT64_MAX, b"elements")
+        layout = p.fields[f].layout
+        if layout == LAYOUT_NULL:
+            g.nodes[f].null_count = length
+        elif layout < LAYOUT_SPARSE and append_validity(g, job, f) < 0:
+            return -1
+        if append_layout(g, job, f) < 0:
+            return -1
+        g.nodes[f].length = length
+        f += 1
+    g.length += job.piece.length
+    return 0
+
+
+# -- plans ---------------------------------------------------------------------------------------------------
+
+
+cdef bint same_shape(const PlanData* a, const PlanData* b) noexcept nogil:
+    """Whether columns of one plan can be appended to columns of the other."""
+    cdef const FieldPlan* x
+    cdef const FieldPlan* y
+    cdef int32_t i
+    cdef int kinds = FIELD_UTF8 | FIELD_SIGNED | FIELD_ENCODED
+    if a.n_fields != b.n_fields or a.n_columns != b.n_columns or a.keep_stored != b.keep_stored:
+        return False
+    for i in range(a.n_fields):
+        x = &a.fields[i]
+        y = &b.fields[i]
+        if (x.layout != y.layout or x.type != y.type or x.width != y.width or x.unit != y.unit
+                or x.precision != y.precision or x.scale != y.scale or x.end != y.end or x.parent != y.parent
+                or x.dictionary != y.dictionary or x.first_buffer != y.first_buffer or x.view != y.view
+                or (x.flags ^ y.flags) & kinds):
+            return False
+        if x.codes >= 0 and memcmp(a.codes + 128 * x.codes, b.codes + 128 * y.codes, 128) != 0:
+            return False
+    return True
+
+
+cdef bint needs_native_order(const PlanData* p) noexcept nogil:
+    """Whether appending looks at words of the buffers: then they must be in this machine's byte order."""
+    cdef int32_t i
+    cdef int layout
+    for i in range(p.n_fields):
+        layout = p.fields[i].layout
+        if (layout != LAYOUT_NULL and layout != LAYOUT_BOOL and layout != LAYOUT_FIXED_LIST
+                and layout != LAYOUT_STRUCT and layout != LAYOUT_SPARSE
+                and (layout != LAYOUT_FIXED or p.fields[i].flags & FIELD_ENCODED)):
+            return True
+    return False
+
+
+cdef int raise_append_fault(const Fault* fault, Plan plan, object where=None) except -1:
+    """Raise the exception that a failed append stands for. Always returns -1."""
+    cdef int32_t field = fault.field
+    cdef list path = []
+    if fault.code != FAULT_FULL:
+        return raise_fault(fault, plan, where)
+    while field >= 0:
+        path.append(field_name(plan, field))
+        field = plan.d.fields[field].parent
+    text = f"the {fault.what.decode()} would reach {fault.found:,}, and its type counts to {fault.expected:,}"
+    if path:
+        text = f"column {'.'.join(reversed(path))!r}: " + text
+    if where is not None:
+        text = f"{where}: {text}"
+    raise UnsupportedError(f"{text}; keep the rows in several batches, or use a wider type")
+
+
+# -- builders ------------------------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class ColumnsBuilder(BuilderMemory):
+    """Columns that grow at the end; snapshots share their memory.
+
+    Parameters
+    ----------
+    plan : Plan
+        The columns' shape. Pieces may come with another plan of the same shape.
+
+    Notes
+    -----
+    One thread at a time. Snapshots are ordinary, immutable columns and may go anywhere.
+
+    Raises
+    ------
+    UnsupportedError
+        The columns stay in big-endian (``ensure_native_endian=False``), and have offsets or indices.
+    """
+
+    def __cinit__(self, Plan plan not None):
+        if plan.d.stored_big and plan.d.keep_stored and needs_native_order(&plan.d):
+            raise UnsupportedError("columns left in big-endian order cannot be appended to each other; read "
+                                   "them with ensure_native_endian=True")
+        self.matched = plan
+        self.spans = <Span*> calloc(plan.d.n_fields + 1, sizeof(Span))
+        if self.spans == NULL:
+            raise MemoryError(f"cannot allocate columns that grow, of {plan.d.n_fields:,} fields")
+
+    def __dealloc__(self):
+        free(self.spans)
+        free(self.targets)
+
+    cdef int append_data(self, const ColumnsData* piece, const int64_t* shifts, PyObject* owner,
+                         Fault* fault) noexcept nogil:
+        """Append all rows of `piece`, which has this plan's shape and has passed `check_sizes`.
+
+        `shifts`, one per dictionary of the plan, go onto its indices (NULL: none). `owner` is what keeps the
+        piece's memory alive: with it, large data buffers of views are borrowed, without it (NULL) they are
+        copied. On failure (-1, `fault` filled) nothing has been appended.
+        """
+        cdef Append job
+        job.piece = piece
+        job.shifts = shifts
+        job.owner = owner
+        job.fault = fault
+        self.save()
+        if append_fields(self, &job) < 0:
+            self.restore()
+            return -1
+        return 0
+
+    cdef int append(self, Columns piece, const int64_t* shifts=NULL) except -1:
+        """Append all rows of `piece` and take over its dictionaries; what may lack memory comes first.
+
+        The piece's dictionaries continue those so far (`extends`), or the caller gives `shifts` and sets
+        `dictionaries` afterwards.
+        """
+        cdef Fault fault
+        cdef tuple dictionaries = self.dictionaries
+        if piece.plan is not self.matched:
+            self.match(piece.plan)
+        if dictionaries and piece.dictionaries is not dictionaries:
+            dictionaries = self.adopted(piece.dictionaries)
+        if self.append_data(&piece.d, shifts, <PyObject*> piece.owner if piece.owner is not None else NULL,
+                            &fault) < 0:
+            raise_append_fault(&fault, self.plan)
+        self.dictionaries = dictionaries
+        return 0
+
+    cdef int match(self, Plan plan) except -1:
+        """Whether pieces of another plan fit."""
+        if plan is not self.plan and not same_shape(self.p, &plan.d):
+            raise UsageError("the columns to append have another type than the columns so far, or share "
+                             "their dictionaries differently")
+        self.matched = plan
+        return 0
+
+    cdef tuple adopted(self, tuple dictionaries):
+        """The dictionaries of a piece, except for those that have not arrived or are older than ours."""
+        cdef list adopted = list(self.dictionaries)
+        for i, dictionary in enumerate(dictionaries):
+            if dictionary is not None and (adopted[i] is None or not extends(adopted[i], dictionary)):
+                adopted[i] = dictionary
+        return tuple(adopted)
+
+    @property
+    def nbytes(self):
+        """Bytes in the buffers, data buffers borrowed from pieces included."""
+        return self.total_bytes()
+
+    cdef Columns snapshot(self):
+        """Everything so far, in memory that later appends leave alone."""
+        cdef Columns out = Columns.__new__(Columns)
+        self.snapshot_into(out)
+        return out
+
+    # For Python: tests, and whoever collects batches one by one.
+
+    @staticmethod
+    def like(RecordBatch batch not None):
+        """A builder without rows, for batches of the same types as `batch`."""
+        return ColumnsBuilder(batch.plan)
+
+    def append_batch(self, RecordBatch batch not None):
+        """Append the rows of a batch whose dictionaries are, or continue, those of the batches so far.
+
+        Raises
+        ------
+        UsageError
+            The batch has other types.
+        UnsupportedError
+            Offsets or run ends would outgrow their integer type.
+        FormatError
+            The batch was read with ``validate="none"`` and its contents are broken.
+        """
+        self.append(batch)
+
+    def batch(self):
+        """Everything so far as a `RecordBatch` that shares this object's memory."""
+        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+        out.custom_metadata = ()
+        self.snapshot_into(out)
+        return out
+
+
+# -- concatenation -------------------------------------------------------------------------------------------
+
+
+cdef inline bint continues(Columns a, Columns b):
+    return extends(a, b) or (same_shape(&a.plan.d, &b.plan.d) and begins_with(a, b))
+
+
+cdef tuple join_dictionaries(list versions):
+    """One dictionary for columns that came with these (None: with none), and the shifts of their indices."""
+    cdef list distinct = [], places = [], starts = [0]
+    cdef dict known = {}
+    cdef Columns last = None, out
+    for version in versions:
+        # Nearly always a column has one dictionary, or one that grows: a look at the last one is enough.
+        if version is not None and id(version) not in known:
+            if last is None or not (continues(last, version) or continues(version, last)):
+                distinct.append(version)
+                last = version
+            elif last.d.length < (<Columns> version).d.length:
+                last = distinct[len(distinct) - 1] = version
+            known[id(version)] = len(distinct) - 1
+        places.append(0 if version is None else known[id(version)])
+    if len(distinct) < 2:
+        return last, [0] * len(versions)
+    for dictionary in distinct:
+        starts.append(starts[len(starts) - 1] + (<Columns> dictionary).d.length)
+    out = Columns.__new__(Columns)
+    concat_into(out, tuple(distinct))
+    return out, [starts[place] for place in places]
+
+
+cdef int concat_into(Columns out, tuple pieces) except -1:
+    """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
+    cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
+    cdef int64_t n = len(builder.dictionaries), rows = 0, k
+    cdef int64_t* shifts = NULL
+    cdef Columns piece
+    cdef Fault fault
+    cdef int found
+    cdef list dictionaries = [], moves = []
+    for one in pieces:
+        rows += (<Columns> one).d.length
+    for k in range(n):
+        dictionary, shift = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
+        dictionaries.append(dictionary)
+        moves.append(shift)
+    if n:
+        shifts = <int64_t*> calloc(n, sizeof(int64_t))
+        if shifts == NULL:
+            raise MemoryError()
+    try:
+        for i, one in enumerate(pieces):
+            piece = one
+            builder.match(piece.plan)
+            for k in range(n):
+                shifts[k] = moves[k][i]
+            owner = piece.owner
+            builder.ahead = <double> rows / max(builder.length + piece.d.length, 1)
+            # `builder` is nobody else's, and batches do not change: others may run meanwhile.
+            with nogil:
+                found = builder.append_data(&piece.d, shifts, <PyObject*> owner, &fault)
+            if found < 0:
+                raise_append_fault(&fault, builder.plan, f"batch {i}")
+    finally:
+        free(shifts)
+    builder.dictionaries = tuple(dictionaries)
+    builder.snapshot_into(out)
+    return 0
+
+
+def concat_batches(batches):
+    """Put batches one behind the other.
+
+    Parameters
+    ----------
+    batches : iterable of RecordBatch
+        One or more, with the same types (names and metadata are taken from the first one).
+
+    Returns
+    -------
+    RecordBatch
+        The rows of all batches, in order. A single batch is returned as it is; else everything is copied,
+        except large data buffers of view columns, which are shared. Dictionaries that differ, and do not
+        continue each other, are put one behind the other and are not freed of duplicates.
+
+    Raises
+    ------
+    UsageError
+        No batch, or batches of different types.
+    UnsupportedError
+        32-bit offsets, run ends or dictionary indices cannot count all values.
+    FormatError
+        A batch was read with ``validate="none"`` and its contents are broken.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
+    ...     for value in (1, 2, 3):
+    ...         writer.write_batch(pa.record_batch({"x": [value]}))
+    >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
+    {'x': [1, 2, 3]}
+    """
+    cdef tuple pieces = tuple(batches)
+    cdef Plan plan = None
+    cdef RecordBatch out
+    if not pieces:
+        raise UsageError("concat_batches: expected one batch at least, found none")
+    for i, batch in enumerate(pieces):
+        if not isinstance(batch, RecordBatch):
+            raise UsageError(f"concat_batches: expected RecordBatch, item {i} is a {type(batch).__name__}")
+        if i == 0:
+            plan = (<Columns> batch).plan
+        elif (<Columns> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
+            raise UsageError(f"concat_batches: batch {i} has another schema than batch 0\n"
+                             f"batch 0: {pieces[0].schema}\nbatch {i}: {batch.schema}")
+    if len(pieces) == 1:
+        return pieces[0]
+    out = RecordBatch.__new__(RecordBatch)
+    out.custom_metadata = ()
+    concat_into(out, pieces)
+    return out

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Memory, Plan, raise_fault
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.concat cimport ColumnsBuilder, raise_append_fault
+from arrowipc.columns.builder cimport ColumnsBuilder, raise_append_fault
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity, word_span
 from arrowipc.inline.fault cimport Fault

@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.concat cimport ColumnsBuilder
+from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
 

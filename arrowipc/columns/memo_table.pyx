@@ -16,8 +16,9 @@ from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.builder cimport BuilderMemory, begins_with, copy_in, extends, pool_place, reserve
-from arrowipc.columns.concat cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
+from arrowipc.columns.builder cimport (
+    FAULT_FULL, BuilderMemory, ColumnsBuilder, begins_with, copy_in, extends, pool_place, raise_append_fault, reserve,
+)
 from arrowipc.columns.elements cimport count_bytes
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int

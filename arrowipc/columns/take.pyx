@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.concat cimport FAULT_FULL, raise_append_fault
+from arrowipc.columns.builder cimport FAULT_FULL, raise_append_fault
 from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, store_bits, store_int
 from arrowipc.inline.element cimport find_run, next_run, validity

@@ -5,7 +5,7 @@ cimport cython
 
 from arrowipc._core cimport Plan
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.concat cimport Span
+from arrowipc.columns.builder cimport Span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
 

@@ -1,6 +1,6 @@
 """Truncating: exactly some rows of columns, in place where the format allows it and rewritten where not.
 
-One walk over the flat plan, in pre-order as in `columns.concat`: each field takes a span of the source's elements
+One walk over the flat plan, in pre-order as in `columns.builder`: each field takes a span of the source's elements
 and hands spans to its children. What holds for the columns that a call leaves in `Truncator.d`:
 
 * Every node's offset is 0, its length is what its parent refers to. Null counts are counted, not believed.
@@ -23,7 +23,7 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, Plan, raise_fault
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.concat cimport Span
+from arrowipc.columns.builder cimport Span
 from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.bits cimport SLACK, append_bits, load_int, store_int
 from arrowipc.inline.element cimport find_run, run_end
@@ -53,7 +53,7 @@ cdef extern from * nogil:
 cdef enum:
     VIEW_SLACK = 1 << 12        # unused bytes behind views that are never worth packing
     FIRST_BLOCK = 1 << 12
-    KEPT_BLOCK = 1 << 22        # of scratch that waits for the next call; _blocks keeps what is larger
+    KEPT_BLOCK = 1 << 22        # of scratch that waits for the next call; _core keeps what is larger
 
 cdef struct TruncateCall:
     # One call of `truncate`.

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.dissociated.memory.ranges import ALIGNMENT
 from arrowipc.errors import UsageError
-from arrowipc.write.batch_writer import BatchWriter, EncodeOptions
+from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
 from arrowipc.write.batches import batches_of
-from arrowipc.write.sinks import MessageSink
 
 if TYPE_CHECKING:
     from arrowipc.dissociated.connection import OfferedMemory

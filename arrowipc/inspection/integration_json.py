@@ -27,8 +27,8 @@ from arrowipc.metadata.schema_writer import (
     schema_metadata,
     separate_dictionaries,
 )
+from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.schema import Schema
 from arrowipc.types import DataType, Field
 

@@ -19,9 +19,8 @@ from arrowipc.inspection.message_layout import (
     outline_of,
 )
 from arrowipc.inspection.recover import whole
-from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+from arrowipc.read.decoders import TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.sources import first_bytes, locate_source
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:

@@ -13,12 +13,11 @@ from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
 from arrowipc.inspection.resync import Outline, Search
-from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+from arrowipc.read.decoders import TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc.read.framing import Framer, Message, survey
 from arrowipc.read.remote import RemoteSource
 from arrowipc.read.sources import first_bytes, locate_source, open_source, pump
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 
 if TYPE_CHECKING:

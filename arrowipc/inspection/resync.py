@@ -20,9 +20,8 @@ from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger
 from arrowipc.limits import Limits
-from arrowipc.read.file_decoder import MAGIC
+from arrowipc.read.decoders import MAGIC, StreamDecoder
 from arrowipc.read.framing import Framer, find_message, message_of, survey
-from arrowipc.read.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch

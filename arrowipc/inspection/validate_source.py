@@ -10,8 +10,7 @@ from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
 from arrowipc.inspection.recover import ByBlocks, whole
 from arrowipc.inspection.resync import END, Search
-from arrowipc.read.batch_decoder import schema_of
-from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
+from arrowipc.read.decoders import MAGIC, TAIL_SIZE, footer_range, schema_of
 from arrowipc.read.framing import find_message
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.tensors.message import leading_padding

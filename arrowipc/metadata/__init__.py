@@ -1,9 +1,8 @@
 """Schemas: from FlatBuffers to a `Plan`, to Python's `Schema`, and back.
 
-A Schema message goes through ``schema_reader``, which flattens it into a `Plan` and makes the Python
-objects when somebody asks; ``schema_equality`` says whether two plans mean the same. Outwards
-``flatbuffer_builder`` lays out tables, ``schema_tables`` writes schemas and message headers with it,
+A Schema message goes through ``schema_reader``, which flattens it into a `Plan`, recognises schemas that were read
+before, and makes the Python objects when somebody asks. Outwards ``schema_tables`` writes FlatBuffers, and
 ``schema_writer`` is what callers use.
 
-Imports ``inline`` and the base (``_core``, ``errors``, ``limits``, ``datatypes``, ``schema``).
+Imports ``inline`` and the base.
 """

@@ -21,3 +21,9 @@ cdef Plan python_plan(object schema, const LimitsData* limits)
 cdef object plan_schema(Plan plan)
 cdef object plan_field(Plan plan, int32_t field)
 cdef bint same_shape(Plan a, Plan b)
+
+
+# Whether a Schema table, which nobody has verified, describes the very fields of a plan of a whole schema, in the
+# same byte order; then `read_plan` would accept it too. Metadata and features are not looked at.
+cdef bint schemas_equal(const Table* schema, Plan plan) noexcept nogil
+cdef bint plans_equal(Plan a, Plan b) noexcept nogil

@@ -1,1 +1,3 @@
 """Everything here is for compiled modules."""
+
+

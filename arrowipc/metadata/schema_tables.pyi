@@ -1,10 +1,14 @@
 """Writes the metadata that is made once: schemas, tensors, footers, batches of given buffers."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 from arrowipc.datatypes import DataType, Dictionary, Field
 from arrowipc.schema import Schema
+
+@final
+class TableWriter: ...
+
 
 def write_schema_message(
     schema: Schema, version: Literal["V4", "V5"], custom_metadata: tuple[tuple[bytes, bytes], ...]

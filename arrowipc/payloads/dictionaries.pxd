@@ -7,10 +7,9 @@ cimport cython
 from arrowipc.columns.memo_table cimport MemoTable
 from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
-from arrowipc.payloads.dictionary_merge cimport Merger
-from arrowipc.payloads.schema_mapping cimport SchemaMapping
+from arrowipc.payloads.schema_mapping cimport Merger, SchemaMapping
 from arrowipc.read.framing cimport CutMessage
-from arrowipc.read.inflate cimport Inflater, Scratch
+from arrowipc.read.decompress cimport Inflater, Scratch
 
 cdef enum Unified:
     UNIFIED = 0

@@ -2,7 +2,7 @@
 
 Most payloads of a column bring the same dictionaries: a message that is equal byte for byte to the one before is
 neither read nor looked up again. What is nested, a delta, or in another byte order is left to the readers and to
-`payloads.dictionary_merge`, which also put every refusal into words; what is made here of a payload is what they
+`payloads.schema_mapping`, which also put every refusal into words; what is made here of a payload is what they
 would make of it.
 """
 
@@ -29,13 +29,13 @@ from arrowipc.inline.plan cimport (
     FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_VAR32, LAYOUT_VIEW, LEVEL_STRICT,
     BatchHeader, ColumnsData, Envelope, Extent, FieldPlan, LimitsData, Node,
 )
-from arrowipc.payloads.dictionary_merge cimport Merged, Merger, encode_values, store_places
 from arrowipc.payloads.schema_mapping cimport (
-    HOW_ABSENT, HOW_DECODED, HOW_ENCODED, HOW_READ, HOW_TRANSPOSED, Origin, SchemaMapping,
+    HOW_ABSENT, HOW_DECODED, HOW_ENCODED, HOW_READ, HOW_TRANSPOSED, Merged, Merger, Origin, SchemaMapping,
+    encode_values, store_places,
 )
-from arrowipc.read.batch_decoder cimport check_extents
+from arrowipc.read.decoders cimport check_extents
 from arrowipc.read.framing cimport CutMessage
-from arrowipc.read.inflate cimport INFLATE_LATER, INFLATED, Inflater, Scratch, scratch_room
+from arrowipc.read.decompress cimport INFLATE_LATER, INFLATED, Inflater, Scratch, scratch_room
 from arrowipc.read.validate cimport check_columns
 
 cdef enum:
@@ -464,7 +464,7 @@ cdef class DictionaryUnifier:
         cdef int64_t* numbers
         cdef int32_t first = piece.n_extents, count = 0
         cdef Fault fault
-        # `payloads.dictionary_merge` makes a TakeRange for every row first, and needs as much room.
+        # `payloads.schema_mapping` makes a TakeRange for every row first, and needs as much room.
         if length > most // <int64_t> sizeof(TakeRange):
             return UNIFY_BY_READER
         numbers = <int64_t*> scratch_room(&link.numbers, length * sizeof(int64_t) + 8)

@@ -4,16 +4,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Memory, Plan
 from arrowipc.columns.array cimport Array, RecordBatch
-from arrowipc.columns.concat cimport ColumnsBuilder
+from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.payloads.cells cimport Cell, Cells
 from arrowipc.payloads.dictionaries cimport DictionaryUnifier
-from arrowipc.payloads.dictionary_merge cimport Made, Merger
-from arrowipc.payloads.schema_mapping cimport SchemaMapping
+from arrowipc.payloads.schema_mapping cimport Made, Merger, SchemaMapping
 from arrowipc.read.framing cimport CutMessage, Message
-from arrowipc.read.inflate cimport Inflater, Scratch
-from arrowipc.read.stream_decoder cimport StreamDecoder
+from arrowipc.read.decompress cimport Inflater, Scratch
+from arrowipc.read.decoders cimport StreamDecoder
 
 # An array of int64 without nulls over memory of our own.
 cdef Array int64_array(Memory memory, int64_t count)

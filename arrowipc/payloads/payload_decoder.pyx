@@ -1,7 +1,7 @@
 """Payload columns: every cell a whole Arrow IPC stream, file or message, decoded into one batch in one pass.
 
 A loop without Python takes payload after payload: prefix, schema compared bytewise with the one before,
-dictionaries (`payloads.dictionaries`), walk, decompression (`read.inflate`), proofs, append, with the functions that
+dictionaries (`payloads.dictionaries`), walk, decompression (`read.decompress`), proofs, append, with the functions that
 readers use. What it does not know (other schemas, deltas, nested dictionaries, other byte order, files, and everything
 that is wrong) it leaves to the decoder that readers have, which reads that one payload or says what is wrong; then the
 loop goes on.
@@ -18,7 +18,7 @@ from arrowipc._core cimport (
 )
 from arrowipc.cdata.import_array cimport import_batch, import_schema
 from arrowipc.columns.array cimport Array, RecordBatch, make_array
-from arrowipc.columns.concat cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
+from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.take cimport repeat_rows, take_rows
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
@@ -27,22 +27,20 @@ from arrowipc.inline.loads cimport add_overflows, loose_i64, mul_overflows, pref
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, Extent, LimitsData, Node, ViewRange,
 )
-from arrowipc.metadata.schema_equality cimport schemas_equal, plans_equal
-from arrowipc.metadata.schema_reader cimport plan_schema, project, python_plan, read_plan
+from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, python_plan, read_plan, schemas_equal
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
 from arrowipc.payloads.dictionaries cimport UNIFIED, UNIFY_CODEC, UNIFY_ROOM, DictionaryUnifier, new_unifier
-from arrowipc.payloads.dictionary_merge cimport may_make, new_made, new_merger, piece_bytes
-from arrowipc.payloads.schema_mapping cimport SchemaMapping, find_mapping, plain_schema, raise_mapping_fault
-from arrowipc.read.batch_decoder cimport Dictionary, check_extents
-from arrowipc.read.file_decoder cimport FileDecoder
+from arrowipc.payloads.schema_mapping cimport (
+    SchemaMapping, find_mapping, may_make, new_made, new_merger, piece_bytes, plain_schema, raise_mapping_fault,
+)
+from arrowipc.read.decoders cimport Dictionary, FileDecoder, StreamDecoder, check_extents
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
-from arrowipc.read.inflate cimport INFLATED, INFLATE_LATER, new_inflater
-from arrowipc.read.stream_decoder cimport StreamDecoder
+from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, new_inflater
 from arrowipc.read.validate cimport check_columns
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
-from arrowipc.payloads.dictionary_merge import IndicesFull
-from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+from arrowipc.payloads.schema_mapping import IndicesFull
+from arrowipc.read.decoders import TAIL_SIZE, footer_range
 
 __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
 

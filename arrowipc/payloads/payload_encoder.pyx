@@ -39,12 +39,11 @@ from collections.abc import Mapping
 from operator import index as integer
 
 from arrowipc.arguments import check_integer, described
-from arrowipc.columns.concat import concat_batches
+from arrowipc.columns.builder import concat_batches
 from arrowipc.datatypes import Binary, Field, LargeBinary
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
-from arrowipc.write.batch_writer import check_schema
-from arrowipc.write.sinks import BytearraySink
+from arrowipc.write.batch_writer import BytearraySink, check_schema
 from arrowipc.write.batches import as_schema, batches_of
 
 __all__ = ["GroupedPayloads", "encode_payloads"]

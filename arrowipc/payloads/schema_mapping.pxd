@@ -1,11 +1,12 @@
 # How the fields of a payload become those of the output: read, missing, or to be decoded.
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
 cimport cython
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Plan
+from arrowipc.columns.memo_table cimport Budget, MemoTable
 from arrowipc.inline.fault cimport Fault
-from arrowipc.inline.plan cimport ColumnsData
+from arrowipc.inline.loads cimport add_overflows, mul_overflows
+from arrowipc.inline.plan cimport ColumnsData, LimitsData
 
 cdef enum:
     # Beside the FaultCodes: missing values would take more bytes than the payload may become.
@@ -53,7 +54,7 @@ cdef class SchemaMapping:
     cdef int64_t* prefix        # for the walk
     cdef int64_t room           # variadic extents in both
     cdef Blanks blanks
-    cdef object unifier         # what the loop needs to know of dictionaries (_recode); None: nothing yet
+    cdef object unifier         # what the loop needs to know of dictionaries (`payloads.dictionaries`); None: nothing yet
 
     cdef int reserve(self, int64_t variadic) except -1
     # Make `piece` of the columns `d`; encoded fields are left to the caller. -1: `fault`.
@@ -73,3 +74,104 @@ cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict)
 cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1
 # A schema without dictionaries, whose values stand in their place.
 cdef object plain_schema(object schema)
+
+
+cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
+    cdef int64_t total = 0
+    cdef int32_t i
+    for i in range(d.n_extents):
+        total += d.extents[i].size
+    return total
+
+
+@cython.final
+cdef class Made:
+    """What one call makes of its payloads without their holding it: once, and of those that it refuses too."""
+    cdef LimitsData limits      # decompressed_slack: that of the call
+    cdef int64_t taken          # bytes of all payloads so far
+    cdef int64_t bytes          # made of them: missing columns, decoded dictionaries, inflated bodies
+    cdef Budget budget          # ... where dictionaries refer to dictionaries
+
+    # Let a body of that payload claim so much, and no more.
+    cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
+    # Count what a body of it has beyond the payload.
+    cdef int inflated(self, int64_t more, int64_t size) except -1
+
+
+cdef Made new_made(object limits)
+
+
+cdef inline int64_t may_make(Made made, int64_t size) noexcept nogil:
+    """Bytes that may still be made of the payloads so far and of one more, of `size` bytes."""
+    cdef int64_t most, total
+    if (add_overflows(made.taken, size, &total) or mul_overflows(total, made.limits.decompressed_ratio, &most)
+            or add_overflows(most, made.limits.decompressed_slack, &most)):
+        return INT64_MAX
+    return max(most - made.bytes, 0)
+
+
+@cython.final
+cdef class Numbered:
+    """A dictionary that came in payloads, and per value of it the ordinal in the table."""
+    cdef Columns values
+    cdef int64_t* places
+    cdef int64_t room
+
+
+@cython.final
+cdef class Merged:
+    """One dictionary of the output."""
+    cdef Plan plan              # of its values
+    cdef MemoTable table
+    cdef tuple below            # Merged, per plan.dictionaries
+    cdef list recent            # Numbered: what came last; several fields of a payload may feed one dictionary
+    cdef tuple before           # the state that `rollback` goes back to
+
+    cdef Numbered add(self, Columns values)
+    cdef Numbered find(self, Columns values)
+    cdef Columns lower(self, Columns values)
+
+
+@cython.final
+cdef class Plain:
+    """Values that refer to dictionaries, and the same without: the last ones of a plan."""
+    cdef Plan plan
+    cdef SchemaMapping mapping
+    cdef Columns values
+    cdef Columns found
+
+
+@cython.final
+cdef class Merger:
+    """All dictionaries of the output."""
+    cdef tuple top              # Merged, per dictionary of the output's plan
+    cdef list order             # all of them
+    cdef dict plain             # id of a plan of values -> Plain
+
+    cdef int64_t left           # bytes that may still be made of the payload at hand
+    cdef Budget budget          # ... and of all, where dictionaries refer to dictionaries
+    cdef int inside             # dictionaries around the values at hand
+
+    # Fill the encoded fields of `mapping.piece`, which `spread` has left; returns what keeps their memory. What is
+    # made is taken from `left`, also after an exception.
+    cdef object fill(self, SchemaMapping mapping, Columns columns)
+    cdef int spend(self, int64_t size, bint nested) except -1
+    cdef Columns decoded(self, SchemaMapping mapping, int32_t f, Columns columns)
+    cdef Columns plain_values(self, Columns values)
+    cdef int place(self, SchemaMapping mapping, int32_t f, Columns values, int32_t* used) except -1
+    cdef object encode(self, SchemaMapping mapping, int32_t f, Columns columns)
+    cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns)
+    cdef int mark(self) except -1
+    cdef int rollback(self) except -1
+    cdef int64_t nbytes(self)
+    cdef tuple snapshot(self)
+
+
+cdef Merger new_merger(Plan out, Budget budget)
+
+
+# Kernels: numbers for the values of a plain field of `d`, and indices of these numbers. -1: `fault`; FAULT_FULL
+# without `what`: a number above `limit`.
+cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil
+cdef int store_places(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
+                      const int64_t* places, Fault* fault) noexcept nogil

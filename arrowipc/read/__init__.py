@@ -1,10 +1,9 @@
-"""From bytes to record batches, without deciding where the bytes come from.
+"""From bytes to record batches, wherever the bytes come from.
 
-``framing`` cuts messages (``file_signatures`` names what is no Arrow data); ``batch_decoder`` walks a
-message into columns, with ``decompress`` (or ``inflate``, in loops without Python) for compressed bodies
-and ``validate`` for what buffers say; ``stream_decoder`` and ``file_decoder`` keep the order of messages
-and the dictionaries. Bytes come through ``file_objects``, or through ``remote`` (any fsspec file system)
-and ``http``, which ``replaced`` watches.
+``sources`` turns what callers name into memory or a file object (``file_objects``, ``remote`` with any fsspec file
+system, ``http``; ``replaced`` notices another version; ``file_signatures`` names what is no Arrow data).
+``framing`` cuts messages; ``decoders`` walks them into columns, in the order of streams or of files, with
+``decompress`` for compressed bodies and ``validate`` for what buffers say.
 
 Imports ``inline``, the base, ``metadata``, ``columns``.
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from arrowipc._core import Memory
-    from arrowipc.read.file_decoder import FileDecoder
+    from arrowipc.read.decoders import FileDecoder
     from arrowipc.read.http import HttpFile
 
     Range = tuple[int, int]

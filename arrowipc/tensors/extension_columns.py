@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_integer, described
-from arrowipc.columns.array import Array
-from arrowipc.columns.from_buffers import from_buffers
+from arrowipc.columns.array import Array, from_buffers
 from arrowipc.datatypes import (
     EXTENSION_METADATA,
     EXTENSION_NAME,

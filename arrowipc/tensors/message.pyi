@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arrowipc._core import ReadableBuffer
-from arrowipc.write.sinks import Sink
+from arrowipc.write.batch_writer import Sink
 
 class Piecewise:
     @property

@@ -15,7 +15,7 @@ from arrowipc.read.file_objects import read_some
 from arrowipc.read.framing import Framer, Message
 from arrowipc.read.sources import open_source, pump
 from arrowipc.tensors.message import Piecewise, head_of, leading_padding, stored_length, write_message
-from arrowipc.write.sinks import FixedSink, Sink
+from arrowipc.write.batch_writer import FixedSink, Sink
 from arrowipc.write.targets import is_map, open_sink
 
 if TYPE_CHECKING:

@@ -11,16 +11,19 @@ import numpy as np
 from arrowipc.arguments import described
 from arrowipc.datatypes import DataType, Duration, FloatingPoint, Int
 from arrowipc.errors import LimitError, UsageError
-from arrowipc.tensors.sparse_dense import count_nonzero, put_compressed, put_values, take_nonzero
 from arrowipc.tensors.sparse_index import (
     build_fibres,
     build_pointers,
     check_coordinates,
     count_fibres,
+    count_nonzero,
     expand_fibres,
     expand_pointers,
     find_runs,
+    put_compressed,
+    put_values,
     sort_coordinates,
+    take_nonzero,
     take_rows,
     transpose_level,
 )

@@ -1,6 +1,6 @@
 # The integers of a sparse tensor's index, wherever they lie, and the shape they point into.
 from cpython.buffer cimport Py_buffer
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy
 
 from arrowipc.inline.loads cimport loose_u16, loose_u32, loose_u64

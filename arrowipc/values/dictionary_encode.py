@@ -6,16 +6,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer, repeated
-from arrowipc.columns.array import Array, RecordBatch
-from arrowipc.columns.concat import concat_batches
-from arrowipc.columns.from_buffers import from_buffers
+from arrowipc.columns.array import Array, RecordBatch, from_buffers
+from arrowipc.columns.builder import concat_batches
 from arrowipc.columns.memo_table import MemoTable
 from arrowipc.columns.take import take_rows
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead
 from arrowipc.metadata.schema_writer import batch_message, schema_metadata, separate_dictionaries
+from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import Message, message_of, outline
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.schema import Schema
 from arrowipc.types import Dictionary, Field, dictionary, int32
 

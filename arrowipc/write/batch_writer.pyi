@@ -1,6 +1,6 @@
 """The rules of order of writing: a schema, the dictionaries that a batch needs, the batch, the end."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from arrowipc._core import Columns
@@ -9,9 +9,49 @@ from arrowipc.columns.array import RecordBatch
 from arrowipc.columns.statistics import Annotator
 from arrowipc.read.framing import Message
 from arrowipc.schema import Schema
-from arrowipc.write.sinks import Sink
 
-__all__ = ["BatchWriter", "EncodeOptions", "batch_message", "batch_size", "check_schema"]
+__all__ = [
+    "BatchWriter",
+    "BytearraySink",
+    "DescriptorSink",
+    "EncodeOptions",
+    "FixedSink",
+    "MessageSink",
+    "ObjectSink",
+    "batch_message",
+    "batch_size",
+    "check_schema",
+]
+
+class Sink:
+    @property
+    def position(self) -> int: ...
+    def write_bytes(self, data: bytes) -> None: ...
+
+class BytearraySink(Sink):
+    def __new__(cls, target: bytearray) -> BytearraySink: ...
+
+class MessageSink(Sink):
+    @property
+    def ended(self) -> bool: ...
+    def take(self) -> list[Message]: ...
+
+class FixedSink(Sink):
+    def __new__(cls, target: Any, start: int = 0) -> FixedSink: ...
+    def release(self) -> None: ...
+
+class DescriptorSink(Sink):
+    def __new__(
+        cls,
+        descriptor: int,
+        name: str | bytes | None = None,
+        position: int = 0,
+        ask: Callable[[], int] | None = None,
+    ) -> DescriptorSink: ...
+
+class ObjectSink(Sink):
+    def __new__(cls, write: Callable[[Any], Any], raw: bool = False) -> ObjectSink: ...
+
 
 MAGIC: bytes
 

@@ -14,8 +14,7 @@ from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, limits_data, raise_fault
 from arrowipc.columns.array cimport RecordBatch, make_array
-from arrowipc.columns.builder cimport grew_by_deltas, same_memory
-from arrowipc.columns.concat cimport FAULT_FULL, ColumnsBuilder, Span
+from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, Span, grew_by_deltas, same_memory
 from arrowipc.columns.elements cimport check_native, dictionary_of, values
 from arrowipc.columns.memo_table cimport SPELLED_LEAST, MemoTable, new_budget, nested_memo_table
 from arrowipc.columns.memo_table cimport continues, plainly_continues

@@ -9,7 +9,7 @@ import sys
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
 from arrowipc.write.atomic_file import NewFile, open_path, open_url
-from arrowipc.write.sinks import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
+from arrowipc.write.batch_writer import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from hypothesis import strategies as st
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, UsageError
-from arrowipc.columns.concat import ColumnsBuilder, concat_batches
+from arrowipc.columns.builder import ColumnsBuilder, concat_batches
 
 MOST = 2**31 - 1
 

@@ -28,7 +28,7 @@ from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.dissociated.transports.sockets import connect_tcp, connect_unix
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, TruncatedError, UsageError
-from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.read.decoders import StreamDecoder
 
 SECONDS = peers.SECONDS
 MIB = 1 << 20

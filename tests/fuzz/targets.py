@@ -33,9 +33,8 @@ from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.inspection.integration_json import differences, read_json, write_json
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
 from arrowipc.inspection.portability import interoperability
-from arrowipc.read.batch_decoder import schema_of
+from arrowipc.read.decoders import StreamDecoder, schema_of
 from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
 

@@ -26,7 +26,7 @@ from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.dissociated.transports.sockets import SocketConnection
-from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.read.decoders import StreamDecoder
 
 #: A tag (None: untagged) and the bytes of a message.
 Sent = tuple[int | None, bytes]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc.columns import truncate
-from arrowipc.columns.concat import ColumnsBuilder
+from arrowipc.columns.builder import ColumnsBuilder
 from arrowipc.columns.statistics import batch_statistics
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of

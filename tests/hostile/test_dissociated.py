@@ -28,8 +28,8 @@ from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import Dialect, Incoming, parse_free_data, parse_metadata, split_tag
 from arrowipc.errors import ArrowIpcError
+from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_kind, message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 
 SECONDS = peers.SECONDS
 #: What every peer may make happen.

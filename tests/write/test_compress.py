@@ -22,8 +22,8 @@ from hypothesis import settings as examples
 
 import arrowipc as ipc
 from arrowipc import UsageError, _core, codecs
-from arrowipc.write import compress
-from arrowipc.write.compress import Compressor, stored_buffers
+from arrowipc.write import batch_encoder
+from arrowipc.write.batch_encoder import Compressor, stored_buffers
 
 lz4 = pytest.importorskip("lz4.frame")
 zstandard = pytest.importorskip("zstandard")
@@ -60,10 +60,10 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         only_packages(monkeypatch)
     elif codecs.lz4_frame_functions() is None or codecs.zstd_frame_functions() is None:
         pytest.skip("these builds of the packages do not export both codecs")
-    compress.forget_libraries()
+    batch_encoder.forget_libraries()
     yield request.param
     monkeypatch.undo()
-    compress.forget_libraries()
+    batch_encoder.forget_libraries()
 
 
 def noise(size: int, seed: int = 0) -> bytes:
@@ -281,14 +281,14 @@ def test_frames_are_the_same_by_both_ways(name, level, monkeypatch):
     if codecs.lz4_frame_functions() is None or codecs.zstd_frame_functions() is None:
         pytest.skip("these builds of the packages do not export both codecs")
     batch = columns(*[mild(300_001, seed) for seed in range(2)])
-    compress.forget_libraries()
+    batch_encoder.forget_libraries()
     try:
         native = stored_buffers(batch, name, level)
         only_packages(monkeypatch)
-        compress.forget_libraries()
+        batch_encoder.forget_libraries()
         assert stored_buffers(batch, name, level) == native
     finally:
-        compress.forget_libraries()
+        batch_encoder.forget_libraries()
 
 
 @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ def test_a_codec_that_fails_is_short_of_memory(monkeypatch):
 
     only_packages(monkeypatch)
     monkeypatch.setattr(codecs, "encoder", lambda number, level: refuse)
-    compress.forget_libraries()
+    batch_encoder.forget_libraries()
     try:
         compressor = Compressor("zstd")
         with pytest.raises(MemoryError, match=r"cannot compress 4,000 bytes: Allocation error"):
@@ -466,7 +466,7 @@ def test_a_codec_that_fails_is_short_of_memory(monkeypatch):
             compressor.stored(columns(*[mild(400_000)] * 4))
     finally:
         monkeypatch.undo()
-        compress.forget_libraries()
+        batch_encoder.forget_libraries()
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,7 @@ def test_an_error_of_a_library_says_which(name, error, monkeypatch):
     one_byte = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t)(lambda size: 1)
     bound = ctypes.cast(one_byte, ctypes.c_void_p).value
     monkeypatch.setattr(codecs, found.__name__, lambda: (*addresses[:2], bound, *addresses[3:]))
-    compress.forget_libraries()
+    batch_encoder.forget_libraries()
     try:
         for use_threads in (False, True):
             compressor = Compressor(name, use_threads=use_threads)
@@ -488,7 +488,7 @@ def test_an_error_of_a_library_says_which(name, error, monkeypatch):
                 compressor.stored(columns(*[mild(400_000)] * 4))
     finally:
         monkeypatch.undo()
-        compress.forget_libraries()
+        batch_encoder.forget_libraries()
     assert stored_buffers(columns(mild(4000)), name)
 
 
@@ -583,7 +583,7 @@ ABSENT = """
 import sys
 sys.modules["{package}"] = None
 import arrowipc as ipc
-from arrowipc.write.compress import Compressor
+from arrowipc.write.batch_encoder import Compressor
 try:
     Compressor("{codec}")
 except ipc.UnsupportedError as error:
@@ -604,6 +604,6 @@ def test_absent_packages_are_named_before_anything_is_written(package, codec, ot
 
 def test_importing_the_compressor_loads_no_codec_and_no_thread_pool():
     heavy = {"lz4", "zstandard", "concurrent.futures", "ctypes"}
-    code = f"import sys, arrowipc.write.compress; print({heavy!r} & set(sys.modules))"
+    code = f"import sys, arrowipc.write.batch_encoder; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "set()"

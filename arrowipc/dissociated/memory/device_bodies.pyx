@@ -14,8 +14,7 @@ from arrowipc._core cimport (
     Columns, DictionaryPlan, Plan, Source, export_bytes, field_path, open_batch, raise_fault,
 )
 from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowDeviceArray, device_capsule
-from arrowipc.cdata.import_array cimport schema_in, survey, survey_batch
-from arrowipc.cdata.import_schema cimport plan_of
+from arrowipc.cdata.import_array cimport plan_of, schema_in, survey, survey_batch
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.inline.body_parts cimport padding, stored_size
 from arrowipc.inline.fault cimport Fault
@@ -29,7 +28,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport plan_schema
 from arrowipc.read.framing cimport Message, new_message
-from arrowipc.read.stream_decoder cimport StreamDecoder
+from arrowipc.read.decoders cimport StreamDecoder
 from arrowipc.write.batch_encoder cimport Encoder
 
 from arrowipc.cdata.export import check_keywords, export_schema

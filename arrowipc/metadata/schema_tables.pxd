@@ -1,5 +1,5 @@
 # FlatBuffers being written: strings, vectors, and tables that share their vtables.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint8_t
 from libc.string cimport memset
 
 from arrowipc.inline.loads cimport put16, put32, put64

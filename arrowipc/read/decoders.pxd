@@ -1,14 +1,13 @@
 # What turns messages into batches: the one place where walk, body, validation and dictionaries meet.
 from libc.stdint cimport int64_t, uint8_t
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.concat cimport ColumnsBuilder
+from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.inline.fault cimport Fault
-from arrowipc.inline.flatbuf cimport Table
+from arrowipc.inline.flatbuf cimport Table, Vector
 from arrowipc.inline.plan cimport BatchHeader, Envelope, LimitsData
-from arrowipc.read.framing cimport Message
-
+from arrowipc.read.framing cimport Framer, Message
 
 cdef class Dictionary:
     """One dictionary id as it stands: its values so far."""
@@ -57,3 +56,49 @@ cdef class Decoder:
 cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian)
+
+
+cdef class StreamDecoder(Framer):
+    cdef Decoder decoder        # has a schema once the stream's first message arrived
+    cdef bint opened
+    cdef bint ended             # EndOfStream was reported
+
+    cdef bint reach_batch(self) except -1
+    cdef RecordBatch read_batch(self)
+    cdef int begin(self) except -1
+    cdef object take_event(self)
+    cdef object event(self)
+    cdef int check_order(self, int kind) except -1
+    cdef int check_end(self, int found) except -1
+
+
+cdef struct Block:
+    # Where a message lies in a file (struct Block of File.fbs).
+    int64_t offset
+    int64_t metadata_length     # with prefix and padding
+    int64_t body_length
+
+
+cdef class Footer:
+    """The footer of a file, opened where it lies: a block is read and checked when it is used."""
+    cdef Source source
+    cdef readonly int version           # MetadataVersion
+    cdef Plan plan
+    cdef readonly tuple metadata        # Footer.custom_metadata
+    cdef Vector dictionaries            # Block structs
+    cdef Vector batches
+    cdef int64_t end                    # where the footer begins in the file, and so where messages end
+    cdef int64_t uses                   # of blocks whose message was opened
+    cdef bint is_added_up               # the blocks are no more bytes than a file can have
+
+    cdef Block block(self, int64_t index, bint dictionary) except *
+
+
+cdef class FileDecoder:
+    cdef Footer footer
+    cdef Decoder decoder
+    cdef LimitsData limits
+
+    cpdef add_up(self)
+    cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
+                        Envelope* out) except -1

@@ -1,0 +1,1148 @@
+"""From messages to batches: the one decoder, and the orders of messages in streams and in files; sans I/O.
+
+Every reader (stream, file, single messages) holds one `Decoder` and hands it what its framing found.
+"""
+
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdlib cimport free, malloc, qsort
+from libc.string cimport memcpy
+
+from arrowipc._core cimport (
+    Columns, DictionaryPlan, Plan, Source, field_path, limits_data, locate, open_batch, open_message, raise_fault,
+    read_pairs,
+)
+from arrowipc.columns.array cimport BatchProducer, RecordBatch
+from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
+from arrowipc.inline.fault cimport (
+    FAULT_EMPTY_OUTSIDE, FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MEMORY, FAULT_MISALIGNED, FAULT_MISSING,
+    FAULT_NO_DICTIONARY, FAULT_SHARED, Fault, fail, fail_in,
+)
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_table, fb_u8, fb_vector
+from arrowipc.inline.loads cimport inside, load_i32, load_i64, too_many_values
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, LEVEL_FULL, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Envelope, FieldPlan, LimitsData, v4_bitmap,
+)
+from arrowipc.metadata.schema_reader cimport plan_schema, project, python_plan, read_plan, unshared
+from arrowipc.read.decompress cimport normalise
+from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, kind_name, take_message
+from arrowipc.read.validate cimport index_range, validate
+
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
+
+cdef dict LEVELS = {"none": LEVEL_NONE, "full": LEVEL_FULL, "strict": LEVEL_STRICT}
+
+# Arrow 0.17 announced compression in Message.custom_metadata, before RecordBatch.compression existed.
+cdef bytes EXPERIMENTAL_KEY = b"ARROW:experimental_compression"
+cdef dict EXPERIMENTAL_CODECS = {b"lz4": CompressionType_LZ4_FRAME, b"zstd": CompressionType_ZSTD}
+
+
+cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
+                         bint ensure_native_endian):
+    """A decoder for the reader keywords of these names; `open` gives it a schema."""
+    cdef Decoder decoder = Decoder.__new__(Decoder)
+    if validate not in LEVELS:
+        raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
+    limits_data(limits, &decoder.limits)
+    decoder.columns = columns
+    decoder.level = LEVELS[validate]
+    decoder.use_threads = use_threads
+    decoder.keep_stored = not ensure_native_endian
+    return decoder
+
+
+cdef int set_keep_stored(Plan plan) except -1:
+    cdef DictionaryPlan dictionary
+    plan.d.keep_stored = True
+    for dictionary in plan.dictionaries:
+        set_keep_stored(dictionary.values)
+    return 0
+
+
+cdef int check_features(object schema) except -1:
+    """Strict readers refuse features that they do not know; the others keep them in `schema.features`."""
+    unknown = [feature for feature in schema.features if not 0 <= feature <= Feature_MAX]
+    if unknown:
+        raise UnsupportedError(f"Schema.features has the unknown values {unknown}")
+    return 0
+
+
+cdef dict NO_DICTIONARIES = {}
+
+
+cdef int collect(list dictionaries, dict out) except -1:
+    """Every dictionary that a plan needs, at any depth."""
+    cdef DictionaryPlan dictionary
+    for dictionary in dictionaries:
+        if dictionary.id not in out:
+            out[dictionary.id] = dictionary
+            collect(dictionary.values.dictionaries, out)
+    return 0
+
+
+cdef class Dictionary:
+    pass
+
+
+cdef class Decoder:
+    """Decodes the batches and keeps the dictionaries of one schema."""
+
+    cdef int open(self, Plan whole) except -1:
+        if self.keep_stored and whole.d.stored_big:
+            # A plan of its own: the one at hand may serve other readers too.
+            whole = unshared(whole)
+            set_keep_stored(whole)
+        if self.level >= LEVEL_STRICT:
+            check_features(plan_schema(whole))
+        return self.open_as(whole, project(whole, self.columns))
+
+    cdef int open_as(self, Plan whole, Plan plan) except -1:
+        """Read the messages of the schema `whole` as `plan`, which is made of some of its fields."""
+        self.plan = plan
+        if not whole.dictionaries:
+            # Most streams: nothing to keep track of, and nothing will be entered here.
+            self.known = self.needed = self.entries = NO_DICTIONARIES
+            self.current = ()
+            return 0
+        self.entries = {}
+        self.known = {}
+        self.needed = {}
+        collect(whole.dictionaries, self.known)
+        collect(self.plan.dictionaries, self.needed)
+        return 0
+
+    cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
+                  object body_owner, Plan plan, tuple dictionaries) except -1:
+        """Everything that a RecordBatch table goes through, for batches and dictionaries alike."""
+        cdef BatchHeader header
+        cdef Fault fault
+        if open_batch(table, &header, &fault) < 0:
+            raise_fault(&fault)
+        if message.version == MetadataVersion_V4 and fb_field(&message.root, Message_custom_metadata, 4):
+            header.codec = experimental_codec(message, header.codec)
+        locate(out, plan, &header, body, message.body_length, message.version, &self.limits)
+        if self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0:
+            raise_fault(&fault, None, place_of(plan, &header, message.version, fault.at) if fault.at >= 0 else None)
+        out.owner = body_owner
+        normalise(out, header.codec, &self.limits, self.use_threads)
+        out.dictionaries = dictionaries
+        if self.level:
+            validate(out, self.level)
+        return 0
+
+    # -- batches --
+
+    cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
+        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+        if self.current is None:
+            self.current = self.resolve(self.plan.dictionaries)
+        self.fill(out, &message.header, message, body, body_owner, self.plan, self.current)
+        out.custom_metadata = (read_pairs(&message.root, Message_custom_metadata)
+                               if fb_field(&message.root, Message_custom_metadata, 4) else ())
+        self.num_record_batches += 1
+        return out
+
+    cdef Columns stored(self, Message message):
+        """What a writer has to know of a batch whose body it may pass on as it is.
+
+        With validation this is the decoded batch. Without, only the structure is looked at: rows and dictionaries
+        are right, and the extents point at what is stored.
+        """
+        cdef Columns out
+        cdef BatchHeader header
+        cdef Fault fault
+        if self.level:
+            return self.batch(&message.envelope, message.body_bytes, message.body_owner)
+        if self.current is None:
+            self.current = self.resolve(self.plan.dictionaries)
+        out = Columns.__new__(Columns)
+        if open_batch(&message.envelope.header, &header, &fault) < 0:
+            raise_fault(&fault)
+        locate(out, self.plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version,
+               &self.limits)
+        out.owner = message.body_owner
+        out.dictionaries = self.current
+        self.num_record_batches += 1
+        return out
+
+    # -- dictionaries --
+
+    cdef tuple dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable):
+        """Take in a DictionaryBatch; returns (id, is_delta, length).
+
+        `replaceable`: a second dictionary of an id replaces the first (streams); files refuse it.
+        """
+        cdef DictionaryPlan plan
+        cdef Dictionary entry
+        cdef Columns piece
+        cdef Table data
+        cdef Fault fault
+        cdef int64_t id
+        cdef int delta, found = fb_table(&message.header, DictionaryBatch_data, &data)
+        if (found < 0 or fb_i64(&message.header, DictionaryBatch_id, 0, &id) < 0
+                or fb_u8(&message.header, DictionaryBatch_isDelta, 0, &delta) < 0):
+            fail_in(&fault, FAULT_FLATBUFFER, "DictionaryBatch table", 0, 0, message.header.pos)
+            raise_fault(&fault)
+        if found == 0:
+            fail_in(&fault, FAULT_MISSING, "DictionaryBatch.data")
+            raise_fault(&fault)
+        plan = self.known.get(id)
+        if plan is None:
+            raise FormatError(f"dictionary {id} is not used by any field of the schema")
+        entry = self.entries.get(id)
+        if delta and entry is None:
+            raise FormatError(f"a delta for dictionary {id} arrived before the dictionary itself")
+        if not delta and entry is not None and not replaceable:
+            raise FormatError(f"dictionary {id} is listed twice without being a delta; a file cannot replace "
+                              "dictionaries")
+        self.num_dictionary_batches += 1
+        self.num_dictionary_deltas += delta
+        self.num_replaced_dictionaries += entry is not None and not delta
+        if id not in self.needed:
+            self.entries[id] = Dictionary.__new__(Dictionary)
+            return id, delta != 0, 0
+        piece = Columns.__new__(Columns)
+        # Nested indices are checked when the dictionaries below have arrived, in whatever order: `values_of`.
+        self.fill(piece, &data, message, body, body_owner, plan.values, None)
+        piece.dictionaries = (None,) * len(plan.values.dictionaries)
+        if not delta:
+            self.dictionary_bytes -= entry.nbytes if entry is not None else 0
+            entry = Dictionary.__new__(Dictionary)
+            entry.resolved_at = -1
+            self.entries[id] = entry
+        self.grow(entry, piece, id)
+        self.generation += 1
+        self.current = None
+        return id, delta != 0, entry.values.d.length
+
+    cdef bint needs_dictionary(self, const Envelope* message) except -1:
+        """Whether `dictionary` will read the body of this DictionaryBatch; also where it is one to refuse."""
+        cdef int64_t id
+        return (fb_i64(&message.header, DictionaryBatch_id, 0, &id) < 0 or id in self.needed
+                or id not in self.known)
+
+    cdef int forget(self) except -1:
+        """Let go of all dictionaries, as if none had arrived."""
+        if self.entries:
+            self.entries = {}
+        self.current = None if self.known else ()
+        self.dictionary_bytes = 0
+        self.num_dictionary_batches = self.num_dictionary_deltas = self.num_replaced_dictionaries = 0
+        self.generation += 1
+        return 0
+
+    cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1:
+        """Put `piece` behind the values so far. Batches that hold earlier values keep those, in shared memory."""
+        cdef int64_t nbytes = 0, length
+        cdef int32_t i
+        cdef ColumnsBuilder builder
+        for i in range(piece.d.n_extents):
+            nbytes += piece.d.extents[i].size
+        if nbytes > self.limits.dictionary_bytes - self.dictionary_bytes:
+            raise LimitError(f"dictionary {id} takes all dictionaries past Limits.dictionary_bytes = "
+                             f"{self.limits.dictionary_bytes:,}")
+        self.dictionary_bytes += nbytes
+        entry.nbytes += nbytes
+        length = piece.d.length + (0 if entry.values is None else entry.values.d.length)
+        if too_many_values(length, entry.nbytes):
+            raise LimitError(f"dictionary {id} claims {length:,} values in {entry.nbytes:,} bytes")
+        if self.level and piece.plan.dictionaries:
+            self.widen_bounds(entry, piece)
+        if entry.values is None:
+            entry.values = piece
+            return 0
+        # Where something fails, the values stay as they are, and the next piece begins with a copy of them.
+        builder, entry.builder = entry.builder, None
+        if builder is None:
+            builder = ColumnsBuilder(entry.values.plan)
+            builder.append(entry.values)
+            # Whoever copies the batches tells by this that the dictionary grew by deltas.
+            builder.origin = DeltaOrigin()
+            begin_deltas(builder, entry.values)
+            if entry.resolved is not None:
+                begin_deltas(builder, entry.resolved)
+        builder.append(piece)
+        entry.values = builder.snapshot()
+        entry.builder = builder
+        return 0
+
+    cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1:
+        """Remember the extreme nested indices: with them a changed inner dictionary is checked in no time."""
+        cdef int64_t low, high
+        cdef int32_t i
+        if entry.bounds is None:
+            entry.bounds = [None] * piece.plan.d.n_fields
+        for i in range(piece.plan.d.n_fields):
+            if (piece.plan.d.fields[i].flags & FIELD_ENCODED
+                    and index_range(&piece.d, i, piece.d.nodes[i].offset, piece.d.nodes[i].length, &low, &high)):
+                before = entry.bounds[i]
+                entry.bounds[i] = (low, high) if before is None else (min(low, before[0]), max(high, before[1]))
+        return 0
+
+    cdef tuple resolve(self, list wanted):
+        """The values of dictionaries as they stand; None where one has not arrived."""
+        cdef DictionaryPlan plan
+        return tuple([self.values_of(plan) for plan in wanted])
+
+    cdef Columns values_of(self, DictionaryPlan wanted):
+        cdef Dictionary entry = self.entries.get(wanted.id)
+        cdef Columns out, inner
+        cdef Fault fault
+        if entry is None or not wanted.values.dictionaries:
+            return None if entry is None else entry.values
+        if entry.resolved_at == self.generation:
+            return entry.resolved
+        out = Columns.__new__(Columns)
+        out.allocate(entry.values.plan, entry.values.d.n_extents - entry.values.plan.d.n_buffers)
+        memcpy(out.d.block, entry.values.d.block, <uint8_t*> (out.d.views + out.plan.d.n_views)
+               - <uint8_t*> out.d.block)
+        out.d.length = entry.values.d.length
+        out.owner = entry.values.owner
+        out.dictionaries = self.resolve(wanted.values.dictionaries)
+        for i, bounds in enumerate(entry.bounds or ()):
+            if bounds is not None:
+                inner = out.dictionaries[out.plan.d.fields[<int32_t> i].dictionary]
+                if inner is None:
+                    nested = wanted.values.dictionaries[out.plan.d.fields[<int32_t> i].dictionary]
+                    fail(&fault, FAULT_NO_DICTIONARY, i, -1, 0, (<DictionaryPlan> nested).id, 0, NULL)
+                    raise_fault(&fault, out.plan, f"dictionary {wanted.id}")
+                if bounds[0] < 0 or bounds[1] >= inner.d.length:
+                    fail(&fault, FAULT_INDEX, i, -1, -1, bounds[0] if bounds[0] < 0 else bounds[1],
+                         inner.d.length, NULL)
+                    raise_fault(&fault, out.plan, f"dictionary {wanted.id}")
+        entry.resolved = out
+        entry.resolved_at = self.generation
+        return out
+
+
+cdef int experimental_codec(const Envelope* message, int codec) except -2:
+    for key, value in read_pairs(&message.root, Message_custom_metadata):
+        if key == EXPERIMENTAL_KEY:
+            found = EXPERIMENTAL_CODECS.get(value.lower())
+            if found is None:
+                raise UnsupportedError(f"unknown {EXPERIMENTAL_KEY.decode()} {value!r}: expected lz4 or zstd")
+            return found
+    return codec
+
+
+cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ordinal):
+    """Whose Buffer number `ordinal` of a message is, for messages."""
+    cdef const FieldPlan* field
+    cdef int64_t first
+    cdef int32_t i
+    prefix = [0]
+    for i in range(header.variadic.count):
+        prefix.append(prefix[i] + load_i64(header.variadic.data + 8 * i))
+    for i in range(plan.d.n_fields):
+        field = &plan.d.fields[i]
+        first = field.source_buffer + <int64_t> prefix[field.views_before]
+        if version == MetadataVersion_V4:
+            first += field.bitmaps_before + v4_bitmap(field)
+        if first <= ordinal < first + field.n_buffers:
+            return f"column {field_path(plan, i)!r}: buffer {ordinal - first}"
+    return f"Buffer {ordinal} of the message"
+
+
+cdef struct Numbered:
+    # A Buffer struct and its place in the message.
+    int64_t offset
+    int64_t length
+    int64_t ordinal
+
+
+cdef int by_offset(const void* a, const void* b) noexcept nogil:
+    cdef int64_t x = (<const Numbered*> a).offset, y = (<const Numbered*> b).offset
+    return (x > y) - (x < y)
+
+
+cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil:
+    """Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
+
+    `fault.at` is the Buffer's place in the message.
+    """
+    cdef int64_t i, count = header.buffers.count
+    cdef Numbered* buffers = <Numbered*> malloc(count * sizeof(Numbered) + 1)
+    cdef int found
+    if buffers == NULL:
+        return fail(fault, FAULT_MEMORY, -1, -1, -1, 0, 0, NULL)
+    for i in range(count):
+        buffers[i].offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
+        buffers[i].length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+        buffers[i].ordinal = i
+    qsort(buffers, count, sizeof(Numbered), by_offset)
+    found = check_sorted(buffers, count, body_length, fault)
+    free(buffers)
+    return found
+
+
+cdef int check_sorted(const Numbered* buffers, int64_t count, int64_t body_length, Fault* fault) noexcept nogil:
+    cdef const Numbered* b
+    cdef int64_t i, end = 0
+    for i in range(count):
+        b = &buffers[i]
+        if not inside(b.offset, b.length, body_length):
+            return fail(fault, FAULT_EMPTY_OUTSIDE, -1, -1, b.ordinal, b.offset, body_length, NULL)
+        if b.offset & 7:
+            return fail(fault, FAULT_MISALIGNED, -1, -1, b.ordinal, b.offset, 0, NULL)
+        if b.length:
+            if b.offset < end:
+                return fail(fault, FAULT_SHARED, -1, -1, b.ordinal, b.offset, end, NULL)
+            end = b.offset + b.length
+    return 0
+
+
+# -- single messages -----------------------------------------------------------------------------------------
+
+
+def decode_messages(Message message, schema, list dictionaries, columns, validate, limits, bint use_threads):
+    """Decode a RecordBatch message after some DictionaryBatch messages; see `arrowipc.read_record_batch`."""
+    cdef Decoder decoder = new_decoder(columns, validate, limits, use_threads, True)
+    cdef Message item
+    decoder.open(python_plan(schema, &decoder.limits))
+    for item in dictionaries:
+        if item.envelope.kind != MessageHeader_DictionaryBatch:
+            raise UsageError(f"dictionaries: expected DictionaryBatch messages, found a {item.kind}")
+        item.join()
+        decoder.dictionary(&item.envelope, item.body_bytes, item.body_owner, True)
+    if message.envelope.kind != MessageHeader_RecordBatch:
+        raise UsageError(f"expected a RecordBatch message, found a {message.kind}")
+    message.join()
+    return decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
+
+
+def schema_of(Message message, limits):
+    """The `arrowipc.Schema` of a Schema message."""
+    cdef Decoder decoder = new_decoder(None, "full", limits, False, True)
+    if message.envelope.kind != MessageHeader_Schema:
+        raise UsageError(f"expected a Schema message, found a {message.kind}")
+    return plan_schema(read_plan(message.metadata_bytes, message.metadata_size, message.envelope.header.pos,
+                                 &decoder.limits, message.metadata_owner))
+
+
+# -- streams ---------------------------------------------------------------------------------------------------------
+
+# The stream decoder: a schema, then dictionaries and batches in any order, then the end; sans I/O.
+#
+# Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio all turn this one machine.
+
+# The order of a stream. Rows: what came so far; columns: the next message. None: fine; text: why not.
+cdef dict FIRST = {
+    MessageHeader_Schema: None,
+    MessageHeader_DictionaryBatch: "a stream begins with a Schema message, found a DictionaryBatch (no schema yet)",
+    MessageHeader_RecordBatch: "a stream begins with a Schema message, found a RecordBatch (no schema yet); for "
+                               "bare batches whose schema is known use read_record_batch(message, schema)",
+    MessageHeader_Tensor: "this is a Tensor message, not a stream of record batches: read it with "
+                          "read_tensor()",
+    MessageHeader_SparseTensor: "this is a SparseTensor message, not a stream of record batches: read it "
+                                "with read_sparse_tensor()",
+}
+cdef dict LATER = {
+    MessageHeader_Schema: "a second Schema message: a stream has one; a new stream begins after an end-of-stream "
+                          "marker",
+    MessageHeader_DictionaryBatch: None,
+    MessageHeader_RecordBatch: None,
+    MessageHeader_Tensor: "a Tensor message inside a stream of record batches",
+    MessageHeader_SparseTensor: "a SparseTensor message inside a stream of record batches",
+}
+
+
+# The classes of events, once one is needed.
+cdef object SchemaRead = None
+cdef object DictionaryRead = None
+cdef object BatchRead = None
+cdef object EndOfStream = None
+
+
+cdef int load_events() except -1:
+    global SchemaRead, DictionaryRead, BatchRead, EndOfStream
+    if EndOfStream is None:
+        from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
+    return 0
+
+
+cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData* limits) except -1:
+    """Where a RecordBatch message says that its buffers lie; False: its metadata is not what the schema asks for."""
+    cdef BatchHeader header
+    cdef Fault fault
+    if open_batch(&message.envelope.header, &header, &fault) < 0:
+        return False
+    try:
+        locate(out, plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version, limits)
+    except FormatError:
+        return False
+    return True
+
+
+cdef class StreamDecoder(Framer):
+    """Decodes an Arrow IPC stream that arrives in chunks of any size; does no I/O of its own.
+
+    Parameters
+    ----------
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read; the others are skipped without being touched.
+    validate : {"full", "none", "strict"}
+        What is proven about every batch.
+    limits : Limits, optional
+        Bounds on what the input may ask for.
+    use_threads : bool, default True
+        Decompress large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies; False leaves their buffers as stored.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc import StreamDecoder
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int8())])) as writer:
+    ...     writer.write_batch(pa.record_batch([pa.array([1, 2], pa.int8())], ["x"]))
+    >>> decoder = StreamDecoder()
+    >>> decoder.bytes_needed
+    4
+    >>> decoder.feed(sink.getvalue())
+    >>> [type(event).__name__ for event in decoder]
+    ['SchemaRead', 'BatchRead', 'EndOfStream']
+    """
+
+    def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
+        self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+        self.limits = self.decoder.limits
+        self.failure = None
+
+    cdef int begin(self) except -1:
+        """Take in the schema message."""
+        cdef Plan plan
+        if self.envelope.body_length:
+            raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
+        plan = read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
+                         self.metadata_owner)
+        self.decoder.open(plan)
+        self.opened = True
+        return 0
+
+    cdef bint reach_batch(self) except -1:
+        """Go to the next RecordBatch message, taking in what comes before it; False: more input, or the end."""
+        cdef int found, kind
+        while True:
+            found = self.advance()
+            if found != FRAME_MESSAGE:
+                self.check_end(found)
+                return False
+            kind = self.envelope.kind
+            if self.opened and kind == MessageHeader_RecordBatch:
+                return True
+            self.check_order(kind)
+            if kind == MessageHeader_Schema:
+                self.begin()
+            else:
+                self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
+
+    cdef RecordBatch read_batch(self):
+        """The next batch; None: more input is needed, or the end."""
+        self.occupy()
+        try:
+            if self.reach_batch():
+                return self.decoder.batch(&self.envelope, self.body, self.body_owner)
+            return None
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    def next_stored(self):
+        """Return the next RecordBatch message and what a writer must know of it, or None; see `arrowipc.copy`."""
+        cdef Message message
+        self.occupy()
+        try:
+            if not self.reach_batch():
+                return None
+            message = take_message(self)
+            return message, self.decoder.stored(message)
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    def decode(self, Message message not None):
+        """Decode a message that `next_stored` returned last."""
+        return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
+
+    cdef object take_event(self):
+        cdef int found = self.advance()
+        if found != FRAME_MESSAGE:
+            self.check_end(found)
+            if found == FRAME_MORE or self.ended:
+                return None
+            self.ended = True
+            load_events()
+            return EndOfStream(self.bytes_consumed, self.end_marker)
+        return self.event()
+
+    cdef object event(self):
+        """Decode the message at hand, and say what it was."""
+        cdef int kind = self.envelope.kind
+        load_events()
+        self.check_order(kind)
+        if kind == MessageHeader_Schema:
+            self.begin()
+            return SchemaRead(plan_schema(self.decoder.plan))
+        if kind == MessageHeader_RecordBatch:
+            return BatchRead(self.decoder.batch(&self.envelope, self.body, self.body_owner))
+        return DictionaryRead(*self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True))
+
+    def decode_next(self, Message message not None):
+        """Decode a message that came by itself, as the next one of this stream; returns its event.
+
+        For transports that deliver whole messages (Dissociated IPC): whoever calls this does not `feed`.
+
+        Raises
+        ------
+        FormatError
+            The bytes break the format; every later call raises UsageError.
+        """
+        self.occupy()
+        try:
+            message.join()
+            self.number = self.num_messages + 1
+            self.envelope = message.envelope
+            self.kind_known = True
+            self.metadata = message.metadata_bytes
+            self.metadata_size = message.metadata_size
+            self.metadata_owner = message.metadata_owner
+            self.body = message.body_bytes
+            self.body_owner = message.body_owner
+            self.num_messages += 1
+            event = self.event()
+            # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
+            self.body = NULL
+            self.metadata_owner = self.body_owner = None
+            return event
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    def stretches_read(self, Message message not None, memory):
+        """Return what `decode_next` will read of a message whose body lies in `memory`, which may still be empty.
+
+        Returns
+        -------
+        list of (int, int) or None
+            Start and end in `memory`; None: all of it, or that cannot be told.
+        """
+        cdef Source held = Source(memory)
+        cdef Columns columns = Columns.__new__(Columns)
+        cdef uintptr_t start = <uintptr_t> held.data
+        cdef int64_t from_start = <int64_t> (<uintptr_t> message.body_bytes - start)
+        cdef int32_t i
+        if (not self.opened or self.decoder.plan.d.whole or message.pieces is not None
+                or not inside(from_start, message.envelope.body_length, held.size)):
+            return None
+        if message.envelope.kind == MessageHeader_DictionaryBatch:
+            return None if self.decoder.needs_dictionary(&message.envelope) else []
+        if message.envelope.kind != MessageHeader_RecordBatch or not find_extents(
+                columns, self.decoder.plan, message, &self.limits):
+            return None
+        return [(<uintptr_t> columns.d.extents[i].data - start,
+                 <uintptr_t> columns.d.extents[i].data - start + columns.d.extents[i].size)
+                for i in range(columns.d.n_extents) if columns.d.extents[i].size]
+
+    def fits(self, Message message not None):
+        """Whether the metadata of a RecordBatch message has the nodes and buffers that the schema asks for."""
+        if message.envelope.kind != MessageHeader_RecordBatch or not self.opened:
+            return False
+        return find_extents(Columns.__new__(Columns), self.decoder.plan, message, &self.limits)
+
+    def go_on(self, bint forget):
+        """Take messages again after a FormatError of `decode_next`.
+
+        `forget`: without the dictionaries so far. A batch that needs one is refused until it came again, and so
+        is a delta.
+        """
+        self.failure = None
+        if forget:
+            self.decoder.forget()
+
+    cdef int check_order(self, int kind) except -1:
+        reason = (LATER if self.opened else FIRST).get(kind)
+        if reason is not None:
+            raise FormatError(reason)
+        return 0
+
+    cdef int check_end(self, int found) except -1:
+        if found == FRAME_END and not self.opened:
+            raise FormatError("no schema: the input is empty" if self.bytes_consumed == 0
+                              else "no schema: the stream ends before its Schema message")
+        return 0
+
+    def next_event(self):
+        """Return the next event, or None when more input is needed or everything was reported.
+
+        Returns
+        -------
+        SchemaRead, DictionaryRead, BatchRead, EndOfStream or None
+
+        Raises
+        ------
+        FormatError
+            The bytes break the format; every later call raises UsageError.
+        """
+        self.occupy()
+        try:
+            return self.take_event()
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    def next_batch(self):
+        """Return the next record batch without reporting what comes before it; None as in `next_event`."""
+        return self.read_batch()
+
+    def batches(self):
+        """Return an iterator over the batches of a decoder that was fed all its input."""
+        cdef DecodedBatches batches = DecodedBatches.__new__(DecodedBatches)
+        batches.decoder = self
+        return batches
+
+    def __iter__(self):
+        return iter(self.next_event, None)
+
+    def finish(self):
+        """Say that the input is over; events that are still unread can be taken as before.
+
+        Raises
+        ------
+        TruncatedError
+            The input stops inside a message.
+        FormatError
+            It stops before a schema.
+        """
+        Framer.finish(self)
+        if self.bytes_needed:
+            self.read_schema()
+
+    def read_schema(self):
+        """Take in the stream's first message if it is there; returns whether the schema is known."""
+        self.occupy()
+        try:
+            if not self.opened:
+                found = self.advance()
+                self.check_end(found)
+                if found == FRAME_MESSAGE:
+                    self.check_order(self.envelope.kind)
+                    self.begin()
+            return self.opened
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    @property
+    def schema(self):
+        """arrowipc.Schema: what is read, after projection; None before the schema message arrived."""
+        if not self.opened:
+            return None
+        return plan_schema(self.decoder.plan)
+
+    @property
+    def stats(self):
+        """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries."""
+        if self.decoder is None:
+            return 0, 0, 0, 0, 0
+        return (self.num_messages, self.decoder.num_record_batches, self.decoder.num_dictionary_batches,
+                self.decoder.num_dictionary_deltas, self.decoder.num_replaced_dictionaries)
+
+
+cdef class DecodedBatches(BatchProducer):
+    """The batches of a decoder that needs no more input, for loops and for the C stream interface."""
+
+    cdef StreamDecoder decoder
+
+    cdef Columns next(self):
+        return self.decoder.read_batch()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = self.next()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+# The file decoder: opens a footer and decodes the messages that its blocks point at; sans I/O.
+#
+# Columnar format, "IPC File Format". A driver asks where a block lies, brings its bytes, and gets a batch.
+
+MAGIC = b"ARROW1"
+#: Bytes behind the footer's table: its size as int32, and the magic.
+TAIL_SIZE = 4 + len(MAGIC)
+#: The smallest file: magic with padding, a table, tail.
+SMALLEST = 8 + 8 + TAIL_SIZE
+#: Ranges of a body that are closer than this are fetched as one.
+NEAR = 1 << 16
+
+cdef enum:
+    ADDED_UP_AT_ONCE = 1000     # blocks: that is a matter of microseconds
+    FREE_USES = 16              # of blocks of a larger footer, before its pages are all looked at
+
+
+def footer_range(bytes head, bytes tail, int64_t size):
+    """Find the footer of a file of `size` bytes from its first 8 and last `TAIL_SIZE` bytes.
+
+    Returns
+    -------
+    start, length : int
+        The bytes of the Footer table.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not an Arrow IPC file, and what they look like instead.
+    """
+    if head[:6] != MAGIC:
+        from arrowipc.read.file_signatures import foreign
+
+        if size < len(MAGIC):
+            raise FormatError(f"not an Arrow IPC file: {size} bytes are too few" if size else
+                              "not an Arrow IPC file: it is empty")
+        known = None if head[:4] == MAGIC[:4] else foreign(head)
+        if known is None:
+            known = f"not an Arrow IPC file: expected the magic {MAGIC!r} at byte 0, found {head[:6]!r}"
+            if 0 < int.from_bytes(head[:4], "little") < 1 << 23:
+                known += "; streams of Arrow before 0.15 begin like this: open_stream() reads them"
+        raise FormatError(known)
+    if size < SMALLEST:
+        raise FormatError(f"an Arrow IPC file of {size} bytes is cut short: it has no room for a footer, nor "
+                          "for a batch that could be recovered")
+    if tail[4:] != MAGIC:
+        raise FormatError(f"the file does not end with the magic {MAGIC!r} but with {tail[4:]!r}: it was cut short "
+                          "or something was appended: arrowipc.recover() reads what is whole")
+    length = int.from_bytes(tail[:4], "little", signed=True)
+    if not 0 < length <= size - 8 - TAIL_SIZE:
+        raise FormatError(f"the footer size is {length}: expected 1..{size - 8 - TAIL_SIZE} in a file of {size} bytes")
+    return size - TAIL_SIZE - length, length
+
+
+cdef class Footer:
+    """The footer of a file: the schema's plan, and where its messages lie.
+
+    Opening a file costs nearly the same however many batches it has: blocks are not looked at before they are used,
+    and added up when it is clear that more than a few will be.
+    """
+
+    cdef Block block(self, int64_t index, bint dictionary) except *:
+        """Block `index`: inside the bytes before the footer, and made of multiples of 8."""
+        cdef const Vector* blocks = &self.dictionaries if dictionary else &self.batches
+        cdef const uint8_t* entry
+        cdef Block b
+        what = "dictionary" if dictionary else "record batch"
+        if not 0 <= index < blocks.count:
+            raise IndexError(f"{what} {index} is out of range: the file has {blocks.count}")
+        entry = blocks.data + index * Block_SIZE
+        b.offset = load_i64(entry + Block_offset)
+        b.metadata_length = load_i32(entry + Block_metaDataLength)
+        b.body_length = load_i64(entry + Block_bodyLength)
+        if (b.offset < 8 or b.metadata_length <= 0 or b.body_length < 0 or b.offset > self.end
+                or b.metadata_length > self.end - b.offset
+                or b.body_length > self.end - b.offset - b.metadata_length):
+            raise FormatError(f"footer: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
+                              f"{b.body_length}) does not lie in bytes 8..{self.end} of the file")
+        if (b.offset | b.metadata_length | b.body_length) & 7:
+            raise FormatError(f"footer: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
+                              f"{b.body_length}) is not made of multiples of 8")
+        return b
+
+
+cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits):
+    """Open the Footer table in `source`, which lies at byte `end` of the file."""
+    cdef Footer footer = Footer.__new__(Footer)
+    cdef Table root, schema
+    cdef Fault fault
+    cdef int found
+    if (fb_root(source.data, source.size, &root) < 0 or fb_i16(&root, Footer_version, 0, &footer.version) < 0
+            or fb_vector(&root, Footer_dictionaries, Block_SIZE, &footer.dictionaries) < 0
+            or fb_vector(&root, Footer_recordBatches, Block_SIZE, &footer.batches) < 0):
+        fail_in(&fault, FAULT_FLATBUFFER, "Footer table", 0, 0, 0)
+        raise_fault(&fault)
+    found = fb_table(&root, Footer_schema, &schema)
+    if found <= 0:
+        fail_in(&fault, FAULT_MISSING if found == 0 else FAULT_FLATBUFFER, "Footer.schema", 0, 0, root.pos)
+        raise_fault(&fault)
+    footer.source = source
+    footer.end = end
+    if footer.batches.count + footer.dictionaries.count <= ADDED_UP_AT_ONCE:
+        check_total(footer)
+    try:
+        footer.plan = read_plan(source.data, source.size, schema.pos, limits, source)
+        footer.metadata = read_pairs(&root, Footer_custom_metadata)
+    except ArrowIpcError as error:
+        error.args = (f"footer: {error}",)
+        raise
+    return footer
+
+
+cdef class FileDecoder:
+    """Decodes an Arrow IPC file whose bytes somebody else fetches.
+
+    Parameters
+    ----------
+    footer : bytes-like
+        The footer's table (see `footer_range`).
+    start : int
+        Where the table begins in the file: no message reaches beyond.
+    columns, validate, limits, use_threads, ensure_native_endian
+        As for `arrowipc.open_file`.
+    """
+
+    def __cinit__(self, footer, int64_t start, *, columns=None, validate="full", limits=None, use_threads=True,
+                 ensure_native_endian=True):
+        limits_data(limits, &self.limits)
+        self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+        self.footer = read_footer(Source(footer), start, &self.limits)
+        if validate == "strict":
+            check_disjoint(self.footer)
+        self.decoder.open(self.footer.plan)
+
+    @property
+    def schema(self):
+        """arrowipc.Schema: the footer's schema, after projection."""
+        return plan_schema(self.decoder.plan)
+
+    @property
+    def version(self):
+        """str: the footer's metadata version, "V4" or "V5"; "V1" and so on where it says that."""
+        return f"V{self.footer.version + 1}"
+
+    @property
+    def metadata(self):
+        """tuple of (bytes, bytes): the footer's custom metadata."""
+        return self.footer.metadata
+
+    @property
+    def num_record_batches(self):
+        """int: record batches that the footer lists."""
+        return self.footer.batches.count
+
+    @property
+    def num_dictionaries(self):
+        """int: dictionary batches that the footer lists."""
+        return self.footer.dictionaries.count
+
+    @property
+    def reads_all(self):
+        """bool: no column is left out, so that a body is best fetched in one piece."""
+        return self.decoder.plan is self.footer.plan
+
+    @property
+    def stats(self):
+        """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries."""
+        cdef Decoder decoder = self.decoder
+        return (decoder.num_record_batches + decoder.num_dictionary_batches, decoder.num_record_batches,
+                decoder.num_dictionary_batches, decoder.num_dictionary_deltas, decoder.num_replaced_dictionaries)
+
+    def block(self, int64_t index, *, bint dictionary=False):
+        """Return where a message lies: (offset, metadata_length, body_length), in bytes of the file."""
+        cdef Block block = self.footer.block(index, dictionary)
+        return block.offset, block.metadata_length, block.body_length
+
+    cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
+                        Envelope* out) except -1:
+        """Open the message of a block whose bytes begin at `at`, and compare it with what the footer says."""
+        cdef const uint8_t* data = source.data + at
+        cdef int64_t prefix = 8, size
+        cdef Fault fault
+        self.footer.uses += 1
+        if self.footer.uses == FREE_USES:
+            self.add_up()
+        if block.metadata_length + (block.body_length if with_body else 0) > source.size - at:
+            raise UsageError(f"the bytes of a block are incomplete: {source.size - at} of "
+                             f"{block.metadata_length + block.body_length}")
+        size = load_i32(data)
+        if size == -1:
+            size = load_i32(data + 4)
+        else:
+            prefix = 4
+        if size <= 0 or size + prefix != block.metadata_length:
+            raise FormatError(f"the footer says {block.metadata_length} bytes of metadata, the message has "
+                              f"{size} behind a prefix of {prefix}")
+        if size > self.limits.metadata_bytes:
+            raise FormatError(f"the metadata size is {size:,} bytes, more than Limits.metadata_bytes")
+        if open_message(data + prefix, size, out, &fault) < 0:
+            raise_fault(&fault)
+        if out.kind != kind:
+            raise FormatError(f"the footer points at a {kind_name(kind)}, found a {kind_name(out.kind)} message")
+        if out.body_length != block.body_length:
+            raise FormatError(f"the footer says {block.body_length} bytes of body, the message {out.body_length}")
+        return 0
+
+    cpdef add_up(self):
+        """Refuse a footer whose blocks are far more bytes than the file; whoever goes through all of them asks."""
+        if not self.footer.is_added_up:
+            check_total(self.footer)
+
+    def batch(self, int64_t index, source, int64_t at=0):
+        """Decode record batch `index`, whose metadata and body begin at byte `at` of `source`.
+
+        Load the dictionaries first, all of them and in order.
+        """
+        cdef Block block = self.footer.block(index, False)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Envelope envelope
+        try:
+            self.open_block(block, held, at, MessageHeader_RecordBatch, True, &envelope)
+            return self.decoder.batch(&envelope, held.data + at + block.metadata_length, held)
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+
+    def stored(self, int64_t index, source, int64_t at=0):
+        """Return record batch `index` as a Message and what a writer must know of it; see `arrowipc.copy`."""
+        cdef Block block = self.footer.block(index, False)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Message message = Message.__new__(Message)
+        try:
+            self.open_block(block, held, at, MessageHeader_RecordBatch, True, &message.envelope)
+            # The prefix has 8 bytes, or 4 in files of old writers.
+            message.metadata_bytes = message.envelope.root.base
+            message.metadata_size = held.data + at + block.metadata_length - message.metadata_bytes
+            message.body_bytes = held.data + at + block.metadata_length
+            message.metadata_owner = message.body_owner = held
+            return message, self.decoder.stored(message)
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+
+    def decode(self, Message message not None):
+        """Decode a message that `stored` returned."""
+        return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
+
+    def load_dictionary(self, int64_t index, source, int64_t at=0):
+        """Take in dictionary batch `index`, whose metadata and body begin at byte `at` of `source`.
+
+        The first one begins anew: an attempt before may have ended in the middle, for want of memory or by the source.
+        """
+        cdef Block block = self.footer.block(index, True)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Envelope envelope
+        if index == 0:
+            self.decoder.forget()
+        try:
+            self.open_block(block, held, at, MessageHeader_DictionaryBatch, True, &envelope)
+            self.decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, False)
+        except ArrowIpcError as error:
+            raise self._placed(error, "dictionary batch", index, block.offset)
+
+    def num_rows(self, int64_t index, source, int64_t at=0):
+        """Return the rows of record batch `index` from its metadata, which begins at byte `at` of `source`."""
+        cdef Block block = self.footer.block(index, False)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Envelope envelope
+        cdef BatchHeader header
+        cdef Fault fault
+        try:
+            self.open_block(block, held, at, MessageHeader_RecordBatch, False, &envelope)
+            if open_batch(&envelope.header, &header, &fault) < 0:
+                raise_fault(&fault)
+            if not 0 <= header.length <= self.limits.rows_per_batch:
+                raise FormatError(f"RecordBatch.length is {header.length}: expected 0..{self.limits.rows_per_batch}")
+            return header.length
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+
+    def batch_metadata(self, int64_t index, source, int64_t at=0):
+        """Return the custom metadata of record batch `index` from its message, which begins at byte `at`."""
+        cdef Block block = self.footer.block(index, False)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Envelope envelope
+        try:
+            self.open_block(block, held, at, MessageHeader_RecordBatch, False, &envelope)
+            return read_pairs(&envelope.root, Message_custom_metadata)
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+
+    def body_ranges(self, int64_t index, source):
+        """Return the stretches of the body that the projection reads, from the block's metadata.
+
+        Returns
+        -------
+        list of (int, int)
+            Start and end in the body, rising, with near ones joined.
+        """
+        cdef Block block = self.footer.block(index, False)
+        cdef Source held = Source(source)
+        cdef Columns columns = Columns.__new__(Columns)
+        cdef Envelope envelope
+        cdef BatchHeader header
+        cdef Fault fault
+        cdef int32_t i
+        try:
+            self.open_block(block, held, 0, MessageHeader_RecordBatch, False, &envelope)
+            if open_batch(&envelope.header, &header, &fault) < 0:
+                raise_fault(&fault)
+            # Any base will do: the extents are turned back into offsets and never followed.
+            locate(columns, self.decoder.plan, &header, held.data, envelope.body_length, envelope.version,
+                   &self.limits)
+        except ArrowIpcError as error:
+            raise self._placed(error, "record batch", index, block.offset)
+        joined = []
+        last = -NEAR - 1
+        for start, end in sorted([(columns.d.extents[i].data - held.data,
+                                   columns.d.extents[i].data - held.data + columns.d.extents[i].size)
+                                  for i in range(columns.d.n_extents) if columns.d.extents[i].size]):
+            if start <= last + NEAR:
+                start, _ = joined.pop()
+                end = max(end, last)
+            joined.append((start, end))
+            last = end
+        return joined
+
+    def _placed(self, error, what, index, offset):
+        """The same error, saying which message of the file it concerns."""
+        error.args = (f"{what} {index} (byte {offset} of the file): {error}",)
+        return error
+
+
+cdef int check_total(Footer footer) except -1:
+    """Blocks may repeat; a footer must not make a thousand files of one."""
+    cdef const Vector* blocks
+    cdef const uint8_t* entry
+    cdef int64_t i, body, total = 0, end = min(footer.end, <int64_t> 1 << 60)
+    cdef bint dictionary
+    for dictionary in range(2):
+        blocks = &footer.dictionaries if dictionary else &footer.batches
+        for i in range(blocks.count):
+            entry = blocks.data + i * Block_SIZE
+            body = load_i64(entry + Block_bodyLength)
+            if 0 <= body <= end:    # others are refused when they are used
+                total += max(load_i32(entry + Block_metaDataLength), 0) + body
+            if total // 2 > end:
+                raise LimitError(f"footer: blocks repeat or overlap until they are more than twice the {end:,} bytes "
+                                 "before it")
+    footer.is_added_up = True
+    return 0
+
+
+cdef int check_disjoint(Footer footer) except -1:
+    """Strict: no two blocks share bytes, and none is listed twice."""
+    cdef Block b
+    cdef int64_t i
+    extents = []
+    for i in range(footer.batches.count):
+        b = footer.block(i, False)
+        extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
+    for i in range(footer.dictionaries.count):
+        b = footer.block(i, True)
+        extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
+    extents.sort()
+    for (start, stop), (following, _) in zip(extents, extents[1:]):
+        if following < stop:
+            raise FormatError(f"footer: the blocks at bytes {start} and {following} of the file overlap")
+    return 0
