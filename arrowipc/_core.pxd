@@ -59,9 +59,12 @@ cdef class Columns:
     cdef object owner
     cdef tuple dictionaries         # Columns (or None: not arrived) per plan.dictionaries
     cdef int allocate(self, Plan plan, int64_t variadic) except -1
+    # Become the columns `source` in tables of their own, which may be changed; `plan` is of the same shape.
+    cdef int share(self, Columns source, Plan plan) except -1
 
 
 cdef int limits_data(object limits, LimitsData* out) except -1
+cdef int level_of(object validate) except -1
 cdef int raise_fault(const Fault* fault, Plan plan=*, object where=*) except -1
 
 cdef int open_message(const uint8_t* metadata, int64_t size, Envelope* out, Fault* fault) noexcept nogil

@@ -12,9 +12,9 @@ from libc.string cimport memcpy, memset
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
-    Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector,
-    fb_vector_table,
+    Table, Vector, fb_i16, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
 )
+from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport *
 
@@ -274,6 +274,17 @@ cdef int limits_data(object limits, LimitsData* out) except -1:
     out.read_ahead = limits.read_ahead
     out.overlap_bytes = limits.overlap_bytes
     return 0
+
+
+cdef dict LEVELS = {"none": LEVEL_NONE, "full": LEVEL_FULL, "strict": LEVEL_STRICT}
+
+
+cdef int level_of(object validate) except -1:
+    """What a reader's `validate` means: Level."""
+    level = LEVELS.get(validate)
+    if level is None:
+        raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
+    return level
 
 
 cdef LimitsData default_limits
@@ -575,6 +586,13 @@ cdef class Columns:
         self.plan = plan
         return 0
 
+    cdef int share(self, Columns source, Plan plan) except -1:
+        self.allocate(plan, source.d.n_extents - source.d.plan.n_buffers)
+        copy_tables(&self.d, &source.d)
+        self.d.length = source.d.length
+        self.owner = source.owner
+        return 0
+
 
 # -- the walk ------------------------------------------------------------------------------------------------
 
@@ -831,7 +849,8 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
     cdef Extent* extent
     cdef int64_t reach, size
     cdef int32_t i
-    cdef int found, layout
+    cdef const LayoutSpec* spec
+    cdef int kind, layout, k
     for i in range(d.plan.n_fields):
         field = &d.plan.fields[i]
         node = &d.nodes[i]
@@ -849,34 +868,17 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
                 return -1
         elif node.length != d.length:
             return fail_count(fault, FAULT_COLUMN_LENGTH, i, node.length, d.length)
-        found = 0
-        if layout == LAYOUT_FIXED:
-            found = need(&extent[1], reach, field.width, i, 1, fault)
-        elif layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
-            found = need_offsets(&extent[1], reach, 4, i, fault)
-        elif layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
-            found = need_offsets(&extent[1], reach, 8, i, fault)
-        elif layout == LAYOUT_BOOL:
-            found = need(&extent[1], bitmap_bytes(reach), 1, i, 1, fault)
-        elif layout == LAYOUT_VIEW:
-            found = need(&extent[1], reach, 16, i, 1, fault)
-        elif layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
-            found = (need(&extent[1], reach, 4 if layout == LAYOUT_LIST_VIEW32 else 8, i, 1, fault)
-                     | need(&extent[2], reach, 4 if layout == LAYOUT_LIST_VIEW32 else 8, i, 2, fault))
-        elif layout == LAYOUT_NULL:
-            node.null_count = node.length
-            continue
-        elif layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE or layout == LAYOUT_RUN_END:
-            if node.null_count > 0 and layout == LAYOUT_RUN_END:
-                return fail_count(fault, FAULT_RUN_END_NULLS, i, node.null_count)
-            node.null_count = 0
-            if layout != LAYOUT_RUN_END:
-                found = need(&extent[0], reach, 1, i, 0, fault)
-                if layout == LAYOUT_DENSE:
-                    found |= need(&extent[1], reach, 4, i, 1, fault)
-            if found < 0:
+        if layout == LAYOUT_RUN_END and node.null_count > 0:
+            return fail_count(fault, FAULT_RUN_END_NULLS, i, node.null_count)
+        spec = &LAYOUTS[layout]
+        for k in range(spec.has_validity, spec.n_buffers):
+            kind = spec.buffers[k].kind
+            if ((kind == BUFFER_OFFSETS and need_offsets(&extent[k], reach, spec.buffers[k].width, i, fault) < 0)
+                    or (kind == BUFFER_FIXED and need(&extent[k], reach, width_of(field, k), i, k, fault) < 0)
+                    or (kind == BUFFER_BITS and need(&extent[k], bitmap_bytes(reach), 1, i, k, fault) < 0)):
                 return -1
-            continue
-        if found < 0 or check_validity(extent, node, reach, i, fault) < 0:
+        if not spec.has_validity:
+            node.null_count = node.length if layout == LAYOUT_NULL else 0
+        elif check_validity(extent, node, reach, i, fault) < 0:
             return -1
     return 0

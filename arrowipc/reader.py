@@ -234,7 +234,7 @@ class RecordBatchFileReader(BatchReader):
     of threads may ask; where the source is a file object or remote, they wait for each other.
     """
 
-    __slots__ = ("_core", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
+    __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
 
     _failure: ArrowIpcError | None
     _blocks: RemoteBlocks | None

@@ -59,7 +59,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
     yield known("10 int64 columns x 10 rows, schema known", plain, count)
     yield streams("metadata differs from payload to payload", ranges(mixed, few), few)
     swapped = mixed.select(mixed.schema.names[::-1])
-    yield streams("two orders of the columns in turn", [mixed, swapped], few, schemas_equal=False)
+    yield streams("two orders of the columns in turn", [mixed, swapped], few, alike=False)
     encoded = mixed.set_column(9, "city", mixed.column(9).dictionary_encode())
     unlike: dict[str, Any] = {"polars": False, "alike": False}
     yield streams(
@@ -97,9 +97,9 @@ def rows_by_arrowipc(column: pa.Array, **options: object) -> int:
     return int(arrowipc.decode_payloads(column, use_threads=False, **options).batch.num_rows)
 
 
-def rows_by_pyarrow(column: pa.Array, schemas_equal: bool = True) -> int:
+def rows_by_pyarrow(column: pa.Array, alike: bool = True) -> int:
     """Open each cell as a stream; tables are joined where schemas or dictionaries are not alike."""
-    if schemas_equal:
+    if alike:
         return int(pa.concat_batches([batch for cell in column for batch in opened(cell)]).num_rows)
     tables = [opened(cell).read_all() for cell in column]
     return int(pa.concat_tables(tables, promote_options="default").combine_chunks().num_rows)
@@ -116,12 +116,12 @@ def rows_by_known_schema(column: pa.Array, schema: pa.Schema) -> int:
     return int(pa.concat_batches(batches).num_rows)
 
 
-def rows_by_polars(column: pa.Array, schemas_equal: bool = True) -> int:
+def rows_by_polars(column: pa.Array, alike: bool = True) -> int:
     """Read each cell as a data frame."""
     polars = peers.polars
     assert polars is not None
     frames = [polars.read_ipc_stream(cell.as_py()) for cell in column]
-    return int(polars.concat(frames, how="vertical" if schemas_equal else "diagonal", rechunk=True).height)
+    return int(polars.concat(frames, how="vertical" if alike else "diagonal", rechunk=True).height)
 
 
 def streams(
@@ -129,7 +129,7 @@ def streams(
     batches: list[pa.RecordBatch],
     count: int,
     *,
-    schemas_equal: bool = True,
+    alike: bool = True,
     polars: bool = True,
     ours: dict[str, object] | None = None,
     written: dict[str, object] | None = None,
@@ -139,7 +139,7 @@ def streams(
     chosen = ours or {}
     column = column_of([data.stream([batch], **(written or {})) for batch in batches], count)
     runs: dict[str, Run] = {
-        "pyarrow": lambda: rows_by_pyarrow(column, schemas_equal),
+        "pyarrow": lambda: rows_by_pyarrow(column, alike),
         "arrowipc": lambda: rows_by_arrowipc(column, **chosen),
         "arrowipc none": lambda: rows_by_arrowipc(column, validate="none", **chosen),
     }
@@ -147,7 +147,7 @@ def streams(
         first, rows = column.slice(0, 1), rows_by_arrowipc(column, **chosen)
         runs["one payload"] = lambda: rows * bool(rows_by_arrowipc(first, **chosen))
     if peers.polars is not None and polars:
-        runs["polars"] = lambda: rows_by_polars(column, schemas_equal)
+        runs["polars"] = lambda: rows_by_polars(column, alike)
     return Case(f"{name}, {count} streams", "payload", count, runs, touched=column.nbytes, **options)
 
 

@@ -50,7 +50,6 @@ cdef BatchStream import_stream(object source)       # of anything with __arrow_c
 
 # For modules that put batches together of what several producers give.
 cdef void count_live(int64_t change) noexcept       # for owners that are defined elsewhere
-cdef int level_of(object validate) except -1
 # What must be so for the structs of every array (`f`: its field), or of a struct that stands for a batch.
 cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic) except -1
 cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1

@@ -13,15 +13,15 @@ from libc.errno cimport EINVAL, ENOMEM, ENOSYS
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memset, strcmp, strerror
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, limits_data, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, level_of, limits_data, raise_fault
 from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowArrayStream, ArrowDeviceArray, ArrowSchema
 from arrowipc.columns.array cimport Array, RecordBatch, make_array
 from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
+from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, load_i32, load_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
-    LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, LEVEL_FULL,
-    LEVEL_NONE, LEVEL_STRICT, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    FIELD_ENCODED, LAYOUT_LIST64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, LEVEL_NONE,
+    Extent, FieldPlan, LimitsData, Node, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.decompress cimport normalise
@@ -239,7 +239,6 @@ cdef bytes copy_metadata(const char* encoded, list path):
 
 # -- arrays and streams ----------------------------------------------------------------------------------------------
 
-cdef dict LEVELS = {"none": LEVEL_NONE, "full": LEVEL_FULL, "strict": LEVEL_STRICT}
 
 cdef int64_t live = 0
 
@@ -464,7 +463,8 @@ cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t n
     cdef Node* node = &out.d.nodes[f]
     cdef const void** buffers = array.buffers
     cdef int64_t reach = node.offset + node.length
-    cdef int layout = field.layout
+    cdef int layout = field.layout, kind, k
+    cdef const LayoutSpec* spec = &LAYOUTS[layout]
     if layout == LAYOUT_NULL:
         node.null_count = node.length
         return 0
@@ -472,24 +472,19 @@ cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t n
         # `normalise` refuses nulls here; -1 only says that nobody counted them.
         node.null_count = max(null_count, 0)
         return 0
-    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+    if spec.has_validity:
+        take_validity(out, f, buffers[0], null_count)
+    else:
         node.null_count = 0
-        take(out, f, 0, buffers[0], reach, 1)
-        return take(out, f, 1, buffers[1], reach, 4) if layout == LAYOUT_DENSE else 0
-    take_validity(out, f, buffers[0], null_count)
-    if layout == LAYOUT_FIXED:
-        return take(out, f, 1, buffers[1], reach, field.width)
-    if layout == LAYOUT_BOOL:
-        return take(out, f, 1, buffers[1], bitmap_bytes(reach), 1)
-    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_LIST32 or layout == LAYOUT_LIST64:
-        return take_offsets(out, f, array)
-    if layout == LAYOUT_VIEW:
-        take(out, f, 1, buffers[1], reach, 16)
-        return take_variadic(out, f, array, room)
-    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
-        take(out, f, 1, buffers[1], reach, 4 if layout == LAYOUT_LIST_VIEW32 else 8)
-        return take(out, f, 2, buffers[2], reach, 4 if layout == LAYOUT_LIST_VIEW32 else 8)
-    return 0
+    for k in range(spec.has_validity, spec.n_buffers):
+        kind = spec.buffers[k].kind
+        if kind == BUFFER_OFFSETS:
+            return take_offsets(out, f, array)
+        if kind == BUFFER_BITS:
+            take(out, f, k, buffers[k], bitmap_bytes(reach), 1)
+        else:
+            take(out, f, k, buffers[k], reach, width_of(field, k))
+    return take_variadic(out, f, array, room) if layout == LAYOUT_VIEW else 0
 
 
 cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, int64_t length, Room* room,
@@ -944,13 +939,6 @@ cdef Array import_array(object source):
 
 cdef BatchStream import_stream(object source):
     return stream_at(source, LEVEL_NONE)
-
-
-cdef int level_of(object validate) except -1:
-    level = LEVELS.get(validate)
-    if level is None:
-        raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
-    return level
 
 
 def schema_from(source):

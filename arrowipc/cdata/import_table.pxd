@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from arrowipc._core cimport Columns, Plan
+from arrowipc._core cimport Plan
 from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream
 from arrowipc.columns.array cimport RecordBatch
 

@@ -9,10 +9,10 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, strcmp
 
-from arrowipc._core cimport Columns, Plan, field_name
+from arrowipc._core cimport Columns, Plan, field_name, level_of
 from arrowipc.cdata.export cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowArrayStream, ArrowSchema
 from arrowipc.cdata.import_array cimport (
-    ArrayOwner, BatchStream, count_live, import_stream, level_of, load, load_columns, moved_stream, plan_of, schema_in,
+    ArrayOwner, BatchStream, count_live, import_stream, load, load_columns, moved_stream, plan_of, schema_in,
 )
 from arrowipc.columns.array cimport RecordBatch, slice_column
 from arrowipc.inline.plan cimport Extent, FieldPlan, Node, ViewRange

@@ -19,8 +19,8 @@ from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport count_bits, get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
-    ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    FIELD_ENCODED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent,
+    FieldPlan, LimitsData, Node,
 )
 from arrowipc.metadata.schema_reader cimport plan_field, plan_schema, python_plan
 
@@ -379,16 +379,10 @@ cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
     """Rows [offset, offset + length) of a batch, which exist: another table over the same buffers."""
     cdef RecordBatch part = RecordBatch.__new__(RecordBatch)
     cdef int32_t i
-    part.allocate(batch.plan, batch.d.n_extents - batch.d.plan.n_buffers)
+    part.share(batch, batch.plan)
     part.d.length = length
-    part.owner = batch.owner
     part.dictionaries = batch.dictionaries
     part.custom_metadata = batch.custom_metadata
-    if batch.d.plan.n_fields == 0:
-        return part
-    memcpy(part.d.nodes, batch.d.nodes, batch.d.plan.n_fields * sizeof(Node))
-    memcpy(part.d.extents, batch.d.extents, batch.d.n_extents * sizeof(Extent))
-    memcpy(part.d.views, batch.d.views, batch.d.plan.n_views * sizeof(ViewRange))
     for i in range(batch.d.plan.n_columns):
         slice_column(&part.d, batch.d.plan.columns[i], offset, length)
     return part

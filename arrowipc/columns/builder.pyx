@@ -21,6 +21,9 @@ from arrowipc.inline.fault cimport (
     FAULT_BUFFER_SMALL, FAULT_CHILD_LENGTH, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
     FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
+from arrowipc.inline.layouts cimport (
+    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, width_of,
+)
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64, mul_overflows,
     unlikely,
@@ -350,37 +353,30 @@ cdef bint field_begins(const ColumnsData* a, const ColumnsData* b, int32_t f) no
     cdef const Extent* x = &a.extents[field.first_buffer]
     cdef const Extent* y = &b.extents[field.first_buffer]
     cdef int64_t n = b.nodes[f].length, end
-    cdef int layout = field.layout, width, k
+    cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
+    cdef int kind, k
     if a.nodes[f].offset or b.nodes[f].offset or a.nodes[f].length < n:
         return False
-    if n == 0 or layout == LAYOUT_NULL or layout == LAYOUT_RUN_END:
+    if n == 0:
         return True
-    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
-        return same_start(x, y, n) and (layout == LAYOUT_SPARSE or same_start(x + 1, y + 1, 4 * n))
-    if not same_first_bits(x, y, n):
-        return False
-    if layout == LAYOUT_FIXED:
-        return same_start(x + 1, y + 1, n * field.width)
-    if layout == LAYOUT_BOOL:
-        return same_first_bits(x + 1, y + 1, n)
-    if layout == LAYOUT_VIEW:
+    for k in range(spec.n_buffers):
+        kind = spec.buffers[k].kind
+        if kind == BUFFER_VALIDITY or kind == BUFFER_BITS:
+            if not same_first_bits(x + k, y + k, n):
+                return False
+            continue
+        end = (n if kind == BUFFER_FIXED else n + 1) * width_of(field, k)
+        if kind == BUFFER_DATA:
+            end = load_int(y[k - 1].data, n, spec.buffers[k - 1].width)
+        if end < 0 or not same_start(x + k, y + k, end):
+            return False
+    if field.view >= 0:
         for k in range(b.views[field.view].count):
             y = &b.extents[b.views[field.view].first + k]
             if (k >= a.views[field.view].count
                     or not same_start(&a.extents[a.views[field.view].first + k], y, y.size)):
                 return False
-        return same_start(x + 1, &b.extents[field.first_buffer + 1], 16 * n)
-    if layout == LAYOUT_FIXED_LIST or layout == LAYOUT_STRUCT:
-        return True
-    width = 8 if layout in (LAYOUT_VAR64, LAYOUT_LIST64, LAYOUT_LIST_VIEW64) else 4
-    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
-        return same_start(x + 1, y + 1, n * width) and same_start(x + 2, y + 2, n * width)
-    if not same_start(x + 1, y + 1, (n + 1) * width):
-        return False
-    if layout == LAYOUT_LIST32 or layout == LAYOUT_LIST64:
-        return True
-    end = load_int(y[1].data, n, width)
-    return end >= 0 and same_start(x + 2, y + 2, end)
+    return True
 
 
 cdef bint begins_with(Columns longer, Columns shorter):

@@ -26,7 +26,7 @@ from arrowipc.inline.fbs_layout cimport (
     TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
 )
-from arrowipc.inline.loads cimport get_bit, load_i32, load_i64, unlikely
+from arrowipc.inline.loads cimport get_bit, load_i32, load_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
     LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData,

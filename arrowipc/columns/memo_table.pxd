@@ -112,3 +112,9 @@ cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except 
 cdef bint continues(Columns longer, Columns shorter) except -1
 # ... as far as that shows without a look at single values: True is proven, False is not.
 cdef bint plainly_continues(Columns longer, Columns shorter)
+
+
+# Write `count` indices of field `f`, from physical row `start` on, as the `places` of the values that they stand for,
+# in `width` bytes each; zeros where null. -1: `fault`, FAULT_FULL for a place above `limit`.
+cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count, const int64_t* places,
+                   int64_t n_values, uint8_t* out, int32_t width, int64_t limit, Fault* fault) noexcept nogil

@@ -23,15 +23,15 @@ from arrowipc.columns.elements cimport count_bytes
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
-from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
+from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.hash cimport hash_with, load_u64, stable_hash
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, loose_u64, mul_overflows,
-    prefetch,
+    add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, loose_u64, mul_overflows, prefetch,
+    unlikely,
 )
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
     LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, FieldPlan, Node,
 )
 from arrowipc.metadata.schema_reader cimport same_shape
@@ -963,3 +963,99 @@ cdef bint continues(Columns longer, Columns shorter) except -1:
         return same_spelling(longer, shorter)
     return same_values(longer, 0, longer.d.nodes[0].offset, shorter, 0, shorter.d.nodes[0].offset,
                        shorter.d.length, True) != 0
+
+# -- transposing ---------------------------------------------------------------------------------------------
+
+cdef struct Move:
+    # Indices on their way from one buffer to another; rows count from `start` in all of them.
+    const uint8_t* bits
+    const uint8_t* source
+    uint8_t* out            # where row 0 would lie
+    int64_t start
+    int64_t stop
+    const int64_t* places
+    uint64_t count          # values of the dictionary
+    int64_t limit           # largest index that may be written
+    int64_t mask            # what an index has of the word that load_int makes
+
+
+cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcept nogil:
+    """Whether all indices could be transposed; `first_wrong` finds out which could not."""
+    cdef const uint8_t* bits = m.bits
+    cdef const uint8_t* source = m.source
+    cdef uint8_t* out = m.out
+    cdef const int64_t* places = m.places
+    cdef int64_t i, index, place, valid, limit = m.limit, mask = m.mask
+    cdef uint64_t count = m.count
+    cdef bint wrong = False
+    if bits == NULL:
+        for i in range(m.start, m.stop):
+            index = load_int(source, i, width) & mask
+            if unlikely(<uint64_t> index >= count, 0):
+                return False
+            place = places[index]
+            wrong |= place > limit
+            store_int(out, i, written, place)
+    else:
+        # Nulls lie anywhere: a branch would be taken wrong too often.
+        for i in range(m.start, m.stop):
+            valid = -<int64_t> get_bit(bits, i)
+            index = load_int(source, i, width) & mask & valid
+            wrong |= <uint64_t> index >= count
+            place = places[index if <uint64_t> index < count else 0] & valid
+            wrong |= place > limit
+            store_int(out, i, written, place)
+    return not wrong
+
+
+cdef int64_t first_wrong(const Move* m, int32_t width) noexcept nogil:
+    """Position of the first index that cannot be transposed; m.stop if there is none."""
+    cdef int64_t i, index
+    for i in range(m.start, m.stop):
+        if m.bits == NULL or get_bit(m.bits, i):
+            index = load_int(m.source, i, width) & m.mask
+            if <uint64_t> index >= m.count or m.places[index] > m.limit:
+                return i
+    return m.stop
+
+
+cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count, const int64_t* places,
+                   int64_t n_values, uint8_t* out, int32_t width, int64_t limit, Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef bint signed = (field.flags & FIELD_SIGNED) != 0
+    cdef Move m
+    cdef int64_t stopped, index
+    cdef bint moved
+    m.bits = d.extents[field.first_buffer].data
+    m.source = d.extents[field.first_buffer + 1].data
+    m.out = out - start * width
+    m.start = start
+    m.stop = start + count
+    m.places = places
+    m.count = <uint64_t> n_values
+    m.limit = limit
+    # Unsigned ones of 8 bytes above 2^63 turn negative and are refused.
+    m.mask = -1 if signed or field.width == 8 else largest(field.width, False)
+    if n_values == 0:
+        # No value to stand in for those outside the dictionary: all must be null.
+        moved = False
+        memset(out, 0, count * width)
+    elif field.width != width:
+        moved = move_all(&m, field.width, width)
+    elif width == 4:
+        moved = move_all(&m, 4, 4)
+    elif width == 1:
+        moved = move_all(&m, 1, 1)
+    elif width == 2:
+        moved = move_all(&m, 2, 2)
+    else:
+        moved = move_all(&m, 8, 8)
+    if moved:
+        return 0
+    stopped = first_wrong(&m, field.width)
+    if stopped == m.stop:
+        return 0
+    index = load_int(m.source, stopped, field.width) & m.mask
+    if index < 0 or index >= n_values:
+        return fail(fault, FAULT_INDEX, f, 1, stopped, index, n_values)
+    return fail(fault, FAULT_FULL, f, 1, stopped, places[index], limit)

@@ -31,14 +31,15 @@ from arrowipc.inline.fault cimport (
     FAULT_CHILD_LENGTH, FAULT_COLUMN_LENGTH, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
     FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail, fail_count,
 )
+from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64,
     mul_overflows, round_up, unlikely,
 )
 from arrowipc.inline.plan cimport (
-    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64,
-    LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
-    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange,
+    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
+    LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
+    LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange, copy_tables,
 )
 
 from arrowipc.errors import UsageError
@@ -170,7 +171,6 @@ cdef int32_t leave_empty(Truncator t, int32_t f) noexcept nogil:
     cdef const FieldPlan* field
     cdef Extent* extents
     cdef int32_t end = p.fields[f].end, k
-    cdef int layout
     while f < end:
         field = &p.fields[f]
         memset(&t.d.nodes[f], 0, sizeof(Node))
@@ -178,14 +178,10 @@ cdef int32_t leave_empty(Truncator t, int32_t f) noexcept nogil:
         for k in range(field.n_buffers):
             extents[k].data = NULL
             extents[k].size = 0
-        layout = field.layout
-        if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
-            extents[1].data = NO_OFFSET
-            extents[1].size = 4
-        elif layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
-            extents[1].data = NO_OFFSET
-            extents[1].size = 8
-        elif layout == LAYOUT_VIEW:
+            if LAYOUTS[field.layout].buffers[k].kind == BUFFER_OFFSETS:
+                extents[k].data = NO_OFFSET
+                extents[k].size = LAYOUTS[field.layout].buffers[k].width
+        if field.view >= 0:
             t.d.views[field.view].first = t.d.n_extents
             t.d.views[field.view].count = 0
         f += 1
@@ -875,12 +871,9 @@ cdef class Truncator:
     def rows(self, RecordBatch batch not None, int64_t start, int64_t count):
         """Rows [start, start + count) as a batch of their own, as `compact` makes it."""
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-        cdef const PlanData* p = self.d.plan
         self.truncate_batch(batch, start, count)
-        out.allocate(batch.plan, self.d.n_extents - p.n_buffers)
-        memcpy(out.d.nodes, self.d.nodes, p.n_fields * sizeof(Node))
-        memcpy(out.d.views, self.d.views, p.n_views * sizeof(ViewRange))
-        memcpy(out.d.extents, self.d.extents, self.d.n_extents * sizeof(Extent))
+        out.allocate(batch.plan, self.d.n_extents - self.d.plan.n_buffers)
+        copy_tables(&out.d, &self.d)
         out.d.length = count
         out.dictionaries = batch.dictionaries
         out.custom_metadata = batch.custom_metadata

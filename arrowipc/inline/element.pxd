@@ -8,7 +8,7 @@ from arrowipc.inline.fault cimport (
     Fault, fail, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_RUN_END, FAULT_TYPE_CODE,
     FAULT_UNION_OFFSET, FAULT_VIEW,
 )
-from arrowipc.inline.loads cimport get_bit, inside, load_i32, load_i64, load_u16, load_u32
+from arrowipc.inline.loads cimport inside, load_i32, load_i64, load_u16, load_u32
 from arrowipc.inline.plan cimport (
     FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
     LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64, ColumnsData, Extent, FieldPlan,

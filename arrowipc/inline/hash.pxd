@@ -1,7 +1,7 @@
 # Hashes of bytes.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from arrowipc.inline.loads cimport load_u32, loose_u64
+from arrowipc.inline.loads cimport loose_u64
 
 cdef extern from * nogil:
     """

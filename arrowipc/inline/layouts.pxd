@@ -1,41 +1,101 @@
-# What the layout of a field asks for: how many buffers, of what alignment, and which children.
-from libc.stdint cimport int32_t, int64_t
+# The table of layouts: which buffers each has, of what width and alignment, and how many children.
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, int8_t, uint8_t
 from libc.string cimport memset
 
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, mul_overflows
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
-    LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
-    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, FieldPlan,
+    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_FIXED, LAYOUT_RUN_END, LAYOUT_STRUCT, FieldPlan,
 )
 
+cdef enum BufferKind:
+    BUFFER_NONE = 0
+    BUFFER_VALIDITY         # a bit per element; may be left out
+    BUFFER_BITS             # a bit per element
+    BUFFER_FIXED            # `width` bytes per element
+    BUFFER_OFFSETS          # `width` bytes per element and one more
+    BUFFER_DATA             # what the offsets before it point into
 
-cdef inline int buffers_of(int layout) noexcept nogil:
-    """Buffers of a layout, without variadic ones (Columnar format, "Buffer Listing for Each Layout")."""
-    if layout == LAYOUT_NULL or layout == LAYOUT_RUN_END:
-        return 0
-    if layout == LAYOUT_FIXED_LIST or layout == LAYOUT_STRUCT or layout == LAYOUT_SPARSE:
-        return 1
-    if (layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_LIST_VIEW32
-            or layout == LAYOUT_LIST_VIEW64):
-        return 3
-    return 2
+cdef extern from *:
+    """
+    #ifndef ARROWIPC_LAYOUTS
+    #define ARROWIPC_LAYOUTS
+    typedef struct { unsigned char kind, width; } arrowipc_buffer_spec;
+    typedef struct { unsigned char n_buffers, has_validity; signed char n_children; arrowipc_buffer_spec buffers[3]; }
+        arrowipc_layout_spec;
+    #define VALIDITY {1, 0}
+    #define BITS {2, 0}
+    #define FIXED(width) {3, width}
+    #define OFFSETS(width) {4, width}
+    #define DATA {5, 0}
+    /* Columnar format, "Buffer Listing for Each Layout"; in the order of the enum Layout. */
+    static const arrowipc_layout_spec arrowipc_layouts[15] = {
+        {0, 0, 0, {{0, 0}}},                            /* NULL */
+        {2, 1, 0, {VALIDITY, BITS}},                    /* BOOL */
+        {2, 1, 0, {VALIDITY, FIXED(0)}},                /* FIXED */
+        {3, 1, 0, {VALIDITY, OFFSETS(4), DATA}},        /* VAR32 */
+        {3, 1, 0, {VALIDITY, OFFSETS(8), DATA}},        /* VAR64 */
+        {2, 1, 0, {VALIDITY, FIXED(16)}},               /* VIEW */
+        {2, 1, 1, {VALIDITY, OFFSETS(4)}},              /* LIST32 */
+        {2, 1, 1, {VALIDITY, OFFSETS(8)}},              /* LIST64 */
+        {3, 1, 1, {VALIDITY, FIXED(4), FIXED(4)}},      /* LIST_VIEW32 */
+        {3, 1, 1, {VALIDITY, FIXED(8), FIXED(8)}},      /* LIST_VIEW64 */
+        {1, 1, 1, {VALIDITY}},                          /* FIXED_LIST */
+        {1, 1, -1, {VALIDITY}},                         /* STRUCT */
+        {1, 0, -1, {FIXED(1)}},                         /* SPARSE */
+        {2, 0, -1, {FIXED(1), FIXED(4)}},               /* DENSE */
+        {0, 0, 2, {{0, 0}}},                            /* RUN_END */
+    };
+    #undef VALIDITY
+    #undef BITS
+    #undef FIXED
+    #undef OFFSETS
+    #undef DATA
+    #endif
+    """
+    ctypedef struct BufferSpec "arrowipc_buffer_spec":
+        uint8_t kind            # BufferKind
+        uint8_t width           # 0: FieldPlan.width
+
+    ctypedef struct LayoutSpec "arrowipc_layout_spec":
+        uint8_t n_buffers       # without variadic ones
+        uint8_t has_validity    # its first buffer is one
+        int8_t n_children       # -1: any number
+        BufferSpec[3] buffers
+
+    const LayoutSpec[15] LAYOUTS "arrowipc_layouts"     # per Layout
+
+
+cdef inline int64_t width_of(const FieldPlan* field, int32_t k) noexcept nogil:
+    """Bytes of an element of buffer `k`, which is one of BUFFER_FIXED or BUFFER_OFFSETS."""
+    cdef int64_t width = LAYOUTS[field.layout].buffers[k].width
+    return width if width else field.width
+
+
+cdef inline int64_t size_needed(const FieldPlan* field, int32_t k, int64_t length) noexcept nogil:
+    """Bytes that buffer `k` needs for `length` elements; -1: values decide; INT64_MAX: more than can be counted."""
+    cdef int kind = LAYOUTS[field.layout].buffers[k].kind
+    cdef int64_t size
+    if kind == BUFFER_VALIDITY or kind == BUFFER_BITS:
+        return bitmap_bytes(length)
+    if kind == BUFFER_FIXED or kind == BUFFER_OFFSETS:
+        if add_overflows(length, kind == BUFFER_OFFSETS, &size) or mul_overflows(size, width_of(field, k), &size):
+            return INT64_MAX
+        return size
+    return -1
 
 
 cdef inline int alignment_of(const FieldPlan* f) noexcept nogil:
     """What the field's most demanding buffer needs of its address: C consumers read words from it."""
-    cdef int layout = f.layout
-    if layout == LAYOUT_FIXED:
-        if f.type == Type_FixedSizeBinary:
-            return 1
-        return min(f.width, 8)
-    if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64 or layout == LAYOUT_LIST_VIEW64 or layout == LAYOUT_VIEW:
-        return 8
-    if (layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32 or layout == LAYOUT_LIST_VIEW32
-            or layout == LAYOUT_DENSE):
-        return 4
-    return 1
+    cdef int64_t alignment = 1
+    cdef int32_t k
+    if f.layout == LAYOUT_FIXED and f.type == Type_FixedSizeBinary:
+        return 1
+    for k in range(LAYOUTS[f.layout].n_buffers):
+        if LAYOUTS[f.layout].buffers[k].kind in (BUFFER_FIXED, BUFFER_OFFSETS):
+            alignment = max(alignment, min(width_of(f, k), 8))
+    return <int> alignment
 
 
 cdef inline FieldPlan blank() noexcept nogil:
@@ -47,18 +107,11 @@ cdef inline FieldPlan blank() noexcept nogil:
 
 cdef inline int check_children(const FieldPlan* f, int64_t count, Fault* fault) noexcept nogil:
     """Whether the type has as many children as it must."""
-    cdef int64_t expected = 0
-    if f.layout == LAYOUT_STRUCT:
-        return 0
-    if f.layout == LAYOUT_SPARSE or f.layout == LAYOUT_DENSE:
-        if count > 128:
+    cdef int64_t expected = LAYOUTS[f.layout].n_children
+    if expected < 0:
+        if f.layout != LAYOUT_STRUCT and count > 128:
             return fail_in(fault, FAULT_CHILDREN, "union", count, 128)
         return 0
-    if f.layout == LAYOUT_RUN_END:
-        expected = 2
-    elif (f.layout == LAYOUT_FIXED_LIST
-          or f.layout >= LAYOUT_LIST32 and f.layout <= LAYOUT_LIST_VIEW64):
-        expected = 1
     if count != expected:
         return fail_in(fault, FAULT_CHILDREN, "map" if f.type == Type_Map else "list" if expected == 1
                        else "run-end encoded field" if expected == 2 else "type without children", count, expected)

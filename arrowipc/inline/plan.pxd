@@ -1,5 +1,6 @@
 # How a schema is laid out for the walk, and what the walk leaves behind: the structs that all kernels share.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
 
 from arrowipc.inline.flatbuf cimport Table, Vector
 
@@ -111,6 +112,17 @@ cdef struct ColumnsData:
     int32_t n_extents
     int64_t length          # rows
     void* block             # the allocation
+
+
+cdef inline void copy_tables(ColumnsData* out, const ColumnsData* source) noexcept nogil:
+    """Copy nodes, views and extents; `out` has room for as many."""
+    if source.plan.n_fields:
+        memcpy(out.nodes, source.nodes, source.plan.n_fields * sizeof(Node))
+    if source.n_extents:
+        memcpy(out.extents, source.extents, source.n_extents * sizeof(Extent))
+    if source.plan.n_views:
+        memcpy(out.views, source.views, source.plan.n_views * sizeof(ViewRange))
+
 
 cdef struct Envelope:
     # A Message table, opened.

@@ -14,9 +14,9 @@ from arrowipc._core cimport DictionaryPlan, Plan, field_name, open_message, rais
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
-    Table, Vector, fb_i16, fb_i32, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
+    Table, Vector, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
 )
-from arrowipc.inline.layouts cimport alignment_of, blank, buffers_of, check_children, check_nested
+from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested
 from arrowipc.inline.loads cimport load_i32, load_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_KEYS_SORTED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL,
@@ -216,7 +216,7 @@ cdef class Builder:
         f = &self.fields[self.n_fields]
         f[0] = model[0]
         f.parent = parent
-        f.n_buffers = buffers_of(f.layout)
+        f.n_buffers = LAYOUTS[f.layout].n_buffers
         f.first_buffer = self.n_buffers
         f.view = f.codes = -1
         if f.layout == LAYOUT_VIEW:

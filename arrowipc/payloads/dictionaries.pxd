@@ -4,7 +4,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
 
-from arrowipc.columns.memo_table cimport MemoTable
 from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.payloads.schema_mapping cimport Merger, SchemaMapping

@@ -14,7 +14,7 @@ from libc.string cimport memcmp, memcpy, memset
 from arrowipc._core cimport (
     Columns, DictionaryPlan, check_counts, check_sizes, count_variadic, open_batch, walk,
 )
-from arrowipc.columns.memo_table cimport MemoTable
+from arrowipc.columns.memo_table cimport MemoTable, transpose
 from arrowipc.columns.take cimport TakeRange
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport index_at, validity, word_span
@@ -22,20 +22,19 @@ from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport (
-    bitmap_bytes, get_bit, load_i32, loose_i32, loose_i64, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
-    set_bit, too_many_values,
+    bitmap_bytes, get_bit, loose_i32, loose_i64, loose_u16, loose_u32, loose_u64, mul_overflows, round_up, set_bit,
+    too_many_values,
 )
 from arrowipc.inline.plan cimport (
     FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_VAR32, LAYOUT_VIEW, LEVEL_STRICT,
     BatchHeader, ColumnsData, Envelope, Extent, FieldPlan, LimitsData, Node,
 )
 from arrowipc.payloads.schema_mapping cimport (
-    HOW_ABSENT, HOW_DECODED, HOW_ENCODED, HOW_READ, HOW_TRANSPOSED, Merged, Merger, Origin, SchemaMapping,
-    encode_values, store_places,
+    HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, Merged, Merger, Origin, SchemaMapping, encode_values, store_places,
 )
 from arrowipc.read.decoders cimport check_extents
 from arrowipc.read.framing cimport CutMessage
-from arrowipc.read.decompress cimport INFLATE_LATER, INFLATED, Inflater, Scratch, scratch_room
+from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, scratch_room
 from arrowipc.read.validate cimport check_columns
 
 cdef enum:
@@ -75,24 +74,17 @@ cdef int transpose_indices(uint8_t* out, int32_t width, int64_t limit, const Col
                            const TransposeMap* places, int64_t count, Fault* fault) noexcept nogil:
     """Indices of a field by the numbers of the values that they stand for; zeros where null."""
     cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef const uint8_t* bits = validity(d, f)
     cdef const uint8_t* indices = d.extents[field.first_buffer + 1].data
     cdef const int64_t* numbers = <const int64_t*> places.numbers.data
-    cdef int64_t n = d.nodes[f].length, i, index = 0
-    if bits == NULL and width == 4 and field.width == 4 and places.most <= limit:
+    cdef int64_t n = d.nodes[f].length, i
+    if validity(d, f) == NULL and width == 4 and field.width == 4 and places.most <= limit:
+        # One loop that only compares, in vectors, and one that only copies: what most payloads take.
         if not all_below(indices, n, 4, range_end(field, count)):
             return -1
         for i in range(n):
             (<loose_i32*> out)[i] = <int32_t> numbers[(<const loose_u32*> indices)[i]]
         return 0
-    for i in range(n):
-        if bits != NULL and not get_bit(bits, i):
-            store_int(out, i, width, 0)
-            continue
-        if index_at(d, f, i, count, &index, fault) < 0 or numbers[index] > limit:
-            return -1
-        store_int(out, i, width, numbers[index])
-    return 0
+    return transpose(d, f, 0, n, numbers, count, out, width, limit, fault)
 
 
 cdef int64_t number_values(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values,

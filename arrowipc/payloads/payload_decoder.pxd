@@ -10,7 +10,7 @@ from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.payloads.cells cimport Cell, Cells
 from arrowipc.payloads.dictionaries cimport DictionaryUnifier
 from arrowipc.payloads.schema_mapping cimport Made, Merger, SchemaMapping
-from arrowipc.read.framing cimport CutMessage, Message
+from arrowipc.read.framing cimport CutMessage
 from arrowipc.read.decompress cimport Inflater, Scratch
 from arrowipc.read.decoders cimport StreamDecoder
 

@@ -13,7 +13,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 from arrowipc._core cimport (
-    Columns, Memory, Plan, Source, check_counts, check_sizes, count_variadic, limits_data, open_batch,
+    Columns, Memory, Plan, Source, check_counts, check_sizes, count_variadic, level_of, limits_data, open_batch,
     open_message, raise_fault, walk, window,
 )
 from arrowipc.cdata.import_array cimport import_batch, import_schema
@@ -23,7 +23,7 @@ from arrowipc.columns.take cimport repeat_rows, take_rows
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport fb_field
-from arrowipc.inline.loads cimport add_overflows, loose_i64, mul_overflows, prefetch
+from arrowipc.inline.loads cimport loose_i64, prefetch
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, Extent, LimitsData, Node, ViewRange,
 )
@@ -135,9 +135,6 @@ cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, 
 
 
 # -- what is asked for ---------------------------------------------------------------------------------------
-
-
-cdef dict LEVELS = {"none": 0, "full": 1, "strict": 2}
 
 cdef enum:
     CACHE_LINE = 64
@@ -963,8 +960,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     2
     """
     cdef PayloadDecoder decoder = PayloadDecoder.__new__(PayloadDecoder)
-    if validate not in LEVELS:
-        raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
+    decoder.level = level_of(validate)
     if on_error not in ("raise", "skip", "null"):
         raise UsageError(f'on_error must be "raise", "skip" or "null", found {on_error!r}')
     if dictionaries not in ("unify", "decode"):
@@ -977,7 +973,6 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.limits_object = limits
     decoder.made = new_made(limits)
     decoder.validate = validate
-    decoder.level = LEVELS[validate]
     decoder.columns = columns
     decoder.on_error = on_error
     decoder.decode = dictionaries == "decode"

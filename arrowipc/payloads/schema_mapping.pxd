@@ -54,7 +54,7 @@ cdef class SchemaMapping:
     cdef int64_t* prefix        # for the walk
     cdef int64_t room           # variadic extents in both
     cdef Blanks blanks
-    cdef object unifier         # what the loop needs to know of dictionaries (`payloads.dictionaries`); None: nothing yet
+    cdef object unifier         # DictionaryUnifier: the dictionaries of the loop; None: not made yet
 
     cdef int reserve(self, int64_t variadic) except -1
     # Make `piece` of the columns `d`; encoded fields are left to the caller. -1: `fault`.

@@ -8,16 +8,16 @@ from libc.string cimport memcpy, memset
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, limits_data, raise_fault
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, begins_with, extends, raise_append_fault
 from arrowipc.columns.elements cimport dictionary_of
-from arrowipc.columns.memo_table cimport Budget, MemoTable, nested_memo_table, new_budget, plainly_continues
+from arrowipc.columns.memo_table cimport Budget, MemoTable, nested_memo_table, new_budget, plainly_continues, transpose
 from arrowipc.columns.take cimport TakeRange, take_ranges
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_STRICT_NULLABLE, Fault, fail
-from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, get_bit, mul_overflows
+from arrowipc.inline.layouts cimport LAYOUTS, size_needed
+from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
-    LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
-    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
+    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, python_plan, same_shape
 
@@ -71,7 +71,7 @@ cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef Extent* extent = &d.extents[field.first_buffer]
     cdef int layout = field.layout
-    cdef int32_t wide = 8 if layout in (LAYOUT_VAR64, LAYOUT_LIST64, LAYOUT_LIST_VIEW64) else 4
+    cdef int64_t size
     cdef int32_t k
     d.nodes[f].length = n
     d.nodes[f].offset = 0
@@ -81,28 +81,22 @@ cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault
         extent[k].size = 0
     if layout >= LAYOUT_SPARSE:
         return blank_codes(b, d, f, n, fault)
-    if layout == LAYOUT_NULL:
-        return 0
-    if null and zeros(b, &extent[0], bitmap_bytes(n), 1, fault) < 0:
-        return -1
-    if layout == LAYOUT_BOOL:
-        return zeros(b, &extent[1], bitmap_bytes(n), 1, fault)
-    if layout == LAYOUT_FIXED:
-        return zeros(b, &extent[1], n, field.width, fault)
+    for k in range(field.n_buffers):
+        if k == 0 and not null:
+            continue
+        size = size_needed(field, k, n)
+        if size >= 0 and zeros(b, &extent[k], size, 1, fault) < 0:
+            return -1
     if layout == LAYOUT_VIEW:
         d.views[field.view].first = d.plan.n_buffers
         d.views[field.view].count = 0
-        return zeros(b, &extent[1], n, 16, fault)
-    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64:
-        return zeros(b, &extent[1], n + 1, wide, fault)
-    if layout == LAYOUT_LIST32 or layout == LAYOUT_LIST64:
-        return -1 if zeros(b, &extent[1], n + 1, wide, fault) < 0 else blank(b, d, f + 1, 0, True, fault)
-    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
-        if zeros(b, &extent[1], n, wide, fault) < 0 or zeros(b, &extent[2], n, wide, fault) < 0:
-            return -1
+    if LAYOUTS[layout].n_children == 0:
+        return 0
+    if layout == LAYOUT_FIXED_LIST:
+        if mul_overflows(n, field.width, &n):
+            return fail(fault, FAULT_FULL, f, -1, -1, INT64_MAX, INT64_MAX, b"elements")
+    elif layout != LAYOUT_STRUCT:
         return blank(b, d, f + 1, 0, True, fault)
-    if layout == LAYOUT_FIXED_LIST and mul_overflows(n, field.width, &n):
-        return fail(fault, FAULT_FULL, f, -1, -1, INT64_MAX, INT64_MAX, b"elements")
     return blank_children(b, d, f, n, fault)
 
 
@@ -498,23 +492,6 @@ cdef enum:
     MOST_RECENT = 8 # dictionaries of payloads whose places are kept, for each of the output
 
 
-cdef int transposed(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f, const int64_t* places,
-                    int64_t count, Fault* fault) noexcept nogil:
-    """Indices of a field, by `places`; zeros where null."""
-    cdef const uint8_t* bits = validity(d, f)
-    cdef int64_t start = d.nodes[f].offset, i, index = 0
-    for i in range(d.nodes[f].length):
-        if bits != NULL and not get_bit(bits, start + i):
-            store_int(out, i, width, 0)
-            continue
-        if index_at(d, f, start + i, count, &index, fault) < 0:
-            return -1
-        if places[index] > limit:
-            return fail(fault, FAULT_FULL, f, -1, -1, places[index], limit, NULL)
-        store_int(out, i, width, places[index])
-    return 0
-
-
 cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil:
     """Number the values of a plain field, whose nulls stay nulls; `places` has nothing for them."""
     cdef const FieldPlan* field = &d.plan.fields[f]
@@ -576,18 +553,6 @@ cdef int64_t ranges_of(TakeRange* out, const ColumnsData* d, int32_t f, int64_t 
             out[used] = TakeRange(index, 1, 1)
             used += 1
     return used
-
-
-cdef int shallow_copy(Columns out, Columns columns, Plan plan) except -1:
-    """The same columns in a block of their own, whose extents may be changed; `plan` is of the same shape."""
-    cdef int32_t variadic = columns.d.n_extents - columns.plan.d.n_buffers
-    out.allocate(plan, variadic)
-    memcpy(out.d.nodes, columns.d.nodes, columns.plan.d.n_fields * sizeof(Node))
-    memcpy(out.d.extents, columns.d.extents, columns.d.n_extents * sizeof(Extent))
-    memcpy(out.d.views, columns.d.views, columns.plan.d.n_views * sizeof(ViewRange))
-    out.d.length = columns.d.length
-    out.owner = columns.owner
-    return 0
 
 
 cdef class Made:
@@ -675,7 +640,7 @@ cdef class Merged:
         cdef bytearray memory
         cdef int32_t f
         kept = []
-        shallow_copy(out, values, self.plan)
+        out.share(values, self.plan)
         for f in range(values.plan.d.n_fields):
             field = &self.plan.d.fields[f]
             if not field.flags & FIELD_ENCODED:
@@ -709,8 +674,8 @@ cdef int follow(Merged merged, Columns columns, int32_t f, Columns values, bytea
         one = merged.add(values)
         places = one.places
     with nogil:
-        found = transposed(out, target.width, limit, &columns.d, f, places,
-                           values.d.length if values is not None else 0, &fault)
+        found = transpose(&columns.d, f, columns.d.nodes[f].offset, columns.d.nodes[f].length, places,
+                          values.d.length if values is not None else 0, out, target.width, limit, &fault)
     if found < 0 and fault.code == FAULT_FULL:
         raise indices_full(columns, f, limit)
     if found < 0:

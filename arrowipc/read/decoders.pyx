@@ -8,8 +8,8 @@ from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
 from arrowipc._core cimport (
-    Columns, DictionaryPlan, Plan, Source, field_path, limits_data, locate, open_batch, open_message, raise_fault,
-    read_pairs,
+    Columns, DictionaryPlan, Plan, Source, field_path, level_of, limits_data, locate, open_batch, open_message,
+    raise_fault, read_pairs,
 )
 from arrowipc.columns.array cimport BatchProducer, RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
@@ -20,17 +20,13 @@ from arrowipc.inline.fault cimport (
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_table, fb_u8, fb_vector
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, too_many_values
-from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LEVEL_FULL, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Envelope, FieldPlan, LimitsData, v4_bitmap,
-)
+from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, BatchHeader, Envelope, FieldPlan, LimitsData, v4_bitmap
 from arrowipc.metadata.schema_reader cimport plan_schema, project, python_plan, read_plan, unshared
 from arrowipc.read.decompress cimport normalise
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, kind_name, take_message
 from arrowipc.read.validate cimport index_range, validate
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
-
-cdef dict LEVELS = {"none": LEVEL_NONE, "full": LEVEL_FULL, "strict": LEVEL_STRICT}
 
 # Arrow 0.17 announced compression in Message.custom_metadata, before RecordBatch.compression existed.
 cdef bytes EXPERIMENTAL_KEY = b"ARROW:experimental_compression"
@@ -41,11 +37,9 @@ cdef Decoder new_decoder(object columns, object validate, object limits, bint us
                          bint ensure_native_endian):
     """A decoder for the reader keywords of these names; `open` gives it a schema."""
     cdef Decoder decoder = Decoder.__new__(Decoder)
-    if validate not in LEVELS:
-        raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
+    decoder.level = level_of(validate)
     limits_data(limits, &decoder.limits)
     decoder.columns = columns
-    decoder.level = LEVELS[validate]
     decoder.use_threads = use_threads
     decoder.keep_stored = not ensure_native_endian
     return decoder
@@ -293,11 +287,7 @@ cdef class Decoder:
         if entry.resolved_at == self.generation:
             return entry.resolved
         out = Columns.__new__(Columns)
-        out.allocate(entry.values.plan, entry.values.d.n_extents - entry.values.plan.d.n_buffers)
-        memcpy(out.d.block, entry.values.d.block, <uint8_t*> (out.d.views + out.plan.d.n_views)
-               - <uint8_t*> out.d.block)
-        out.d.length = entry.values.d.length
-        out.owner = entry.values.owner
+        out.share(entry.values, entry.values.plan)
         out.dictionaries = self.resolve(wanted.values.dictionaries)
         for i, bounds in enumerate(entry.bounds or ()):
             if bounds is not None:

@@ -10,9 +10,9 @@ from libc.string cimport memcpy, memset
 from arrowipc._core cimport *
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME
+from arrowipc.inline.layouts cimport BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, BufferSpec, size_needed
 from arrowipc.inline.loads cimport (
-    bitmap_bytes, bswap16, bswap32, bswap64, load_i32, load_i64, load_u16, load_u32, loose_u16, loose_u32, loose_u64,
-    mul_overflows, round_up,
+    bswap16, bswap32, bswap64, load_i64, load_u16, load_u32, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
 )
 from arrowipc.inline.plan cimport *
 
@@ -54,30 +54,6 @@ cdef enum Refusal:
 cdef inline int64_t scaled(int64_t elements, int64_t width) noexcept nogil:
     cdef int64_t size
     return INT64_MAX if mul_overflows(elements, width, &size) else size
-
-
-cdef int64_t known_size(const FieldPlan* plan, int64_t length, int32_t buffer) noexcept nogil:
-    """Bytes that a buffer needs for `length` elements, -1 for those that depend on values."""
-    cdef int layout = plan.layout
-    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
-        return scaled(length, 4) if buffer else length
-    if buffer == 0:
-        return bitmap_bytes(length)
-    if layout == LAYOUT_BOOL:
-        return bitmap_bytes(length)
-    if layout == LAYOUT_FIXED:
-        return scaled(length, plan.width)
-    if layout == LAYOUT_LIST_VIEW32:
-        return scaled(length, 4)
-    if layout == LAYOUT_LIST_VIEW64:
-        return scaled(length, 8)
-    if buffer > 1:
-        return -1
-    if layout == LAYOUT_VIEW:
-        return scaled(length, 16)
-    if length == INT64_MAX:
-        return INT64_MAX
-    return scaled(length + 1, 8 if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64 else 4)
 
 
 cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) noexcept nogil:
@@ -252,7 +228,7 @@ cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsD
             jobs[sums.jobs].buffer = k
             jobs[sums.jobs].extent = extent
             refusal = enter(&d.extents[extent], &jobs[sums.jobs], codec,
-                            known_size(plan, d.nodes[f].length, k) if k < plan.n_buffers else -1,
+                            size_needed(plan, k, d.nodes[f].length) if k < plan.n_buffers else -1,
                             limits.decompressed_bytes, sums)
             if refusal:
                 return refusal
@@ -270,7 +246,7 @@ cdef inline void* address(object number):
 
 
 cdef class Library:
-    """How a codec is decoded: by C functions, or by the callable that codec.py wraps around its package."""
+    """How a codec is decoded: by C functions, or by the callable that codecs.py wraps around its package."""
     def __cinit__(self, int codec, addresses, call):
         memset(&self.c, 0, sizeof(Functions))
         self.codec = codec
@@ -559,7 +535,7 @@ cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob*
         return FormatError(f"{claim}, which cannot hold more than {LZ4_EXPANSION} times its size")
     if refusal == REFUSED_KNOWN:
         length = columns.d.nodes[job.field].length
-        needed = known_size(&columns.plan.d.fields[job.field], length, job.buffer)
+        needed = size_needed(&columns.plan.d.fields[job.field], job.buffer, length)
         return LimitError(f"{claim}; its {length:,} elements need {needed:,}")
     if refusal == REFUSED_FRAME:
         return FormatError(f"{claim}: {sums.why.decode()}")
@@ -593,22 +569,12 @@ cdef object broken(Columns columns, Work work):
 
 cdef inline int words_of(const FieldPlan* plan, int32_t buffer) noexcept nogil:
     """Which words a buffer of a field is made of (Swap); SWAP_NONE for bits, bytes and type codes."""
-    cdef int layout = plan.layout
-    if buffer == 0:
+    cdef const BufferSpec* spec = &LAYOUTS[plan.layout].buffers[buffer]
+    if spec.kind != BUFFER_FIXED and spec.kind != BUFFER_OFFSETS:
         return SWAP_NONE
-    if layout == LAYOUT_FIXED or layout == LAYOUT_VIEW:
+    if spec.width == 0 or spec.width == 16:
         return plan.swap
-    if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_DENSE:
-        return SWAP_4
-    if layout == LAYOUT_LIST_VIEW64:
-        return SWAP_8
-    if buffer > 1:
-        return SWAP_NONE    # the data of strings
-    if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
-        return SWAP_4
-    if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
-        return SWAP_8
-    return SWAP_NONE
+    return SWAP_8 if spec.width == 8 else SWAP_4 if spec.width == 4 else SWAP_NONE
 
 
 cdef inline uintptr_t alignment_of(int words) noexcept nogil:
@@ -708,16 +674,7 @@ cdef int rewrite(Columns columns, bint swap) except -1:
 cdef Columns native_copy(Columns columns):
     """The same columns in native byte order, for proofs about values that the caller wants left as stored."""
     cdef Columns copy = Columns.__new__(Columns)
-    cdef int32_t i
-    copy.allocate(columns.plan, columns.d.n_extents - columns.plan.d.n_buffers)
-    copy.d.length = columns.d.length
-    for i in range(columns.plan.d.n_fields):
-        copy.d.nodes[i] = columns.d.nodes[i]
-    for i in range(columns.plan.d.n_views):
-        copy.d.views[i] = columns.d.views[i]
-    for i in range(columns.d.n_extents):
-        copy.d.extents[i] = columns.d.extents[i]
-    copy.owner = columns.owner
+    copy.share(columns, columns.plan)
     copy.dictionaries = columns.dictionaries
     swap_bytes(copy)
     return copy

@@ -12,12 +12,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport Memory, Source, limits_data, open_message, raise_fault, window
+from arrowipc._core cimport Memory, Source, limits_data, open_message, window
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
 from arrowipc.inline.loads cimport load_i64, load_u16
-from arrowipc.inline.plan cimport FIELD_SIGNED, LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
+from arrowipc.inline.plan cimport LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
 from arrowipc.read.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message
 from arrowipc.tensors.message cimport (

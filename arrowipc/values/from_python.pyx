@@ -29,9 +29,8 @@ from arrowipc.inline.fbs_layout cimport (
 from arrowipc.inline.loads cimport bitmap_bytes, get_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
-    LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, LimitsData,
-    Node, ViewRange,
+    LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
+    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, LimitsData, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport plan_field, python_plan
 from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
@@ -858,13 +857,7 @@ cdef Columns rehome(Columns source, Plan plan):
     if not plan.dictionaries:
         return source
     out = Columns.__new__(Columns)
-    out.allocate(plan, source.d.n_extents - source.d.plan.n_buffers)
-    memcpy(out.d.nodes, source.d.nodes, plan.d.n_fields * sizeof(Node))
-    if source.d.n_extents:
-        memcpy(out.d.extents, source.d.extents, source.d.n_extents * sizeof(Extent))
-    if plan.d.n_views:
-        memcpy(out.d.views, source.d.views, plan.d.n_views * sizeof(ViewRange))
-    out.d.length = source.d.length
+    out.share(source, plan)
     out.owner = source
     out.dictionaries = tuple([
         None if source.dictionaries is None or source.dictionaries[i] is None

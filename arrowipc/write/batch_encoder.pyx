@@ -143,7 +143,7 @@ cdef CompressContext new_context(const Functions* c):
 
 @cython.final
 cdef class Library:
-    """How a codec compresses at one level: by C functions, or by what codec.py makes of its package."""
+    """How a codec compresses at one level: by C functions, or by what codecs.py makes of its package."""
     cdef int codec
     cdef int level
     cdef Functions c

@@ -16,12 +16,12 @@ from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_pat
 from arrowipc.columns.array cimport RecordBatch, make_array
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, Span, grew_by_deltas, same_memory
 from arrowipc.columns.elements cimport check_native, dictionary_of, values
-from arrowipc.columns.memo_table cimport SPELLED_LEAST, MemoTable, new_budget, nested_memo_table
+from arrowipc.columns.memo_table cimport SPELLED_LEAST, MemoTable, nested_memo_table, new_budget, transpose
 from arrowipc.columns.memo_table cimport continues, plainly_continues
-from arrowipc.inline.bits cimport largest, load_int, store_int
+from arrowipc.inline.bits cimport largest, load_int
 from arrowipc.inline.element cimport index_at
-from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_INDEX, FAULT_OFFSET, Fault, fail
-from arrowipc.inline.loads cimport get_bit, inside, unlikely
+from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_OFFSET, Fault, fail
+from arrowipc.inline.loads cimport get_bit, inside
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_SPARSE,
     LAYOUT_STRUCT, ColumnsData, FieldPlan, LimitsData, Node, PlanData,
@@ -108,100 +108,6 @@ cdef class Transposition:
     cdef int rollback(self, tuple mark) except -1:
         self.columns, self.count, self.identity = mark
         return 0
-
-
-cdef struct Move:
-    # Indices on their way from one buffer to another.
-    const uint8_t* bits
-    const uint8_t* source
-    uint8_t* out
-    int64_t start
-    int64_t stop
-    const int64_t* places
-    uint64_t count          # values of the dictionary
-    int64_t limit           # largest index that the type holds
-    int64_t mask            # what an index has of the word that load_int makes
-
-
-cdef inline bint move_all(const Move* m, int32_t width) noexcept nogil:
-    """Whether all indices could be transposed; `first_wrong` finds out which could not."""
-    cdef const uint8_t* bits = m.bits
-    cdef const uint8_t* source = m.source
-    cdef uint8_t* out = m.out
-    cdef const int64_t* places = m.places
-    cdef int64_t i, index, place, valid, limit = m.limit, mask = m.mask
-    cdef uint64_t count = m.count
-    cdef bint wrong = False
-    if bits == NULL:
-        for i in range(m.start, m.stop):
-            index = load_int(source, i, width) & mask
-            if unlikely(<uint64_t> index >= count, 0):
-                return False
-            place = places[index]
-            wrong |= place > limit
-            store_int(out, i, width, place)
-    else:
-        # Nulls lie anywhere: a branch would be taken wrong too often.
-        for i in range(m.start, m.stop):
-            valid = -<int64_t> get_bit(bits, i)
-            index = load_int(source, i, width) & mask & valid
-            wrong |= <uint64_t> index >= count
-            place = places[index if <uint64_t> index < count else 0] & valid
-            wrong |= place > limit
-            store_int(out, i, width, place)
-    return not wrong
-
-
-cdef int64_t first_wrong(const Move* m, int32_t width) noexcept nogil:
-    """Position of the first index that cannot be transposed; m.stop if there is none."""
-    cdef int64_t i, index
-    for i in range(m.start, m.stop):
-        if m.bits == NULL or get_bit(m.bits, i):
-            index = load_int(m.source, i, width) & m.mask
-            if <uint64_t> index >= m.count or m.places[index] > m.limit:
-                return i
-    return m.stop
-
-
-cdef int move_indices(const ColumnsData* d, int32_t f, const Span* rows, const int64_t* places, int64_t count,
-                      uint8_t* out, Fault* fault) noexcept nogil:
-    cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef bint signed = (field.flags & FIELD_SIGNED) != 0
-    cdef Move m
-    cdef int64_t stopped, index
-    cdef bint moved
-    m.bits = d.extents[field.first_buffer].data
-    m.source = d.extents[field.first_buffer + 1].data
-    m.out = out
-    m.start = rows.start
-    m.stop = rows.start + rows.count
-    m.places = places
-    m.count = <uint64_t> count
-    m.limit = largest(field.width, signed)
-    m.mask = -1 if signed else m.limit
-    if field.width == 8 and not signed:
-        # Those above 2^63 turn negative and are refused.
-        m.mask = -1
-    if count == 0:
-        # No value to stand in for those outside the dictionary: all must be null.
-        moved = False
-    elif field.width == 4:
-        moved = move_all(&m, 4)
-    elif field.width == 1:
-        moved = move_all(&m, 1)
-    elif field.width == 2:
-        moved = move_all(&m, 2)
-    else:
-        moved = move_all(&m, 8)
-    if moved:
-        return 0
-    stopped = first_wrong(&m, field.width)
-    if stopped == m.stop:
-        return 0
-    index = load_int(m.source, stopped, field.width) & m.mask
-    if index < 0 or index >= count:
-        return fail(fault, FAULT_INDEX, f, 1, stopped, index, count)
-    return fail(fault, FAULT_FULL, f, 1, stopped, places[index], m.limit)
 
 
 cdef int check_indices(const ColumnsData* d, int32_t f, const Span* rows, int64_t count,
@@ -343,8 +249,9 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list sources, t
                 out.d.extents[field.first_buffer + 1].data = indices.data
                 out.d.extents[field.first_buffer + 1].size = (node.offset + node.length) * field.width
                 with nogil:
-                    found = move_indices(&columns.d, f, &spans[f], source.places, known, indices.data,
-                                         &fault)
+                    found = transpose(&columns.d, f, spans[f].start, spans[f].count, source.places, known,
+                                      indices.data + spans[f].start * field.width, field.width,
+                                      largest(field.width, (field.flags & FIELD_SIGNED) != 0), &fault)
             if found < 0:
                 raise_index_fault(&fault, columns, dictionaries, outer)
     finally:

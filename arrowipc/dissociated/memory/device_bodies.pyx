@@ -20,11 +20,11 @@ from arrowipc.inline.body_parts cimport padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_table, fb_u8
+from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, LAYOUTS, LayoutSpec, width_of
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i32, load_i64, mul_overflows
 from arrowipc.inline.plan cimport (
-    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64,
-    LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
-    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, BatchHeader, Extent, FieldPlan, Node, ViewRange,
+    LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
+    LAYOUT_VIEW, BatchHeader, Extent, FieldPlan, Node, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport plan_schema
 from arrowipc.read.framing cimport Message, new_message
@@ -477,8 +477,8 @@ cdef class Taking:
         """Elements [start, start + length) of an array as field `f`, and all that is below it."""
         cdef const FieldPlan* field = &self.out.d.plan.fields[f]
         cdef Node* node = &self.out.d.nodes[f]
-        cdef int layout = field.layout
-        cdef int64_t width
+        cdef int layout = field.layout, kind, k
+        cdef const LayoutSpec* spec = &LAYOUTS[layout]
         if start < 0 or length < 0 or start > array.length - length:
             raise FormatError(f"column {field_path(self.out.plan, f)!r} has {array.length:,} elements: {length:,} from "
                               f"{start:,} on are needed")
@@ -486,30 +486,23 @@ cdef class Taking:
         node.length = length
         if layout == LAYOUT_NULL:
             node.null_count = length
-        elif layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
-            self.put(f, 0, array.buffers[0], start, length, 1)
-            if layout == LAYOUT_DENSE:
-                self.put(f, 1, array.buffers[1], start, length, 4)
-        elif layout == LAYOUT_RUN_END:
-            if start or length != array.length:
-                raise needs_read(f"column {field_path(self.out.plan, f)!r}: a slice of run-end encoded values")
-        else:
+        elif layout == LAYOUT_RUN_END and (start or length != array.length):
+            raise needs_read(f"column {field_path(self.out.plan, f)!r}: a slice of run-end encoded values")
+        elif spec.has_validity:
             self.validity(f, array, start, length)
-        if layout == LAYOUT_FIXED:
-            self.put(f, 1, array.buffers[1], start, length, field.width)
-        elif layout == LAYOUT_BOOL:
-            self.bits(f, 1, array.buffers[1], start, length)
-        elif layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64:
-            self.text(f, array, start, length, layout == LAYOUT_VAR64)
-        elif layout == LAYOUT_LIST32 or layout == LAYOUT_LIST64:
-            self.put(f, 1, array.buffers[1], start, length + 1 if length else 0, 8 if layout == LAYOUT_LIST64 else 4)
-        elif layout == LAYOUT_VIEW:
-            self.put(f, 1, array.buffers[1], start, length, 16)
+        for k in range(spec.has_validity, spec.n_buffers):
+            kind = spec.buffers[k].kind
+            if kind == BUFFER_BITS:
+                self.bits(f, k, array.buffers[k], start, length)
+            elif kind == BUFFER_FIXED:
+                self.put(f, k, array.buffers[k], start, length, width_of(field, k))
+            elif layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64:
+                self.text(f, array, start, length, layout == LAYOUT_VAR64)
+                break
+            else:
+                self.put(f, k, array.buffers[k], start, length + 1 if length else 0, spec.buffers[k].width)
+        if layout == LAYOUT_VIEW:
             self.variadic(f, array)
-        elif layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
-            width = 8 if layout == LAYOUT_LIST_VIEW64 else 4
-            self.put(f, 1, array.buffers[1], start, length, width)
-            self.put(f, 2, array.buffers[2], start, length, width)
         self.below(f, array, start, length)
         if field.dictionary >= 0:
             self.dictionaries[field.dictionary] = taken_values(self, field.dictionary, array.dictionary)
