@@ -117,7 +117,7 @@ def chart(family: str, results: list[dict[str, Any]]) -> str:
     colour = alt.Fill("colour:N", scale=None)
     drawing = (
         alt.layer(
-            alt.Chart(alt.Data(values=bars)).mark_bar().encode(x, y, alt.X2Datum(decades[0]), colour),
+            alt.Chart(alt.InlineData(values=bars)).mark_bar().encode(x, y, alt.X2Datum(decades[0]), colour),
             text(lines, "words", "left", -left).encode(begin, y),
             text(lines, "name", "right", -6).encode(begin, y),
             text(lines, "figure", "left", 6).encode(x, y),
@@ -144,7 +144,7 @@ def text(lines: list[dict[str, Any]], field: str, align: str, dx: float) -> alt.
     """Return the words of the lines that have such, strong ones bold."""
     bold = alt.expr("datum.strong ? 600 : 400")
     colour = alt.expr(f"datum.strong ? '{INK[0]}' : '{MUTED[0]}'")
-    chart = alt.Chart(alt.Data(values=[line for line in lines if field in line]))
+    chart = alt.Chart(alt.InlineData(values=[line for line in lines if field in line]))
     return chart.mark_text(align=align, dx=dx, fill=colour, fontWeight=bold).encode(text=f"{field}:N")
 
 

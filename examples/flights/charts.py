@@ -1,24 +1,61 @@
-"""Draws heat maps, lines and bars as SVG text whose colours follow the page, light or dark."""
+"""The charts of the report, made by Altair; their colours are variables of the page, which is light or dark."""
 
+import functools
 import html
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import product
 from math import ceil, floor, log10
+from typing import Any, TypeAlias
+
+import altair as alt
+import vl_convert
 
 from arrowipc.arguments import printable
 
-__all__ = ["STYLE", "Heatmap", "bars", "escape", "heatmap", "lines", "nice_ceiling"]
+__all__ = ["STYLE", "Chart", "Charts", "bars", "escape", "heatmap", "lines"]
 
+Chart: TypeAlias = alt.LayerChart | alt.FacetChart
+
+WIDTH = 720
 # A diverging scale of 2 * STEPS + 1 colours: blue below, orange above, the page's own grey in the middle.
 STEPS = 5
-_BLUE = {"light": (24, 92, 171), "dark": (96, 165, 240)}
-_ORANGE = {"light": (197, 74, 12), "dark": (245, 134, 66)}
-_MIDDLE = {"light": (240, 240, 238), "dark": (52, 54, 58)}
-_SERIES = {
-    "light": ["#1f6fd0", "#c2500a", "#0f8a63", "#8a4fc4", "#b3316f", "#6b6b13"],
-    "dark": ["#6aa8f5", "#f0904f", "#3fc79a", "#b98cf0", "#ee7fb1", "#c6c45a"],
+# From so many steps off the middle on, text on a colour is that of the other kind of page.
+STRONG = 4
+SERIES = 6
+_MIXED = "".join(
+    f"--h{STEPS + step}:color-mix(in srgb,var(--{'above' if step > 0 else 'below'}) {100 * abs(step) // STEPS}%,"
+    "var(--middle));"
+    for step in range(-STEPS, STEPS + 1)
+)
+STYLE = (
+    ":root{--below:#14549f;--above:#a53904;--middle:#f0f0ee;--near:#000;--far:#fff;"
+    "--s0:#1f6fd0;--s1:#c2500a;--s2:#0f8a63;--s3:#8a4fc4;--s4:#b3316f;--s5:#6b6b13}"
+    "@media(prefers-color-scheme:dark){:root{--below:#60a5f0;--above:#f58642;--middle:#34363a;--near:#fff;--far:#000;"
+    "--s0:#6aa8f5;--s1:#f0904f;--s2:#3fc79a;--s3:#b98cf0;--s4:#ee7fb1;--s5:#c6c45a}}"
+    f":root{{{_MIXED}}}"
+    ".chart svg{display:block;width:100%;height:auto}"
+    "#vg-tooltip-element{visibility:hidden;position:fixed;padding:6px 10px;border-radius:6px;font-size:14px;"
+    "background:var(--ink);color:var(--paper);pointer-events:none}#vg-tooltip-element.visible{visibility:visible}"
+)
+_TITLES = {"titleColor": "var(--soft)", "titleFontSize": 12, "titleFontWeight": 400}
+_WORDS = {"labelColor": "var(--ink)", "labelFontSize": 12, "labelLimit": 300, **_TITLES}
+_LOOK: dict[str, Any] = {
+    "aria": False,
+    "background": "transparent",
+    "font": "system-ui,sans-serif",
+    "view": {"stroke": None},
+    "text": {"fontSize": 12},
+    "axis": {"domainColor": "var(--soft)", "gridColor": "var(--line)", "labelPadding": 6, "ticks": False, **_WORDS},
+    "legend": _WORDS,
 }
+_DRAW = """
+const specs = JSON.parse(document.getElementById("charts").textContent);
+const look = {mode: "vega-lite", renderer: "svg", actions: false, defaultStyle: false};
+// With `ast`, expressions are interpreted: the page lets no text become code.
+specs.forEach((spec, i) =>
+  vegaEmbed("#chart" + i, spec, {...look, ast: true, tooltip: {disableDefaultStyle: true}}));
+"""
 
 
 def escape(text: str) -> str:
@@ -26,333 +63,173 @@ def escape(text: str) -> str:
     return html.escape(printable(text))
 
 
-def _mix(scheme: str, step: int) -> tuple[int, int, int]:
-    end = _BLUE[scheme] if step < 0 else _ORANGE[scheme]
-    share = (abs(step) / STEPS) ** 0.9
-    red, green, blue = (round(m + (e - m) * share) for m, e in zip(_MIDDLE[scheme], end, strict=True))
-    return red, green, blue
+class Charts:
+    """The charts of one page, which share one copy of the library that draws them."""
+
+    def __init__(self) -> None:
+        self._specs: list[dict[str, Any]] = []
+
+    def place(self, chart: Chart, label: str) -> str:
+        """Return the element in which a chart appears; the label is for those who cannot see it."""
+        spec = chart.properties(width=WIDTH).configure(**_LOOK).to_dict()
+        del spec["$schema"]  # an address, which nobody needs here
+        self._specs.append(spec)
+        return f'<div class="chart" id="chart{len(self._specs) - 1}" role="img" aria-label="{escape(label)}"></div>'
+
+    def script(self) -> str:
+        """Return what draws the charts, data and library; nothing if there are none."""
+        if not self._specs:
+            return ""
+        # Data stay apart from code, and hold no "<" that could end their element.
+        data = json.dumps(self._specs).replace("<", "\\u003c")
+        return f'<script type="application/json" id="charts">{data}</script><script>{_library()}</script>'
 
 
-def _on(colour: tuple[int, int, int]) -> str:
-    """Text colour that can be read on a colour: black or white, whichever contrasts more (WCAG)."""
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in colour)
-    ]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#fff" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "#000"
+@functools.cache
+def _library() -> str:
+    """Vega and the few lines that draw, as one piece of JavaScript."""
+    return str(vl_convert.javascript_bundle(_DRAW, vl_version=alt.SCHEMA_VERSION.rpartition(".")[0]))
 
 
-def _variables(scheme: str) -> str:
-    rules = []
-    for step in range(-STEPS, STEPS + 1):
-        colour = _mix(scheme, step)
-        rules.append(f"--h{step + STEPS}:rgb{colour};--t{step + STEPS}:{_on(colour)}".replace(" ", ""))
-    rules += [f"--s{index}:{colour}" for index, colour in enumerate(_SERIES[scheme])]
-    return ";".join(rules)
+def _axis(names: Sequence[str], totals: bool = False, **more: Any) -> alt.Axis:
+    """An axis of numbered places with their names, which may repeat; the last one bold if it is a total."""
+    bold = {"condition": {"test": f"datum.value == {len(names) - 1 if totals else -1}", "value": 600}, "value": 400}
+    words = json.dumps([printable(name) for name in names])
+    look = {"title": None, "domain": False, "labelFontWeight": bold, **more}
+    return alt.Axis(labelExpr=f"{words}[datum.value]", **look)
 
 
-STYLE = (
-    f":root{{{_variables('light')}}}"
-    f"@media(prefers-color-scheme:dark){{:root{{{_variables('dark')}}}}}"
-    "svg{display:block;width:100%;height:auto;font:13px system-ui,sans-serif}"
-    "svg text{fill:var(--ink)}svg .soft{fill:var(--soft)}"
-    "svg .grid{stroke:var(--line)}svg .axis{stroke:var(--soft)}"
-    "svg .strong{font-weight:600}svg .none{fill:var(--empty)}"
-    + "".join(
-        f"svg .h{i}{{fill:var(--h{i})}}svg text.h{i}t{{fill:var(--t{i})}}" for i in range(2 * STEPS + 1)
-    )
-    + "".join(
-        f"svg .s{i}{{stroke:var(--s{i})}}svg .f{i}{{fill:var(--s{i})}}svg text.f{i}{{fill:var(--s{i})}}"
-        for i in range(len(_SERIES["light"]))
-    )
-)
+def _domain(names: Sequence[str], **more: Any) -> alt.Scale:
+    return alt.Scale(domain=list(range(len(names))), **more)
 
 
-def nice_ceiling(value: float) -> float:
-    """The next round number (1, 2, 2.5 or 5 times a power of ten) at or above a positive value."""
-    if value <= 0:
-        return 1.0
-    power = 10.0 ** floor(log10(value))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value * (1 - 1e-9))
+def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.InlineData(values=rows))
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", classes: str = "", extra: str = "") -> str:
-    kind = f' class="{classes}"' if classes else ""
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{kind}{extra}>{escape(text)}</text>'
-
-
-def _svg(width: float, height: float, label: str, parts: Sequence[str]) -> str:
-    body = "".join(parts)
-    about = f'role="img" aria-label="{escape(label)}"'
-    return f'<svg viewBox="0 0 {width:g} {height:g}" {about}>{body}</svg>'
-
-
-@dataclass(frozen=True, slots=True)
-class Heatmap:
-    """What a heat map shows.
+def heatmap(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Mapping[tuple[int, int], float],
+    notes: Mapping[tuple[int, int], str],
+    unit: str = "",
+) -> Chart:
+    """Make a heat map with the numbers in its cells and its colour scale below.
 
     Parameters
     ----------
     rows, columns : sequence of str
-        Labels.
+        Labels; the last of each are totals.
     values : mapping of (int, int) to float
         By row and column; a cell without a value stays empty.
     notes : mapping of (int, int) to str
         What a cell says when the pointer rests on it.
     unit : str
-        Of the values, for the legend.
-    below, above : str
-        What negative and positive values mean.
-    totals : int
-        How many of the last columns are sums over the others, and set apart.
-    total_rows : int
-        The same for rows.
-    """
-
-    rows: Sequence[str]
-    columns: Sequence[str]
-    values: Mapping[tuple[int, int], float]
-    notes: Mapping[tuple[int, int], str]
-    unit: str
-    below: str = ""
-    above: str = ""
-    totals: int = 0
-    total_rows: int = 0
-
-
-def heatmap(data: Heatmap, label: str, width: float = 960) -> str:
-    """Draw a heat map with the numbers in its cells, and its colour scale below.
-
-    Parameters
-    ----------
-    data : Heatmap
-        What to draw.
-    label : str
-        What it shows, for those who cannot see it.
-    width : float
-        Units of the drawing; the page scales it.
+        Of the values, and what their signs mean.
 
     Returns
     -------
-    str
-        An ``<svg>`` element.
+    Chart
+        For `Charts.place`.
     """
-    left = 26 + 7.2 * max((len(row) for row in data.rows), default=0)
-    gap = 10
-    cell_width = (width - left - (gap if data.totals else 0)) / max(len(data.columns), 1)
-    cell_height, top = 26, 24
-    reach = _reach(list(data.values.values()))
+    reach = _reach(list(values.values()))
+    cells: list[dict[str, Any]] = []
+    for row, column in product(range(len(rows)), range(len(columns))):
+        cell = {"row": row, "column": column, "note": printable(notes.get((row, column), "no data"))}
+        if (value := values.get((row, column))) is not None:
+            step = STEPS + max(-STEPS, min(STEPS, round(value / reach * STEPS)))
+            # Tenths matter where the whole scale is a few units wide; elsewhere they blur the picture.
+            cell |= {"step": step, "number": _short(round(value) if reach >= 10 else value)}
+        cells.append(cell)
+    known = [cell for cell in cells if "step" in cell]
+    ends = {0: "≤ ", 2 * STEPS: "≥ "}
+    labels = [ends.get(step, "") + _short(reach * (step - STEPS) / STEPS) for step in range(2 * STEPS + 1)]
+    legend = alt.Legend(
+        title=unit or None,
+        titleLimit=0,
+        orient="bottom",
+        direction="horizontal",
+        columns=len(labels),
+        symbolType="square",
+        symbolSize=200,
+        labelExpr=f"{json.dumps(labels)}[datum.value]",
+    )
+    colours = _domain(labels, range=[f"var(--h{step})" for step in range(len(labels))])
+    place = (
+        alt.X("column:O", scale=_domain(columns, padding=0.05), axis=_axis(columns, True, orient="top", labelAngle=0)),
+        alt.Y("row:O", scale=_domain(rows, padding=0.08), axis=_axis(rows, True)),
+        alt.Tooltip("note:N"),
+    )
+    text = alt.expr(f"abs(datum.step - {STEPS}) >= {STRONG} ? 'var(--far)' : 'var(--near)'")
+    return alt.layer(
+        _chart(cells).mark_rect(fill="var(--empty)", cornerRadius=3).encode(*place),
+        _chart(known).mark_rect(cornerRadius=3).encode(*place, alt.Fill("step:O", scale=colours, legend=legend)),
+        _chart(known).mark_text(fill=text).encode(*place, alt.Text("number:N")),
+    ).properties(height=26 * len(rows))
 
-    def x_of(column: int) -> float:
-        return (
-            left
-            + column * cell_width
-            + (gap if data.totals and column >= len(data.columns) - data.totals else 0)
-        )
 
-    def y_of(row: int) -> float:
-        return (
-            top
-            + row * cell_height
-            + (gap if data.total_rows and row >= len(data.rows) - data.total_rows else 0)
-        )
+def lines(
+    series: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_title: str, unit: str = ""
+) -> Chart:
+    """Make lines over a common x axis; y begins at 0, its unit stands behind each number.
 
-    parts = [
-        _text(x_of(index) + cell_width / 2, top - 8, name, "middle", "soft")
-        for index, name in enumerate(data.columns)
+    At most six lines.
+    """
+    names = list(series)
+    points = [
+        {"name": index, "x": x, "y": y, "note": printable(f"{name}, {x:g}: {y:.3g}{unit}")}
+        for index, (name, line) in enumerate(series.items())
+        for x, y in line
     ]
-    for row, name in enumerate(data.rows):
-        total = data.total_rows and row >= len(data.rows) - data.total_rows
-        parts.append(_text(left - 8, y_of(row) + 17, name, "end", "strong" if total else ""))
-        for column in range(len(data.columns)):
-            spot = (x_of(column), y_of(row), cell_width, cell_height)
-            parts.append(_cell(data, row, column, reach, spot))
-    bottom = y_of(len(data.rows) - 1) + cell_height if data.rows else top
-    parts += _scale(data, reach, left, bottom + 16)
-    return _svg(width, bottom + 56, label, parts)
+    legend = alt.Legend(
+        title=None,
+        orient="top",
+        symbolType="stroke",
+        symbolStrokeWidth=3,
+        labelExpr=f"{json.dumps([printable(name) for name in names])}[datum.value]",
+    )
+    colours = _domain(names, range=[f"var(--s{index})" for index in range(SERIES)])
+    base = _chart(points).encode(
+        alt.X("x:Q", title=x_title, scale=alt.Scale(zero=False), axis=alt.Axis(grid=False, tickMinStep=1)),
+        alt.Y("y:Q", title=y_title, axis=alt.Axis(labelExpr=f"datum.label + {json.dumps(unit)}", domain=False)),
+        alt.Color("name:O", scale=colours, legend=legend),
+    )
+    spots = base.mark_point(filled=True, size=45, opacity=1).encode(alt.Tooltip("note:N"))
+    return alt.layer(base.mark_line(strokeWidth=2.5), spots).properties(height=300)
 
 
-def _cell(data: Heatmap, row: int, column: int, reach: float, spot: tuple[float, ...]) -> str:
-    """One cell with its number and what it says when the pointer rests on it."""
-    x, y, width, height = spot
-    value = data.values.get((row, column))
-    step = "none" if value is None else f"h{_step(value, reach)}"
-    note = escape(data.notes.get((row, column), "no data"))
-    box = f'x="{x + 1:.1f}" y="{y + 1:g}" width="{width - 2:.1f}" height="{height - 2:g}" rx="3"'
-    number = ""
-    if value is not None:
-        # Tenths matter where the whole scale is a few units wide; elsewhere they blur the picture.
-        shown = _short(round(value) if reach >= 10 else value)
-        number = _text(round(x + width / 2, 1), y + 17, shown, "middle", f"{step}t")
-    return f'<g><title>{note}</title><rect class="{step}" {box}/>{number}</g>'
-
-
-def _scale(data: Heatmap, reach: float, left: float, top: float) -> list[str]:
-    box = 34
-    parts = [_text(left - 8, top + 12, data.unit, "end", "soft")]
-    for step in range(2 * STEPS + 1):
-        parts.append(
-            f'<rect class="h{step}" x="{left + step * box:g}" y="{top:g}" width="{box}" height="14"/>'
-        )
-        # Each colour covers what rounds to it, so the numbers stand in the middle of their boxes.
-        if step % STEPS == 0 or STEPS % 2 == 0:
-            value = reach * (step - STEPS) / STEPS
-            sign = "≤ " if step == 0 else "≥ " if step == 2 * STEPS else ""
-            parts.append(_text(left + (step + 0.5) * box, top + 28, sign + _short(value), "middle", "soft"))
-    parts.append(_text(left + 2.5 * box, top + 28, data.below, "middle", "soft"))
-    parts.append(_text(left + (2 * STEPS - 1.5) * box, top + 28, data.above, "middle", "soft"))
-    return parts
+def bars(rows: Sequence[tuple[str, float, str]]) -> Chart:
+    """Make horizontal bars from zero: name, value, and the text at the end of the bar."""
+    names = [name for name, _, _ in rows]
+    shown = [
+        {"row": row, "value": value, "end": max(value, 0), "text": text, "note": printable(f"{name}: {text}")}
+        for row, (name, value, text) in enumerate(rows)
+    ]
+    base = _chart(shown).encode(
+        alt.Y("row:O", scale=_domain(names, padding=0.15), axis=_axis(names)), alt.Tooltip("note:N")
+    )
+    bar, end = (alt.X(f"{field}:Q", axis=None, scale=alt.Scale(nice=False)) for field in ("value", "end"))
+    return alt.layer(
+        base.mark_bar(fill="var(--s0)", cornerRadiusEnd=3).encode(bar),
+        base.mark_text(align="left", dx=6, fill="var(--soft)").encode(end, text="text:N"),
+    ).properties(height=28 * len(rows))
 
 
 def _reach(values: Sequence[float]) -> float:
-    """Where the colour scale ends: beyond nine tenths of the values, lest a few extremes wash it out."""
+    """Where the colour scale ends: a round number beyond nine tenths of the values, lest a few wash it out."""
     sizes = sorted(abs(value) for value in values)
-    return nice_ceiling(sizes[min(len(sizes) - 1, ceil(0.9 * len(sizes)) - 1)]) if sizes else 1.0
-
-
-def _step(value: float, reach: float) -> int:
-    return STEPS + max(-STEPS, min(STEPS, round(value / reach * STEPS)))
+    size = sizes[ceil(0.9 * len(sizes)) - 1] if sizes else 0
+    if not size:
+        return 1.0
+    power = 10.0 ** floor(log10(size))
+    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= size * (1 - 1e-9))
 
 
 def _short(value: float) -> str:
     """Three significant digits at most, with a real minus sign and K, M, G for thousands."""
     size = abs(value)
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "K")):
+    for limit, divisor, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "K")):
         if size >= limit:
-            divisor = {"G": 1e9, "M": 1e6, "K": 1e3}[unit]
             return f"{value / divisor:.3g}".replace("-", "−") + unit
     text = f"{value:.0f}" if size >= 10 or value == int(value) else f"{value:.1f}"
     return "0" if text in ("-0", "-0.0") else text.replace("-", "−")
-
-
-@dataclass(frozen=True, slots=True)
-class _Plot:
-    """The rectangle between the axes, and what its edges stand for; y begins at 0."""
-
-    left: float
-    right: float
-    top: float
-    bottom: float
-    low: float
-    high: float
-    ceiling: float
-
-    def place(self, x: float, y: float) -> tuple[float, float]:
-        """Where a point lies in the drawing."""
-        across = (x - self.low) / ((self.high - self.low) or 1)
-        return self.left + across * (self.right - self.left), self.bottom - y / self.ceiling * (
-            self.bottom - self.top
-        )
-
-    def axes(self, x_format: str, y_format: str) -> list[str]:
-        """Grid lines with their numbers, and the numbers below."""
-        parts = []
-        ticks = 5 if self.ceiling / 5 * 10 ** (1 - floor(log10(self.ceiling))) % 1 == 0 else 4
-        for tick in range(ticks + 1):
-            value = self.ceiling * tick / ticks
-            y = self.place(self.low, value)[1]
-            kind = "axis" if tick == 0 else "grid"
-            span = f'x1="{self.left:g}" x2="{self.right:g}" y1="{y:.1f}" y2="{y:.1f}"'
-            parts.append(f'<line class="{kind}" {span}/>')
-            parts.append(_text(self.left - 8, round(y + 4, 1), y_format.format(value), "end", "soft"))
-        every = max(1, ceil((self.high - self.low) / 20))
-        for x in range(ceil(self.low), floor(self.high) + 1, every):
-            where = round(self.place(x, 0)[0], 1)
-            parts.append(_text(where, self.bottom + 20, x_format.format(x), "middle", "soft"))
-        return parts
-
-
-def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    x_title: str,
-    y_title: str,
-    label: str,
-    *,
-    x_format: str = "{:g}",
-    y_format: str = "{:g}",
-    width: float = 960,
-    height: float = 340,
-) -> str:
-    """Draw lines over a common x axis, each with its name at its end.
-
-    Parameters
-    ----------
-    series : mapping of str to sequence of (x, y)
-        At most six lines; y from 0.
-    x_title, y_title : str
-        What the axes show, with units.
-    label : str
-        What the chart shows, for those who cannot see it.
-    x_format, y_format : str
-        For the numbers on the axes.
-    width, height : float
-        Units of the drawing; the page scales it.
-
-    Returns
-    -------
-    str
-        An ``<svg>`` element.
-    """
-    points = [point for line in series.values() for point in line]
-    if not points:
-        return _svg(width, 40, label, [_text(0, 20, "no data", classes="soft")])
-    left, right, top, bottom = 60.0, 30 + 7.8 * max(map(len, series)), 30.0, 46.0
-    low, high = min(x for x, _ in points), max(x for x, _ in points)
-    ceiling = nice_ceiling(max(y for _, y in points))
-
-    plot = _Plot(left, width - right, top, height - bottom, low, high, ceiling)
-    parts = [_text(0, 14, y_title, classes="soft"), *plot.axes(x_format, y_format)]
-    parts.append(_text((left + width - right) / 2, height - 4, x_title, "middle", "soft"))
-    ends = _spread([plot.place(*line[-1])[1] for line in series.values()], 18)
-    for index, ((name, line), end) in enumerate(zip(series.items(), ends, strict=True)):
-        path = " ".join("{:.1f},{:.1f}".format(*plot.place(x, y)) for x, y in line)
-        parts.append(f'<polyline class="s{index}" fill="none" stroke-width="2.5" points="{path}"/>')
-        for x, y in line:
-            note = escape(f"{name}, {x_format.format(x)}: {y_format.format(y)}")
-            spot = 'cx="{:.1f}" cy="{:.1f}"'.format(*plot.place(x, y))
-            parts.append(f'<g><title>{note}</title><circle class="f{index}" {spot} r="3.5"/></g>')
-        parts.append(_text(width - right + 14, round(end + 4, 1), name, classes=f"f{index} strong"))
-    return _svg(width, height, label, parts)
-
-
-def _spread(positions: Sequence[float], distance: float) -> list[float]:
-    """Move labels apart so that neighbours keep a distance."""
-    order = sorted(range(len(positions)), key=lambda index: positions[index])
-    moved = list(positions)
-    for before, after in pairwise(order):
-        moved[after] = max(moved[after], moved[before] + distance)
-    return moved
-
-
-def bars(rows: Sequence[tuple[str, float, str]], label: str, width: float = 960, series: int = 0) -> str:
-    """Draw horizontal bars from zero.
-
-    Parameters
-    ----------
-    rows : sequence of (name, value, text)
-        Values are not negative; the text stands at the end of the bar.
-    label : str
-        What the chart shows, for those who cannot see it.
-    width : float
-        Units of the drawing; the page scales it.
-    series : int
-        Which of the page's colours to use.
-
-    Returns
-    -------
-    str
-        An ``<svg>`` element.
-    """
-    left = 16 + 7.2 * max((len(name) for name, _, _ in rows), default=0)
-    right = 20 + 7.2 * max((len(text) for _, _, text in rows), default=0)
-    most = max((value for _, value, _ in rows), default=0) or 1
-    parts = []
-    for index, (name, value, text) in enumerate(rows):
-        y = 4 + index * 30
-        length = max(1.0, value / most * (width - left - right))
-        parts.append(_text(left - 8, y + 16, name, "end"))
-        parts.append(
-            f'<rect class="f{series}" x="{left:g}" y="{y}" width="{length:.1f}" height="22" rx="3"/>'
-        )
-        parts.append(_text(round(left + length + 8, 1), y + 16, text, classes="soft"))
-    return _svg(width, 8 + 30 * len(rows), label, parts)
