@@ -5,7 +5,7 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from itertools import product
-from math import ceil, floor, log10
+from math import ceil, floor, isfinite, log10
 from typing import Any, TypeAlias
 
 import altair as alt
@@ -81,7 +81,7 @@ class Charts:
         if not self._specs:
             return ""
         # Data stay apart from code, and hold no "<" that could end their element.
-        data = json.dumps(self._specs).replace("<", "\\u003c")
+        data = json.dumps(self._specs, allow_nan=False).replace("<", "\\u003c")
         return f'<script type="application/json" id="charts">{data}</script><script>{_library()}</script>'
 
 
@@ -199,11 +199,12 @@ def lines(
 
 
 def bars(rows: Sequence[tuple[str, float, str]]) -> Chart:
-    """Make horizontal bars from zero: name, value, and the text at the end of the bar."""
+    """Make horizontal bars from zero: name, value (NaN has no length), and the text at the end of the bar."""
     names = [name for name, _, _ in rows]
+    lengths = [value if isfinite(value) else 0 for _, value, _ in rows]
     shown = [
         {"row": row, "value": value, "end": max(value, 0), "text": text, "note": printable(f"{name}: {text}")}
-        for row, (name, value, text) in enumerate(rows)
+        for row, ((name, _, text), value) in enumerate(zip(rows, lengths, strict=True))
     ]
     base = _chart(shown).encode(
         alt.Y("row:O", scale=_domain(names, padding=0.15), axis=_axis(names)), alt.Tooltip("note:N")

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -188,10 +189,11 @@ def _group_map(result: Result, value: str, flights: bool) -> Chart:
     values, notes = {}, {}
     for place, rows in blocks.items():
         average, total = mean(rows)
-        if average is not None and total >= few:
+        if average is None:
+            continue
+        if isfinite(average) and total >= few:
             values[place] = average
-        if average is not None:
-            notes[place] = f"{average:.1f} minutes, {total:,} flights" if flights else f"{average:,.4g}, {total:,} rows"
+        notes[place] = f"{average:.1f} minutes, {total:,} flights" if flights else f"{average:,.4g}, {total:,} rows"
     labels = [str(column) for column in columns]
     if flights:
         labels = [MONTHS[column - 1] for column in columns]

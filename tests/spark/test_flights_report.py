@@ -134,6 +134,15 @@ def test_data_of_the_users(by: tuple[str, ...], tmp_path: Path) -> None:
     assert len(specs(page)) == (2 if by else 1)
 
 
+@pytest.mark.parametrize("by", [("host",), ("host", "day")])
+def test_means_that_are_no_numbers_are_said_but_not_drawn(by: tuple[str, ...], tmp_path: Path) -> None:
+    group = {"host": "x", "day": 1, "rows": 5, "count_v": 5}
+    groups = [{**group, "mean_v": mean, "day": day} for day, mean in enumerate((float("nan"), float("inf"), 0.0))]
+    (spec,) = specs(written(Result(title="t", groups=groups, by=by, value="v"), tmp_path))
+    notes = [each["note"] for each in rows(spec)]
+    assert {"nan", "inf", "0"} <= {re.split("[ ,]+", note.removeprefix("x: "))[0] for note in notes}
+
+
 def test_nothing_at_all(tmp_path: Path) -> None:
     assert "<script" not in written(Result(title="nothing"), tmp_path)
     for empty in (lines({}, "x", "y"), bars([]), heatmap(["all"], ["all"], {}, {})):
