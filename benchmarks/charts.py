@@ -1,11 +1,9 @@
-"""Draws results as SVG: a chart per family, a group of bars per case, on a logarithmic axis.
-
-Written by hand: each mark has a class, and the style says once what it looks like on light and on dark pages,
-which libraries for plotting cannot. The ground is left open.
-"""
+"""Draws results as SVG, by Altair: a chart per family, a group of bars per case, on a logarithmic axis."""
 
 from __future__ import annotations
 
+import io
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -13,18 +11,20 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+
 from benchmarks import FAMILIES
+from benchmarks.markdown import what
 from benchmarks.report import amount
 from benchmarks.summary import per_unit, ratio, shown
 
-WIDTH = 800
-BAR, STEP, LABEL, HEADING, APART = 11, 15, 17, 24, 8
+#: Of the picture, and of a line of it.
+WIDTH, LINE = 800, 15
 #: Cases of a chart, if no more are named by rows of the speed table; contenders of a case.
 CASES, CONTENDERS = 7, 5
-#: What the text of a tick of the axis needs.
-TICK = 64
-#: Letters of a contender's name, and how wide one of them is.
+#: Letters of a contender's name, and how wide one of them is at most: which font there is, only the page knows.
 LETTERS, LETTER = 22, 7.2
+FONT = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
 
 #: Contender -> (colour on light pages, on dark ones); ours first, then in the order of their bars.
 COLOURS = {
@@ -35,15 +35,12 @@ COLOURS = {
     "arro3": ("#c2486b", "#e58aa4"),
     "other": ("#8b949e", "#7d8590"),
 }
+INK, MUTED, GRID = ("#1f2328", "#e6edf3"), ("#59636e", "#9198a1"), ("#d1d9e0", "#3d444d")
 
-STYLE = (
-    "text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}"
-    ".heading{font-size:13px;font-weight:600}.muted{fill:#59636e}.axis{fill:#59636e;font-size:11px}"
-    ".ours{font-weight:600}.grid{stroke:#d1d9e0;stroke-width:1}"
-    + "".join(f".{name}{{fill:{light}}}" for name, (light, _) in COLOURS.items())
-    + "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.muted,.axis{fill:#9198a1}.grid{stroke:#3d444d}"
-    + "".join(f".{name}{{fill:{dark}}}" for name, (_, dark) in COLOURS.items())
-    + "}"
+#: Pictures are drawn for light pages; on a dark one each colour gives way to its other.
+DARK = "".join(
+    f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}'
+    for light, dark in (*COLOURS.values(), INK, MUTED, GRID)
 )
 
 
@@ -95,92 +92,93 @@ def drawn(result: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(able, key=place)[:CONTENDERS]
 
 
-class Axis:
-    """A logarithmic axis of decades.
-
-    Attributes
-    ----------
-    left, right : float
-        Where the bars begin, and where the longest may end.
-    unit : str
-        "bytes", or what seconds are given for.
-    """
-
-    def __init__(self, values: list[float], left: float, right: float, unit: str) -> None:
-        self.left, self.right, self.unit = left, right, unit
-        self._one = 2.0**20 if unit == "bytes" else 1.0
-        # The shortest bar has to be seen: the axis begins well below it.
-        self._first = math.floor(math.log10(min(values) / self._one / 1.6))
-        self._last = math.log10(max(values) / self._one)
-
-    def place(self, value: float) -> float:
-        """Return where a value is."""
-        part = (math.log10(value / self._one) - self._first) / max(self._last - self._first, 0.1)
-        return self.left + part * (self.right - self.left)
-
-    def grid(self, bottom: float) -> Iterator[str]:
-        """Yield a line per decade, with what it stands for where there is room."""
-        apart = (self.right - self.left) / max(self._last - self._first, 0.1)
-        for power in range(self._first, math.floor(self._last) + 1):
-            value = 10.0**power * self._one
-            x = self.place(value)
-            text = re.sub(r"(\.\d*?)0+ ", r"\1 ", amount(value, self.unit)).replace(". ", " ")
-            yield f'<line class="grid" x1="{x:.1f}" y1="{HEADING}" x2="{x:.1f}" y2="{bottom}"/>'
-            if (power - self._first) % math.ceil(TICK / apart) == 0:
-                yield words(x, bottom + 13, text, "axis", "middle")
-
-
 def chart(family: str, results: list[dict[str, Any]]) -> str:
     """Return the chart of some cases as SVG."""
-    names = [short(each["contender"]) for result in results for each in drawn(result)]
-    values = [each["median"] for result in results for each in drawn(result)]
-    behind = max(len(said(result, each)) for result in results for each in drawn(result))
-    left, right = LETTER * max(map(len, names)) + 10, WIDTH - LETTER * behind - 8
-    axis = Axis(values, left, right, results[0]["unit"])
-    marks: list[str] = []
-    y, title = 0, ""
+    lines = list(lines_of(results))
+    bars = [each for each in lines if "value" in each]
+    values = [each["value"] for each in bars]
+    # The shortest bar has to be seen: the axis begins well below it.
+    first, last = math.floor(math.log10(min(values) / 1.6)), math.floor(math.log10(max(values)))
+    decades = [10.0**power for power in range(first, last + 1)]
+    left, right = (LETTER * max(len(each[field]) for each in bars) + 10 for field in ("name", "figure"))
+    x = alt.X(
+        "value:Q",
+        scale=alt.Scale(type="log", domain=[decades[0], max(values)], nice=False),
+        axis=alt.Axis(
+            values=decades,
+            labelExpr=f"{[decade(each, results[0]['unit']) for each in decades]}[indexof({decades}, datum.value)]",
+            labelFlush=False,
+            labelOverlap=True,
+            title=None,
+        ),
+    )
+    y = alt.Y("line:O", scale=alt.Scale(domain=list(range(len(lines) - 1)), padding=0.25), axis=None)
+    begin = alt.XDatum(decades[0])
+    colour = alt.Fill("colour:N", scale=None)
+    drawing = (
+        alt.layer(
+            alt.Chart(alt.InlineData(values=bars)).mark_bar().encode(x, y, alt.X2Datum(decades[0]), colour),
+            text(lines, "words", "left", -left).encode(begin, y),
+            text(lines, "name", "right", -6).encode(begin, y),
+            text(lines, "figure", "left", 6).encode(x, y),
+        )
+        .properties(
+            width=WIDTH - left - right,
+            height=LINE * (len(lines) - 1),
+            autosize="none",
+            padding={"left": left, "right": right, "top": 4, "bottom": 22},
+        )
+        .configure(background="transparent", font=FONT, aria=False)
+        .configure_view(stroke=None)
+        .configure_text(fontSize=12)
+        .configure_axis(domain=False, ticks=False, gridColor=GRID[0], labelColor=MUTED[0], labelFontSize=11)
+    )
+    style = f"@media(prefers-color-scheme:dark){{{DARK}}}"
+    file = io.StringIO()
+    drawing.save(file, format="svg")
+    tag, rest = file.getvalue().split(">", 1)
+    return f'{tag} role="img"><title>{escape(what(family))}</title><style>{style}</style>{rest}\n'
+
+
+def text(lines: list[dict[str, Any]], field: str, align: str, dx: float) -> alt.Chart:
+    """Return the words of the lines that have such, strong ones bold."""
+    bold = alt.expr("datum.strong ? 600 : 400")
+    colour = alt.expr(f"datum.strong ? '{INK[0]}' : '{MUTED[0]}'")
+    chart = alt.Chart(alt.InlineData(values=[line for line in lines if field in line]))
+    return chart.mark_text(align=align, dx=dx, fill=colour, fontWeight=bold).encode(text=f"{field}:N")
+
+
+def lines_of(results: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a chart: what a question asks, its cases, their contenders, a blank one behind each case."""
+    number, title = itertools.count(), ""
     for result in results:
         if result["title"] != title:
             title = result["title"]
-            y += HEADING
-            marks.append(words(0, y - 7, title, "heading"))
-        y += LABEL
-        marks.append(words(0, y - 5, result["case"] + per_unit(result), "muted"))
+            yield {"line": next(number), "words": title, "strong": True}
+        yield {"line": next(number), "words": result["case"] + per_unit(result)}
         for measured in drawn(result):
-            marks += bar(result, measured, axis, y)
-            y += STEP
-        y += APART
-    size = f'width="{WIDTH}" height="{y + 18}"'
-    return "\n".join(
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 18}" {size} role="img">',
-            f"<title>{escape(what(family))}</title>",
-            f"<style>{STYLE}</style>",
-            *axis.grid(y),
-            *marks,
-            "</svg>\n",
-        )
-    )
+            yield {"line": next(number), **bar(result, measured)}
+        yield {"line": next(number)}
 
 
-def what(family: str) -> str:
-    """Return what a chart shows, for those who cannot see it."""
-    return f"{family}: {'peak memory' if family == 'memory' else 'time per unit'}, by library"
-
-
-def bar(result: dict[str, Any], measured: dict[str, Any], axis: Axis, y: float) -> Iterator[str]:
-    """Yield the marks of one contender: its name, its bar, its figure."""
+def bar(result: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
+    """Return what the line of one contender shows: its name, its bar, its figure."""
     name = measured["contender"]
     ours = name == result["ours"]
-    end = max(axis.place(measured["median"]), axis.left + 1)
-    style = "ours" if ours else "muted"
     kind = name if name in COLOURS else "arrowipc" if ours else name.partition(" ")[0]
-    yield words(axis.left - 6, y + BAR - 2, short(name), style, "end")
-    yield (
-        f'<rect class="{kind if kind in COLOURS else "other"}" x="{axis.left:.1f}" y="{y}" '
-        f'width="{end - axis.left:.1f}" height="{BAR}" rx="2"/>'
-    )
-    yield words(end + 6, y + BAR - 2, said(result, measured), style)
+    return {
+        "name": short(name),
+        "value": measured["median"] / (2**20 if result["unit"] == "bytes" else 1),
+        "figure": said(result, measured),
+        "colour": COLOURS.get(kind, COLOURS["other"])[0],
+        "strong": ours,
+    }
+
+
+def decade(value: float, unit: str) -> str:
+    """Return what a line of the grid stands for."""
+    text = amount(value * (2**20 if unit == "bytes" else 1), unit)
+    return re.sub(r"(\.\d*?)0+ ", r"\1 ", text).replace(". ", " ")
 
 
 def said(result: dict[str, Any], measured: dict[str, Any]) -> str:
@@ -195,9 +193,3 @@ def said(result: dict[str, Any], measured: dict[str, Any]) -> str:
 def short(name: str) -> str:
     """Return a name that fits before the bars."""
     return name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
-
-
-def words(x: float, y: float, text: str, style: str, anchor: str = "start") -> str:
-    """Return a text."""
-    end = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"{end}>{escape(text)}</text>'

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import FAMILIES
-from benchmarks.charts import what
 from benchmarks.report import environment_line
 from benchmarks.summary import HEADER, lines, per_unit, ratio, shown, timing
 
@@ -66,6 +65,11 @@ def readme(found: dict[str, Any], charts: dict[str, str]) -> Iterator[str]:
         for family in rest:
             yield from ("", picture(family, charts[family]))
         yield from ("", "</details>")
+
+
+def what(family: str) -> str:
+    """Return what a chart shows, for those who cannot see it."""
+    return f"{family}: {'peak memory' if family == 'memory' else 'time per unit'}, by library"
 
 
 def picture(family: str, address: str) -> str:

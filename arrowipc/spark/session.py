@@ -1,4 +1,4 @@
-"""Starts the Spark session of the job: finds Java, keeps the console quiet, sets what a local run needs."""
+"""Starts a Spark session for a command: finds Java, keeps the console quiet, sets what a local run needs."""
 
 import contextlib
 import os

@@ -14,6 +14,7 @@ import sys
 import time
 import types
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,15 @@ def test_the_readme_has_what_the_tool_writes() -> None:
         assert drawn_words((ROOT / each).read_text())
 
 
+def placed(root: ElementTree.Element, x: float = 0, y: float = 0) -> Iterator[tuple[ElementTree.Element, float, float]]:
+    """Yield the elements of a chart with where they lie: each is moved by what it stands in."""
+    right, down = re.findall(r"-?[\d.]+", root.get("transform", "translate(0,0)"))
+    x, y = x + float(right), y + float(down)
+    yield root, x, y
+    for each in root:
+        yield from placed(each, x, y)
+
+
 def test_bars_are_as_long_as_they_should_be_and_nothing_overlaps() -> None:
     charts = module("charts")
     slow = {"polars": 1e-3, "a contender with a name that nobody can read": 0.5}
@@ -220,24 +230,37 @@ def test_bars_are_as_long_as_they_should_be_and_nothing_overlaps() -> None:
     )
     root = ElementTree.fromstring(chart)
     wide, high = float(root.attrib["width"]), float(root.attrib["height"])
-    bars = {float(each.attrib["y"]): each for each in root.iter(f"{SVG}rect")}
-    assert len(bars) == 3 * 4
-    ours = [float(each.attrib["width"]) for each in bars.values() if each.attrib["class"] == "arrowipc"]
+    drawn = list(placed(root))
+    colours = {light: name for name, (light, _) in charts.COLOURS.items()}
+    bars: dict[str, list[float]] = {name: [] for name in colours.values()}
+    for each, _, _ in drawn:
+        if each.get("fill") in colours:
+            bars[colours[each.attrib["fill"]]].append(float(re.findall(r"h([\d.]+)", each.attrib["d"])[0]))
+    ours = bars["arrowipc"]
+    assert {name: len(found) for name, found in bars.items() if found} == {
+        "arrowipc": 3, "pyarrow": 3, "polars": 3, "other": 3
+    }
     assert ours[0] > ours[1] > ours[2] > 0
-    assert max(float(each.attrib["width"]) for each in bars.values()) > wide / 2
+    assert max(bars["polars"]) > wide / 2
     assert ours[0] - ours[1] == pytest.approx(ours[1] - ours[2], abs=0.2)  # a decade each
     taken: dict[float, list[tuple[float, float]]] = {}
-    for each in root.iter(f"{SVG}text"):
-        width = charts.LETTER * len(each.text or "")
-        x = float(each.attrib["x"])
-        x -= {"start": 0.0, "middle": width / 2, "end": width}[each.attrib.get("text-anchor", "start")]
-        assert x >= -1
-        assert x + width <= wide
-        assert float(each.attrib["y"]) <= high
-        taken.setdefault(float(each.attrib["y"]), []).append((x, x + width))
+    for each, x, y in drawn:
+        if each.tag == f"{SVG}text":
+            width = charts.LETTER * len(each.text or "")
+            x -= {"start": 0.0, "middle": width / 2, "end": width}[each.attrib.get("text-anchor", "start")]
+            assert x >= -1
+            assert x + width <= wide
+            assert y <= high
+            taken.setdefault(y, []).append((x, x + width))
     for spans in taken.values():
         spans.sort()
         assert all(left[1] <= right[0] for left, right in itertools.pairwise(spans))
+
+
+def test_every_colour_of_a_chart_has_another_for_dark_pages() -> None:
+    chart = module("charts").chart("reading", [result("iterate", "c", 2.0, "met", others={"else": 1.0})])
+    used = set(re.findall(r'<[^>]* (?:fill|stroke)="(?!none|transparent)([^"]+)"', chart))
+    assert used <= set(re.findall(r'\[fill="(.+?)"\]{fill:#\w{6}}', chart))
 
 
 def test_every_file_that_asks_a_question_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,17 @@ def test_the_wheel_holds_what_runs_and_what_type_checkers_read() -> None:
     assert names == sources, "the wheel and the checkout differ: built from another state?"
 
 
+def test_the_job_on_flights_stays_out_of_the_wheel_and_of_the_extras() -> None:
+    job = {path.name for path in (ROOT / "examples/flights").glob("*.py")} - {"__main__.py"}
+    assert job
+    assert job.isdisjoint(path.name for path in (PACKAGE / "spark").rglob("*"))
+    assert not (PACKAGE / "spark/__main__.py").exists()
+    needs = (ROOT / "examples/flights/requirements.txt").read_text().splitlines()
+    own = {re.split(r"[<>=]", line)[0] for line in needs if not line.startswith("#")}
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
+    assert own.isdisjoint(re.split(r"[<>=]", line)[0] for line in extra)
+
+
 @pytest.mark.nosanitize  # instrumented code with debug information
 def test_installed_size() -> None:
     assert sum(path.stat().st_size for path in installed_files()) <= INSTALLED_BYTES

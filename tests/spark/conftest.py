@@ -1,4 +1,4 @@
-"""The Spark session that the tests of arrowipc.spark share."""
+"""The Spark session that the tests of arrowipc.spark and of the job on flights share."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+FLIGHTS = HERE.parents[1] / "examples" / "flights"
+# Where the modules of the job are; last, so that they hide nothing.
+sys.path.append(str(FLIGHTS))
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import pipeline
 from arrowipc.arguments import printable
-from arrowipc.spark import pipeline
-from arrowipc.spark.report import size_text
+from report import size_text
 
 __all__ = ["Bar", "show"]
 

@@ -2,11 +2,12 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from arrowipc.spark.charts import STYLE, Heatmap, bars, escape, heatmap, lines
-from arrowipc.spark.pipeline import Result, Step
+from charts import STYLE, Chart, Charts, bars, escape, heatmap, lines
+from pipeline import Result, Step
 
 __all__ = ["size_text", "write_report"]
 
@@ -14,6 +15,8 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 # Means and shares of fewer flights than this say more about single days than about carriers and hours.
 FEW = 20
 MOST_ROWS = 40
+# Browsers then refuse to load anything for the page, whatever is in it.
+_LOADS_NOTHING = "default-src 'none';script-src 'unsafe-inline';style-src 'unsafe-inline'"
 
 _PAGE_STYLE = (
     ":root{color-scheme:light dark;--paper:#fff;--ink:#1c1e21;--soft:#5d636b;--line:#e3e4e6;--empty:#f6f6f5;"
@@ -47,13 +50,14 @@ def write_report(result: Result, path: Path) -> None:
     path : Path
         The HTML file; its directory is made.
     """
+    charts = Charts()
     body = [
         f"<h1>{escape(result.title)}</h1>",
         _verdict(result),
         _tiles(result),
-        _group_chart(result),
-        _hour_chart(result),
-        _throughput(result.steps),
+        _group_chart(result, charts),
+        _hour_chart(result, charts),
+        _throughput(result.steps, charts),
         _steps(result.steps),
         _columns(result),
         _footer(result),
@@ -61,8 +65,9 @@ def write_report(result: Result, path: Path) -> None:
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_LOADS_NOTHING}">'
         f"<title>{escape(result.title)}</title><style>{_PAGE_STYLE}{STYLE}</style></head>"
-        f"<body><main>{''.join(body)}</main></body></html>\n"
+        f"<body><main>{''.join(body)}</main>{charts.script()}</body></html>\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
@@ -118,7 +123,7 @@ def _tiles(result: Result) -> str:
     )
 
 
-def _group_chart(result: Result) -> str:
+def _group_chart(result: Result, charts: Charts) -> str:
     if not result.groups or not result.by:
         return ""
     value = f"mean_{result.value}" if result.value else "rows"
@@ -129,7 +134,7 @@ def _group_chart(result: Result) -> str:
         chart = _group_bars(result.groups, result.by[0], value)
         note = f"The {MOST_ROWS} largest groups." if len(result.groups) > MOST_ROWS else ""
     else:
-        chart = _group_map(result, value, flights, title)
+        chart = _group_map(result, value, flights)
         note = (
             "Carriers in the order of their year, the most delayed first. Early arrivals count as negative "
             f"minutes; cancelled flights are left out, and so are months with fewer than {FEW} arrivals."
@@ -137,18 +142,20 @@ def _group_chart(result: Result) -> str:
             else ""
         )
     title = title[0].upper() + title[1:]
-    return f"<h2>{escape(title)}</h2><figure>{chart}<figcaption>{escape(note)}</figcaption></figure>"
+    return _figure(title, charts.place(chart, title), note)
 
 
-def _group_bars(groups: Sequence[Mapping[str, Any]], by: str, value: str) -> str:
+def _figure(title: str, chart: str, note: str = "") -> str:
+    caption = f"<figcaption>{escape(note)}</figcaption>" if note else ""
+    return f"<h2>{escape(title)}</h2><figure>{chart}{caption}</figure>"
+
+
+def _group_bars(groups: Sequence[Mapping[str, Any]], by: str, value: str) -> Chart:
     chosen = sorted(groups, key=lambda row: -row["rows"])[:MOST_ROWS]
-    shown = [
-        (str(row[by]), max(0.0, float(row[value] or 0)), f"{float(row[value] or 0):,.4g}") for row in chosen
-    ]
-    return bars(shown, f"{value} by {by}")
+    return bars([(str(row[by]), float(row[value] or 0), f"{float(row[value] or 0):,.4g}") for row in chosen])
 
 
-def _group_map(result: Result, value: str, flights: bool, title: str) -> str:
+def _group_map(result: Result, value: str, flights: bool) -> Chart:
     first, second = result.by
     cells = {(row[first], row[second]): row for row in result.groups}
     weight = f"count_{result.value}" if result.value else "rows"
@@ -180,29 +187,23 @@ def _group_map(result: Result, value: str, flights: bool, title: str) -> str:
         blocks[len(keys), x] = [row for row in result.groups if row[second] == column]
     blocks[len(keys), len(columns)] = list(result.groups)
     values, notes = {}, {}
-    unit = "minutes" if flights else ""
     for place, rows in blocks.items():
         average, total = mean(rows)
-        if average is not None and total >= few:
+        if average is None:
+            continue
+        if isfinite(average) and total >= few:
             values[place] = average
-        notes[place] = (
-            f"{average:.1f} {unit}, {total:,} {'flights' if flights else 'rows'}" if average else "no data"
-        )
+        notes[place] = f"{average:.1f} minutes, {total:,} flights" if flights else f"{average:,.4g}, {total:,} rows"
     labels = [str(column) for column in columns]
     if flights:
         labels = [MONTHS[column - 1] for column in columns]
-    data = Heatmap(
-        rows=[_full_name(key, result.names) for key in keys] + ["all"],
-        columns=[*labels, "year" if flights else "all"],
-        values=values,
-        notes=notes,
-        unit=unit,
-        below="early" if flights else "",
-        above="late" if flights else "",
-        totals=1,
-        total_rows=1,
+    return heatmap(
+        [*(_full_name(key, result.names) for key in keys), "all"],
+        [*labels, "year" if flights else "all"],
+        values,
+        notes,
+        "minutes, below 0 early, above late" if flights else "",
     )
-    return heatmap(data, title)
 
 
 def _full_name(key: Any, names: Mapping[str, str]) -> str:
@@ -213,7 +214,7 @@ def _full_name(key: Any, names: Mapping[str, str]) -> str:
     return f"{name} ({key})" if name else str(key)
 
 
-def _hour_chart(result: Result) -> str:
+def _hour_chart(result: Result, charts: Charts) -> str:
     if not result.hours:
         return ""
     series: dict[str, list[tuple[float, float]]] = {}
@@ -221,21 +222,18 @@ def _hour_chart(result: Result) -> str:
         if row["rows"] >= FEW:
             series.setdefault(row["origin"], []).append((row["hour"], 100 * row["share_late"]))
     airports = {"EWR": "Newark (EWR)", "JFK": "Kennedy (JFK)", "LGA": "LaGuardia (LGA)"}
-    title = "Delays build up over the day"
     chart = lines(
         {airports.get(origin, origin): points for origin, points in series.items()},
         "scheduled hour of departure, local time",
         "arrivals 15 minutes late or more, in percent",
-        "Share of late arrivals by scheduled hour of departure, one line per airport",
-        y_format="{:.3g} %",
+        " %",
     )
-    return (
-        f"<h2>{title}</h2><figure>{chart}<figcaption>Share of the flights that arrived. Hours with fewer "
-        f"than {FEW} flights at an airport are left out.</figcaption></figure>"
-    )
+    label = "Share of late arrivals by scheduled hour of departure, one line per airport"
+    note = f"Share of the flights that arrived. Hours with fewer than {FEW} flights at an airport are left out."
+    return _figure("Delays build up over the day", charts.place(chart, label), note)
 
 
-def _throughput(steps: Sequence[Step]) -> str:
+def _throughput(steps: Sequence[Step], charts: Charts) -> str:
     rows = [
         (step.name, step.rows_per_second or 0.0, f"{step.rows_per_second:,.0f}")
         for step in steps
@@ -243,8 +241,8 @@ def _throughput(steps: Sequence[Step]) -> str:
     ]
     if not rows:
         return ""
-    chart = bars(rows, "Rows per second by step")
-    return f"<h2>Rows per second, by step</h2><figure>{chart}</figure>"
+    title = "Rows per second, by step"
+    return _figure(title, charts.place(bars(rows), title))
 
 
 def _steps(steps: Sequence[Step]) -> str:

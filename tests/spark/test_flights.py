@@ -1,4 +1,4 @@
-"""The main job on a few flights and on data of the user's: it agrees, writes, reports, sees differences."""
+"""The job of examples/flights, on flights and on data of the user's: it agrees, writes, reports, sees differences."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.arrow_columns import file, stream
+from helpers.pages import ROOT
 
+import pipeline
 from arrowipc.errors import UsageError
-from arrowipc.spark import pipeline
-from arrowipc.spark.__main__ import main, reason
-from arrowipc.spark.compare import compare_rows
-from arrowipc.spark.flights import Inputs, lay_down, load_flights
-from arrowipc.spark.report import write_report
+from command import main, reason
+from compare import compare_rows
+from flights import Inputs, lay_down, load_flights
+from report import write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,7 +187,7 @@ def test_data_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "arrowipc.spark", "--master", "local[2]", *arguments],
+        [sys.executable, str(ROOT / "examples/flights"), "--master", "local[2]", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,

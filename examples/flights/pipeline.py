@@ -16,11 +16,11 @@ import pyarrow.ipc
 
 from arrowipc.errors import UsageError
 from arrowipc.read.remote import RemoteSource
-from arrowipc.spark.compare import Comparison, compare_rows, quote
-from arrowipc.spark.flights import Inputs, airline_names
 from arrowipc.spark.payloads.decode import decode_payloads
 from arrowipc.spark.read.files import find_files, is_url
 from arrowipc.spark.source import register
+from compare import Comparison, compare_rows, quote
+from flights import Inputs, airline_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -321,16 +321,13 @@ def warm_up(spark: "SparkSession") -> None:
     """Start the Python workers and the planner of data sources, so that no step is charged for it."""
     register(spark)
     cores = spark.sparkContext.defaultParallelism
-    spark.range(0, cores, 1, cores).mapInArrow(_same, "id bigint").collect()
+    # A function without a name travels itself; one of this module would want the module on the executors.
+    spark.range(0, cores, 1, cores).mapInArrow(lambda batches: batches, "id bigint").collect()
     batch = pa.record_batch({"id": [1]})
     with tempfile.NamedTemporaryFile(suffix=".arrows") as file:
         with pa.ipc.new_stream(file.name, batch.schema) as writer:
             writer.write_batch(batch)
         load(spark, Source("", file.name)).collect()
-
-
-def _same(batches: Iterator[Any]) -> Iterator[Any]:
-    yield from batches
 
 
 def load(spark: "SparkSession", source: Source) -> "DataFrame":

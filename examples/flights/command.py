@@ -1,4 +1,4 @@
-"""The main job, ``python -m arrowipc.spark``: its command line, its progress bar and its table."""
+"""The command line of the job: checks it, runs the steps, says what went wrong."""
 
 import argparse
 import contextlib
@@ -13,8 +13,9 @@ from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark.read.files import find_files
 
 if TYPE_CHECKING:
-    from arrowipc.spark.pipeline import Source, Stopwatch
+    from pipeline import Source, Stopwatch
 
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 DESCRIPTION = """\
 Read Arrow IPC on Spark: decode payloads, read .arrow files and .arrows streams, check that they agree row for
 row, aggregate, write Parquet, and leave a report with charts.
@@ -24,17 +25,17 @@ by pyarrow as a table of payloads, as files and as streams.
 """
 EXAMPLES = """\
 examples:
-  python -m arrowipc.spark                              all flights, into build/flights
-  python -m arrowipc.spark --rows 20000                 a quick look
-  python -m arrowipc.spark --input captures/ --by host --value latency --output out
-  python -m arrowipc.spark --input messages.parquet --column payload --input archive/*.arrow
+  python examples/flights                              all flights, into build/flights
+  python examples/flights --rows 20000                 a quick look
+  python examples/flights --input captures/ --by host --value latency --output out
+  python examples/flights --input messages.parquet --column payload --input archive/*.arrow
 """
 
 
 def parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     result = argparse.ArgumentParser(
-        prog="python -m arrowipc.spark",
+        prog="python examples/flights",
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -92,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ArrowIpcError as error:
         _complain(f"error: {error}")
     except ImportError as error:
-        _complain(f"error: {error}; python -m pip install 'arrowipc[spark]'")
+        _complain(f"error: {error}; python -m pip install 'arrowipc[spark]' -r {REQUIREMENTS}")
     except Exception as error:
         from pyspark.errors import PySparkException
 
@@ -139,9 +140,10 @@ def reason(error: Exception) -> str:
 def _run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from arrowipc.spark import display, pipeline
-    from arrowipc.spark.report import write_report
+    import display
+    import pipeline
     from arrowipc.spark.session import start_session
+    from report import write_report
 
     console = Console()
     output, flights = options.output, not options.input
@@ -176,8 +178,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _lay_down(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib.ExitStack) -> "list[Source]":
     """Write the flights where they stay, with --keep, or where they vanish with the job."""
-    from arrowipc.spark.flights import lay_down, load_flights
-    from arrowipc.spark.pipeline import flights_sources
+    from flights import lay_down, load_flights
+    from pipeline import flights_sources
 
     if options.keep:
         directory = options.output / "input"
@@ -189,7 +191,3 @@ def _lay_down(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib
         inputs = lay_down(load_flights(options.rows), directory)
         timed.rows = inputs.rows
     return flights_sources(inputs)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,8 @@
+"""Starts the job: ``python examples/flights``."""
+
+import sys
+
+from command import main
+
+if __name__ == "__main__":
+    sys.exit(main())
