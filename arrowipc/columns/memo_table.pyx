@@ -967,10 +967,10 @@ cdef bint continues(Columns longer, Columns shorter) except -1:
 # -- transposing ---------------------------------------------------------------------------------------------
 
 cdef struct Move:
-    # Indices on their way from one buffer to another; rows count from `start` in all of them.
+    # Indices on their way from one buffer to another.
     const uint8_t* bits
     const uint8_t* source
-    uint8_t* out            # where row 0 would lie
+    uint8_t* out            # of row `start`
     int64_t start
     int64_t stop
     const int64_t* places
@@ -995,7 +995,7 @@ cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcep
                 return False
             place = places[index]
             wrong |= place > limit
-            store_int(out, i, written, place)
+            store_int(out, i - m.start, written, place)
     else:
         # Nulls lie anywhere: a branch would be taken wrong too often.
         for i in range(m.start, m.stop):
@@ -1004,7 +1004,7 @@ cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcep
             wrong |= <uint64_t> index >= count
             place = places[index if <uint64_t> index < count else 0] & valid
             wrong |= place > limit
-            store_int(out, i, written, place)
+            store_int(out, i - m.start, written, place)
     return not wrong
 
 
@@ -1028,7 +1028,7 @@ cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count
     cdef bint moved
     m.bits = d.extents[field.first_buffer].data
     m.source = d.extents[field.first_buffer + 1].data
-    m.out = out - start * width
+    m.out = out
     m.start = start
     m.stop = start + count
     m.places = places
@@ -1054,7 +1054,8 @@ cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count
         return 0
     stopped = first_wrong(&m, field.width)
     if stopped == m.stop:
-        return 0
+        # Without values all are null. With some, memory changed since they were looked at: not all may be written.
+        return fail(fault, FAULT_INDEX, f, 1, start, n_values, n_values) if n_values else 0
     index = load_int(m.source, stopped, field.width) & m.mask
     if index < 0 or index >= n_values:
         return fail(fault, FAULT_INDEX, f, 1, stopped, index, n_values)

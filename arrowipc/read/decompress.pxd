@@ -72,7 +72,7 @@ cdef struct Ledger:
 
 @cython.final
 cdef class Library:
-    """How a codec is decoded: by C functions, or by the callable that codec.py wraps around its package."""
+    """How a codec is decoded: by C functions, or by the callable that codecs.py wraps around its package."""
     cdef int codec
     cdef Functions c
     cdef object call        # call(frame, target) -> None, raises; used where there are no functions

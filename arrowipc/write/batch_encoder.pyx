@@ -408,7 +408,7 @@ cdef class Compressor:
     codec
         "lz4" (or "lz4_frame"), or "zstd".
     level
-        How hard to try; None is 1, see `codec.LEVELS` for what each codec takes.
+        How hard to try; None is 1, see `codecs.LEVELS` for what each codec takes.
     min_space_savings
         A fraction below 1: a buffer of which less than that would be saved stays raw.
     use_threads

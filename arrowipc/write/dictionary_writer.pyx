@@ -178,12 +178,7 @@ cdef Columns twin(Columns columns, Plan plan, tuple dictionaries):
     """The same columns again, in tables that may be changed."""
     cdef Columns out = (RecordBatch if type(columns) is RecordBatch else Columns).__new__(
         RecordBatch if type(columns) is RecordBatch else Columns)
-    out.allocate(plan, columns.d.n_extents - columns.d.plan.n_buffers)
-    # Plans of one shape have tables of one size.
-    memcpy(out.d.block, columns.d.block,
-           <uint8_t*> (columns.d.views + plan.d.n_views) - <uint8_t*> columns.d.block)
-    out.d.length = columns.d.length
-    out.owner = columns.owner
+    out.share(columns, plan)
     out.dictionaries = dictionaries
     if type(columns) is RecordBatch:
         (<RecordBatch> out).custom_metadata = (<RecordBatch> columns).custom_metadata
