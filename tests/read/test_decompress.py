@@ -38,7 +38,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import arrowipc as ipc
-from arrowipc import FormatError, LimitError, _blocks
+from arrowipc import FormatError, LimitError, _core
 from arrowipc._core import live_objects
 
 lz4 = pytest.importorskip("lz4.frame")
@@ -274,7 +274,7 @@ def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
         schema(field("x", INT64)),
         batch(1 << 18, [(1 << 18, 0)], [b"", packed(LZ4, content.tobytes())], codec=LZ4),
     )
-    _blocks.release_unused()
+    _core.release_unused()
     first = read(data)
     where = address(first.column(0).buffers()[1])
     kept = first.column(0).to_numpy()
@@ -284,14 +284,14 @@ def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
     assert (kept == content).all()
     del kept, second
     gc.collect()
-    assert 0 < _blocks.idle_bytes() <= 1 << 28
+    assert 0 < _core.idle_bytes() <= 1 << 28
     live = live_objects()["memory"]
     third = read(data)
     assert (third.column(0).to_numpy() == content).all()
     del third
     assert live_objects()["memory"] == live
-    _blocks.release_unused()
-    assert _blocks.idle_bytes() == 0
+    _core.release_unused()
+    assert _core.idle_bytes() == 0
 
 
 # Alignment.
