@@ -52,6 +52,7 @@ def run(*arguments: str) -> None:
     assert module("__main__").main(arguments) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.nosanitize  # pyarrow, polars and their thread pools
 @pytest.mark.filterwarnings("default:PySpark does not yet fully support pandas")
 @pytest.mark.parametrize("name", QUESTIONS)

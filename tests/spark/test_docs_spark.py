@@ -10,7 +10,7 @@ import sys
 import pytest
 from helpers import pages
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PAGES = [page for page in pages.PAGES if any("spark" in b.words for b in pages.blocks(page, "python"))]
 
