@@ -89,7 +89,7 @@ test: $(TEST) java ## build the wheel, install it, and run the tests against it 
 	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not (bench or slow)' $(ARGS)
 
 .PHONY: slow
-slow: $(TEST) java ## run the tests that take long: clusters, whole jobs, gigabytes, peers that are compiled first
+slow: $(TEST) java ## run the tests that take long: clusters, micro-batches, whole jobs, benchmarks, gigabytes, compiled peers
 	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'slow and not bench' $(ARGS)
 
 .PHONY: campaign

@@ -230,7 +230,7 @@ def law(kind: str, transport: str, folder: Path, count: int, readers: int) -> No
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_dropped_readers_leave_nothing(kind, transport, tmp_path):
-    law(kind, transport, tmp_path, rounds(1, 10), 6)
+    law(kind, transport, tmp_path, rounds(1, 10), rounds(3, 6))
 
 
 OVER_UCX = """

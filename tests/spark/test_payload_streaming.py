@@ -14,7 +14,7 @@ from arrowipc.spark import decode_payloads, encode_payloads
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROWS = 40
 
