@@ -318,7 +318,8 @@ def told(data: bytes) -> Iterator[tuple[socket.socket, SocketConnection]]:
 @target("client", corpus.frames)
 def client(data: bytes, chance: random.Random) -> None:
     level = level_of(chance)
-    with told(data) as (_, connection), contextlib.suppress(ConnectionError):
+    # A server may say that it is full (ConnectionRefusedError) or another user's (PermissionError).
+    with told(data) as (_, connection), contextlib.suppress(ConnectionError, PermissionError):
         link = Link(connection, connection, Inside(data))
         columns = chance.choice((None, ()))
         received = ClientStream(link, StreamDecoder(columns, level, FEW), limits=FEW)
