@@ -235,7 +235,6 @@ def test_dropped_readers_leave_nothing(kind, transport, tmp_path):
 
 OVER_UCX = """
 import gc, sys
-from pathlib import Path
 import dissociated.test_drops as drops
 from arrowipc import dissociated
 
@@ -268,6 +267,43 @@ def test_dropped_readers_over_ucx_leave_nothing():
         capture_output=True,
         text=True,
         timeout=1200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+CLOSED_BY_THE_SERVER = """
+import dissociated.test_drops as drops
+
+drops.client_closed_in_the_loop_of_its_server()
+"""
+
+
+def client_closed_in_the_loop_of_its_server() -> None:
+    """The collector closes a client in whatever thread it works: in that of the server nobody answers meanwhile."""
+
+    async def main() -> None:
+        async with dissociated.AsyncServer({"t": batches}, "ucx") as server:
+            for _ in range(3):
+                reader = await asyncio.to_thread(dissociated.connect, server.uri, "t", timeout=SECONDS)
+                await asyncio.to_thread(reader.read_next_batch)
+                reader.close()
+            end = time.monotonic() + SECONDS
+            while server.num_clients or peers.ours():
+                assert time.monotonic() < end, f"{server.num_clients} clients, {peers.ours()}"
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+@pytest.mark.nosanitize
+@pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
+def test_a_client_over_ucx_that_is_closed_while_its_server_is_busy_leaves_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED_BY_THE_SERVER],
+        env=environment(next(iter(LIBRARIES)), "tcp,posix,sysv,cma"),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr[-3000:]
 

@@ -32,7 +32,7 @@ from arrowipc.read.decoders import StreamDecoder
 Sent = tuple[int | None, bytes]
 
 SECONDS = 20
-OURS = ("arrowipc-accept", "arrowipc-session", "arrowipc-returns")
+OURS = ("arrowipc-accept", "arrowipc-session", "arrowipc-returns", "arrowipc-hang-up")
 HELLO = b"arwipc\x01\x00"
 
 

@@ -34,8 +34,11 @@ __all__ = ["UcxConnection", "UcxListener", "connect_ucx", "listen_ucx"]
 
 #: Bytes of messages that are received side by side; others wait at the sender.
 RECEIVED_AT_ONCE = 128 << 20
-#: Seconds that a connection takes for what is on its way when it is closed.
+#: Seconds that closing a connection waits for what is on its way.
 LINGER = 0.5
+#: Seconds in which a thread goes on waiting for a peer that was busy; and how many such threads there may be.
+PATIENCE = 30.0
+LEAVING = threading.BoundedSemaphore(64)
 #: Seconds after which UCX is given a chance to do what no event told of.
 MOMENT = 0.02
 #: Tag of the empty message by which a client says that it knows what segments are (see `ucx_memory`).
@@ -287,21 +290,44 @@ class UcxConnection(Connection):
             self._closed = True
             self._inbox.clear()
             self._wake_others()
-            if not self.worker.failure:
-                self._hang_up()
-            self.worker.close()
+            if self.worker.failure or self._hang_up(LINGER) or not self._leave_later():
+                self.worker.close()
             self._receives.clear()
 
-    def _hang_up(self) -> None:
-        """Let arrive what was sent, as far as the peer takes it in a short while, and tell it that we go."""
-        deadline = Deadline(LINGER)
+    def _leave_later(self) -> bool:
+        """Hang up in a thread; False: there cannot be one more.
+
+        UCX tells a peer on this machine that a connection is gone only if the peer takes part or its process ends.
+        One that is busy for longer than `LINGER`, or that this very thread runs (the collector of garbage closes
+        what it finds in whatever thread it works), would keep its end for ever.
+        """
+        if not LEAVING.acquire(blocking=False):
+            return False
+        try:
+            threading.Thread(target=self._leave, name="arrowipc-hang-up", daemon=True).start()
+        except RuntimeError:  # the interpreter ends
+            LEAVING.release()
+            return False
+        return True
+
+    def _leave(self) -> None:
+        try:
+            self._hang_up(PATIENCE)
+            self.worker.close()
+        finally:
+            LEAVING.release()
+
+    def _hang_up(self, seconds: float) -> bool:
+        """Let what was sent arrive and tell the peer that we go; False: it did not take it in so many seconds."""
+        deadline = Deadline(seconds)
         worker = self.worker
         try:
             self._progress_until(lambda: worker.num_outstanding == 0, deadline)
             if worker.num_outstanding == 0 and not worker.failure:
                 self._progress_until(worker.hang_up(force=False).is_done, deadline)
         except OSError:
-            pass  # gone already
+            return True  # gone already
+        return worker.num_outstanding == 0 or bool(worker.failure)
 
     def _progress_until(self, done: Callable[[], bool], deadline: Deadline) -> None:
         worker = self.worker
