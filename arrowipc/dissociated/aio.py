@@ -66,9 +66,7 @@ class Watch:
         """
         left = math.inf if deadline.left is None else deadline.left
         try:
-            async with asyncio.timeout(
-                None if min(left, self.moment) == math.inf else min(left, self.moment)
-            ):
+            async with asyncio.timeout(None if min(left, self.moment) == math.inf else min(left, self.moment)):
                 await self._happened
         except TimeoutError:
             if self.moment < left:

@@ -259,9 +259,7 @@ class OfferedMemory(ABC):
     remote_handle: bytes | None = None
 
     @abstractmethod
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """Put a body where clients reach it; None: there is no room, it has to be sent.
 
         Returns

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 # -- the client ----------------------------------------------------------------------
 
 
-def ways(
-    uris: Sequence[str], schemes: Collection[str] = SCHEMES
-) -> tuple[list[tuple[DissociatedUri, ...]], list[str]]:
+def ways(uris: Sequence[str], schemes: Collection[str] = SCHEMES) -> tuple[list[tuple[DissociatedUri, ...]], list[str]]:
     """Sort out the locations of an endpoint that we speak: in their order, each way one URI or two.
 
     Flight says that any location will do. The reference server of Dissociated IPC puts two into one endpoint,
@@ -191,11 +189,7 @@ def _open_endpoint(
     reuses = not uris or any(uri.startswith("arrow-flight-reuse-connection:") for uri in uris)
     if client is not None:
         return DoGet(client, False, endpoint.ticket, call_options, options), "DoGet over the given client"
-    hint = (
-        "give the client (client=) that this endpoint came from"
-        if reuses
-        else "give a client for DoGet (client=)"
-    )
+    hint = "give the client (client=) that this endpoint came from" if reuses else "give a client for DoGet (client=)"
     words = "\n".join(["no location of the endpoint can be read: " + hint, *problems])
     if isinstance(failure, TimeoutError):
         raise TimeoutError(words) from failure
@@ -223,9 +217,7 @@ class DoGet:
         Of `arrowipc.dissociated.connect`.
     """
 
-    def __init__(
-        self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]) -> None:
         self._client = client if owned else None
         self._call: Any = None
         try:
@@ -340,9 +332,7 @@ def from_flight(
     elif hasattr(info, "ticket") and hasattr(info, "locations"):
         endpoints = [info]
     else:
-        raise UsageError(
-            f"expected a FlightInfo or a FlightEndpoint of pyarrow.flight, found {described(info)}"
-        )
+        raise UsageError(f"expected a FlightInfo or a FlightEndpoint of pyarrow.flight, found {described(info)}")
     schema = None
     if not endpoints and info.schema is not None:
         from arrowipc.cdata.import_array import schema_from

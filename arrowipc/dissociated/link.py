@@ -191,9 +191,7 @@ class Link:
         self._finaliser.atexit = False
 
     @classmethod
-    def open(
-        cls, uris: Sequence[DissociatedUri], ident: bytes, limits: Limits | None, timeout: float | None
-    ) -> Link:
+    def open(cls, uris: Sequence[DissociatedUri], ident: bytes, limits: Limits | None, timeout: float | None) -> Link:
         """Connect to one server of both streams, or to one for the metadata and one for the data, and ask.
 
         Each connection is asked as soon as it stands: a server may wait for that before it takes another.

@@ -31,9 +31,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-def connect(
-    uri: DissociatedUri, limits: Limits | None, timeout: float | None
-) -> tuple[Connection, PeerMemory | None]:
+def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[Connection, PeerMemory | None]:
     """Connect to a server.
 
     Returns
@@ -101,9 +99,7 @@ def check_options(transport: str, options: Mapping[str, Any]) -> None:
     found = ", ".join(sorted(options)) or "none"
     if not options.keys() <= set(OPTIONS[transport]):
         known = ", ".join(OPTIONS[transport]) or "none"
-        raise UsageError(
-            f"transport_options: expected some of those of {transport!r} ({known}), found {found}"
-        )
+        raise UsageError(f"transport_options: expected some of those of {transport!r} ({known}), found {found}")
     if transport == "file" and "path" not in options:
         raise UsageError(
             'transport_options: "file" tells clients where bodies lie in one file, and needs its path '

@@ -129,9 +129,7 @@ class Service:
             connection.refuse(Reason.FULL)
             connection.close()
             self._on_error(
-                UsageError(
-                    f"{connection.name} was sent away: {len(present):,} clients are served (max_clients=)"
-                )
+                UsageError(f"{connection.name} was sent away: {len(present):,} clients are served (max_clients=)")
             )
             return None
         memory = self._endpoint.memory
@@ -209,6 +207,4 @@ def finder(streams: Any) -> Callable[[bytes], Any]:
     if callable(streams):
         found: Callable[[bytes], Any] = streams
         return found
-    raise UsageError(
-        f"streams: expected a mapping of names to data, or a callable, found {described(streams)}"
-    )
+    raise UsageError(f"streams: expected a mapping of names to data, or a callable, found {described(streams)}")

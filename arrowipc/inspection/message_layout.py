@@ -92,9 +92,7 @@ class Node(NamedTuple):
     buffers: list[BufferPlace]
 
 
-def locate_messages(
-    source: Any, *, limits: Limits | None = None, memory_map: bool = True
-) -> Iterator[Located]:
+def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> Iterator[Located]:
     """Go through the messages of a file or a stream.
 
     Of a file, those that its footer lists, in the order of their offsets, behind the Schema message at its

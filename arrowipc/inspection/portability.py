@@ -160,9 +160,7 @@ class _Habits:
         self._counts[code] += 1
 
     def remarks(self) -> tuple[Remark, ...]:
-        return tuple(
-            Remark(code, words, offset, self._counts[code]) for code, (words, offset) in self._found.items()
-        )
+        return tuple(Remark(code, words, offset, self._counts[code]) for code, (words, offset) in self._found.items())
 
     # -- files --
 
@@ -233,9 +231,7 @@ class _Habits:
     def _frame(self, located: Located) -> None:
         prefix = located.metadata_length - len(located.message.metadata)
         if prefix == 4:
-            self.note(
-                "legacy-framing", "the framing from before Arrow 0.15: some readers refuse it", located.offset
-            )
+            self.note("legacy-framing", "the framing from before Arrow 0.15: some readers refuse it", located.offset)
         if located.metadata_length % 8:
             self.note("metadata-padding", "metadata that is not padded to 8 bytes", located.offset)
         if located.body_length % 8:
@@ -250,9 +246,7 @@ class _Habits:
             self.note("duplicate-names", "two columns share a name: many tools reach only one of them")
         ids = sorted(dictionaries)
         if ids != list(range(len(ids))):
-            self.note(
-                "dictionary-ids", "dictionary ids are not 0, 1, 2, ...: some readers keep them in a list"
-            )
+            self.note("dictionary-ids", "dictionary ids are not 0, 1, 2, ...: some readers keep them in a list")
 
         kinds = list(_types(schema.fields))
         for each in MISREADINGS:
@@ -264,9 +258,7 @@ class _Habits:
 
     def _dictionary(self, found: BatchOutline, again: bool, offset: int) -> None:
         if found.is_delta:
-            self.note(
-                "dictionary-delta", "a dictionary grows by a delta: some readers cannot take it", offset
-            )
+            self.note("dictionary-delta", "a dictionary grows by a delta: some readers cannot take it", offset)
         elif again:
             self.note("dictionary-replaced", "a dictionary is replaced: some readers cannot take it", offset)
 
@@ -286,17 +278,13 @@ class _Habits:
                     self.note("compressed-larger", "a buffer that compression made larger", at)
             self._views(node, at)
         if any(_padding(located.message.body, found.buffers)):
-            self.note(
-                "dirty-padding", "bytes between buffers that are not zero: they may be somebody's secret", at
-            )
+            self.note("dirty-padding", "bytes between buffers that are not zero: they may be somebody's secret", at)
 
     def _views(self, node: Node, at: int) -> None:
         if isinstance(node.type, (types.Utf8View, types.BinaryView)):
             size = sum([buffer.raw_length or 0 for buffer in node.buffers[2:]])
             if size > WASTED_VIEWS and size > 1024 * max(node.length, 1):
-                self.note(
-                    "wide-views", "a view column with far more data than rows: a slice that kept it all?", at
-                )
+                self.note("wide-views", "a view column with far more data than rows: a slice that kept it all?", at)
 
 
 def _types(fields: Iterable[types.Field], prefix: str = "") -> Iterator[tuple[str, types.DataType, bool]]:

@@ -325,9 +325,7 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
         known = None if first is None else survey(first[0])
         codec = None if known is None else CODECS.get(known[3])
     if format == "stream":
-        writer: Any = new_stream(
-            into, reader.schema, compression=codec, durable=durable, dictionary_deltas=True
-        )
+        writer: Any = new_stream(into, reader.schema, compression=codec, durable=durable, dictionary_deltas=True)
     else:
         # In a stream, and in several files in a row, dictionaries may be replaced; in a file they cannot.
         one = not isinstance(reader._batches, ByBlocks) and not (

@@ -294,9 +294,7 @@ def _check_stream(buffer: Any, options: Options) -> Ledger:
     return _found(buffer, options, "stream", None)
 
 
-def _found(
-    buffer: Any, options: Options, format: Literal["file", "stream"], damage: ArrowIpcError | None
-) -> Ledger:
+def _found(buffer: Any, options: Options, format: Literal["file", "stream"], damage: ArrowIpcError | None) -> Ledger:
     """Everything that a search finds; what is wrong with the beginning or the footer is told first."""
     ledger = Ledger(format)
     if damage is not None:

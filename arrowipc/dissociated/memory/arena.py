@@ -164,9 +164,7 @@ class Arena(OfferedMemory):
 
     # -- bodies go in --
 
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """See `OfferedMemory.place`; a body that is held is not copied."""
         if self._pid != os.getpid():
             return None  # a forked child has the books, and not the memory

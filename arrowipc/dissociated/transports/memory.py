@@ -183,9 +183,7 @@ class MemoryListener(Listener):
 
     def connect(self) -> MemoryConnection:
         """Return a client's end."""
-        client, server = memory_pair(
-            f"memory {self._name}", None if self._weather is None else self._weather()
-        )
+        client, server = memory_pair(f"memory {self._name}", None if self._weather is None else self._weather())
         self._waiting.put(Frame(None, server))
         if self._waiting.deaf:
             server.close()

@@ -135,9 +135,7 @@ class FileMemory(OfferedMemory):
         while (message := framer.next_message()) is not None:
             yield message
 
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """See `OfferedMemory.place`."""
         if not self.is_current:
             return None
@@ -188,9 +186,7 @@ class OwnMemory(OfferedMemory):
         """int: bytes that clients were told of and have not read yet, as far as we know."""
         return self._size
 
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """See `OfferedMemory.place`."""
         if (
             message.body_length < self._least_bytes
@@ -367,9 +363,7 @@ def _map_sealed(handle: int) -> memoryview:
     try:
         seals = fcntl.fcntl(handle, getattr(fcntl, "F_GET_SEALS", 1034))
     except OSError:
-        raise FormatError(
-            "the file descriptor that came with a body is no memory that can be sealed"
-        ) from None
+        raise FormatError("the file descriptor that came with a body is no memory that can be sealed") from None
     if seals & FIXED_SIZE != FIXED_SIZE:
         raise FormatError(
             "the memory that came with a body can change its size: expected the seals SHRINK and GROW, found "
@@ -403,9 +397,7 @@ class MappedMemory(PeerMemory):
     def _open(self) -> mmap.mmap:
         check_user(self._connection)
         # A pipe or a device must not make us wait.
-        handle = os.open(
-            self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0)
-        )
+        handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0))
         try:
             info = os.fstat(handle)
             if not stat.S_ISREG(info.st_mode) or info.st_size == 0:
@@ -431,8 +423,7 @@ class MappedMemory(PeerMemory):
             mapped = self._map or self._open()
             if mapped.size() < len(self._view):
                 raise FormatError(
-                    f"{self._path} was {len(self._view):,} bytes long when it was mapped, and has "
-                    f"{mapped.size():,} now"
+                    f"{self._path} was {len(self._view):,} bytes long when it was mapped, and has {mapped.size():,} now"
                 )
         except BaseException:
             returned(pairs.addresses)

@@ -142,9 +142,7 @@ class SocketConnection(Connection):
             try:
                 if handles:
                     rights = array.array("i", handles)
-                    sent = self._socket.sendmsg(
-                        pieces[:MOST_PIECES], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
-                    )
+                    sent = self._socket.sendmsg(pieces[:MOST_PIECES], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
                 else:
                     sent = self._socket.sendmsg(pieces[:MOST_PIECES])
             except BlockingIOError:
@@ -217,9 +215,7 @@ class SocketConnection(Connection):
         if not self._passes_handles:
             return self._socket.recv_into(out)
         room = socket.CMSG_SPACE(4 * MOST_HANDLES)
-        count, extra, flags, _ = self._socket.recvmsg_into(
-            [out], room, getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-        )
+        count, extra, flags, _ = self._socket.recvmsg_into([out], room, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
         for level, kind, data in extra:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")
@@ -227,9 +223,7 @@ class SocketConnection(Connection):
                 self._handles.extend(received)
         # The kernel drops what finds no room; the others must not pile up without a message that wants them.
         if flags & socket.MSG_CTRUNC or len(self._handles) > MOST_HANDLES:
-            raise FormatError(
-                f"{self.name} sent more file descriptors than the {MOST_HANDLES} that a message may have"
-            )
+            raise FormatError(f"{self.name} sent more file descriptors than the {MOST_HANDLES} that a message may have")
         return count
 
     def _cut(self) -> bool:
@@ -241,8 +235,7 @@ class SocketConnection(Connection):
             hello = bytes(self._stage[self._first : self._first + len(HELLO)])
             if hello != HELLO:
                 raise FormatError(
-                    f"{self.name} does not speak this version of our framing: expected {HELLO!r}, found "
-                    f"{hello!r}"
+                    f"{self.name} does not speak this version of our framing: expected {HELLO!r}, found {hello!r}"
                 )
             self._greeted = True
             self._first += len(HELLO)
@@ -284,12 +277,7 @@ class SocketConnection(Connection):
 
     def _refusal(self, kind: int, n_handles: int, reserved: int, tag: int, length: int) -> FormatError:
         """Say what is wrong with a header."""
-        if (
-            kind > REFUSAL
-            or reserved
-            or (kind == UNTAGGED and tag)
-            or (kind == REFUSAL and (length or not tag))
-        ):
+        if kind > REFUSAL or reserved or (kind == UNTAGGED and tag) or (kind == REFUSAL and (length or not tag)):
             return FormatError(
                 f"{self.name} sent a header that is none of ours: expected kind 0 or 1, zeros, and no tag "
                 f"with kind 0, or kind 2 with a reason alone, found kind {kind}, {reserved}, tag {tag:#x}"
@@ -304,9 +292,7 @@ class SocketConnection(Connection):
                 f"{self.name} announces a tagged message of {length:,} bytes, and at most "
                 f"{self._most[kind]:,} are taken"
             )
-        return FormatError(
-            f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came"
-        )
+        return FormatError(f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came")
 
     def receive(self) -> Frame | None:
         """See `Connection.receive`."""
@@ -482,9 +468,7 @@ def tune(sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def connect_tcp(
-    host: str, port: int, limits: Limits | None = None, timeout: float | None = None
-) -> SocketConnection:
+def connect_tcp(host: str, port: int, limits: Limits | None = None, timeout: float | None = None) -> SocketConnection:
     """Connect to a TCP server."""
     with _saying(f"connecting to tcp {place(host, port)}"):
         sock = socket.create_connection((host, port), timeout)

@@ -100,9 +100,7 @@ class UcxConnection(Connection):
         if tag is None:
             self.worker.send(None, stretches)
         else:
-            self.worker.send(
-                tag, stretches, synchronous=self._is_client, in_pieces=self._goes_in_pieces(stretches)
-            )
+            self.worker.send(tag, stretches, synchronous=self._is_client, in_pieces=self._goes_in_pieces(stretches))
 
     def _goes_in_pieces(self, stretches: Sequence[Any]) -> bool:
         """Whether UCX is to gather a message: saves a copy over shared memory, and is slow over a network."""

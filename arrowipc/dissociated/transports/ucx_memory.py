@@ -116,9 +116,7 @@ class UcxArena(OfferedMemory):
         fetch it.
     """
 
-    def __init__(
-        self, context: ucx_worker.Context, capacity: int, segment_bytes: int, least_bytes: int
-    ) -> None:
+    def __init__(self, context: ucx_worker.Context, capacity: int, segment_bytes: int, least_bytes: int) -> None:
         self._context = context
         self._capacity = check_integer("memory", capacity, 1, sys.maxsize)
         self._segment_bytes = min(check_integer("segment_bytes", segment_bytes, 1, sys.maxsize), capacity)
@@ -137,9 +135,7 @@ class UcxArena(OfferedMemory):
             there = sum(each.ranges.free for each in self._segments if not each.is_shut)
             return there + max(0, self._capacity - self._size())
 
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
         """See `OfferedMemory.place`."""
         if message.body_length < self._least_bytes:
             return None
@@ -396,9 +392,7 @@ class UcxPeerMemory(PeerMemory):
             begin = place - (pairs.start - way.description.start)
             if way.extent(begin) < IDENTITY:
                 raise self._gone()
-            self._check_identity(
-                way.description, bytes(memoryview(ucx_worker.Mapped(key, begin, begin + IDENTITY)))
-            )
+            self._check_identity(way.description, bytes(memoryview(ucx_worker.Mapped(key, begin, begin + IDENTITY))))
         return ucx_worker.Mapped(key, place, place + size)
 
     def _check_identity(self, description: Description, found: Any) -> None:
@@ -406,13 +400,9 @@ class UcxPeerMemory(PeerMemory):
             raise self._gone()
 
     def _gone(self) -> TruncatedError:
-        return TruncatedError(
-            f"{self._connection.name} let go of memory before what it told of there had been read"
-        )
+        return TruncatedError(f"{self._connection.name} let go of memory before what it told of there had been read")
 
-    def _fetch(
-        self, way: _Way, key: ucx_worker.RemoteKey, places: Sequence[Place], target: memoryview
-    ) -> None:
+    def _fetch(self, way: _Way, key: ucx_worker.RemoteKey, places: Sequence[Place], target: memoryview) -> None:
         """Copy what is at the places."""
         self._get(key, [(address, target[at : at + length]) for address, length, at in in_a_row(places)])
         if way.description is not None and self._connection.is_local:
