@@ -15,9 +15,10 @@ from arrowipc.dissociated.protocol import STRICT, Dialect, Reason
 from arrowipc.dissociated.service import BREATH, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import SchemaRead
+from arrowipc.read.decoders import StreamDecoder
+from arrowipc.table import Table
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from arrowipc.columns.array import RecordBatch
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
-    from arrowipc.table import Table
 
 __all__ = ["AsyncClient", "AsyncServer", "connect_async"]
 
@@ -64,9 +64,10 @@ class Watch:
         TimeoutError
             The deadline passed first.
         """
-        left = math.inf if deadline.left is None else deadline.left
+        left = deadline.left
+        seconds = min(left, self.moment)
         try:
-            async with asyncio.timeout(None if min(left, self.moment) == math.inf else min(left, self.moment)):
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
                 await self._happened
         except TimeoutError:
             if self.moment < left:
@@ -100,10 +101,6 @@ class AsyncClient:
         self._closed = False
         self._reading = False
         self._watch: Watch | None = None
-
-    async def _begin(self) -> None:
-        if not isinstance(await self._next(), SchemaRead):
-            raise FormatError("the stream ended before its schema")
 
     async def _next(self) -> Any:
         """Return what the stream says next; None: the end."""
@@ -162,8 +159,6 @@ class AsyncClient:
 
     async def read_all(self) -> Table:
         """Read the batches that are left into a `Table`."""
-        from arrowipc.table import Table
-
         return Table(self.schema, [batch async for batch in self])
 
     async def close(self) -> None:
@@ -177,9 +172,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -202,21 +195,10 @@ async def connect_async(
     AsyncClient
         Its schema is known.
     """
-    loop = asyncio.get_running_loop()
-    opening = loop.run_in_executor(  # names are looked up there, and connections made
-        None,
-        functools.partial(
-            open_client_stream,
-            uri,
-            ident,
-            columns=columns,
-            validate=validate,
-            limits=limits,
-            use_threads=use_threads,
-            ensure_native_endian=ensure_native_endian,
-            timeout=timeout,
-            dialect=dialect,
-        ),
+    decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
+    # In a thread: names are looked up there, and connections made.
+    opening = asyncio.get_running_loop().run_in_executor(
+        None, open_client_stream, uri, ident, decoder, limits, timeout, dialect
     )
     try:
         stream = await asyncio.shield(opening)
@@ -225,7 +207,8 @@ async def connect_async(
         raise
     client = AsyncClient(stream, timeout)
     try:
-        await client._begin()
+        if not isinstance(await client._next(), SchemaRead):
+            raise FormatError("the stream ended before its schema")
     except BaseException:
         await client.close()
         raise
@@ -341,7 +324,5 @@ class AsyncServer(Service):
         if self._finaliser.detach() is not None:
             close_endpoint(self._endpoint)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -15,14 +15,13 @@ from arrowipc.arguments import described
 from arrowipc.cdata.import_array import stream_from
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.schemes import SCHEMES
-from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
+from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of, schema_and_batches
 from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.read.decoders import StreamDecoder
 from arrowipc.reader import BatchReader
-from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch
@@ -410,12 +409,7 @@ def _server_class() -> Any:
         """
 
         def __init__(
-            self,
-            servers: Any,
-            location: str = "grpc://127.0.0.1:0",
-            *,
-            separate: bool = False,
-            **options: Any,
+            self, servers: Any, location: str = "grpc://127.0.0.1:0", *, separate: bool = False, **options: Any
         ) -> None:
             self._servers = [servers] if isinstance(servers, Server) else list(servers)
             self._separate = separate
@@ -483,15 +477,7 @@ class Opened:
             messages = data.messages(None) if isinstance(data, Prepared) else iter(data)
             self._batches, self.schema = _decoded(StreamDecoder(), messages)
             return
-        found, batches = batches_of(data, schema)
-        self._batches = iter(batches)
-        if found is None:
-            first = next(self._batches, None)
-            if first is None:
-                raise UsageError("the source has no batches and no schema: say what it is empty of (schema=)")
-            found = first.schema
-            self._batches = _behind(first, self._batches)
-        self.schema = found
+        self.schema, self._batches = schema_and_batches(data, schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         from arrowipc.cdata.export import export_stream
@@ -508,11 +494,6 @@ class Opened:
     def __exit__(self, *_: object) -> None:
         if self._close is not None:
             self._close()
-
-
-def _behind(first: RecordBatch, others: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-    yield first
-    yield from others
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from _thread import LockType, allocate_lock
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from arrowipc.dissociated import schemes
@@ -187,7 +187,7 @@ class Link:
         self.returns = Returns(data, free_data)
         self._requests = requests
         # A reader that nobody closes ends with its last reference; nothing below may lead back to it.
-        self._finaliser = weakref.finalize(self, _let_go, metadata, data, memory, self.returns)
+        self._finaliser = weakref.finalize(self, _let_go, self.connections, memory, self.returns.drop)
         self._finaliser.atexit = False
 
     @classmethod
@@ -256,22 +256,17 @@ class Link:
             Nobody knows which leases were begun: without a connection all of them end.
         """
         self.returns.is_unsure = self.returns.is_unsure or broken
-        if self._finaliser.detach() is None:
-            return
-        if self.metadata is not self.data:
-            self.metadata.close()
-        if self.memory is not None:
-            self.memory.close()
-        self.returns.finish()
+        if self._finaliser.detach() is not None:
+            _let_go(self.connections, self.memory, self.returns.finish)
 
 
-def _let_go(metadata: Connection, data: Connection, memory: PeerMemory | None, returns: Returns) -> None:
-    """Close what a link had that nobody closed."""
-    if metadata is not data:
-        metadata.close()
+def _let_go(connections: Sequence[Connection], memory: PeerMemory | None, end: Callable[[], None]) -> None:
+    """Close what a link has, except for the connection of the data: `end` (of its `Returns`) closes that."""
+    for connection in connections[:-1]:
+        connection.close()
     if memory is not None:
         memory.close()
-    returns.drop()
+    end()
 
 
 def why_it_ended(connection: Connection, error: OSError) -> Exception:

@@ -13,7 +13,6 @@ from arrowipc.dissociated.service import BREATH, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from arrowipc.dissociated.session import Session
@@ -88,10 +87,7 @@ class Server(Service):
         self._sessions: dict[Session, threading.Thread] = {}
         self._lock = threading.Lock()
         self._acceptor = threading.Thread(
-            target=_accept,
-            args=(weakref.ref(self), self._endpoint, self._alarm),
-            name="arrowipc-accept",
-            daemon=True,
+            target=_accept, args=(weakref.ref(self), self._endpoint, self._alarm), name="arrowipc-accept", daemon=True
         )
         self._acceptor.start()
         weakref.finalize(self, self._alarm.ring).atexit = False
@@ -167,9 +163,7 @@ class Server(Service):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer, described
@@ -132,34 +133,22 @@ class Service:
                 UsageError(f"{connection.name} was sent away: {len(present):,} clients are served (max_clients=)")
             )
             return None
-        memory = self._endpoint.memory
         return Session(
-            connection,
-            self.find,
-            self._roles,
-            memory,
-            self._max_unsent,
-            self.options,
-            timeouts=self._timeouts,
+            connection, self.find, self._roles, self.memory, self._max_unsent, self.options, timeouts=self._timeouts
         )
 
     def _make_room(self, sessions: list[Session]) -> bool:
         """Send away the client that has been idle for the longest; False: none has been for long enough."""
         most = math.inf if self._idle_timeout is None else self._idle_timeout
-        found: tuple[int, float] | None = None
-        longest: Session | None = None
-        for each in sessions:
-            idleness = each.idleness
-            if idleness is None or idleness[1] < (GRACE if idleness[0] == NEVER_ASKED else most):
-                continue
-            if found is None or idleness > found:
-                found, longest = idleness, each
-        if found is None or longest is None:
+        found = [(idleness, each) for each in sessions if (idleness := each.idleness) is not None]
+        found = [each for each in found if each[0][1] >= (GRACE if each[0][0] == NEVER_ASKED else most)]
+        if not found:
             return False
+        (_, idle), longest = max(found, key=itemgetter(0))
         longest.dismiss()
         self._on_error(
             UsageError(
-                f"{longest.connection.name}, idle for {found[1]:.0f} s, was sent away for another client: "
+                f"{longest.connection.name}, idle for {idle:.0f} s, was sent away for another client: "
                 f"{len(sessions):,} are served (max_clients=)"
             )
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 from collections import deque
@@ -121,7 +120,6 @@ class Session:
     ) -> None:
         self.connection = connection
         self.leases = Leases()
-        self.requests = 0
         self.ignored = 0
         self.reason: Reason | None = None
         self.is_dismissed = False
@@ -222,7 +220,7 @@ class Session:
         deadline, what = self._taking, "to take the {0:,} bytes that wait for it"
         if not self._asked:
             deadline, what = self._request, "to ask for a stream{1}"
-        if self._message is not None and left(self._message) < left(deadline):
+        if self._message is not None and self._message.left < deadline.left:
             deadline, what = self._message, "to send the rest of a message"
         self._is_waiting = True
         strange = f", and its {self.ignored} messages had other tags than our URI" if self.ignored else ""
@@ -253,9 +251,7 @@ class Session:
         for handle in handles:
             os.close(handle)
         if tag is None:
-            raise FormatError(
-                f"{self.connection.name} sent an untagged message: clients only send tagged ones"
-            )
+            raise FormatError(f"{self.connection.name} sent an untagged message: clients only send tagged ones")
         role = self._roles.tags.get(tag)
         if role is not None:
             if len(self._queue) >= MOST_REQUESTS:
@@ -289,7 +285,6 @@ class Session:
             self._refused = True
             self.reason = Reason.UNKNOWN
             return
-        self.requests += 1
         self._role = role
         self._outgoing = Outgoing(self._first)
         self._is_at_hand = isinstance(source, AT_HAND)
@@ -368,9 +363,3 @@ class Session:
         if linger is not None and self.reason is Reason.FAILED:
             with contextlib.suppress(OSError):
                 self.connection.flush(linger)
-
-
-def left(deadline: Deadline) -> float:
-    """Return the seconds until a deadline; without one, all there are."""
-    seconds = deadline.left
-    return math.inf if seconds is None else seconds

@@ -19,7 +19,8 @@ from arrowipc.inspection.message_layout import (
     outline_of,
 )
 from arrowipc.inspection.recover import whole
-from arrowipc.read.decoders import TAIL_SIZE, StreamDecoder, footer_range
+from arrowipc.inspection.resync import END
+from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.sources import first_bytes, locate_source
 from arrowipc.reader import RecordBatchFileReader
 
@@ -32,15 +33,7 @@ __all__ = ["Remark", "interoperability"]
 #: Bytes of a view column's data buffers beyond which unused ones are worth a remark, and by how much.
 WASTED_VIEWS = 1 << 16
 ROWS_32 = 2**31 - 1
-OFFSETS = (
-    types.Utf8,
-    types.Binary,
-    types.List,
-    types.Map,
-    types.LargeUtf8,
-    types.LargeBinary,
-    types.LargeList,
-)
+OFFSETS = (types.Utf8, types.Binary, types.List, types.Map, types.LargeUtf8, types.LargeBinary, types.LargeList)
 
 
 class Misreading(NamedTuple):
@@ -140,7 +133,7 @@ def interoperability(source: Any, *, limits: Limits | None = None) -> tuple[Rema
     """
     source = locate_source(source)
     habits = _Habits()
-    if first_bytes(source) == b"ARROW1":
+    if first_bytes(source) == MAGIC:
         source = memoryview(whole(source, True)).cast("B")
         habits.look_at_file(source, limits)
     habits.look_at_messages(locate_messages(source, limits=limits), limits)
@@ -170,17 +163,14 @@ class _Habits:
         size = len(view)
         end, _ = footer_range(bytes(view[:8]), bytes(view[size - TAIL_SIZE :]), size)
         first = bytes(view[8:16])
-        if first[:4] != b"\xff\xff\xff\xff" and first[4:8] == bytes(4):
+        has_marker = first[:4] == END[:4]
+        if not has_marker and first[4:8] == bytes(4):
             self.note("first-message", "the first message is not at byte 8: some readers look there only", 8)
-        elif first[:4] != b"\xff\xff\xff\xff" and not 0 < int.from_bytes(first[:4], "little") < size:
+        elif not has_marker and not 0 < int.from_bytes(first[:4], "little") < size:
             self.note("bare-schema", "no Schema message at the beginning: it cannot be read as a stream", 8)
         before = bytes(view[max(end - 8, 0) : end])
-        if before != b"\xff\xff\xff\xff\0\0\0\0" and before[4:] != bytes(4):
-            self.note(
-                "no-end-marker",
-                "no end-of-stream marker before the footer: it cannot be read as a stream",
-                end,
-            )
+        if before != END and before[4:] != bytes(4):
+            self.note("no-end-marker", "no end-of-stream marker before the footer: it cannot be read as a stream", end)
         self._file_metadata(reader, view, limits)
 
     def _file_metadata(self, reader: RecordBatchFileReader, view: memoryview, limits: Limits | None) -> None:
@@ -188,10 +178,7 @@ class _Habits:
         if reader.metadata and first is not None and first.message.kind == "Schema":
             inside = {*first.message.custom_metadata, *reader.schema.metadata}
             if not inside.issuperset(reader.metadata):
-                self.note(
-                    "file-metadata",
-                    "the file's metadata is in the footer alone: lost if it is read as a stream",
-                )
+                self.note("file-metadata", "the file's metadata is in the footer alone: lost if it is read as a stream")
 
     # -- messages --
 

@@ -106,11 +106,7 @@ class Validation(Immutable):
 
 
 def validate(
-    source: Any,
-    *,
-    level: Literal["full", "strict"] = "full",
-    limits: Limits | None = None,
-    memory_map: bool = True,
+    source: Any, *, level: Literal["full", "strict"] = "full", limits: Limits | None = None, memory_map: bool = True
 ) -> Validation:
     """Check all of a file, a stream or a row of tensors, also what lies behind the first fault.
 
@@ -234,10 +230,7 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
     size = len(source)
     end, _ = footer_range(source.bytes(0, 8), source.bytes(size - TAIL_SIZE, TAIL_SIZE), size)
     listed: dict[int, tuple[str, int]] = {}
-    for kind, count in (
-        ("RecordBatch", reader.num_record_batches),
-        ("DictionaryBatch", decoder.num_dictionaries),
-    ):
+    for kind, count in (("RecordBatch", reader.num_record_batches), ("DictionaryBatch", decoder.num_dictionaries)):
         for number in range(count):
             try:
                 offset, head, body = decoder.block(number, dictionary=kind == "DictionaryBatch")
@@ -312,7 +305,7 @@ def _found(buffer: Any, options: Options, format: Literal["file", "stream"], dam
         _note(ledger, error)
         ledger.lose(None, None, None)
     report = search.report
-    ledger.batches, ledger.rows, ledger.bytes = report.num_batches, report.num_rows, report.num_bytes
+    ledger.num_batches, ledger.num_rows, ledger.num_bytes = report.num_batches, report.num_rows, report.num_bytes
     ledger.lose(report.lost_batches, report.lost_rows, report.lost_bytes)
     ledger.skipped += report.skipped
     if len(search.starts) > 1:

@@ -17,7 +17,7 @@ __all__ = ["MemoryConnection", "MemoryListener", "connect_memory", "listen_memor
 Weather = Callable[[Frame], Sequence[Frame]]
 
 
-class _Way:
+class _Direction:
     """Messages in one direction, and a socket that is readable while there is something to do about them."""
 
     def __init__(self, weather: Weather | None) -> None:
@@ -90,11 +90,10 @@ def _size(frame: Frame) -> int:
 class MemoryConnection(Connection):
     """One end; made by `memory_pair`."""
 
-    def __init__(self, name: str, incoming: _Way, outgoing: _Way) -> None:
+    def __init__(self, name: str, incoming: _Direction, outgoing: _Direction) -> None:
         super().__init__(name)
         self._incoming = incoming
         self._outgoing = outgoing
-        self._closed = False
 
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
         """See `Connection.send`."""
@@ -169,7 +168,7 @@ def memory_pair(
     back : callable, optional
         The same the other way.
     """
-    down, up = _Way(weather), _Way(back)
+    down, up = _Direction(weather), _Direction(back)
     return MemoryConnection(name, down, up), MemoryConnection(f"the client of {name}", up, down)
 
 
@@ -179,7 +178,7 @@ class MemoryListener(Listener):
     def __init__(self, name: str, weather: Callable[[], Weather] | None = None) -> None:
         self._name = name
         self._weather = weather
-        self._waiting = _Way(None)
+        self._waiting = _Direction(None)
 
     def connect(self) -> MemoryConnection:
         """Return a client's end."""

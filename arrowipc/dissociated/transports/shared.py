@@ -17,11 +17,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, described
-from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory
+from arrowipc.arguments import check_integer
+from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory, Placed
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, read_process, write_places
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
-from arrowipc.dissociated.memory.ranges import Place, copied
+from arrowipc.dissociated.memory.receiving import Place, copied
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.read.framing import Framer
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
 __all__ = [
+    "OFFERED",
     "FileMemory",
     "MappedMemory",
     "OwnMemory",
     "ReadMemory",
     "SegmentMemory",
     "check_user",
-    "offer_memory",
     "open_peer_memory",
 ]
 
@@ -48,26 +48,6 @@ FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 
 
 # -- the server's side ---------------------------------------------------------------------------------------
-
-
-def offer_memory(transport: str, **options: Any) -> OfferedMemory:
-    """Return the memory that a server offers.
-
-    Parameters
-    ----------
-    transport : {"shm", "file", "cma"}
-    **options
-        Of `arrowipc.dissociated.memory.arena.Arena`, `FileMemory` or `OwnMemory`.
-
-    Raises
-    ------
-    UsageError
-        There is no such transport.
-    """
-    kinds: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory, "cma": OwnMemory}
-    if transport not in kinds:
-        raise UsageError(f'transport must be "shm", "file" or "cma", found {described(transport)}')
-    return kinds[transport](**options)
 
 
 class FileMemory(OfferedMemory):
@@ -135,12 +115,12 @@ class FileMemory(OfferedMemory):
         while (message := framer.next_message()) is not None:
             yield message
 
-    def place(self, message: Message, connection: Connection) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> Placed | None:
         """See `OfferedMemory.place`."""
         if not self.is_current:
             return None
         pairs = write_places(message, self.mapping, 0)
-        return None if pairs is None else (pairs, Pairs(pairs).addresses, ())
+        return None if pairs is None else Placed(pairs, Pairs(pairs).addresses)
 
     def release(self, addresses: Sequence[int]) -> None:
         """See `OfferedMemory.release`: the file stays."""
@@ -186,7 +166,7 @@ class OwnMemory(OfferedMemory):
         """int: bytes that clients were told of and have not read yet, as far as we know."""
         return self._size
 
-    def place(self, message: Message, connection: Connection) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> Placed | None:
         """See `OfferedMemory.place`."""
         if (
             message.body_length < self._least_bytes
@@ -196,17 +176,17 @@ class OwnMemory(OfferedMemory):
             return None
         pairs = write_places(message, None, 0)
         if pairs is None:
-            _ = message.body  # puts it together
+            _ = message.body  # from here on one buffer, in which everything has an address
             pairs = write_places(message, None, 0)
-        if pairs is None:
-            return None
+            if pairs is None:
+                return None
         addresses = Pairs(pairs).addresses
         buffers = [each for each in message.buffers if len(each)]
         with self._lock:
             for address, buffer in zip(addresses, buffers, strict=True):
                 self._kept.setdefault(address, []).append(buffer)
                 self._size += len(buffer)
-        return pairs, addresses, ()
+        return Placed(pairs, addresses)
 
     def release(self, addresses: Sequence[int]) -> None:
         """See `OfferedMemory.release`."""
@@ -229,6 +209,10 @@ class OwnMemory(OfferedMemory):
         with self._lock:
             self._kept.clear()
             self._size = 0
+
+
+#: What each transport offers to clients on the same machine.
+OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory, "cma": OwnMemory}
 
 
 # -- the client's side ---------------------------------------------------------------------------------------
@@ -338,12 +322,7 @@ class SegmentMemory(PeerMemory):
                 os.close(handle)
 
     def message(
-        self,
-        metadata: Any,
-        pairs: Pairs,
-        returned: Any,
-        limits: Limits | None,
-        reads: Reads | None = None,
+        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
         """See `PeerMemory.message`."""
         number = pairs.start >> OFFSET_BITS
@@ -411,12 +390,7 @@ class MappedMemory(PeerMemory):
         return self._map
 
     def message(
-        self,
-        metadata: Any,
-        pairs: Pairs,
-        returned: Any,
-        limits: Limits | None,
-        reads: Reads | None = None,
+        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
         """See `PeerMemory.message`."""
         try:
@@ -488,12 +462,7 @@ class ReadMemory(PeerMemory):
             raise PermissionError(f"process {self._pid} is of user {user}, not of ours")
 
     def message(
-        self,
-        metadata: Any,
-        pairs: Pairs,
-        returned: Any,
-        limits: Limits | None,
-        reads: Reads | None = None,
+        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
         """See `PeerMemory.message`."""
         try:

@@ -22,20 +22,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener
-from arrowipc.dissociated.memory.ranges import announced
+from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import Reason
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
 
-__all__ = [
-    "HELLO",
-    "SocketConnection",
-    "SocketListener",
-    "connect_tcp",
-    "connect_unix",
-    "listen_tcp",
-    "listen_unix",
-]
+__all__ = ["HELLO", "SocketConnection", "SocketListener", "connect_tcp", "connect_unix", "listen_tcp", "listen_unix"]
 
 #: Magic and version. Another version is another protocol: it is refused, not guessed.
 HELLO = b"arwipc" + struct.pack("<H", 1)
@@ -91,9 +83,6 @@ class SocketConnection(Connection):
         self._target: memoryview | None = None  # of a message that is longer than the stage
         self._filled = 0
         self._expected: tuple[int | None, tuple[int, ...]] = (None, ())
-        self._inbox: deque[Frame] = deque()
-        self._ended = False
-        self._closed = False
         self._reason: int | None = None
         self._queue([memoryview(HELLO)], len(HELLO), ())
 
@@ -243,16 +232,7 @@ class SocketConnection(Connection):
         if held < HEADER.size:
             return False
         kind, n_handles, zero, more_zeros, tag, length = HEADER.unpack_from(self._stage, self._first)
-        if (
-            kind > REFUSAL
-            or zero
-            or more_zeros
-            or (tag and kind == UNTAGGED)
-            or (kind == REFUSAL and not tag)
-            or length > self._most[kind]
-            or n_handles > len(self._handles)
-        ):
-            raise self._refusal(kind, n_handles, zero or more_zeros, tag, length)
+        self._check_header(kind, n_handles, zero or more_zeros, tag, length)
         start = self._first + HEADER.size
         if kind == REFUSAL:  # whatever came behind it is of no interest
             self._reason, self._ended = tag, True
@@ -275,33 +255,24 @@ class SocketConnection(Connection):
             self._target, self._filled = data, here
         return True
 
-    def _refusal(self, kind: int, n_handles: int, reserved: int, tag: int, length: int) -> FormatError:
-        """Say what is wrong with a header."""
+    def _check_header(self, kind: int, n_handles: int, reserved: int, tag: int, length: int) -> None:
         if kind > REFUSAL or reserved or (kind == UNTAGGED and tag) or (kind == REFUSAL and (length or not tag)):
-            return FormatError(
+            raise FormatError(
                 f"{self.name} sent a header that is none of ours: expected kind 0 or 1, zeros, and no tag "
                 f"with kind 0, or kind 2 with a reason alone, found kind {kind}, {reserved}, tag {tag:#x}"
             )
         if kind == UNTAGGED and length > self._most[kind]:
-            return LimitError(
+            raise LimitError(
                 f"{self.name} announces {length:,} bytes of metadata, more than Limits.metadata_bytes = "
                 f"{self._limits.metadata_bytes:,}"
             )
         if length > self._most[kind]:
-            return LimitError(
+            raise LimitError(
                 f"{self.name} announces a tagged message of {length:,} bytes, and at most "
                 f"{self._most[kind]:,} are taken"
             )
-        return FormatError(f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came")
-
-    def receive(self) -> Frame | None:
-        """See `Connection.receive`."""
-        return self._inbox.popleft() if self._inbox else None
-
-    @property
-    def at_end(self) -> bool:
-        """See `Connection.at_end`."""
-        return (self._ended or self._closed) and not self._inbox
+        if n_handles > len(self._handles):
+            raise FormatError(f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came")
 
     # -- the end --
 
@@ -420,10 +391,11 @@ class SocketListener(Listener):
         client = SocketConnection(sock, name, self._limits, self._longest)
         user = client.peer_user() if self._same_user else None
         if self._same_user and user != os.geteuid():
+            whose = "a user whom nobody can tell" if user is None else f"user {user}"
             client.refuse(Reason.OTHER_USER)
             client.close()
             raise PermissionError(
-                f"{name} was sent away: it is of {user_name(user)}, and this server, which shares memory, "
+                f"{name} was sent away: it is of {whose}, and this server, which shares memory, "
                 f"takes clients of its own user only, {os.geteuid()}"
             )
         return client
@@ -444,11 +416,6 @@ class SocketListener(Listener):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._remove)
             self._remove = None
-
-
-def user_name(user: int | None) -> str:
-    """Return a user in words."""
-    return "a user whom nobody can tell" if user is None else f"user {user}"
 
 
 def place(host: str, port: int) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_choice
 from arrowipc.dissociated.connection import Connection, Deadline, Endpoint, Frame, Listener, PeerMemory
-from arrowipc.dissociated.memory.ranges import announced
+from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import SEQUENCE_MASK, BodyType
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.dissociated.transports.ucx_library import context, load_library
@@ -77,7 +77,6 @@ class UcxConnection(Connection):
         self._limits = limits or Limits()
         self._is_client = is_client
         self._fileno = worker.fileno()
-        self._inbox: deque[Frame] = deque()
         self._receives: set[ucx_worker.Operation] = set()
         self._receiving = 0
         self._expected: int | None = None
@@ -86,8 +85,6 @@ class UcxConnection(Connection):
         self.knows_segments = False
         self.descriptions: deque[bytes] = deque()
         self._waiting: set[int] = set()  # threads that wait for `fileno` now
-        self._ended = False
-        self._closed = False
 
     # -- sending --
 
@@ -220,15 +217,6 @@ class UcxConnection(Connection):
             pass
         self._ended = True
 
-    def receive(self) -> Frame | None:
-        """See `Connection.receive`."""
-        return self._inbox.popleft() if self._inbox else None
-
-    @property
-    def at_end(self) -> bool:
-        """See `Connection.at_end`."""
-        return (self._ended or self._closed) and not self._inbox
-
     # -- waiting --
 
     def fileno(self) -> int:
@@ -297,7 +285,7 @@ class UcxConnection(Connection):
         try:
             self._progress_until(lambda: worker.num_outstanding == 0, deadline)
             if worker.num_outstanding == 0 and not worker.failure:
-                self._progress_until(worker.hang_up(force=False).is_done, deadline)
+                self._progress_until(worker.hang_up().is_done, deadline)
         except OSError:
             pass  # gone already
 
@@ -314,7 +302,7 @@ def wait_readable(descriptor: int, deadline: Deadline) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     left = deadline.left
-    return bool(poll.poll(1000 * (MOMENT if left is None else min(left, MOMENT)))) or left != 0
+    return bool(poll.poll(1000 * min(left, MOMENT))) or left != 0
 
 
 # -- addresses -----------------------------------------------------------------------------------------------
@@ -523,12 +511,7 @@ def connect_ucx(
 
 
 def _connect(
-    shared: ucx_worker.Context,
-    address: bytes,
-    peer_errors: bool,
-    name: str,
-    limits: Limits | None,
-    deadline: Deadline,
+    shared: ucx_worker.Context, address: bytes, peer_errors: bool, name: str, limits: Limits | None, deadline: Deadline
 ) -> UcxConnection:
     worker = ucx_worker.Worker(shared)
     try:

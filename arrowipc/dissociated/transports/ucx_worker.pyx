@@ -48,6 +48,9 @@ cdef extern from * nogil:
 
 # -- the library and its contexts ----------------------------------------------------------------------------
 
+cdef Ucp ucp                        # zeros: no library is loaded
+cdef int forks                      # of this process and its ancestors, since the library was loaded
+
 
 cdef void count_fork() noexcept nogil:
     global forks
@@ -110,7 +113,7 @@ cdef str status_text(Status status):
 
 
 cdef object failure_of(Status status, str what):
-    """The exception that says so."""
+    """The exception that says that a call failed."""
     text = f"{what}: {status_text(status)}"
     if status == UCS_ERR_NO_MEMORY:
         return MemoryError(text)
@@ -143,6 +146,10 @@ cdef class Context:
         was made known. So only where it is needed.
     """
 
+    cdef void* handle
+    cdef int forks                  # when it was made
+    cdef readonly bint remote_memory
+
     def __init__(self, settings, bint remote_memory):
         cdef void* config
         cdef ucp_params_t params
@@ -164,15 +171,12 @@ cdef class Context:
         finally:
             ucp.config_release(config)
 
-    cdef int check_process(self) except -1:
+    cpdef int check(self) except -1:
+        """Raise a `UsageError` if not this process made it but one that it was forked from."""
         if self.forks != forks:
             raise UsageError("UCX does not work in a process that was forked from the one that used it: connect "
                              "anew in a process that was started (spawn), or before anything uses UCX")
         return 0
-
-    def check(self):
-        """Raise a `UsageError` if not this process made it but one that it was forked from."""
-        self.check_process()
 
     def __dealloc__(self):
         if self.handle != NULL and self.forks == forks:
@@ -363,7 +367,7 @@ cdef class Worker:
     def __init__(self, Context context not None):
         cdef ucp_worker_params_t params
         cdef ucp_am_handler_param_t handler
-        context.check_process()
+        context.check()
         self.context = context
         self.outstanding = set()
         memset(&params, 0, sizeof(params))
@@ -382,7 +386,7 @@ cdef class Worker:
         check(ucp.worker_set_am_recv_handler(self.handle, &handler), "UCX: waiting for active messages")
 
     cdef int check_open(self) except -1:
-        self.context.check_process()
+        self.context.check()
         if self.is_closed or self.handle == NULL:
             raise BrokenPipeError("the UCX connection is closed")
         return 0
@@ -715,8 +719,8 @@ cdef class Worker:
 
     # -- the end --
 
-    def hang_up(self, bint force):
-        """Begin to end the connection; `force` ends operations too, and works with `peer_errors` only."""
+    def hang_up(self):
+        """Begin to end the connection; operations that are under way are waited for."""
         cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
         cdef void* result
@@ -724,8 +728,6 @@ cdef class Worker:
         if ep == NULL:
             return self.started(operation, NULL, "")
         use(&param, operation, <void*> on_sent)
-        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS
-        param.flags = UCP_EP_CLOSE_FLAG_FORCE if force else 0
         self.ep = NULL
         with nogil:
             result = ucp.ep_close_nbx(ep, &param)
@@ -844,7 +846,7 @@ cdef class Region:
         cdef ucp_mem_attr_t attributes
         cdef void* packed
         cdef size_t length
-        context.check_process()
+        context.check()
         self.context = context
         memset(&params, 0, sizeof(params))
         params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS
