@@ -6,11 +6,11 @@ import asyncio
 import functools
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.dissociated.client import ClientStream, open_client_stream
-from arrowipc.dissociated.connection import Connection, Deadline, shortest_moment
+from arrowipc.dissociated.connection import Connection, Deadline, shortest_interval
 from arrowipc.dissociated.protocol import STRICT, Dialect, Reason
 from arrowipc.dissociated.service import BREATH, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
@@ -37,8 +37,8 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._happened: asyncio.Future[None] = self._loop.create_future()
         self._watched: list[int] = []
-        #: Seconds after which to look, see `Connection.moment`.
-        self.moment = math.inf
+        #: Seconds after which to look, see `Connection.poll_interval`.
+        self.poll_interval = math.inf
 
     def add(self, descriptor: int, writable: bool = False) -> None:
         """Wait for this one too: for something to read, or also for room to write."""
@@ -65,12 +65,12 @@ class Watch:
             The deadline passed first.
         """
         left = deadline.left
-        seconds = min(left, self.moment)
+        seconds = min(left, self.poll_interval)
         try:
             async with asyncio.timeout(None if seconds == math.inf else seconds):
                 await self._happened
         except TimeoutError:
-            if self.moment < left:
+            if self.poll_interval < left:
                 return
             raise TimeoutError(f"waited {deadline.timeout:g} s for {for_what}") from None
         finally:
@@ -84,7 +84,7 @@ def watch(connections: Sequence[Connection]) -> Watch | None:
     found = Watch()
     for each in connections:
         found.add(each.fileno(), each.wants_write)
-    found.moment = shortest_moment(connections)
+    found.poll_interval = shortest_interval(connections)
     return found
 
 
@@ -296,15 +296,12 @@ class AsyncServer(Service):
         """End a session whose task is over; also one that was cancelled before it had begun."""
         del self._sessions[session]
         for step in (session.close, task.result):
-            self._report(step)
-
-    def _report(self, step: Callable[[], object]) -> None:
-        try:
-            step()
-        except asyncio.CancelledError:
-            pass
-        except BaseException as error:
-            self._ended(error)
+            try:
+                step()
+            except asyncio.CancelledError:
+                pass
+            except BaseException as error:
+                self._ended(error)
 
     @property
     def num_clients(self) -> int:

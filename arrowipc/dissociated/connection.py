@@ -62,11 +62,11 @@ class Connection(ABC):
         Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
     corked : bool
         Other messages follow at once: `send` may keep what it is given, until `uncork` sends all together.
-    moment : float
+    poll_interval : float
         Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
     """
 
-    moment = math.inf
+    poll_interval = math.inf
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -378,19 +378,19 @@ def wait(
         poll.register(descriptor, writable if only_write else writable | select.POLLIN)
     if alarm is not None:
         poll.register(alarm.fileno(), select.POLLIN)
-    moment = shortest_moment(connections)
+    interval = shortest_interval(connections)
     while True:
-        seconds = min(moment, deadline.left)
+        seconds = min(interval, deadline.left)
         if poll.poll(None if seconds == math.inf else min(LONGEST_POLL, seconds * 1000)):
             return
         deadline.check(for_what)
-        if seconds == moment:
+        if seconds == interval:
             return
 
 
-def shortest_moment(connections: Sequence[Connection]) -> float:
+def shortest_interval(connections: Sequence[Connection]) -> float:
     """Return after how many seconds to look at the connections whatever their descriptors say."""
-    return min((each.moment for each in connections), default=math.inf)
+    return min((each.poll_interval for each in connections), default=math.inf)
 
 
 class Endpoint(NamedTuple):

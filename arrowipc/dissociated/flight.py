@@ -458,14 +458,7 @@ def _ident_of(descriptor: Any) -> bytes:
 
 
 class Opened:
-    """A source of a server, opened for one reader.
-
-    Parameters
-    ----------
-    source : object
-        See `arrowipc.dissociated.served.messages_of`.
-    schema : Schema or None
-    """
+    """A source of a server (see `arrowipc.dissociated.served.messages_of`), opened for one reader."""
 
     schema: Schema
     _batches: Iterator[RecordBatch]

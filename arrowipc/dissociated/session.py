@@ -56,12 +56,12 @@ PATIENT = Timeouts()
 
 
 class Roles:
-    """Which streams a connection is asked for with which tag.
+    """What a client asks for with which tag.
 
     Parameters
     ----------
     tags : mapping of int to str
-        Tag of the request -> "both", "meta" or "data".
+        Tag of the request -> which of the two streams: "both", "meta" or "data".
     free_data : int, optional
         Tag of the messages that give memory back.
 
@@ -87,10 +87,8 @@ class Session:
 
     Parameters
     ----------
-    connection : Connection
     find : callable
         ``find(ident: bytes)`` returns what `messages_of` takes, or None: unknown.
-    roles : Roles
     memory : OfferedMemory, optional
         None: bodies are always sent.
     max_unsent : int
@@ -130,18 +128,18 @@ class Session:
         self._options = dict(options or {})
         self._first = first
         self._queue: deque[tuple[str, bytes]] = deque()
-        self._refused = False
-        self._unsent = 0
+        self._refused = False  # it asked for a stream that nobody knows
+        self._unsent = 0  # when `patience` looked last
         self._timeouts = timeouts
         self._taking = Deadline(None)
         self._request = Deadline(timeouts.request)
-        self._message: Deadline | None = None
+        self._message: Deadline | None = None  # of a message of which a part has come
         self._asked = False
-        self._is_waiting = False
-        self._moved = False
-        self._since = time.monotonic()
-        self._messages: Generator[Message, None, None] | None = None
-        self._is_at_hand = False
+        self._is_waiting = False  # the driver waits, so that another one may dismiss the client
+        self._moved = False  # the client did something
+        self._since = time.monotonic()  # when it did something last
+        self._messages: Generator[Message, None, None] | None = None  # of the stream that is being sent
+        self._is_at_hand = False  # they take no waiting
         self._role = "both"
         self._outgoing = Outgoing(first)
 

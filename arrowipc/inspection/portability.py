@@ -52,10 +52,6 @@ def _narrow(kind: types.DataType) -> bool:
     return isinstance(kind, types.Decimal) and kind.bit_width < 128
 
 
-def _nanoseconds(kind: types.DataType) -> bool:
-    return kind in (types.Duration("ns"), types.Interval("month_day_nano"))
-
-
 #: Tried with capsules of pyarrow's too: it is not our export. A test tries again.
 MISREADINGS = (
     Misreading(
@@ -79,7 +75,7 @@ MISREADINGS = (
     Misreading(
         "misread-duckdb-nanoseconds",
         "duckdb 2.0.0",
-        lambda kind, encoded: _nanoseconds(kind),
+        lambda kind, encoded: kind in (types.Duration("ns"), types.Interval("month_day_nano")),
         "cuts durations and intervals to microseconds: keep integers where nanoseconds matter",
     ),
 )

@@ -262,23 +262,28 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
 
 def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None, bool]:
     """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
-    decoder, size = reader._decoder, len(memoryview(buffer).cast("B"))
-    counts = reader.num_record_batches, decoder.num_dictionaries
-    spans: list[list[tuple[int, int]]] = [[], []]
-    for i, each in enumerate(spans):
-        for number in range(counts[i]):
-            with suppress(FormatError):
-                offset, head, body = decoder.block(number, dictionary=i == 1)
-                each.append((offset, offset + head + body))
+    count, size = reader.num_record_batches, len(memoryview(buffer).cast("B"))
+    batches, dictionaries = blocks_of(reader, False), blocks_of(reader, True)
     start, _ = footer_range(HEAD, bytes(reader._bytes(size - TAIL_SIZE, TAIL_SIZE)), size)
-    complete = (len(spans[0]), len(spans[1])) == counts
-    if complete and start - max([stop for each in spans for _, stop in each], default=start) > 64 + len(HEAD):
+    complete = len(batches) == count and len(dictionaries) == reader._decoder.num_dictionaries
+    end = max([stop for _, stop in batches + dictionaries], default=start)
+    if complete and start - end > 64 + len(HEAD):
         return None, False  # of the last of several files, whose blocks count from its own beginning
-    lost = [number for number in range(counts[0]) if not _heads(reader, number)]
+    lost = [number for number in range(count) if not _heads(reader, number)]
     # The last ones all missing: something came in between, or went.
-    right = complete and (len(lost) < 2 or lost[-1] != counts[0] - 1)
+    right = complete and (len(lost) < 2 or lost[-1] != count - 1)
     schema = RecordBatchFileReader(buffer).schema
-    return Outline(schema, spans[1] if right else None, counts[0], start), right
+    return Outline(schema, dictionaries if right else None, count, start), right
+
+
+def blocks_of(reader: RecordBatchFileReader, dictionaries: bool) -> list[tuple[int, int]]:
+    """Where messages begin and end as the footer says; without the blocks that cannot be."""
+    found = []
+    for number in range(reader._decoder.num_dictionaries if dictionaries else reader.num_record_batches):
+        with suppress(FormatError):
+            offset, head, body = reader._decoder.block(number, dictionary=dictionaries)
+            found.append((offset, offset + head + body))
+    return found
 
 
 def _heads(reader: RecordBatchFileReader, number: int) -> bool:

@@ -66,10 +66,8 @@ class Search:
 
     Parameters
     ----------
-    buffer : bytes-like
     options : dict
         For `StreamDecoder`.
-    outline : Outline, optional
     damage : FormatError, optional
         Why the file cannot be read by its footer.
     """
@@ -140,9 +138,8 @@ class Search:
         self._close_gap(self._size)
         if not self._whole or self._damage is not None:
             error = self._damage or FormatError("the file ends without a footer")
-            batches = 0 if self._ended else None
-            self._fail_at_end(error, batches)
-        if self._outline is not None and self._ledger.batches < self._outline.batches:
+            self._fail_at_end(error, 0 if self._ended else None)
+        if self._outline is not None and self._ledger.num_batches < self._outline.batches:
             error = FormatError(f"the footer lists {self._outline.batches:,} batches, not all are there")
             self._fail_at_end(error, None)
 

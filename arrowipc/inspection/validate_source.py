@@ -8,7 +8,7 @@ from arrowipc._core import Source
 from arrowipc.arguments import Immutable, check_choice, fill, printable
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
-from arrowipc.inspection.recover import ByBlocks, whole
+from arrowipc.inspection.recover import ByBlocks, blocks_of, whole
 from arrowipc.inspection.resync import END, Search
 from arrowipc.read.decoders import MAGIC, TAIL_SIZE, footer_range, schema_of
 from arrowipc.read.framing import find_message
@@ -147,13 +147,7 @@ def validate(
     False
     """
     check_choice("level", level, ("full", "strict"))
-    options: Options = {
-        "columns": None,
-        "validate": level,
-        "limits": limits,
-        "use_threads": True,
-        "ensure_native_endian": True,
-    }
+    options: Options = {"validate": level, "limits": limits}
     buffer = whole(source, memory_map)
     view = memoryview(buffer).cast("B")
     if view[:6] == MAGIC:
@@ -225,20 +219,16 @@ def _note(
 
 def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None) -> None:
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
-    source, decoder = reader._source, reader._decoder
+    source = reader._source
     assert source is not None
     size = len(source)
     end, _ = footer_range(source.bytes(0, 8), source.bytes(size - TAIL_SIZE, TAIL_SIZE), size)
     listed: dict[int, tuple[str, int]] = {}
-    for kind, count in (("RecordBatch", reader.num_record_batches), ("DictionaryBatch", decoder.num_dictionaries)):
-        for number in range(count):
-            try:
-                offset, head, body = decoder.block(number, dictionary=kind == "DictionaryBatch")
-            except FormatError:
-                continue  # was told
+    for kind in ("RecordBatch", "DictionaryBatch"):
+        for offset, stop in blocks_of(reader, kind == "DictionaryBatch"):  # the others were told
             if offset in listed:
                 _note(ledger, FormatError("the footer lists this message twice"), offset)
-            listed[offset] = kind, offset + head + body
+            listed[offset] = kind, stop
     at = _compare_schema(source, ledger, end, limits)
     while at < end:
         found = find_message(source, at, there=True, limits=limits)

@@ -253,21 +253,16 @@ class Arena(SegmentedMemory[MemfdSegment]):
 
 
 def _memfd() -> int:
-    for flags in (MFD_NOEXEC_SEAL, 0):
-        try:
-            return os.memfd_create("arrowipc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | flags)
-        except OSError:
-            if not flags:
-                raise
-    raise AssertionError
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        return os.memfd_create("arrowipc", flags | MFD_NOEXEC_SEAL)
+    except OSError:  # Linux before 6.3 does not know the last one
+        return os.memfd_create("arrowipc", flags)
 
 
 def _seal(fd: int) -> None:
     """Make the size final, and writing ours alone (Linux before 5.1 cannot do the latter)."""
-    for seals in (SEALS, SEALS & ~F_SEAL_FUTURE_WRITE):
-        try:
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-            return
-        except OSError:
-            if not seals & F_SEAL_FUTURE_WRITE:
-                raise
+    try:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    except OSError:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS & ~F_SEAL_FUTURE_WRITE)

@@ -66,10 +66,8 @@ def copied(
     ----------
     peer : str
         Its name, for errors.
-    metadata : bytes-like
     pairs : Pairs
         Where the body is at the peer.
-    limits : Limits, optional
     reads : callable, optional
         See `PeerMemory.message`.
     copy : callable

@@ -64,8 +64,7 @@ class _Direction:
         """Nothing more will be put: wake who waits, and keep no descriptor that nobody needs."""
         with self.lock:
             self.ended = True
-        self.ring()
-        self._close_if_over()
+            self._ring_and_close()
 
     def leave(self) -> None:
         """Nobody will look any more: what is there is lost."""
@@ -73,14 +72,13 @@ class _Direction:
             self.deaf = True
             self.frames.clear()
             self.waiting = 0
-        self.ring()
-        self._close_if_over()
+            self._ring_and_close()
 
-    def _close_if_over(self) -> None:
-        with self.lock:
-            if self.ended and self.deaf:
-                self.bell.close()
-                self.ringer.close()
+    def _ring_and_close(self) -> None:
+        self.ring()
+        if self.ended and self.deaf:
+            self.bell.close()
+            self.ringer.close()
 
 
 def _size(frame: Frame) -> int:
@@ -162,7 +160,6 @@ def memory_pair(
 
     Parameters
     ----------
-    name : str
     weather : callable, optional
         What happens to messages from the server to the client.
     back : callable, optional

@@ -105,15 +105,14 @@ class FileMemory(OfferedMemory):
             return False
 
     def messages(self) -> Iterator[Message]:
-        """Yield the messages of the file as they are stored, one after the other.
+        """Return the messages of the file as they are stored, one after the other.
 
         A file whose dictionaries stand behind the batches that need them is no stream: serve what a reader
         of `mapping` gives.
         """
         framer = Framer()
         framer.feed(self.mapping[len(MAGIC) :] if self.mapping[: len(MAGIC)] == MAGIC else self.mapping, True)
-        while (message := framer.next_message()) is not None:
-            yield message
+        return iter(framer.next_message, None)
 
     def place(self, message: Message, connection: Connection) -> Placed | None:
         """See `OfferedMemory.place`."""
@@ -291,13 +290,7 @@ def _lent(
 
 
 class SegmentMemory(PeerMemory):
-    """Segments whose file descriptors come with the first body in each: mapped, and never written.
-
-    Parameters
-    ----------
-    connection : Connection or None
-        See `open_peer_memory`.
-    """
+    """Segments whose file descriptors come with the first body in each: mapped, and never written."""
 
     def __init__(self, connection: Connection | None) -> None:
         self._connection = connection
@@ -355,15 +348,9 @@ def _map_sealed(handle: int) -> memoryview:
 
 
 class MappedMemory(PeerMemory):
-    """A file, or named shared memory, that both sides map; addresses are offsets in it.
+    """A file, or named shared memory (which has to be our own user's), that both sides map.
 
-    Parameters
-    ----------
-    path : str
-    connection : Connection or None
-        See `open_peer_memory`.
-    named : bool
-        Named memory: it has to be of our own user.
+    Addresses are offsets in it.
     """
 
     def __init__(self, path: str, connection: Connection | None, *, named: bool = False) -> None:
@@ -417,8 +404,6 @@ class ReadMemory(PeerMemory):
     ----------
     pid, started : int
         Of the process; when it started tells it from a later one of the same number.
-    connection : Connection or None
-        See `open_peer_memory`.
     """
 
     def __init__(self, pid: int, started: int, connection: Connection | None) -> None:

@@ -56,7 +56,6 @@ class SocketConnection(Connection):
     ----------
     sock : socket.socket
         Connected; this owns it from now on.
-    name : str
     limits : Limits, optional
         `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
     longest : int, optional
@@ -347,8 +346,6 @@ class SocketListener(Listener):
     ----------
     sock : socket.socket
         Listening; this owns it from now on.
-    name : str
-    limits : Limits, optional
     same_user : bool
         Take clients of our own user only (Unix sockets).
     remove : str, optional

@@ -24,6 +24,7 @@ from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import SEQUENCE_MASK, BodyType
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.dissociated.transports.ucx_library import context, load_library
+from arrowipc.dissociated.transports.ucx_memory import UcxArena, UcxPeerMemory
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.limits import Limits
 
@@ -37,7 +38,7 @@ RECEIVED_AT_ONCE = 128 << 20
 #: Seconds that a connection takes for what is on its way when it is closed.
 LINGER = 0.5
 #: Seconds after which UCX is given a chance to do what no event told of.
-MOMENT = 0.02
+POLL_INTERVAL = 0.02
 #: Tag of the empty message by which a client says that it knows what segments are (see `ucx_memory`).
 SEGMENTS = 0xA5 << 56 | 0x5E67 << 32
 #: Transports of one machine, as UCX names them in the description of a connection.
@@ -53,7 +54,6 @@ class UcxConnection(Connection):
     ----------
     worker : arrowipc.dissociated.transports.ucx_worker.Worker
         Connected; this owns it from now on.
-    name : str
     limits : Limits, optional
         `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
     is_client : bool
@@ -67,7 +67,7 @@ class UcxConnection(Connection):
         Of a client's end: those that came and nobody has looked at yet.
     """
 
-    moment = MOMENT
+    poll_interval = POLL_INTERVAL
 
     def __init__(
         self, worker: ucx_worker.Worker, name: str, limits: Limits | None = None, *, is_client: bool = False
@@ -181,16 +181,12 @@ class UcxConnection(Connection):
         return self.worker.probe(0, 0)
 
     def _receive(self, waiting: ucx_worker.Waiting) -> None:
-        operation = self.worker.receive(waiting, self.room(waiting.length))
+        operation = self.worker.receive(waiting, announced(self.name, waiting.length, self._limits))
         if operation.is_done():
             self._deliver(operation)
         else:
             self._receives.add(operation)
             self._receiving += operation.length
-
-    def room(self, length: int) -> memoryview:
-        """Return memory to receive into: as much as the peer says, and pages for what has come of it."""
-        return announced(self.name, length, self._limits)
 
     def _deliver(self, operation: ucx_worker.Operation) -> None:
         if operation.status < 0:
@@ -302,7 +298,7 @@ def wait_readable(descriptor: int, deadline: Deadline) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     left = deadline.left
-    return bool(poll.poll(1000 * min(left, MOMENT))) or left != 0
+    return bool(poll.poll(1000 * min(left, POLL_INTERVAL))) or left != 0
 
 
 # -- addresses -----------------------------------------------------------------------------------------------
@@ -333,11 +329,7 @@ def unpacked_name(address: bytes | None) -> str:
         return "a client of UCX"
     family = struct.unpack_from("=H", address)[0] if sys.platform == "linux" else address[1]
     try:
-        host = (
-            socket.inet_ntop(socket.AF_INET6, address[8:24])
-            if family == socket.AF_INET6
-            else socket.inet_ntop(socket.AF_INET, address[4:8])
-        )
+        host = socket.inet_ntop(family, address[8:24] if family == socket.AF_INET6 else address[4:8])
     except (OSError, ValueError):
         return "a client of UCX"
     return f"the client {(host, unpacked_port(address))}"
@@ -347,16 +339,10 @@ def unpacked_name(address: bytes | None) -> str:
 
 
 class UcxListener(Listener):
-    """Waits for clients.
+    """Waits for clients, as `listen_ucx` says.
 
     Parameters
     ----------
-    host : str
-    port : int
-        0: any free one.
-    limits : Limits, optional
-    error_mode : {"peer", "none"}
-        See `listen_ucx`.
     remote_memory : bool
         Clients read bodies in memory of this process.
     """
@@ -462,11 +448,7 @@ def listen_ucx(
     check_choice("error_mode", error_mode, ("peer", "none"))
     host, port = address
     listener = UcxListener(host, port, limits, error_mode=error_mode, remote_memory=memory > 0)
-    offered = None
-    if memory > 0:
-        from arrowipc.dissociated.transports.ucx_memory import UcxArena
-
-        offered = UcxArena(listener.context, memory, segment_bytes, least_bytes)
+    offered = UcxArena(listener.context, memory, segment_bytes, least_bytes) if memory > 0 else None
     return Endpoint(listener, "ucx", host, listener.port, "", offered)
 
 
@@ -476,23 +458,7 @@ def listen_ucx(
 def connect_ucx(
     uri: DissociatedUri, limits: Limits | None = None, timeout: float | None = None
 ) -> tuple[UcxConnection, PeerMemory | None]:
-    """Connect to a server.
-
-    Returns
-    -------
-    connection : UcxConnection
-    memory : PeerMemory or None
-        The way into the memory that `remote_handle` is the key of.
-
-    Raises
-    ------
-    UnsupportedError
-        There is no UCX library.
-    TimeoutError
-        The server does not answer.
-    OSError
-        Nobody listens there.
-    """
+    """Connect to a server; see `arrowipc.dissociated.schemes.connect`. Its `remote_handle` is the key of its memory."""
     if uri.port is None:
         raise UsageError(f"a UCX server has a port: {uri}")
     address, is_v6 = packed_address(uri.host, uri.port)
@@ -505,8 +471,6 @@ def connect_ucx(
         connection = _connect(shared, address, False, name, limits, deadline)
     if uri.remote_handle is None:
         return connection, None
-    from arrowipc.dissociated.transports.ucx_memory import UcxPeerMemory
-
     return connection, UcxPeerMemory(connection, uri.remote_handle, timeout)
 
 

@@ -84,15 +84,7 @@ class Description(NamedTuple):
 
 
 class UcxSegment(Segment):
-    """A registered region; it is unregistered when the last reference to it goes.
-
-    Parameters
-    ----------
-    context : Context
-    size : int
-    is_first : bool
-        The URI has its key.
-    """
+    """A registered region; it is unregistered when the last reference to it goes. The URI has the key of the first."""
 
     def __init__(self, context: ucx_worker.Context, size: int, is_first: bool) -> None:
         region = ucx_worker.Region(context, size)
@@ -241,7 +233,6 @@ class UcxPeerMemory(PeerMemory):
 
     Parameters
     ----------
-    connection : UcxConnection
     handle : bytes
         `remote_handle` of the URI.
     timeout : float, optional

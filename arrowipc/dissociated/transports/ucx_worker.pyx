@@ -148,14 +148,12 @@ cdef class Context:
 
     cdef void* handle
     cdef int forks                  # when it was made
-    cdef readonly bint remote_memory
 
     def __init__(self, settings, bint remote_memory):
         cdef void* config
         cdef ucp_params_t params
         if ucp.get_version == NULL:
             raise UsageError("no UCX library is loaded")
-        self.remote_memory = remote_memory
         self.forks = forks
         check(ucp.config_read(NULL, NULL, &config), "UCX: reading its settings")
         try:
@@ -202,8 +200,15 @@ cdef enum:
 # -- what callbacks write ------------------------------------------------------------------------------------
 
 
+cdef struct Queued:                 # what a queue consists of: each of them begins like this
+    Queued* next
+
+cdef struct Queue:
+    Queued* first
+    Queued* last
+
 cdef struct Arrived:                # an untagged message
-    Arrived* next
+    Queued* next
     void* descriptor                # of one that is still at the sender; NULL: its bytes follow this struct
     size_t length
 
@@ -216,8 +221,7 @@ cdef struct Ticket:                 # of an operation
     bint is_done
 
 cdef struct Mailbox:                # of a worker
-    Arrived* first
-    Arrived* last
+    Queue arrived
     Ticket* finished
     Status failure                  # of the connection
 
@@ -225,13 +229,28 @@ cdef struct Spent:                  # a key that nobody reads through any more
     Spent* next
     void* handle
 
-cdef struct Caller:                 # somebody at the door of a listener
-    Caller* next
-    void* request
+cdef struct ConnectionRequest:      # of a client, to a listener
+    Queued* next
+    void* handle
 
-cdef struct Door:
-    Caller* first
-    Caller* last
+
+cdef void append(Queue* queue, Queued* last) noexcept nogil:
+    last.next = NULL
+    if queue.last == NULL:
+        queue.first = last
+    else:
+        queue.last.next = last
+    queue.last = last
+
+
+cdef Queued* pop(Queue* queue) noexcept nogil:
+    """The first of a queue, to be freed; NULL: it is empty."""
+    cdef Queued* first = queue.first
+    if first != NULL:
+        queue.first = first.next
+        if first.next == NULL:
+            queue.last = NULL
+    return first
 
 
 cdef void finish(void* request, Status status, Ticket* ticket) noexcept nogil:
@@ -266,32 +285,21 @@ cdef Status on_message(void* arg, const void* header, size_t header_length, void
     if arrived == NULL:
         on_failure(mailbox, NULL, UCS_ERR_NO_MEMORY)
         return UCS_OK
-    arrived.next = NULL
     arrived.length = length
     arrived.descriptor = data if stays else NULL
     if not stays and length:
         # With or without FLAG_DATA: the bytes are UCX's, and it wants them back.
         memcpy(<uint8_t*> arrived + sizeof(Arrived), data, length)
-    if mailbox.last == NULL:
-        mailbox.first = arrived
-    else:
-        mailbox.last.next = arrived
-    mailbox.last = arrived
+    append(&mailbox.arrived, <Queued*> arrived)
     return UCS_INPROGRESS if stays else UCS_OK
 
 
-cdef void on_caller(void* request, void* arg) noexcept nogil:
-    cdef Door* door = <Door*> arg
-    cdef Caller* caller = <Caller*> malloc(sizeof(Caller))
-    if caller == NULL:
-        return      # the caller waits until its own patience ends
-    caller.next = NULL
-    caller.request = request
-    if door.last == NULL:
-        door.first = caller
-    else:
-        door.last.next = caller
-    door.last = caller
+cdef void on_connection_request(void* handle, void* queue) noexcept nogil:
+    cdef ConnectionRequest* request = <ConnectionRequest*> malloc(sizeof(ConnectionRequest))
+    if request == NULL:
+        return      # the client waits until its own timeout
+    request.handle = handle
+    append(<Queue*> queue, <Queued*> request)
 
 
 # -- workers -------------------------------------------------------------------------------------------------
@@ -306,7 +314,7 @@ cdef class Operation:
     cdef object held                # what the operation reads
     cdef Py_buffer target           # what it writes
     cdef bint has_target
-    cdef readonly bint is_send
+    cdef bint is_send
     cdef readonly int64_t length
     cdef readonly object tag        # of a message that is received; None: untagged
     cdef readonly object memory     # where that is put
@@ -346,12 +354,7 @@ cdef inline void use(ucp_request_param_t* param, Operation operation, void* call
 @cython.final
 @cython.no_gc_clear
 cdef class Worker:
-    """One end of one connection; a worker is never shared, for tags do not tell connections apart.
-
-    Parameters
-    ----------
-    context : Context
-    """
+    """One end of one connection; a worker is never shared, for tags do not tell connections apart."""
 
     cdef Context context
     cdef void* handle
@@ -362,7 +365,7 @@ cdef class Worker:
     cdef bint peer_errors
     cdef int64_t keys               # that somebody may read through
     cdef readonly int64_t unsent    # bytes of messages that are not sent yet, at least 1 each
-    cdef readonly bint is_closed
+    cdef bint is_closed
 
     def __init__(self, Context context not None):
         cdef ucp_worker_params_t params
@@ -404,11 +407,11 @@ cdef class Worker:
         self.make_endpoint(&params, peer_errors)
 
     def accept(self, Request request not None, bint peer_errors):
-        """Be the other end of somebody who called a listener of the same context."""
+        """Accept the connection of a client that asked a listener of the same context."""
         cdef ucp_ep_params_t params
         cdef void* handle = request.handle
         if handle == NULL:
-            raise UsageError("this caller was answered already")
+            raise UsageError("this request was answered already")
         memset(&params, 0, sizeof(params))
         params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST
         params.conn_request = handle
@@ -584,7 +587,7 @@ cdef class Worker:
 
     def untagged(self):
         """Take the first untagged message that arrived; None: there is none. It is there if its `memory` is."""
-        cdef Arrived* arrived = self.mailbox.first
+        cdef Arrived* arrived = <Arrived*> self.mailbox.arrived.first
         cdef Memory memory
         cdef Waiting waiting
         self.check_open()
@@ -599,10 +602,7 @@ cdef class Worker:
             if waiting.length:
                 memcpy(memory.data, <uint8_t*> arrived + sizeof(Arrived), arrived.length)
             waiting.memory = memory
-        self.mailbox.first = arrived.next
-        if arrived.next == NULL:
-            self.mailbox.last = NULL
-        free(arrived)
+        free(pop(&self.mailbox.arrived))
         return waiting
 
     def refuse(self, Waiting waiting not None):
@@ -677,7 +677,7 @@ cdef class Worker:
         self.check_open()
         with nogil:
             for i in range(ROUNDS):
-                if (ucp.worker_progress(self.handle) == 0 or self.mailbox.first != NULL
+                if (ucp.worker_progress(self.handle) == 0 or self.mailbox.arrived.first != NULL
                         or self.mailbox.finished != NULL):
                     break
         ticket = self.mailbox.finished
@@ -749,13 +749,11 @@ cdef class Worker:
         self.ep = NULL
         if handle == NULL or self.context.forks != forks:
             return      # a forked process has a copy of the memory, and none of the threads behind it
-        while self.mailbox.first != NULL:
-            arrived = self.mailbox.first
-            self.mailbox.first = arrived.next
+        while self.mailbox.arrived.first != NULL:
+            arrived = <Arrived*> pop(&self.mailbox.arrived)
             if arrived.descriptor != NULL:
                 ucp.am_data_release(handle, arrived.descriptor)
             free(arrived)
-        self.mailbox.last = NULL
         if self.mailbox.failure == UCS_OK and self.has_messages_under_way():
             # UCX 1.13 would abort the process, and 1.22 frees twice. So the worker stays, with the memory that it reads
             # and writes; nobody progresses it any more.
@@ -826,14 +824,7 @@ cdef class Worker:
 
 @cython.no_gc_clear
 cdef class Region:
-    """Memory of this process that peers can reach; writable.
-
-    Parameters
-    ----------
-    context : Context
-        With `remote_memory`.
-    size : int
-    """
+    """Memory of this process that peers can reach (of a context with `remote_memory`); writable."""
 
     cdef Context context
     cdef void* handle
@@ -958,7 +949,7 @@ cdef class Mapped:
 @cython.final
 @cython.no_gc_clear
 cdef class Request:
-    """Somebody who called a listener: accepted by a worker, or sent away."""
+    """A client's wish to connect to a listener: accepted by a worker, or rejected with the last reference."""
 
     cdef Listener listener
     cdef void* handle
@@ -972,18 +963,11 @@ cdef class Request:
 @cython.final
 @cython.no_gc_clear
 cdef class Listener:
-    """Waits for callers at an address.
+    """Waits for clients at an address, which is a struct sockaddr."""
 
-    Parameters
-    ----------
-    context : Context
-    address : bytes
-        struct sockaddr.
-    """
-
-    cdef Door door
+    cdef Queue requests
     cdef void* handle
-    cdef readonly Worker worker     # whose `progress` lets callers in
+    cdef readonly Worker worker     # whose `progress` brings requests
 
     def __init__(self, Context context not None, bytes address not None):
         cdef ucp_listener_params_t params
@@ -993,8 +977,8 @@ cdef class Listener:
         params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER
         params.sockaddr.addr = PyBytes_AS_STRING(address)
         params.sockaddr.addrlen = <unsigned int> len(address)
-        params.conn_handler.cb = on_caller
-        params.conn_handler.arg = &self.door
+        params.conn_handler.cb = on_connection_request
+        params.conn_handler.arg = &self.requests
         with nogil:
             status = ucp.listener_create(self.worker.handle, &params, &self.handle)
         if status < 0:
@@ -1012,20 +996,17 @@ cdef class Listener:
         return PyBytes_FromStringAndSize(<char*> &attributes.sockaddr, sizeof(sockaddr_storage))
 
     def next_request(self):
-        """Return the next caller; None: nobody is at the door."""
-        cdef Caller* caller = self.door.first
+        """Return the next request to connect; None: there is none."""
+        cdef ConnectionRequest* waiting = <ConnectionRequest*> self.requests.first
         cdef ucp_conn_request_attr_t attributes
         cdef Request request
-        if caller == NULL or self.handle == NULL:
+        if waiting == NULL or self.handle == NULL:
             return None
         self.worker.check_open()
         request = Request.__new__(Request)
         request.listener = self
-        request.handle = caller.request
-        self.door.first = caller.next
-        if caller.next == NULL:
-            self.door.last = NULL
-        free(caller)
+        request.handle = waiting.handle
+        free(pop(&self.requests))
         memset(&attributes, 0, sizeof(attributes))
         attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
         if ucp.conn_request_query(request.handle, &attributes) == UCS_OK:
@@ -1034,11 +1015,11 @@ cdef class Listener:
 
     @property
     def has_request(self):
-        """bool: somebody is at the door."""
-        return self.door.first != NULL
+        """bool: a client wants to connect."""
+        return self.requests.first != NULL
 
     def close(self):
-        """Take no more callers, and send those away who wait."""
+        """Take no more clients, and reject those that wait."""
         while self.next_request() is not None:
             pass
         self.shut()
@@ -1053,10 +1034,7 @@ cdef class Listener:
             self.worker.close()
 
     def __dealloc__(self):
-        cdef Caller* caller
         if self.handle != NULL:
             self.shut()
-        while self.door.first != NULL:
-            caller = self.door.first
-            self.door.first = caller.next
-            free(caller)
+        while self.requests.first != NULL:
+            free(pop(&self.requests))
