@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.dissociated.client import ClientStream, open_client_stream
 from arrowipc.dissociated.connection import Connection, Deadline, shortest_interval
 from arrowipc.dissociated.protocol import STRICT, Dialect, Reason
-from arrowipc.dissociated.service import BREATH, Service, close_endpoint
+from arrowipc.dissociated.service import ACCEPT_PAUSE, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import SchemaRead
 from arrowipc.read.decoders import StreamDecoder
@@ -266,7 +266,7 @@ class AsyncServer(Service):
                 connection = listener.accept()
             except (OSError, ArrowIpcError) as error:
                 self._on_error(error)
-                await asyncio.sleep(0 if isinstance(error, PermissionError) else BREATH)
+                await asyncio.sleep(0 if isinstance(error, PermissionError) else ACCEPT_PAUSE)
                 continue
             if connection is not None:
                 self.serve(connection)

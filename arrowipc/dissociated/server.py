@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from arrowipc.dissociated.connection import Alarm, Connection, Endpoint, wait
 from arrowipc.dissociated.protocol import Reason
-from arrowipc.dissociated.service import BREATH, Service, close_endpoint
+from arrowipc.dissociated.service import ACCEPT_PAUSE, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) ->
             threading.excepthook(threading.ExceptHookArgs(about))
         del server
         if failure is not None and not isinstance(failure, PermissionError):  # that one is over at once
-            pause.poll(1000 * BREATH)
+            pause.poll(1000 * ACCEPT_PAUSE)
     if reference() is None:
         if connection is not None:
             connection.close()

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Service"]
 
 #: Seconds after an error of `accept`: out of file descriptors, for one, is not over at once.
-BREATH = 0.2
+ACCEPT_PAUSE = 0.2
 #: `Session.idleness` of a client that has not asked for anything yet, and how many seconds its request may be
 #: on its way before others matter more.
 NEVER_ASKED = 3
 GRACE = 0.25
 #: Errors that are kept where nobody takes them.
-KEPT = 100
+KEPT_ERRORS = 100
 
 
 class Service:
@@ -90,7 +90,7 @@ class Service:
         self._start()
 
     def _start(self) -> None:
-        """Begin to wait for clients, where that needs no more than to be asked for."""
+        """Begin to wait for clients, where the kind of server does so before it is entered."""
 
     def _uri(self, role: str) -> DissociatedUri:
         _, scheme, host, port, path, memory = self._endpoint
@@ -163,7 +163,7 @@ class Service:
 def _keep(errors: list[BaseException], error: BaseException) -> None:
     """Keep the last errors. No method of the server: it would keep a server alive that nobody refers to."""
     errors.append(error)
-    del errors[:-KEPT]
+    del errors[:-KEPT_ERRORS]
 
 
 def close_endpoint(endpoint: Endpoint) -> None:

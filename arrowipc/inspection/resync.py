@@ -410,5 +410,5 @@ class Search:
         if at_end and self._ledger.format == "file" and self._damage is not None:
             gap = gap._replace(error=self._damage)  # what is left of a footer
         size = end - gap.start
-        rows = 0 if at_end else None
-        self._ledger.skip(Damage(str(gap.error), gap.start, size, rows=rows), gap.error, rows)
+        lost = 0 if at_end else None  # batches, and rows
+        self._ledger.skip(Damage(str(gap.error), gap.start, size, rows=lost), gap.error, lost)

@@ -18,7 +18,7 @@ from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, Placed
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
 from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
-from arrowipc.dissociated.memory.segments import Block, Segment, SegmentedMemory
+from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.read.framing import message_of
 
@@ -63,7 +63,7 @@ class MemfdSegment(Segment):
         #: Pages before this address exist.
         self._prepared = self.address
 
-    def take(self, size: int) -> Block | None:
+    def take(self, size: int) -> BodyMemory | None:
         """See `Segment.take`; notes which pages of the block do not exist yet."""
         block = super().take(size)
         if block is not None:
@@ -71,7 +71,7 @@ class MemfdSegment(Segment):
             self._prepared = max(self._prepared, block.start + block.size)
         return block
 
-    def write(self, message: Message, block: Block) -> None:
+    def write(self, message: Message, block: BodyMemory) -> None:
         """See `Segment.write`; asks for memory first, for touching pages that cannot be had ends the process."""
         writable = self._writable
         assert writable is not None  # whoever writes is counted in `writers`

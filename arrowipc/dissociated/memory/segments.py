@@ -23,7 +23,7 @@ from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["Block", "Segment", "SegmentedMemory"]
+__all__ = ["BodyMemory", "Segment", "SegmentedMemory"]
 
 
 class Ranges:
@@ -62,7 +62,7 @@ class Ranges:
         insort(self._free, (start, end))
 
 
-class Block:
+class BodyMemory:
     """Memory of one body."""
 
     __slots__ = ("fresh", "leases", "retired", "size", "start")
@@ -92,7 +92,7 @@ class Segment(ABC):
         self.address = address
         self.size = size
         self.ranges = Ranges(rounded(address + head), address + size)
-        self.blocks: dict[int, Block] = {}
+        self.blocks: dict[int, BodyMemory] = {}
         self._starts: list[int] = []
         #: No more bodies go in: some memory is retired, or all is held.
         self.is_shut = False
@@ -104,17 +104,17 @@ class Segment(ABC):
         #: Connections that know how to get there.
         self.known: weakref.WeakSet[Connection] = weakref.WeakSet()
 
-    def take(self, size: int) -> Block | None:
+    def take(self, size: int) -> BodyMemory | None:
         """Return a new block; None: there is no room."""
         size = rounded(size)
         start = self.ranges.take(size)
         if start is None:
             return None
-        block = self.blocks[start] = Block(start, size)
+        block = self.blocks[start] = BodyMemory(start, size)
         insort(self._starts, start)
         return block
 
-    def find(self, address: int) -> Block | None:
+    def find(self, address: int) -> BodyMemory | None:
         """Return the block that a byte lies in."""
         index = bisect_right(self._starts, address) - 1
         if index < 0:
@@ -122,7 +122,7 @@ class Segment(ABC):
         block = self.blocks[self._starts[index]]
         return block if address < block.start + block.size else None
 
-    def end_lease(self, block: Block) -> None:
+    def end_lease(self, block: BodyMemory) -> None:
         """End one lease of a block; with the last one its memory is free, or retired."""
         block.leases -= 1
         self.is_shut |= block.retired
@@ -141,7 +141,7 @@ class Segment(ABC):
         return self.is_shut and not self.blocks
 
     @abstractmethod
-    def write(self, message: Message, block: Block) -> None:
+    def write(self, message: Message, block: BodyMemory) -> None:
         """Copy a body into a block.
 
         Raises
@@ -229,7 +229,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
                 self._end_write(segment)
         return self._told(segment, connection, pairs, addresses) if addresses else None
 
-    def _reserve(self, size: int, connection: Connection) -> tuple[SegmentT, Block] | None:
+    def _reserve(self, size: int, connection: Connection) -> tuple[SegmentT, BodyMemory] | None:
         """Find room for a body, in a segment that is there or in a new one."""
         if self._closed or size == 0:
             return None
@@ -268,9 +268,10 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
     def _introduces(self, segment: SegmentT, connection: Connection) -> bool:
         """Whether a client has to be told how to get to a segment, which counts as done."""
         with self._lock:
-            is_new = connection not in segment.known
+            if connection in segment.known:
+                return False
             segment.known.add(connection)
-        return is_new
+            return True
 
     # -- bodies come back --
 
@@ -297,7 +298,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
             block.retired |= retire
             self._end_lease(segment, block)
 
-    def _end_lease(self, segment: SegmentT, block: Block) -> None:
+    def _end_lease(self, segment: SegmentT, block: BodyMemory) -> None:
         segment.end_lease(block)
         if segment.is_over:
             self._let_go(segment)

@@ -26,7 +26,7 @@ from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, Deadline, PeerMemory, Placed
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs
 from arrowipc.dissociated.memory.receiving import Place, copied, in_a_row
-from arrowipc.dissociated.memory.segments import Block, Segment, SegmentedMemory
+from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.errors import FormatError, TruncatedError
 
@@ -95,7 +95,7 @@ class UcxSegment(Segment):
         self._memory = memoryview(region)
         self._memory[:IDENTITY] = self.identity
 
-    def write(self, message: Message, block: Block) -> None:
+    def write(self, message: Message, block: BodyMemory) -> None:
         """See `Segment.write`."""
         offset = block.start - self.address
         message.copy_body_into(self._memory[offset : offset + message.body_length])
