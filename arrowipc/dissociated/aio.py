@@ -6,18 +6,19 @@ import asyncio
 import functools
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.dissociated.client import ClientStream, open_client_stream
-from arrowipc.dissociated.connection import Connection, Deadline, shortest_moment
+from arrowipc.dissociated.connection import Connection, Deadline, shortest_interval
 from arrowipc.dissociated.protocol import STRICT, Dialect, Reason
-from arrowipc.dissociated.service import BREATH, Service, close_endpoint
+from arrowipc.dissociated.service import ACCEPT_PAUSE, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import SchemaRead
+from arrowipc.read.decoders import StreamDecoder
+from arrowipc.table import Table
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from arrowipc.columns.array import RecordBatch
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
-    from arrowipc.table import Table
 
 __all__ = ["AsyncClient", "AsyncServer", "connect_async"]
 
@@ -37,8 +37,8 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._happened: asyncio.Future[None] = self._loop.create_future()
         self._watched: list[int] = []
-        #: Seconds after which to look, see `Connection.moment`.
-        self.moment = math.inf
+        #: Seconds after which to look, see `Connection.poll_interval`.
+        self.poll_interval = math.inf
 
     def add(self, descriptor: int, writable: bool = False) -> None:
         """Wait for this one too: for something to read, or also for room to write."""
@@ -64,14 +64,13 @@ class Watch:
         TimeoutError
             The deadline passed first.
         """
-        left = math.inf if deadline.left is None else deadline.left
+        left = deadline.left
+        seconds = min(left, self.poll_interval)
         try:
-            async with asyncio.timeout(
-                None if min(left, self.moment) == math.inf else min(left, self.moment)
-            ):
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
                 await self._happened
         except TimeoutError:
-            if self.moment < left:
+            if self.poll_interval < left:
                 return
             raise TimeoutError(f"waited {deadline.timeout:g} s for {for_what}") from None
         finally:
@@ -85,7 +84,7 @@ def watch(connections: Sequence[Connection]) -> Watch | None:
     found = Watch()
     for each in connections:
         found.add(each.fileno(), each.wants_write)
-    found.moment = shortest_moment(connections)
+    found.poll_interval = shortest_interval(connections)
     return found
 
 
@@ -102,10 +101,6 @@ class AsyncClient:
         self._closed = False
         self._reading = False
         self._watch: Watch | None = None
-
-    async def _begin(self) -> None:
-        if not isinstance(await self._next(), SchemaRead):
-            raise FormatError("the stream ended before its schema")
 
     async def _next(self) -> Any:
         """Return what the stream says next; None: the end."""
@@ -164,8 +159,6 @@ class AsyncClient:
 
     async def read_all(self) -> Table:
         """Read the batches that are left into a `Table`."""
-        from arrowipc.table import Table
-
         return Table(self.schema, [batch async for batch in self])
 
     async def close(self) -> None:
@@ -179,9 +172,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -204,21 +195,10 @@ async def connect_async(
     AsyncClient
         Its schema is known.
     """
-    loop = asyncio.get_running_loop()
-    opening = loop.run_in_executor(  # names are looked up there, and connections made
-        None,
-        functools.partial(
-            open_client_stream,
-            uri,
-            ident,
-            columns=columns,
-            validate=validate,
-            limits=limits,
-            use_threads=use_threads,
-            ensure_native_endian=ensure_native_endian,
-            timeout=timeout,
-            dialect=dialect,
-        ),
+    decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
+    # In a thread: names are looked up there, and connections made.
+    opening = asyncio.get_running_loop().run_in_executor(
+        None, open_client_stream, uri, ident, decoder, limits, timeout, dialect
     )
     try:
         stream = await asyncio.shield(opening)
@@ -227,7 +207,8 @@ async def connect_async(
         raise
     client = AsyncClient(stream, timeout)
     try:
-        await client._begin()
+        if not isinstance(await client._next(), SchemaRead):
+            raise FormatError("the stream ended before its schema")
     except BaseException:
         await client.close()
         raise
@@ -285,7 +266,7 @@ class AsyncServer(Service):
                 connection = listener.accept()
             except (OSError, ArrowIpcError) as error:
                 self._on_error(error)
-                await asyncio.sleep(0 if isinstance(error, PermissionError) else BREATH)
+                await asyncio.sleep(0 if isinstance(error, PermissionError) else ACCEPT_PAUSE)
                 continue
             if connection is not None:
                 self.serve(connection)
@@ -315,15 +296,12 @@ class AsyncServer(Service):
         """End a session whose task is over; also one that was cancelled before it had begun."""
         del self._sessions[session]
         for step in (session.close, task.result):
-            self._report(step)
-
-    def _report(self, step: Callable[[], object]) -> None:
-        try:
-            step()
-        except asyncio.CancelledError:
-            pass
-        except BaseException as error:
-            self._ended(error)
+            try:
+                step()
+            except asyncio.CancelledError:
+                pass
+            except BaseException as error:
+                self._ended(error)
 
     @property
     def num_clients(self) -> int:
@@ -343,7 +321,5 @@ class AsyncServer(Service):
         if self._finaliser.detach() is not None:
             close_endpoint(self._endpoint)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

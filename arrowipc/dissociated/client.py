@@ -20,7 +20,6 @@ from arrowipc.read.framing import message_kind, message_of
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from arrowipc.columns.array import RecordBatch
@@ -65,7 +64,9 @@ class ClientStream:
         self._data = link.data
         self._memory = link.memory
         self._returns = link.returns
-        self._carriers = [(each, self._carries(each)) for each in link.connections]
+        whats = ("both",) if link.metadata is link.data else ("metadata", "data")
+        #: What each connection brings.
+        self._carriers = list(zip(self.connections, whats, strict=True))
         self._limits = limits
         self._incoming = Incoming(limits, dialect=dialect, first=first)
         self._failure: str | None = None
@@ -112,7 +113,9 @@ class ClientStream:
             arrival = self._incoming.take()
             if arrival is None:
                 if self._incoming.is_complete:
-                    self._leave_link()
+                    if self._keep is not None and self._link is not None:
+                        self._keep(self._link)
+                        self._link = None
                     return None
                 if not self._receive():
                     return None
@@ -123,30 +126,17 @@ class ClientStream:
             if isinstance(event, SchemaRead):
                 return event
 
-    def _leave_link(self) -> None:
-        """Leave the link to the next stream."""
-        if self._keep is not None and self._link is not None:
-            self._keep(self._link)
-            self._link = None
-
     @property
     def wanted(self) -> list[Connection]:
         """Connections to wait for when `step` had nothing: those that can bring what is missing."""
         return [
-            each
-            for each in self.connections
-            if not each.at_end and (len(self.connections) == 1 or self._incoming.wants(self._carries(each)))
+            each for each, what in self._carriers if not each.at_end and (what == "both" or self._incoming.wants(what))
         ]
 
     @property
     def waits_for(self) -> str:
-        """What is said to be missing when a driver loses patience."""
+        """What is missing, for the TimeoutError of a driver."""
         return f"{self._metadata.name} to send message {self._incoming.next}"
-
-    def _carries(self, connection: Connection) -> str:
-        if len(self.connections) == 1:
-            return "both"
-        return "metadata" if connection is self._metadata else "data"
 
     def _receive(self) -> bool:
         """Take in what is there, up to the next whole message; False: nothing."""
@@ -300,19 +290,9 @@ class Client(BatchReader):
 
 
 def open_client_stream(
-    uri: Any,
-    ident: str | bytes,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    timeout: float | None = None,
-    dialect: Dialect = STRICT,
+    uri: Any, ident: str | bytes, decoder: StreamDecoder, limits: Limits | None, timeout: float | None, dialect: Dialect
 ) -> ClientStream:
     """Connect, ask for a stream, and return it before anything has arrived; for drivers."""
-    decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
     return ClientStream(Link.open(_uris(uri), _name(ident), limits, timeout), decoder, limits, dialect)
 
 
@@ -329,9 +309,7 @@ def _uris(uri: Any) -> list[DissociatedUri]:
             raise UsageError(f"{uris[0]} has one of the two streams only: give both URIs, metadata and data")
         return uris
     if len(uris) != 2:
-        raise UsageError(
-            f"uri: expected one, or one for the metadata and one for the data, found {described(uri)}"
-        )
+        raise UsageError(f"uri: expected one, or one for the metadata and one for the data, found {described(uri)}")
     if uris[0] == uris[1] and uris[0].streams == "both":
         return uris[:1]
     if uris[0].streams == "data" and uris[1].streams == "meta":
@@ -385,18 +363,8 @@ def connect(
         Nobody listens there. `ConnectionRefusedError`: or the server is full; `PermissionError`: it is one of
         another user, and one of the two shares memory with processes of its own user only.
     """
-    stream = open_client_stream(
-        uri,
-        ident,
-        columns=columns,
-        validate=validate,
-        limits=limits,
-        use_threads=use_threads,
-        ensure_native_endian=ensure_native_endian,
-        timeout=timeout,
-        dialect=dialect,
-    )
-    return Client(stream, timeout)
+    decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
+    return Client(open_client_stream(uri, ident, decoder, limits, timeout, dialect), timeout)
 
 
 class Channel:
@@ -428,12 +396,7 @@ class Channel:
     """
 
     def __init__(
-        self,
-        uri: Any,
-        *,
-        limits: Limits | None = None,
-        timeout: float | None = None,
-        dialect: Dialect = STRICT,
+        self, uri: Any, *, limits: Limits | None = None, timeout: float | None = None, dialect: Dialect = STRICT
     ) -> None:
         self._uris = _uris(uri)
         self._limits = limits
@@ -456,9 +419,7 @@ class Channel:
             raise UsageError("the channel is closed")
         decoder = StreamDecoder(columns, validate, self._limits, use_threads, ensure_native_endian)
         link = self._ask(_name(ident))
-        return Client(
-            ClientStream(link, decoder, self._limits, self._dialect, keep=self._put_back), self._timeout
-        )
+        return Client(ClientStream(link, decoder, self._limits, self._dialect, keep=self._put_back), self._timeout)
 
     def _ask(self, ident: bytes) -> Link:
         """Ask for a stream over a connection that waits for the next one, else over a new one."""
@@ -489,7 +450,5 @@ class Channel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

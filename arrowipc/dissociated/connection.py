@@ -11,11 +11,11 @@ import select
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from arrowipc.dissociated.memory.address_pairs import Pairs
@@ -31,11 +31,12 @@ __all__ = [
     "Listener",
     "OfferedMemory",
     "PeerMemory",
+    "Placed",
     "Reads",
     "wait",
 ]
 
-#: Takes a message and the memory of its body; returns the stretches of it that will be read, or None: all.
+#: Takes a message and the memory of its body; returns the (start, end) of what will be read of it; None: all.
 Reads = Callable[["Message", Any], Sequence[tuple[int, int]] | None]
 
 #: Milliseconds of one call of `poll`, which takes no more than a C int of them.
@@ -61,16 +62,19 @@ class Connection(ABC):
         Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
     corked : bool
         Other messages follow at once: `send` may keep what it is given, until `uncork` sends all together.
-    moment : float
+    poll_interval : float
         Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
     """
 
-    moment = math.inf
+    poll_interval = math.inf
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.lock = threading.RLock()
         self.corked = False
+        self._inbox: deque[Frame] = deque()
+        self._ended = False  # the peer is gone
+        self._closed = False
 
     @abstractmethod
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
@@ -106,9 +110,9 @@ class Connection(ABC):
             The peer sent what this transport does not understand.
         """
 
-    @abstractmethod
     def receive(self) -> Frame | None:
         """Return the next message that arrived, or None: none so far."""
+        return self._inbox.popleft() if self._inbox else None
 
     def expect(self, number: int | None) -> None:  # noqa: B027 - most take what comes, in its order
         """Say which message waits for its body; a transport that can look for it takes it first.
@@ -117,9 +121,9 @@ class Connection(ABC):
         """
 
     @property
-    @abstractmethod
     def at_end(self) -> bool:
         """Whether the peer is gone, and everything that came from it was received."""
+        return (self._ended or self._closed) and not self._inbox
 
     @property
     def reason(self) -> int | None:
@@ -185,9 +189,7 @@ class Connection(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -225,20 +227,20 @@ class PeerMemory(ABC):
 
     @abstractmethod
     def message(
-        self,
-        metadata: Any,
-        pairs: Pairs,
-        returned: Any,
-        limits: Limits | None,
-        reads: Reads | None = None,
+        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
         """Return a message whose body is what the pairs tell of.
 
-        `reads` (see `StreamDecoder.stretches_read`) says which of it has to be copied, where it is copied.
-
-        `returned` is called once with the addresses of the pairs when the memory is needed no longer, in any
-        thread (see `arrowipc.dissociated.memory.address_pairs.Lease`), or before this returns if the bytes
-        were copied.
+        Parameters
+        ----------
+        metadata : bytes-like
+        pairs : Pairs
+        returned : callable
+            Called once with the addresses of the pairs when the memory is needed no longer, in any thread
+            (see `arrowipc.dissociated.memory.address_pairs.Lease`); before this returns if bytes were copied.
+        limits : Limits, optional
+        reads : callable, optional
+            Which bytes have to be copied, where they are copied: `StreamDecoder.stretches_read`.
 
         Raises
         ------
@@ -252,6 +254,14 @@ class PeerMemory(ABC):
         """Let go of the memory; what was handed out of it stays readable."""
 
 
+class Placed(NamedTuple):
+    """A body that a server put where its client reaches it."""
+
+    pairs: bytes  #: the body of type 1
+    addresses: Sequence[int]  #: the leases that the client holds from now on, one per pair that is not empty
+    handles: Sequence[int] = ()  #: file descriptors to send along
+
+
 class OfferedMemory(ABC):
     """A server's memory that clients may read by themselves (body type 1)."""
 
@@ -259,20 +269,8 @@ class OfferedMemory(ABC):
     remote_handle: bytes | None = None
 
     @abstractmethod
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
-        """Put a body where clients reach it; None: there is no room, it has to be sent.
-
-        Returns
-        -------
-        pairs : bytes
-            The body of type 1.
-        addresses : sequence of int
-            The leases that `connection` holds from now on, one per pair that is not empty.
-        handles : sequence of int
-            File descriptors to send along.
-        """
+    def place(self, message: Message, connection: Connection) -> Placed | None:
+        """Put a body where the client at the other end reaches it; None: it has to be sent."""
 
     def hold(self, messages: Iterable[Message]) -> list[Message]:
         """Return the same messages with bodies where clients reach them: `place` has nothing to copy then.
@@ -310,12 +308,12 @@ class Deadline:
 
     def __init__(self, timeout: float | None) -> None:
         self.timeout = timeout
-        self._at = None if timeout is None else time.monotonic() + timeout
+        self._at = math.inf if timeout is None else time.monotonic() + timeout
 
     @property
-    def left(self) -> float | None:
-        """Seconds; not below 0."""
-        return None if self._at is None else max(0.0, self._at - time.monotonic())
+    def left(self) -> float:
+        """Seconds, not below 0; infinity where there is none."""
+        return max(0.0, self._at - time.monotonic())
 
     def check(self, for_what: str) -> None:
         """Raise TimeoutError if the point in time has come."""
@@ -380,20 +378,19 @@ def wait(
         poll.register(descriptor, writable if only_write else writable | select.POLLIN)
     if alarm is not None:
         poll.register(alarm.fileno(), select.POLLIN)
-    moment = shortest_moment(connections)
+    interval = shortest_interval(connections)
     while True:
-        left = deadline.left
-        seconds = min(moment, math.inf if left is None else left)
+        seconds = min(interval, deadline.left)
         if poll.poll(None if seconds == math.inf else min(LONGEST_POLL, seconds * 1000)):
             return
         deadline.check(for_what)
-        if seconds == moment:
+        if seconds == interval:
             return
 
 
-def shortest_moment(connections: Sequence[Connection]) -> float:
+def shortest_interval(connections: Sequence[Connection]) -> float:
     """Return after how many seconds to look at the connections whatever their descriptors say."""
-    return min((each.moment for each in connections), default=math.inf)
+    return min((each.poll_interval for each in connections), default=math.inf)
 
 
 class Endpoint(NamedTuple):

@@ -15,14 +15,13 @@ from arrowipc.arguments import described
 from arrowipc.cdata.import_array import stream_from
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.schemes import SCHEMES
-from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
+from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of, schema_and_batches
 from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.read.decoders import StreamDecoder
 from arrowipc.reader import BatchReader
-from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch
@@ -41,9 +40,7 @@ if TYPE_CHECKING:
 # -- the client ----------------------------------------------------------------------
 
 
-def ways(
-    uris: Sequence[str], schemes: Collection[str] = SCHEMES
-) -> tuple[list[tuple[DissociatedUri, ...]], list[str]]:
+def ways(uris: Sequence[str], schemes: Collection[str] = SCHEMES) -> tuple[list[tuple[DissociatedUri, ...]], list[str]]:
     """Sort out the locations of an endpoint that we speak: in their order, each way one URI or two.
 
     Flight says that any location will do. The reference server of Dissociated IPC puts two into one endpoint,
@@ -191,11 +188,7 @@ def _open_endpoint(
     reuses = not uris or any(uri.startswith("arrow-flight-reuse-connection:") for uri in uris)
     if client is not None:
         return DoGet(client, False, endpoint.ticket, call_options, options), "DoGet over the given client"
-    hint = (
-        "give the client (client=) that this endpoint came from"
-        if reuses
-        else "give a client for DoGet (client=)"
-    )
+    hint = "give the client (client=) that this endpoint came from" if reuses else "give a client for DoGet (client=)"
     words = "\n".join(["no location of the endpoint can be read: " + hint, *problems])
     if isinstance(failure, TimeoutError):
         raise TimeoutError(words) from failure
@@ -223,9 +216,7 @@ class DoGet:
         Of `arrowipc.dissociated.connect`.
     """
 
-    def __init__(
-        self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]) -> None:
         self._client = client if owned else None
         self._call: Any = None
         try:
@@ -340,9 +331,7 @@ def from_flight(
     elif hasattr(info, "ticket") and hasattr(info, "locations"):
         endpoints = [info]
     else:
-        raise UsageError(
-            f"expected a FlightInfo or a FlightEndpoint of pyarrow.flight, found {described(info)}"
-        )
+        raise UsageError(f"expected a FlightInfo or a FlightEndpoint of pyarrow.flight, found {described(info)}")
     schema = None
     if not endpoints and info.schema is not None:
         from arrowipc.cdata.import_array import schema_from
@@ -420,12 +409,7 @@ def _server_class() -> Any:
         """
 
         def __init__(
-            self,
-            servers: Any,
-            location: str = "grpc://127.0.0.1:0",
-            *,
-            separate: bool = False,
-            **options: Any,
+            self, servers: Any, location: str = "grpc://127.0.0.1:0", *, separate: bool = False, **options: Any
         ) -> None:
             self._servers = [servers] if isinstance(servers, Server) else list(servers)
             self._separate = separate
@@ -474,14 +458,7 @@ def _ident_of(descriptor: Any) -> bytes:
 
 
 class Opened:
-    """A source of a server, opened for one reader.
-
-    Parameters
-    ----------
-    source : object
-        See `arrowipc.dissociated.served.messages_of`.
-    schema : Schema or None
-    """
+    """A source of a server (see `arrowipc.dissociated.served.messages_of`), opened for one reader."""
 
     schema: Schema
     _batches: Iterator[RecordBatch]
@@ -493,15 +470,7 @@ class Opened:
             messages = data.messages(None) if isinstance(data, Prepared) else iter(data)
             self._batches, self.schema = _decoded(StreamDecoder(), messages)
             return
-        found, batches = batches_of(data, schema)
-        self._batches = iter(batches)
-        if found is None:
-            first = next(self._batches, None)
-            if first is None:
-                raise UsageError("the source has no batches and no schema: say what it is empty of (schema=)")
-            found = first.schema
-            self._batches = _behind(first, self._batches)
-        self.schema = found
+        self.schema, self._batches = schema_and_batches(data, schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         from arrowipc.cdata.export import export_stream
@@ -518,11 +487,6 @@ class Opened:
     def __exit__(self, *_: object) -> None:
         if self._close is not None:
             self._close()
-
-
-def _behind(first: RecordBatch, others: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-    yield first
-    yield from others
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from _thread import LockType, allocate_lock
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from arrowipc.dissociated import schemes
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Link", "Returns"]
 
-#: Addresses from which on a message with them goes out at once; fewer wait a moment for others.
-COALESCED = 512
-MOMENT = 0.001
+#: So many addresses go out at once, in one message; fewer wait for others, for so many seconds.
+MANY = 512
+GATHERING_TIME = 0.001
 #: Seconds that the end of the process waits for memory that was let go of to be given back.
-LAST_MOMENT = 0.5
+EXIT_TIMEOUT = 0.5
 #: Seconds that a server has to take what is given back; then its connection ends, and the leases with it.
-TAKEN = 60.0
+RETURN_TIMEOUT = 60.0
 
 
 class Returns:
@@ -56,9 +56,9 @@ class Returns:
         # where the end of its `with` finds no memory.
         self._queue: queue.SimpleQueue[list[int] | LockType | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._held = 0
-        self._last = False
-        self._gone = False
+        self._held = 0  # addresses
+        self._last = False  # the connection ends when nothing is held any more
+        self._gone = False  # the server takes nothing back any more
         self._lock = threading.Lock()
         self.is_unsure = False
 
@@ -84,7 +84,7 @@ class Returns:
         delivered = allocate_lock()
         delivered.acquire()
         self._queue.put(delivered)
-        delivered.acquire(timeout=LAST_MOMENT)
+        delivered.acquire(timeout=EXIT_TIMEOUT)
 
     def _run(self) -> None:
         while True:
@@ -109,13 +109,13 @@ class Returns:
         delivered: list[LockType] = []
         item = self._queue.get()
         if not (item is None or self._last):
-            time.sleep(MOMENT)  # a stream of small bodies would wake this thread for each of them
+            time.sleep(GATHERING_TIME)  # a stream of small bodies would wake this thread for each of them
         while True:
             if isinstance(item, LockType):
                 delivered.append(item)
             else:
                 together += item or ()
-            if len(together) >= COALESCED or self._queue.empty():
+            if len(together) >= MANY or self._queue.empty():
                 return together, delivered
             item = self._queue.get()
 
@@ -126,7 +126,7 @@ class Returns:
     def _give_back(self, addresses: list[int]) -> None:
         with self._connection.lock:
             self._connection.send(self._tag, [free_data_body(addresses)])
-        self._connection.flush(TAKEN)
+        self._connection.flush(RETURN_TIMEOUT)
 
     def finish(self) -> None:
         """Close the connection as soon as everything was given back; if that is unsure, now."""
@@ -187,13 +187,11 @@ class Link:
         self.returns = Returns(data, free_data)
         self._requests = requests
         # A reader that nobody closes ends with its last reference; nothing below may lead back to it.
-        self._finaliser = weakref.finalize(self, _let_go, metadata, data, memory, self.returns)
+        self._finaliser = weakref.finalize(self, _let_go, self.connections, memory, self.returns.drop)
         self._finaliser.atexit = False
 
     @classmethod
-    def open(
-        cls, uris: Sequence[DissociatedUri], ident: bytes, limits: Limits | None, timeout: float | None
-    ) -> Link:
+    def open(cls, uris: Sequence[DissociatedUri], ident: bytes, limits: Limits | None, timeout: float | None) -> Link:
         """Connect to one server of both streams, or to one for the metadata and one for the data, and ask.
 
         Each connection is asked as soon as it stands: a server may wait for that before it takes another.
@@ -258,22 +256,17 @@ class Link:
             Nobody knows which leases were begun: without a connection all of them end.
         """
         self.returns.is_unsure = self.returns.is_unsure or broken
-        if self._finaliser.detach() is None:
-            return
-        if self.metadata is not self.data:
-            self.metadata.close()
-        if self.memory is not None:
-            self.memory.close()
-        self.returns.finish()
+        if self._finaliser.detach() is not None:
+            _let_go(self.connections, self.memory, self.returns.finish)
 
 
-def _let_go(metadata: Connection, data: Connection, memory: PeerMemory | None, returns: Returns) -> None:
-    """Close what a link had that nobody closed."""
-    if metadata is not data:
-        metadata.close()
+def _let_go(connections: Sequence[Connection], memory: PeerMemory | None, end: Callable[[], None]) -> None:
+    """Close what a link has, except for the connection of the data: `end` (of its `Returns`) closes that."""
+    for connection in connections[:-1]:
+        connection.close()
     if memory is not None:
         memory.close()
-    returns.drop()
+    end()
 
 
 def why_it_ended(connection: Connection, error: OSError) -> Exception:

@@ -206,9 +206,7 @@ def split_tag(tag: int, dialect: Dialect = STRICT) -> tuple[int, BodyType]:
     if kind > BodyType.PAIRS:
         raise FormatError(f"body of message {number}: the types are 0 (packed) and 1 (pairs), found {kind}")
     if reserved and not dialect.reserved_bits:
-        raise FormatError(
-            f"body of message {number}: bits 32-55 of its tag {tag:#018x} are reserved and not 0"
-        )
+        raise FormatError(f"body of message {number}: bits 32-55 of its tag {tag:#018x} are reserved and not 0")
     return number, BodyType(kind)
 
 
@@ -226,9 +224,7 @@ def check_tags(want_data: int, free_data: int | None) -> None:
         if not 0 <= tag < 1 << 64:
             raise FormatError(f"{name} is a number from 0 to 2**64 - 1, found {tag!r}")
     if want_data == free_data:
-        raise FormatError(
-            f"want_data and free_data are the same tag, {want_data}: nobody could tell them apart"
-        )
+        raise FormatError(f"want_data and free_data are the same tag, {want_data}: nobody could tell them apart")
 
 
 def check_offered_tag(tag: int) -> None:
@@ -264,9 +260,7 @@ def parse_free_data(data: Any) -> tuple[int, ...]:
     """
     view = memoryview(data).cast("B")
     if len(view) == 0 or len(view) % 8:
-        raise FormatError(
-            f"a free_data message has 8 bytes for each of at least one address, found {len(view)}"
-        )
+        raise FormatError(f"a free_data message has 8 bytes for each of at least one address, found {len(view)}")
     return struct.unpack(f"<{len(view) // 8}Q", view)
 
 
@@ -358,9 +352,7 @@ class Incoming:
                 "schema, and no other is"
             )
         if kind not in WITH_BODY and kind != "Schema":
-            raise FormatError(
-                f"message {number} is a {kind} message, which a stream of record batches has not"
-            )
+            raise FormatError(f"message {number} is a {kind} message, which a stream of record batches has not")
         return kind
 
     def receive_body(self, tag: int, body: Any) -> int:
@@ -425,9 +417,7 @@ class Incoming:
         for what, waiting in (("metadata", self._metadata), ("a body", self._bodies)):
             for other in waiting:
                 if self._ahead(other) >= last:
-                    raise FormatError(
-                        f"the stream ends before message {number}, and {what} of {other} is there"
-                    )
+                    raise FormatError(f"the stream ends before message {number}, and {what} of {other} is there")
         self.end = number
 
     # -- what is there --
@@ -500,23 +490,25 @@ class Incoming:
         Raises
         ------
         OSError
-            The server takes no such client, or none now.
-        TruncatedError
-            It is not.
+            The server takes no such client, or none now: it has sent nothing else over this connection.
         FormatError
             The server refused the request: it closed without having sent anything.
+        TruncatedError
+            The stream is not whole.
         """
         if self.is_complete or (what == "metadata" and self.metadata_complete):
             return
         number = self.next
-        if reason in (Reason.FULL, Reason.OTHER_USER):
+        has_schema = number != self.first or bool(self._metadata)
+        has_begun = has_schema
+        if what == "data":  # where the first thing to come is the body of the second message
+            has_begun = bool(self._bodies) or number not in (self.first, (self.first + 1) % NUMBERS)
+        if not has_begun and reason in (Reason.FULL, Reason.OTHER_USER):
             raise refusal(reason)
-        why = REFUSED if reason is None else words_of(reason)
-        if number == self.first and not self._metadata and what != "data":
+        if not has_schema and what != "data":
+            why = REFUSED if reason is None else words_of(reason)
             raise FormatError(f"the server closed the connection without sending a schema: {why}")
-        while number in self._metadata and (
-            what == "metadata" or not self._has_body[number] or number in self._bodies
-        ):
+        while number in self._metadata and (what == "metadata" or not self._has_body[number] or number in self._bodies):
             number = (number + 1) % NUMBERS
         missing = "metadata" if number not in self._metadata else "body"
         if what == "data" and missing == "metadata":

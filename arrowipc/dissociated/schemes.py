@@ -31,9 +31,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-def connect(
-    uri: DissociatedUri, limits: Limits | None, timeout: float | None
-) -> tuple[Connection, PeerMemory | None]:
+def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[Connection, PeerMemory | None]:
     """Connect to a server.
 
     Returns
@@ -49,7 +47,6 @@ def connect(
     OSError
         Nobody listens there.
     """
-    connection: Connection
     if uri.scheme == "arrowipc+tcp":
         from arrowipc.dissociated.transports.sockets import connect_tcp
 
@@ -59,10 +56,8 @@ def connect(
     if uri.scheme == "arrowipc+unix":
         from arrowipc.dissociated.transports.sockets import connect_unix
 
-        connection = connect_unix(
-            uri.path.removeprefix("/") if uri.path.startswith("/@") else uri.path, limits, timeout
-        )
-        return _with_memory(connection, uri)
+        path = uri.path.removeprefix("/") if uri.path.startswith("/@") else uri.path
+        return _with_memory(connect_unix(path, limits, timeout), uri)
     if uri.scheme == "arrowipc+memory":
         from arrowipc.dissociated.transports.memory import connect_memory
 
@@ -96,14 +91,11 @@ def _unix_path(address: Any) -> str:
     return path if path.startswith("@") else os.path.abspath(path)
 
 
-def check_options(transport: str, options: Mapping[str, Any]) -> None:
-    """Check the names of the options of a transport."""
+def _check_options(transport: str, options: Mapping[str, Any]) -> None:
     found = ", ".join(sorted(options)) or "none"
     if not options.keys() <= set(OPTIONS[transport]):
         known = ", ".join(OPTIONS[transport]) or "none"
-        raise UsageError(
-            f"transport_options: expected some of those of {transport!r} ({known}), found {found}"
-        )
+        raise UsageError(f"transport_options: expected some of those of {transport!r} ({known}), found {found}")
     if transport == "file" and "path" not in options:
         raise UsageError(
             'transport_options: "file" tells clients where bodies lie in one file, and needs its path '
@@ -121,7 +113,7 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
         Host and port, a path, or None: a free one of this machine.
     limits : Limits, optional
     **options
-        Of the transport.
+        Of the transport, see `OPTIONS`: those of `Arena` ("shm"), `FileMemory`, `OwnMemory` ("cma") or `listen_ucx`.
 
     Raises
     ------
@@ -131,7 +123,7 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
         The address cannot be had.
     """
     check_choice("transport", transport, tuple(OPTIONS))
-    check_options(transport, options)
+    _check_options(transport, options)
     if transport == "tcp":
         from arrowipc.dissociated.transports.sockets import listen_tcp
 
@@ -144,9 +136,9 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
         path = _unix_path(address)
         memory = None
         if transport != "unix":
-            from arrowipc.dissociated.transports.shared import offer_memory
+            from arrowipc.dissociated.transports.shared import OFFERED
 
-            memory = offer_memory(transport, **options)
+            memory = OFFERED[transport](**options)
         # Memory is for our own user only; bytes are for whoever may open the socket.
         unix = listen_unix(path, limits, same_user=memory is not None)
         return Endpoint(unix, "arrowipc+unix", "", None, path if path.startswith("/") else "/" + path, memory)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.dissociated.memory.ranges import ALIGNMENT
+from arrowipc.dissociated.memory.receiving import ALIGNMENT
 from arrowipc.errors import UsageError
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
 from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.dissociated.connection import OfferedMemory
     from arrowipc.read.framing import Message
+    from arrowipc.schema import Schema
 
-__all__ = ["Prepared", "ReadyMessages", "messages_of"]
+__all__ = ["Prepared", "ReadyMessages", "messages_of", "schema_and_batches"]
 
 
 class ReadyMessages:
@@ -94,18 +97,27 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
         if isinstance(data, ReadyMessages):
             yield from data
             return
-        found, batches = batches_of(data, schema)
-        if found is not None:
-            writer.expect(found)
-            yield from sink.take()
+        found, batches = schema_and_batches(data, schema)
+        writer.expect(found)
+        yield from sink.take()
         for batch in batches:
             writer.write_batch(batch)
             yield from sink.take()
-        if writer.schema is None:
-            raise UsageError("the source has no batches and no schema: say what it is empty of (schema=)")
         writer.finish()
         yield from sink.take()
     finally:
         close = getattr(data, "close", None)
         if callable(source) and close is not None:
             close()
+
+
+def schema_and_batches(data: Any, schema: Schema | None) -> tuple[Schema, Iterator[RecordBatch]]:
+    """Return the schema and the batches of data; what has no schema of its own has that of its first batch."""
+    found, given = batches_of(data, schema)
+    batches = iter(given)
+    if found is None:
+        first = next(batches, None)
+        if first is None:
+            raise UsageError("the source has no batches and no schema: say what it is empty of (schema=)")
+        found, batches = first.schema, itertools.chain([first], batches)
+    return found, batches

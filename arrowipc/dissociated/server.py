@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from arrowipc.dissociated.connection import Alarm, Connection, Endpoint, wait
 from arrowipc.dissociated.protocol import Reason
-from arrowipc.dissociated.service import BREATH, Service, close_endpoint
+from arrowipc.dissociated.service import ACCEPT_PAUSE, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from arrowipc.dissociated.session import Session
@@ -88,10 +87,7 @@ class Server(Service):
         self._sessions: dict[Session, threading.Thread] = {}
         self._lock = threading.Lock()
         self._acceptor = threading.Thread(
-            target=_accept,
-            args=(weakref.ref(self), self._endpoint, self._alarm),
-            name="arrowipc-accept",
-            daemon=True,
+            target=_accept, args=(weakref.ref(self), self._endpoint, self._alarm), name="arrowipc-accept", daemon=True
         )
         self._acceptor.start()
         weakref.finalize(self, self._alarm.ring).atexit = False
@@ -167,9 +163,7 @@ class Server(Service):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -203,7 +197,7 @@ def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) ->
             threading.excepthook(threading.ExceptHookArgs(about))
         del server
         if failure is not None and not isinstance(failure, PermissionError):  # that one is over at once
-            pause.poll(1000 * BREATH)
+            pause.poll(1000 * ACCEPT_PAUSE)
     if reference() is None:
         if connection is not None:
             connection.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer, described
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Service"]
 
 #: Seconds after an error of `accept`: out of file descriptors, for one, is not over at once.
-BREATH = 0.2
+ACCEPT_PAUSE = 0.2
 #: `Session.idleness` of a client that has not asked for anything yet, and how many seconds its request may be
 #: on its way before others matter more.
 NEVER_ASKED = 3
 GRACE = 0.25
 #: Errors that are kept where nobody takes them.
-KEPT = 100
+KEPT_ERRORS = 100
 
 
 class Service:
@@ -89,7 +90,7 @@ class Service:
         self._start()
 
     def _start(self) -> None:
-        """Begin to wait for clients, where that needs no more than to be asked for."""
+        """Begin to wait for clients, where the kind of server does so before it is entered."""
 
     def _uri(self, role: str) -> DissociatedUri:
         _, scheme, host, port, path, memory = self._endpoint
@@ -129,39 +130,25 @@ class Service:
             connection.refuse(Reason.FULL)
             connection.close()
             self._on_error(
-                UsageError(
-                    f"{connection.name} was sent away: {len(present):,} clients are served (max_clients=)"
-                )
+                UsageError(f"{connection.name} was sent away: {len(present):,} clients are served (max_clients=)")
             )
             return None
-        memory = self._endpoint.memory
         return Session(
-            connection,
-            self.find,
-            self._roles,
-            memory,
-            self._max_unsent,
-            self.options,
-            timeouts=self._timeouts,
+            connection, self.find, self._roles, self.memory, self._max_unsent, self.options, timeouts=self._timeouts
         )
 
     def _make_room(self, sessions: list[Session]) -> bool:
         """Send away the client that has been idle for the longest; False: none has been for long enough."""
         most = math.inf if self._idle_timeout is None else self._idle_timeout
-        found: tuple[int, float] | None = None
-        longest: Session | None = None
-        for each in sessions:
-            idleness = each.idleness
-            if idleness is None or idleness[1] < (GRACE if idleness[0] == NEVER_ASKED else most):
-                continue
-            if found is None or idleness > found:
-                found, longest = idleness, each
-        if found is None or longest is None:
+        found = [(idleness, each) for each in sessions if (idleness := each.idleness) is not None]
+        found = [each for each in found if each[0][1] >= (GRACE if each[0][0] == NEVER_ASKED else most)]
+        if not found:
             return False
+        (_, idle), longest = max(found, key=itemgetter(0))
         longest.dismiss()
         self._on_error(
             UsageError(
-                f"{longest.connection.name}, idle for {found[1]:.0f} s, was sent away for another client: "
+                f"{longest.connection.name}, idle for {idle:.0f} s, was sent away for another client: "
                 f"{len(sessions):,} are served (max_clients=)"
             )
         )
@@ -176,7 +163,7 @@ class Service:
 def _keep(errors: list[BaseException], error: BaseException) -> None:
     """Keep the last errors. No method of the server: it would keep a server alive that nobody refers to."""
     errors.append(error)
-    del errors[:-KEPT]
+    del errors[:-KEPT_ERRORS]
 
 
 def close_endpoint(endpoint: Endpoint) -> None:
@@ -209,6 +196,4 @@ def finder(streams: Any) -> Callable[[bytes], Any]:
     if callable(streams):
         found: Callable[[bytes], Any] = streams
         return found
-    raise UsageError(
-        f"streams: expected a mapping of names to data, or a callable, found {described(streams)}"
-    )
+    raise UsageError(f"streams: expected a mapping of names to data, or a callable, found {described(streams)}")

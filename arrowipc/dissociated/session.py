@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 from collections import deque
@@ -57,12 +56,12 @@ PATIENT = Timeouts()
 
 
 class Roles:
-    """Which streams a connection is asked for with which tag.
+    """What a client asks for with which tag.
 
     Parameters
     ----------
     tags : mapping of int to str
-        Tag of the request -> "both", "meta" or "data".
+        Tag of the request -> which of the two streams: "both", "meta" or "data".
     free_data : int, optional
         Tag of the messages that give memory back.
 
@@ -88,10 +87,8 @@ class Session:
 
     Parameters
     ----------
-    connection : Connection
     find : callable
         ``find(ident: bytes)`` returns what `messages_of` takes, or None: unknown.
-    roles : Roles
     memory : OfferedMemory, optional
         None: bodies are always sent.
     max_unsent : int
@@ -121,7 +118,6 @@ class Session:
     ) -> None:
         self.connection = connection
         self.leases = Leases()
-        self.requests = 0
         self.ignored = 0
         self.reason: Reason | None = None
         self.is_dismissed = False
@@ -132,18 +128,18 @@ class Session:
         self._options = dict(options or {})
         self._first = first
         self._queue: deque[tuple[str, bytes]] = deque()
-        self._refused = False
-        self._unsent = 0
+        self._refused = False  # it asked for a stream that nobody knows
+        self._unsent = 0  # when `patience` looked last
         self._timeouts = timeouts
         self._taking = Deadline(None)
         self._request = Deadline(timeouts.request)
-        self._message: Deadline | None = None
+        self._message: Deadline | None = None  # of a message of which a part has come
         self._asked = False
-        self._is_waiting = False
-        self._moved = False
-        self._since = time.monotonic()
-        self._messages: Generator[Message, None, None] | None = None
-        self._is_at_hand = False
+        self._is_waiting = False  # the driver waits, so that another one may dismiss the client
+        self._moved = False  # the client did something
+        self._since = time.monotonic()  # when it did something last
+        self._messages: Generator[Message, None, None] | None = None  # of the stream that is being sent
+        self._is_at_hand = False  # they take no waiting
         self._role = "both"
         self._outgoing = Outgoing(first)
 
@@ -222,7 +218,7 @@ class Session:
         deadline, what = self._taking, "to take the {0:,} bytes that wait for it"
         if not self._asked:
             deadline, what = self._request, "to ask for a stream{1}"
-        if self._message is not None and left(self._message) < left(deadline):
+        if self._message is not None and self._message.left < deadline.left:
             deadline, what = self._message, "to send the rest of a message"
         self._is_waiting = True
         strange = f", and its {self.ignored} messages had other tags than our URI" if self.ignored else ""
@@ -253,9 +249,7 @@ class Session:
         for handle in handles:
             os.close(handle)
         if tag is None:
-            raise FormatError(
-                f"{self.connection.name} sent an untagged message: clients only send tagged ones"
-            )
+            raise FormatError(f"{self.connection.name} sent an untagged message: clients only send tagged ones")
         role = self._roles.tags.get(tag)
         if role is not None:
             if len(self._queue) >= MOST_REQUESTS:
@@ -289,7 +283,6 @@ class Session:
             self._refused = True
             self.reason = Reason.UNKNOWN
             return
-        self.requests += 1
         self._role = role
         self._outgoing = Outgoing(self._first)
         self._is_at_hand = isinstance(source, AT_HAND)
@@ -368,9 +361,3 @@ class Session:
         if linger is not None and self.reason is Reason.FAILED:
             with contextlib.suppress(OSError):
                 self.connection.flush(linger)
-
-
-def left(deadline: Deadline) -> float:
-    """Return the seconds until a deadline; without one, all there are."""
-    seconds = deadline.left
-    return math.inf if seconds is None else seconds

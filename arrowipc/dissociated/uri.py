@@ -33,9 +33,7 @@ HOST = re.compile(r"[\w.~:%-]*")
 
 def new_tag() -> int:
     """Return a random tag that no body can have: its top byte is 2 or more, its reserved bits are not 0."""
-    return (
-        (secrets.randbelow(254) + 2) << 56 | (secrets.randbelow(2**24 - 1) + 1) << 32 | secrets.randbits(32)
-    )
+    return (secrets.randbelow(254) + 2) << 56 | (secrets.randbelow(2**24 - 1) + 1) << 32 | secrets.randbits(32)
 
 
 class DissociatedUri(Immutable):
@@ -143,9 +141,7 @@ class DissociatedUri(Immutable):
             raise FormatError(f"not a URI: {text!r}: {error}") from None
         given = _parameters(parts.query, text)
         if "want_data" not in given:
-            raise FormatError(
-                f"the URI has no want_data, so nobody knows how to ask for its stream: {text!r}"
-            )
+            raise FormatError(f"the URI has no want_data, so nobody knows how to ask for its stream: {text!r}")
         handle = given.get("remote_handle")
         streams = given.get("streams", "both")
         if streams not in ("both", "meta", "data"):

@@ -136,11 +136,11 @@ class Recovery(Immutable):
 
 
 class Ledger:
-    """Counts what is kept and lost while a source is read, and makes the report of it."""
+    """Counts what is kept and lost while a source is read: a `Recovery` that can still change."""
 
     def __init__(self, format: Literal["file", "stream"]) -> None:
         self.format = format
-        self.batches = self.rows = self.bytes = 0
+        self.num_batches = self.num_rows = self.num_bytes = 0
         self.lost_batches: int | None = 0
         self.lost_rows: int | None = 0
         self.lost_bytes: int | None = 0
@@ -150,9 +150,9 @@ class Ledger:
 
     def keep(self, rows: int, size: int = 0) -> None:
         """Count a batch."""
-        self.batches += 1
-        self.rows += rows
-        self.bytes += size
+        self.num_batches += 1
+        self.num_rows += rows
+        self.num_bytes += size
 
     def fail(self, error: FormatError, offset: int | None) -> None:
         """Remember the first damage."""
@@ -183,18 +183,7 @@ class Ledger:
     @property
     def report(self) -> Recovery:
         """Recovery: as things stand."""
-        return Recovery(
-            self.format,
-            self.batches,
-            self.rows,
-            self.bytes,
-            self.lost_batches,
-            self.lost_rows,
-            self.lost_bytes,
-            self.error,
-            self.offset,
-            tuple(self.skipped),
-        )
+        return Recovery(**{**vars(self), "skipped": tuple(self.skipped)})
 
 
 def _plus(total: int | None, more: int | None) -> int | None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arrowipc import types
 from arrowipc._core import Source
 from arrowipc.errors import FormatError
-from arrowipc.inspection.recover import whole
+from arrowipc.inspection.recover import CODECS, whole
+from arrowipc.read.decoders import MAGIC
 from arrowipc.read.framing import Message, find_message, outline
 from arrowipc.read.sources import first_bytes, locate_source
 from arrowipc.reader import MessageReader, RecordBatchFileReader
@@ -42,7 +43,6 @@ ROLES: dict[type[types.DataType], tuple[str, ...]] = {
     **dict.fromkeys((types.Struct, types.FixedSizeList), ()),
     types.Dictionary: ("indices",),
 }
-CODECS = {-1: None, 0: "lz4", 1: "zstd"}
 
 
 class Located(NamedTuple):
@@ -92,9 +92,7 @@ class Node(NamedTuple):
     buffers: list[BufferPlace]
 
 
-def locate_messages(
-    source: Any, *, limits: Limits | None = None, memory_map: bool = True
-) -> Iterator[Located]:
+def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> Iterator[Located]:
     """Go through the messages of a file or a stream.
 
     Of a file, those that its footer lists, in the order of their offsets, behind the Schema message at its
@@ -125,7 +123,7 @@ def locate_messages(
     [(8, 'Schema'), (136, 'RecordBatch')]
     """
     source = locate_source(source)
-    if first_bytes(source) == b"ARROW1":
+    if first_bytes(source) == MAGIC:
         yield from messages_in_file(whole(source, memory_map), limits)
         return
     with MessageReader(source, limits=limits, memory_map=memory_map) as reader:

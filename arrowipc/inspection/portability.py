@@ -19,7 +19,8 @@ from arrowipc.inspection.message_layout import (
     outline_of,
 )
 from arrowipc.inspection.recover import whole
-from arrowipc.read.decoders import TAIL_SIZE, StreamDecoder, footer_range
+from arrowipc.inspection.resync import END
+from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.sources import first_bytes, locate_source
 from arrowipc.reader import RecordBatchFileReader
 
@@ -32,15 +33,7 @@ __all__ = ["Remark", "interoperability"]
 #: Bytes of a view column's data buffers beyond which unused ones are worth a remark, and by how much.
 WASTED_VIEWS = 1 << 16
 ROWS_32 = 2**31 - 1
-OFFSETS = (
-    types.Utf8,
-    types.Binary,
-    types.List,
-    types.Map,
-    types.LargeUtf8,
-    types.LargeBinary,
-    types.LargeList,
-)
+OFFSETS = (types.Utf8, types.Binary, types.List, types.Map, types.LargeUtf8, types.LargeBinary, types.LargeList)
 
 
 class Misreading(NamedTuple):
@@ -57,10 +50,6 @@ class Misreading(NamedTuple):
 
 def _narrow(kind: types.DataType) -> bool:
     return isinstance(kind, types.Decimal) and kind.bit_width < 128
-
-
-def _nanoseconds(kind: types.DataType) -> bool:
-    return kind in (types.Duration("ns"), types.Interval("month_day_nano"))
 
 
 #: Tried with capsules of pyarrow's too: it is not our export. A test tries again.
@@ -86,7 +75,7 @@ MISREADINGS = (
     Misreading(
         "misread-duckdb-nanoseconds",
         "duckdb 2.0.0",
-        lambda kind, encoded: _nanoseconds(kind),
+        lambda kind, encoded: kind in (types.Duration("ns"), types.Interval("month_day_nano")),
         "cuts durations and intervals to microseconds: keep integers where nanoseconds matter",
     ),
 )
@@ -140,7 +129,7 @@ def interoperability(source: Any, *, limits: Limits | None = None) -> tuple[Rema
     """
     source = locate_source(source)
     habits = _Habits()
-    if first_bytes(source) == b"ARROW1":
+    if first_bytes(source) == MAGIC:
         source = memoryview(whole(source, True)).cast("B")
         habits.look_at_file(source, limits)
     habits.look_at_messages(locate_messages(source, limits=limits), limits)
@@ -160,9 +149,7 @@ class _Habits:
         self._counts[code] += 1
 
     def remarks(self) -> tuple[Remark, ...]:
-        return tuple(
-            Remark(code, words, offset, self._counts[code]) for code, (words, offset) in self._found.items()
-        )
+        return tuple(Remark(code, words, offset, self._counts[code]) for code, (words, offset) in self._found.items())
 
     # -- files --
 
@@ -172,17 +159,14 @@ class _Habits:
         size = len(view)
         end, _ = footer_range(bytes(view[:8]), bytes(view[size - TAIL_SIZE :]), size)
         first = bytes(view[8:16])
-        if first[:4] != b"\xff\xff\xff\xff" and first[4:8] == bytes(4):
+        has_marker = first[:4] == END[:4]
+        if not has_marker and first[4:8] == bytes(4):
             self.note("first-message", "the first message is not at byte 8: some readers look there only", 8)
-        elif first[:4] != b"\xff\xff\xff\xff" and not 0 < int.from_bytes(first[:4], "little") < size:
+        elif not has_marker and not 0 < int.from_bytes(first[:4], "little") < size:
             self.note("bare-schema", "no Schema message at the beginning: it cannot be read as a stream", 8)
         before = bytes(view[max(end - 8, 0) : end])
-        if before != b"\xff\xff\xff\xff\0\0\0\0" and before[4:] != bytes(4):
-            self.note(
-                "no-end-marker",
-                "no end-of-stream marker before the footer: it cannot be read as a stream",
-                end,
-            )
+        if before != END and before[4:] != bytes(4):
+            self.note("no-end-marker", "no end-of-stream marker before the footer: it cannot be read as a stream", end)
         self._file_metadata(reader, view, limits)
 
     def _file_metadata(self, reader: RecordBatchFileReader, view: memoryview, limits: Limits | None) -> None:
@@ -190,10 +174,7 @@ class _Habits:
         if reader.metadata and first is not None and first.message.kind == "Schema":
             inside = {*first.message.custom_metadata, *reader.schema.metadata}
             if not inside.issuperset(reader.metadata):
-                self.note(
-                    "file-metadata",
-                    "the file's metadata is in the footer alone: lost if it is read as a stream",
-                )
+                self.note("file-metadata", "the file's metadata is in the footer alone: lost if it is read as a stream")
 
     # -- messages --
 
@@ -233,9 +214,7 @@ class _Habits:
     def _frame(self, located: Located) -> None:
         prefix = located.metadata_length - len(located.message.metadata)
         if prefix == 4:
-            self.note(
-                "legacy-framing", "the framing from before Arrow 0.15: some readers refuse it", located.offset
-            )
+            self.note("legacy-framing", "the framing from before Arrow 0.15: some readers refuse it", located.offset)
         if located.metadata_length % 8:
             self.note("metadata-padding", "metadata that is not padded to 8 bytes", located.offset)
         if located.body_length % 8:
@@ -250,9 +229,7 @@ class _Habits:
             self.note("duplicate-names", "two columns share a name: many tools reach only one of them")
         ids = sorted(dictionaries)
         if ids != list(range(len(ids))):
-            self.note(
-                "dictionary-ids", "dictionary ids are not 0, 1, 2, ...: some readers keep them in a list"
-            )
+            self.note("dictionary-ids", "dictionary ids are not 0, 1, 2, ...: some readers keep them in a list")
 
         kinds = list(_types(schema.fields))
         for each in MISREADINGS:
@@ -264,9 +241,7 @@ class _Habits:
 
     def _dictionary(self, found: BatchOutline, again: bool, offset: int) -> None:
         if found.is_delta:
-            self.note(
-                "dictionary-delta", "a dictionary grows by a delta: some readers cannot take it", offset
-            )
+            self.note("dictionary-delta", "a dictionary grows by a delta: some readers cannot take it", offset)
         elif again:
             self.note("dictionary-replaced", "a dictionary is replaced: some readers cannot take it", offset)
 
@@ -286,17 +261,13 @@ class _Habits:
                     self.note("compressed-larger", "a buffer that compression made larger", at)
             self._views(node, at)
         if any(_padding(located.message.body, found.buffers)):
-            self.note(
-                "dirty-padding", "bytes between buffers that are not zero: they may be somebody's secret", at
-            )
+            self.note("dirty-padding", "bytes between buffers that are not zero: they may be somebody's secret", at)
 
     def _views(self, node: Node, at: int) -> None:
         if isinstance(node.type, (types.Utf8View, types.BinaryView)):
             size = sum([buffer.raw_length or 0 for buffer in node.buffers[2:]])
             if size > WASTED_VIEWS and size > 1024 * max(node.length, 1):
-                self.note(
-                    "wide-views", "a view column with far more data than rows: a slice that kept it all?", at
-                )
+                self.note("wide-views", "a view column with far more data than rows: a slice that kept it all?", at)
 
 
 def _types(fields: Iterable[types.Field], prefix: str = "") -> Iterator[tuple[str, types.DataType, bool]]:

@@ -13,7 +13,7 @@ from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
 from arrowipc.inspection.resync import Outline, Search
-from arrowipc.read.decoders import TAIL_SIZE, StreamDecoder, footer_range
+from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc.read.framing import Framer, Message, survey
 from arrowipc.read.remote import RemoteSource
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Recovery", "RecoveryReader", "recover"]
 
-#: The magic of a file and its padding: what comes behind it is a stream.
-HEAD = b"ARROW1\0\0"
-CODECS: dict[int, Any] = {0: "lz4", 1: "zstd"}
+#: How a file begins: with its magic, padded; what comes behind it is a stream.
+HEAD = MAGIC + bytes(2)
+#: By what the metadata of a message says.
+CODECS: dict[int, Any] = {-1: None, 0: "lz4", 1: "zstd"}
 
 
 class RecoveryReader(BatchReader):
@@ -211,7 +212,7 @@ def recover(
 def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | _InOrder:
     """What needs no search: batches by the footer, or in order up to the first damage."""
     damage = expected = None
-    if first_bytes(source) == HEAD[:6]:
+    if first_bytes(source) == MAGIC:
         blocks, damage, expected = _open_blocks(source, memory_map, options)
         if blocks is not None:
             return blocks
@@ -247,7 +248,7 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
     """The batches by the footer where it describes the file, else whatever can be found."""
     buffer = whole(source, memory_map)
     damage = outline = None
-    if bytes(memoryview(buffer).cast("B")[:6]) == HEAD[:6]:
+    if bytes(memoryview(buffer).cast("B")[:6]) == MAGIC:
         try:
             reader = RecordBatchFileReader(buffer, **options)
             outline, right = _outline(reader, buffer)
@@ -261,23 +262,28 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
 
 def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None, bool]:
     """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
-    decoder, size = reader._decoder, len(memoryview(buffer).cast("B"))
-    counts = reader.num_record_batches, decoder.num_dictionaries
-    spans: list[list[tuple[int, int]]] = [[], []]
-    for i, each in enumerate(spans):
-        for number in range(counts[i]):
-            with suppress(FormatError):
-                offset, head, body = decoder.block(number, dictionary=i == 1)
-                each.append((offset, offset + head + body))
+    count, size = reader.num_record_batches, len(memoryview(buffer).cast("B"))
+    batches, dictionaries = blocks_of(reader, False), blocks_of(reader, True)
     start, _ = footer_range(HEAD, bytes(reader._bytes(size - TAIL_SIZE, TAIL_SIZE)), size)
-    complete = (len(spans[0]), len(spans[1])) == counts
-    if complete and start - max([stop for each in spans for _, stop in each], default=start) > 64 + len(HEAD):
+    complete = len(batches) == count and len(dictionaries) == reader._decoder.num_dictionaries
+    end = max([stop for _, stop in batches + dictionaries], default=start)
+    if complete and start - end > 64 + len(HEAD):
         return None, False  # of the last of several files, whose blocks count from its own beginning
-    lost = [number for number in range(counts[0]) if not _heads(reader, number)]
+    lost = [number for number in range(count) if not _heads(reader, number)]
     # The last ones all missing: something came in between, or went.
-    right = complete and (len(lost) < 2 or lost[-1] != counts[0] - 1)
+    right = complete and (len(lost) < 2 or lost[-1] != count - 1)
     schema = RecordBatchFileReader(buffer).schema
-    return Outline(schema, spans[1] if right else None, counts[0], start), right
+    return Outline(schema, dictionaries if right else None, count, start), right
+
+
+def blocks_of(reader: RecordBatchFileReader, dictionaries: bool) -> list[tuple[int, int]]:
+    """Where messages begin and end as the footer says; without the blocks that cannot be."""
+    found = []
+    for number in range(reader._decoder.num_dictionaries if dictionaries else reader.num_record_batches):
+        with suppress(FormatError):
+            offset, head, body = reader._decoder.block(number, dictionary=dictionaries)
+            found.append((offset, offset + head + body))
+    return found
 
 
 def _heads(reader: RecordBatchFileReader, number: int) -> bool:
@@ -318,19 +324,17 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
     """Write all batches, with their bodies as they came where nothing speaks against it."""
     from arrowipc.writer import new_file, new_stream
 
-    found = reader._stored()
-    first = next(found, None)
+    stored = reader._stored()
+    first = next(stored, None)
     codec: Any = compression
     if compression == "keep":
-        known = None if first is None else survey(first[0])
-        codec = None if known is None else CODECS.get(known[3])
+        known = survey(first[0]) if first else None
+        codec = CODECS.get(known[3]) if known else None
     if format == "stream":
-        writer: Any = new_stream(
-            into, reader.schema, compression=codec, durable=durable, dictionary_deltas=True
-        )
+        writer: Any = new_stream(into, reader.schema, compression=codec, durable=durable, dictionary_deltas=True)
     else:
         # In a stream, and in several files in a row, dictionaries may be replaced; in a file they cannot.
-        one = not isinstance(reader._batches, ByBlocks) and not (
+        from_file = isinstance(reader._batches, ByBlocks) or (
             isinstance(reader._batches, _InOrder) and reader.report.format == "file"
         )
         writer = new_file(
@@ -339,23 +343,22 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
             metadata=reader._batches.metadata,
             compression=codec,
             durable=durable,
-            unify_dictionaries=one,
-            dictionary_deltas=not one,
+            unify_dictionaries=not from_file,
+            dictionary_deltas=from_file,
         )
     with writer:
         while first is not None:
             if not writer.write_stored(*first):
                 writer.write_batch(first[1])
-            first = next(found, None)
+            first = next(stored, None)
     return reader.report
 
 
 def _check_apart(source: Any, into: Any) -> None:
     """Refuse to write over what is being read; a path is written beside it and renamed."""
-    same = into is source
-    if not isinstance(into, (str, os.PathLike)):
-        same = same or (_place(into) is not None and _place(into) == _place(source))
-    if same and not isinstance(into, (str, os.PathLike)):
+    if isinstance(into, (str, os.PathLike)):
+        return
+    if into is source or (_place(into) is not None and _place(into) == _place(source)):
         raise UsageError("recover: `into` is the source itself; give its path, or another destination")
 
 
@@ -423,12 +426,7 @@ class _InOrder:
     """The batches of a stream, or of a file behind its magic, up to the first damage."""
 
     def __init__(
-        self,
-        source: Any,
-        memory_map: bool,
-        options: dict[str, Any],
-        damage: FormatError | None,
-        expected: int | None,
+        self, source: Any, memory_map: bool, options: dict[str, Any], damage: FormatError | None, expected: int | None
     ) -> None:
         self._damage = damage
         self._expected = expected
@@ -436,8 +434,8 @@ class _InOrder:
         self._decoder = StreamDecoder(**options)
         buffer, self._file, self._owned = open_source(source, memory_map)
         try:
-            head = self._begin(buffer, source.known_size if isinstance(source, RemoteSource) else None)
-            self.ledger = Ledger("file" if head[:6] == HEAD[:6] else "stream")
+            self._begin(buffer, source.known_size if isinstance(source, RemoteSource) else None)
+            self.ledger = Ledger("file" if self._skipped else "stream")
             message = self._next()
             if message is None:
                 begun = self._framer.bytes_consumed
@@ -452,20 +450,16 @@ class _InOrder:
         self.schema: Schema = schema
         self._keep()
 
-    def _begin(self, buffer: Any, known_size: int | None) -> bytes:
+    def _begin(self, buffer: Any, known_size: int | None) -> None:
         """Feed what lies at hand, without the magic; find out how long the source is."""
         if self._file is None:
-            whole = memoryview(buffer).cast("B")
-            self._size: int | None = len(whole)
-            head = bytes(whole[: len(HEAD)])
-            self._skipped = len(HEAD) if head[:6] == HEAD[:6] else 0
-            self._framer.feed(whole[self._skipped :], True)
-            return head
-        self._size = known_size if known_size is not None else _rest_of(self._file)
-        head = read_up_to(self._file, len(HEAD))
-        self._skipped = len(HEAD) if head[:6] == HEAD[:6] else 0
-        self._framer.feed(head[self._skipped :], len(head) < len(HEAD))
-        return head
+            data: Any = memoryview(buffer).cast("B")
+            self._size: int | None = len(data)
+        else:
+            self._size = known_size if known_size is not None else _rest_of(self._file)
+            data = read_up_to(self._file, len(HEAD))
+        self._skipped = len(HEAD) if data[:6] == MAGIC else 0
+        self._framer.feed(data[self._skipped :], self._file is None or len(data) < len(HEAD))
 
     @property
     def report(self) -> Recovery:
@@ -481,7 +475,7 @@ class _InOrder:
 
     def _keep(self) -> None:
         """Count what was read so far as kept."""
-        self.ledger.bytes = self._skipped + self._framer.bytes_consumed
+        self.ledger.num_bytes = self._skipped + self._framer.bytes_consumed
 
     def __iter__(self) -> Found:
         while self.ledger.error is None:
@@ -502,11 +496,10 @@ class _InOrder:
     def _end(self, marker: str | None) -> None:
         """Look at what lies behind the last message."""
         if self.ledger.format == "stream":
-            left = 0 if self._size is None else self._size - self.ledger.bytes
+            left = 0 if self._size is None else self._size - self.ledger.num_bytes
             if left:
                 self._lose(
-                    FormatError(f"an end-of-stream marker, and {left:,} bytes behind it: no end, but damage"),
-                    None,
+                    FormatError(f"an end-of-stream marker, and {left:,} bytes behind it: no end, but damage"), None
                 )
             return
         damage = self._damage
@@ -514,12 +507,12 @@ class _InOrder:
             damage = self._drain()
         if damage is not None:
             # The marker says that no batch is missing; zeros in place of lost data look like one.
-            last = marker not in (None, "00000000") and self._size == self.ledger.bytes
+            last = marker not in (None, "00000000") and self._size == self.ledger.num_bytes
             self._lose(damage, 0 if last else None)
 
     def _drain(self) -> FormatError | None:
         """Read a source that cannot seek to its end, to see whether that is a footer."""
-        at, tail = self.ledger.bytes, b""
+        at, tail = self.ledger.num_bytes, b""
         while data := read_up_to(self._file, 1 << 16):
             at += len(data)
             tail = (tail + data)[-TAIL_SIZE:]
@@ -533,9 +526,9 @@ class _InOrder:
     def _lose(self, error: FormatError, batches: int | None) -> None:
         ledger = self.ledger
         if self._expected is not None:
-            batches = self._expected - ledger.batches
-        ledger.fail(error, ledger.bytes)
-        size = None if self._size is None else self._size - ledger.bytes
+            batches = self._expected - ledger.num_batches
+        ledger.fail(error, ledger.num_bytes)
+        size = None if self._size is None else self._size - ledger.num_bytes
         ledger.lose(batches, 0 if batches == 0 else None, size)
 
     def close(self) -> None:

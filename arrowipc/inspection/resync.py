@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Outline", "Search"]
 
+#: The end-of-stream marker: a continuation marker and no length.
 END = b"\xff\xff\xff\xff\0\0\0\0"
 #: Bytes that are copied at once to look at them.
 CHUNK = 1 << 20
-#: How often each byte may be looked at in vain, and how many more. Messages that overlap and fail one after
-#: the other are then passed over as a whole: the work grows with the number of bytes, not its square.
+#: How often each byte may be read for a message that then fails, and how many bytes more. Beyond that, messages
+#: that overlap and fail are passed over as a whole: the work grows with the number of bytes, not its square.
 PATIENCE = 8
 PATIENCE_MORE = 64 << 20
 
@@ -65,20 +66,14 @@ class Search:
 
     Parameters
     ----------
-    buffer : bytes-like
     options : dict
         For `StreamDecoder`.
-    outline : Outline, optional
     damage : FormatError, optional
         Why the file cannot be read by its footer.
     """
 
     def __init__(
-        self,
-        buffer: Any,
-        options: dict[str, Any],
-        outline: Outline | None = None,
-        damage: FormatError | None = None,
+        self, buffer: Any, options: dict[str, Any], outline: Outline | None = None, damage: FormatError | None = None
     ) -> None:
         self._source = Source(buffer)
         self._size = len(self._source)
@@ -93,14 +88,14 @@ class Search:
         self._gap: _Gap | None = None
         self._ended = False  # the last thing was an end-of-stream marker
         self._whole = not is_file  # what was read last ends as its kind should
-        self._magic = 0
+        self._magic = 0  # where the next magic stands, as far as was searched
         # What certainly ends the messages, if all that is in front of it is lost.
         self._tail = self._size if outline is None else outline.end
         self._tail -= 8 if self._bytes(max(self._tail - 8, 0), 8) == END else 0
         self._number = 0
-        self._credit = PATIENCE * self._size + PATIENCE_MORE
+        self._credit = PATIENCE * self._size + PATIENCE_MORE  # bytes that may still be read in vain
         self._decoder: StreamDecoder | None = None
-        self._forgot: int | None = None
+        self._forgot: int | None = None  # where a dictionary may have been lost, and none came since
         self._pending: tuple[Message, RecordBatch] | None = None
         self.metadata: Any = ()
         #: Where the first two streams of our schema begin.
@@ -127,11 +122,11 @@ class Search:
         """Recovery: what was kept and lost so far."""
         ledger = self._ledger
         until = self._at if self._gap is None else self._gap.start
-        ledger.bytes = until - (ledger.lost_bytes or 0)
+        ledger.num_bytes = until - (ledger.lost_bytes or 0)
         report = ledger.report
         if self._outline is None or self._at < self._size or report.error is None:
             return report
-        lost = max(self._outline.batches - ledger.batches, 0)
+        lost = max(self._outline.batches - ledger.num_batches, 0)
         return report.__replace__(lost_batches=lost, lost_rows=0 if lost == 0 else report.lost_rows)
 
     def __iter__(self) -> Iterator[tuple[Message, RecordBatch]]:
@@ -143,9 +138,8 @@ class Search:
         self._close_gap(self._size)
         if not self._whole or self._damage is not None:
             error = self._damage or FormatError("the file ends without a footer")
-            batches = 0 if self._ended else None
-            self._fail_at_end(error, batches)
-        if self._outline is not None and self._ledger.batches < self._outline.batches:
+            self._fail_at_end(error, 0 if self._ended else None)
+        if self._outline is not None and self._ledger.num_batches < self._outline.batches:
             error = FormatError(f"the footer lists {self._outline.batches:,} batches, not all are there")
             self._fail_at_end(error, None)
 
@@ -416,5 +410,5 @@ class Search:
         if at_end and self._ledger.format == "file" and self._damage is not None:
             gap = gap._replace(error=self._damage)  # what is left of a footer
         size = end - gap.start
-        rows = 0 if at_end else None
-        self._ledger.skip(Damage(str(gap.error), gap.start, size, rows=rows), gap.error, rows)
+        lost = 0 if at_end else None  # batches, and rows
+        self._ledger.skip(Damage(str(gap.error), gap.start, size, rows=lost), gap.error, lost)

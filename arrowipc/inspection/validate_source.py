@@ -8,7 +8,7 @@ from arrowipc._core import Source
 from arrowipc.arguments import Immutable, check_choice, fill, printable
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
-from arrowipc.inspection.recover import ByBlocks, whole
+from arrowipc.inspection.recover import ByBlocks, blocks_of, whole
 from arrowipc.inspection.resync import END, Search
 from arrowipc.read.decoders import MAGIC, TAIL_SIZE, footer_range, schema_of
 from arrowipc.read.framing import find_message
@@ -106,11 +106,7 @@ class Validation(Immutable):
 
 
 def validate(
-    source: Any,
-    *,
-    level: Literal["full", "strict"] = "full",
-    limits: Limits | None = None,
-    memory_map: bool = True,
+    source: Any, *, level: Literal["full", "strict"] = "full", limits: Limits | None = None, memory_map: bool = True
 ) -> Validation:
     """Check all of a file, a stream or a row of tensors, also what lies behind the first fault.
 
@@ -151,13 +147,7 @@ def validate(
     False
     """
     check_choice("level", level, ("full", "strict"))
-    options: Options = {
-        "columns": None,
-        "validate": level,
-        "limits": limits,
-        "use_threads": True,
-        "ensure_native_endian": True,
-    }
+    options: Options = {"validate": level, "limits": limits}
     buffer = whole(source, memory_map)
     view = memoryview(buffer).cast("B")
     if view[:6] == MAGIC:
@@ -229,23 +219,16 @@ def _note(
 
 def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None) -> None:
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
-    source, decoder = reader._source, reader._decoder
+    source = reader._source
     assert source is not None
     size = len(source)
     end, _ = footer_range(source.bytes(0, 8), source.bytes(size - TAIL_SIZE, TAIL_SIZE), size)
     listed: dict[int, tuple[str, int]] = {}
-    for kind, count in (
-        ("RecordBatch", reader.num_record_batches),
-        ("DictionaryBatch", decoder.num_dictionaries),
-    ):
-        for number in range(count):
-            try:
-                offset, head, body = decoder.block(number, dictionary=kind == "DictionaryBatch")
-            except FormatError:
-                continue  # was told
+    for kind in ("RecordBatch", "DictionaryBatch"):
+        for offset, stop in blocks_of(reader, kind == "DictionaryBatch"):  # the others were told
             if offset in listed:
                 _note(ledger, FormatError("the footer lists this message twice"), offset)
-            listed[offset] = kind, offset + head + body
+            listed[offset] = kind, stop
     at = _compare_schema(source, ledger, end, limits)
     while at < end:
         found = find_message(source, at, there=True, limits=limits)
@@ -294,9 +277,7 @@ def _check_stream(buffer: Any, options: Options) -> Ledger:
     return _found(buffer, options, "stream", None)
 
 
-def _found(
-    buffer: Any, options: Options, format: Literal["file", "stream"], damage: ArrowIpcError | None
-) -> Ledger:
+def _found(buffer: Any, options: Options, format: Literal["file", "stream"], damage: ArrowIpcError | None) -> Ledger:
     """Everything that a search finds; what is wrong with the beginning or the footer is told first."""
     ledger = Ledger(format)
     if damage is not None:
@@ -314,7 +295,7 @@ def _found(
         _note(ledger, error)
         ledger.lose(None, None, None)
     report = search.report
-    ledger.batches, ledger.rows, ledger.bytes = report.num_batches, report.num_rows, report.num_bytes
+    ledger.num_batches, ledger.num_rows, ledger.num_bytes = report.num_batches, report.num_rows, report.num_bytes
     ledger.lose(report.lost_batches, report.lost_rows, report.lost_bytes)
     ledger.skipped += report.skipped
     if len(search.starts) > 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import mmap
 import random
+import re
 import struct
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from arrowipc import Limits
 from arrowipc.dissociated import DissociatedUri
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import (
+    REASONS,
     STRICT,
     Arrival,
     BodyType,
@@ -28,6 +30,7 @@ from arrowipc.dissociated.protocol import (
     Leases,
     MetadataReceived,
     Outgoing,
+    Reason,
     body_tag,
     check_offered_tag,
     end_of_stream,
@@ -381,6 +384,27 @@ def test_d070_a_lost_data_connection_is_no_loss_before_metadata_tells():
     take_in(incoming, peers.end(1))
     incoming.lost("data")
     incoming.lost("both")
+
+
+@pytest.mark.parametrize(
+    ("reason", "refused"), [(Reason.FULL, ConnectionRefusedError), (Reason.OTHER_USER, PermissionError)]
+)
+def test_a_client_is_refused_before_anything_came_and_truncated_afterwards(reason, refused):
+    for incoming, what in ((Incoming(), "both"), (Incoming(), "metadata"), (begun(), "data")):
+        with pytest.raises(refused, match=re.escape(REASONS[reason])):
+            incoming.lost(what, reason)
+    for missing, what, there in (
+        ("metadata of message 1", "both", []),
+        ("metadata of message 1", "metadata", []),
+        ("metadata of message 2", "both", [peers.metadata(1, BATCH), peers.body(1, BODY)]),
+        ("body of message 1", "data", [peers.metadata(1, BATCH), peers.body(2, BODY)]),
+        ("body of message 2", "data", [peers.metadata(1, BATCH), peers.body(1, BODY), peers.metadata(2, BATCH)]),
+    ):
+        incoming = begun()
+        take_in(incoming, *there)
+        words = f"before the {missing} arrived: the server ended it, {REASONS[reason]}"
+        with pytest.raises(TruncatedError, match=re.escape(words)):
+            incoming.lost(what, reason)
 
 
 def test_d071_bodies_are_matched_by_the_lowest_32_bits():

@@ -152,6 +152,19 @@ def test_reasons_that_a_later_version_has_are_reasons():
         peers.client_of((near,))
 
 
+@pytest.mark.parametrize("reason", [Reason.FULL, Reason.OTHER_USER])
+def test_in_the_middle_of_a_stream_a_refusal_is_its_truncation(reason):
+    near, far = peers.socket_pair()
+    for tag, data in peers.dissociated(peers.written(peers.numbers(batches=2)))[:3]:
+        far.send(tag, [data])
+    far.refuse(reason)
+    far.close()
+    with peers.client_of((near,)) as reader:
+        assert reader.read_next_batch().num_rows == 3
+        with pytest.raises(TruncatedError, match=re.escape(f"the server ended it, {REASONS[reason]}")):
+            reader.read_next_batch()
+
+
 @pytest.mark.parametrize("behind", [b"", b"\xff" * 100])
 def test_nothing_behind_a_reason_is_read(behind):
     raw, other = peers.raw_pair()

@@ -392,12 +392,6 @@ cdef class Lease:
 
     That may happen in any thread and in the middle of anything, a collection of garbage included: `returned` must
     neither block nor raise. ``queue.SimpleQueue.put`` is made for this.
-
-    Parameters
-    ----------
-    memory : bytes-like
-    returned : callable
-    token : object
     """
 
     cdef Py_buffer view

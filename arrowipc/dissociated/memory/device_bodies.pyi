@@ -11,8 +11,6 @@ from arrowipc.schema import Schema
 
 _ReadDevice: TypeAlias = Callable[[int, int], Any]
 
-HOOK: str
-
 @final
 class DeviceMemory:
     address: int

@@ -37,11 +37,9 @@ from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
 from arrowipc.read.framing import message_of
 from arrowipc.reader import read_message
 
-HOOK = "copy the data to the CPU first, or give read_device=, a callable (address, nbytes) -> bytes"
-
-
-cdef object needs_read(str what):
-    return UnsupportedError(f"{what}: that needs a look at memory of a device: {HOOK}")
+cdef object needs_reading(str what):
+    return UnsupportedError(f"{what}: that needs a look at memory of a device: copy the data to the CPU first, or give "
+                            "read_device=, a callable (address, nbytes) -> bytes")
 
 
 @cython.final
@@ -287,7 +285,7 @@ cdef class DeviceDecoder:
         cdef DeviceMemory where = self.place_of(message)
         if message.envelope.kind in (MessageHeader_RecordBatch, MessageHeader_DictionaryBatch):
             if self.stream.opened and self.stream.decoder.plan.d.stored_big:
-                raise needs_read("the bodies are in big-endian byte order")
+                raise needs_reading("the bodies are in big-endian byte order")
             refuse_reads(message)
         event = self.stream.decode_next(message)
         if isinstance(event, SchemaRead):
@@ -298,7 +296,7 @@ cdef class DeviceDecoder:
             self.dictionaries[event.id] = (message, where)
             return event
         for _, other in self.dictionaries.values():
-            where = together(where, other)
+            where = common_device(where, other)
         dictionaries = [each for each, _ in self.dictionaries.values()]
         return BatchRead(new_device_batch(event.batch, where, self.schema_message, dictionaries, message))
 
@@ -329,7 +327,7 @@ cdef class DeviceDecoder:
         return DeviceMemory(address, message.envelope.body_length, ARROW_DEVICE_CPU, -1, 0, message)
 
 
-cdef DeviceMemory together(DeviceMemory one, DeviceMemory other):
+cdef DeviceMemory common_device(DeviceMemory one, DeviceMemory other):
     """Where both are: an array of the device interface is on one device, and waits for one event."""
     if one.nbytes == 0:
         return other
@@ -357,22 +355,22 @@ cdef int refuse_reads(Message message) except -1:
                 or fb_u8(&message.envelope.header, DictionaryBatch_isDelta, 0, &delta) < 0):
             raise FormatError("DictionaryBatch.data is missing, or does not lie inside the metadata")
         if delta:
-            raise needs_read("a dictionary grows (isDelta)")
+            raise needs_reading("a dictionary grows (isDelta)")
     if open_batch(&table, &header, &fault) < 0:
         raise_fault(&fault)
     if message.envelope.body_length == 0:
         return 0
     if header.codec >= 0 or (message.envelope.version == MetadataVersion_V4
                              and fb_field(&message.envelope.root, Message_custom_metadata, 4)):
-        raise needs_read("the body is compressed")
+        raise needs_reading("the body is compressed")
     for i in range(header.nodes.count):
         if load_i64(header.nodes.data + FieldNode_SIZE * i + FieldNode_null_count) == -1:
-            raise needs_read(f"FieldNode {i}: nobody has counted its nulls (null_count -1)")
+            raise needs_reading(f"FieldNode {i}: nobody has counted its nulls (null_count -1)")
     for i in range(header.buffers.count):
         if (load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
                 and (<uint64_t> <uintptr_t> message.body_bytes
                      + <uint64_t> load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)) & 7):
-            raise needs_read(f"Buffer {i} does not begin at a multiple of 8")
+            raise needs_reading(f"Buffer {i} does not begin at a multiple of 8")
     return 0
 
 
@@ -390,16 +388,16 @@ cdef class DeviceOwner:
 
 
 @cython.final
-cdef class Taking:
-    """Columns that are being filled from a producer's array."""
+cdef class DeviceImport:
+    """Fills columns with the addresses of a producer's array."""
     cdef Columns out
     cdef object read_device     # None: there is no way to look
     cdef int32_t next           # variadic extent
     cdef list dictionaries
 
-    cdef object look(self, int32_t f, str what, uint64_t address, int64_t nbytes):
+    cdef object read(self, int32_t f, str what, uint64_t address, int64_t nbytes):
         if self.read_device is None:
-            raise needs_read(f"column {field_path(self.out.plan, f)!r}: {what}")
+            raise needs_reading(f"column {field_path(self.out.plan, f)!r}: {what}")
         return read_by(self.read_device, address, nbytes)
 
     cdef int put(self, int32_t f, int32_t buffer, const void* data, int64_t start, int64_t elements,
@@ -418,7 +416,7 @@ cdef class Taking:
 
     cdef int bits(self, int32_t f, int32_t buffer, const void* data, int64_t start, int64_t length) except -1:
         if length and start & 7:
-            raise needs_read(f"column {field_path(self.out.plan, f)!r}: bits that begin inside of a byte")
+            raise needs_reading(f"column {field_path(self.out.plan, f)!r}: bits that begin inside of a byte")
         return self.put(f, buffer, data, start >> 3, bitmap_bytes(length), 1)
 
     cdef int validity(self, int32_t f, const ArrowArray* array, int64_t start, int64_t length) except -1:
@@ -431,7 +429,7 @@ cdef class Taking:
         elif nulls and length != array.length:
             nulls = -1
         if nulls < 0:
-            copied = self.look(f, "nobody has counted its nulls (null_count -1)",
+            copied = self.read(f, "nobody has counted its nulls (null_count -1)",
                                <uintptr_t> array.buffers[0] + (start >> 3), bitmap_bytes((start & 7) + length))
             nulls = length - count_bits(<const uint8_t*> copied, start & 7, length)
         node.null_count = nulls
@@ -443,7 +441,7 @@ cdef class Taking:
         cdef bytes copied
         self.put(f, 1, array.buffers[1], start, length + 1 if length else 0, width)
         if length:
-            copied = self.look(f, "only its last offset says how long its data is",
+            copied = self.read(f, "only its last offset says how long its data is",
                                <uint64_t> <uintptr_t> array.buffers[1] + <uint64_t> (start + length) * width, width)
             last = load_i64(<const uint8_t*> copied) if wide else load_i32(<const uint8_t*> copied)
             if last < 0:
@@ -462,7 +460,7 @@ cdef class Taking:
         self.next += view.count
         if view.count == 0:
             return 0
-        sizes = self.look(f, "how large the data of its views is stands in a buffer",
+        sizes = self.read(f, "how large the data of its views is stands in a buffer",
                           <uintptr_t> array.buffers[array.n_buffers - 1], 8 * <int64_t> view.count)
         for i in range(view.count):
             extent = &self.out.d.extents[view.first + i]
@@ -473,7 +471,7 @@ cdef class Taking:
                                   "is no memory")
         return 0
 
-    cdef int take(self, int32_t f, const ArrowArray* array, int64_t start, int64_t length) except -1:
+    cdef int import_field(self, int32_t f, const ArrowArray* array, int64_t start, int64_t length) except -1:
         """Elements [start, start + length) of an array as field `f`, and all that is below it."""
         cdef const FieldPlan* field = &self.out.d.plan.fields[f]
         cdef Node* node = &self.out.d.nodes[f]
@@ -487,7 +485,7 @@ cdef class Taking:
         if layout == LAYOUT_NULL:
             node.null_count = length
         elif layout == LAYOUT_RUN_END and (start or length != array.length):
-            raise needs_read(f"column {field_path(self.out.plan, f)!r}: a slice of run-end encoded values")
+            raise needs_reading(f"column {field_path(self.out.plan, f)!r}: a slice of run-end encoded values")
         elif spec.has_validity:
             self.validity(f, array, start, length)
         for k in range(spec.has_validity, spec.n_buffers):
@@ -503,12 +501,12 @@ cdef class Taking:
                 self.put(f, k, array.buffers[k], start, length + 1 if length else 0, spec.buffers[k].width)
         if layout == LAYOUT_VIEW:
             self.variadic(f, array)
-        self.below(f, array, start, length)
+        self.import_children(f, array, start, length)
         if field.dictionary >= 0:
-            self.dictionaries[field.dictionary] = taken_values(self, field.dictionary, array.dictionary)
+            self.dictionaries[field.dictionary] = import_dictionary(self, field.dictionary, array.dictionary)
         return 0
 
-    cdef int below(self, int32_t f, const ArrowArray* array, int64_t start, int64_t length) except -1:
+    cdef int import_children(self, int32_t f, const ArrowArray* array, int64_t start, int64_t length) except -1:
         """The children: the elements that the parent's are made of, or all where offsets say which."""
         cdef const FieldPlan* field = &self.out.d.plan.fields[f]
         cdef int32_t i, child = f + 1
@@ -521,37 +519,38 @@ cdef class Taking:
                 if mul_overflows(start, field.width, &first) or mul_overflows(length, field.width, &count):
                     raise FormatError(f"column {field_path(self.out.plan, f)!r}: {length:,} lists of {field.width:,} "
                                       "elements are more than memory can hold")
-            self.take(child, array.children[i], first, count)
+            self.import_field(child, array.children[i], first, count)
             child = self.out.d.plan.fields[child].end
         return 0
 
 
-cdef Taking new_taking(Columns out, Plan plan, int64_t variadic, int64_t length, object owner, object read_device):
+cdef DeviceImport new_import(Columns out, Plan plan, int64_t variadic, int64_t length, object owner,
+                             object read_device):
     """Room for what a survey found."""
-    cdef Taking taking = Taking.__new__(Taking)
+    cdef DeviceImport found = DeviceImport.__new__(DeviceImport)
     out.allocate(plan, variadic)
     memset(out.d.nodes, 0, plan.d.n_fields * sizeof(Node))
     memset(out.d.extents, 0, out.d.n_extents * sizeof(Extent))
     memset(out.d.views, 0, plan.d.n_views * sizeof(ViewRange))
     out.owner = owner
     out.d.length = length
-    taking.out = out
-    taking.read_device = read_device
-    taking.next = plan.d.n_buffers
-    taking.dictionaries = [None] * len(plan.dictionaries)
-    return taking
+    found.out = out
+    found.read_device = read_device
+    found.next = plan.d.n_buffers
+    found.dictionaries = [None] * len(plan.dictionaries)
+    return found
 
 
-cdef Columns taken_values(Taking user, int32_t ordinal, const ArrowArray* array):
+cdef Columns import_dictionary(DeviceImport user, int32_t ordinal, const ArrowArray* array):
     """The values of a dictionary."""
     cdef Columns values = Columns.__new__(Columns)
     cdef Plan plan = (<DictionaryPlan> user.out.plan.dictionaries[ordinal]).values
-    cdef Taking taking
+    cdef DeviceImport found
     cdef int64_t variadic = 0
     survey(plan, 0, array, &variadic)
-    taking = new_taking(values, plan, variadic, array.length, user.out.owner, user.read_device)
-    taking.take(0, array, 0, array.length)
-    values.dictionaries = tuple(taking.dictionaries)
+    found = new_import(values, plan, variadic, array.length, user.out.owner, user.read_device)
+    found.import_field(0, array, 0, array.length)
+    values.dictionaries = tuple(found.dictionaries)
     return values
 
 
@@ -619,7 +618,7 @@ def import_device(source, read_device=None):
     cdef DeviceMemory where
     cdef ArrowArray* root
     cdef Plan plan
-    cdef Taking taking
+    cdef DeviceImport found
     cdef Encoder encoder = Encoder(None, 64)
     cdef int64_t variadic = 0
     cdef int32_t i
@@ -635,12 +634,12 @@ def import_device(source, read_device=None):
     owner = moved_device(pair[1])
     root = &owner.device.array
     if root.null_count and root.n_buffers == 1 and root.buffers != NULL and root.buffers[0] != NULL:
-        raise needs_read("the struct that stands for the batch may have nulls")
+        raise needs_reading("the struct that stands for the batch may have nulls")
     survey_batch(plan, root, &variadic)
-    taking = new_taking(columns, plan, variadic, root.length, owner, read_device)
+    found = new_import(columns, plan, variadic, root.length, owner, read_device)
     for i in range(plan.d.n_columns):
-        taking.take(plan.d.columns[i], root.children[i], root.offset, root.length)
-    columns.dictionaries = tuple(taking.dictionaries)
+        found.import_field(plan.d.columns[i], root.children[i], root.offset, root.length)
+    columns.dictionaries = tuple(found.dictionaries)
     where = DeviceMemory(0, 1, owner.device.device_type, owner.device.device_id,
                          <uintptr_t> owner.device.sync_event, owner)
     dictionaries = {}

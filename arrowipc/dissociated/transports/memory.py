@@ -17,7 +17,7 @@ __all__ = ["MemoryConnection", "MemoryListener", "connect_memory", "listen_memor
 Weather = Callable[[Frame], Sequence[Frame]]
 
 
-class _Way:
+class _Direction:
     """Messages in one direction, and a socket that is readable while there is something to do about them."""
 
     def __init__(self, weather: Weather | None) -> None:
@@ -64,8 +64,7 @@ class _Way:
         """Nothing more will be put: wake who waits, and keep no descriptor that nobody needs."""
         with self.lock:
             self.ended = True
-        self.ring()
-        self._close_if_over()
+            self._ring_and_close()
 
     def leave(self) -> None:
         """Nobody will look any more: what is there is lost."""
@@ -73,14 +72,13 @@ class _Way:
             self.deaf = True
             self.frames.clear()
             self.waiting = 0
-        self.ring()
-        self._close_if_over()
+            self._ring_and_close()
 
-    def _close_if_over(self) -> None:
-        with self.lock:
-            if self.ended and self.deaf:
-                self.bell.close()
-                self.ringer.close()
+    def _ring_and_close(self) -> None:
+        self.ring()
+        if self.ended and self.deaf:
+            self.bell.close()
+            self.ringer.close()
 
 
 def _size(frame: Frame) -> int:
@@ -90,11 +88,10 @@ def _size(frame: Frame) -> int:
 class MemoryConnection(Connection):
     """One end; made by `memory_pair`."""
 
-    def __init__(self, name: str, incoming: _Way, outgoing: _Way) -> None:
+    def __init__(self, name: str, incoming: _Direction, outgoing: _Direction) -> None:
         super().__init__(name)
         self._incoming = incoming
         self._outgoing = outgoing
-        self._closed = False
 
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
         """See `Connection.send`."""
@@ -163,13 +160,12 @@ def memory_pair(
 
     Parameters
     ----------
-    name : str
     weather : callable, optional
         What happens to messages from the server to the client.
     back : callable, optional
         The same the other way.
     """
-    down, up = _Way(weather), _Way(back)
+    down, up = _Direction(weather), _Direction(back)
     return MemoryConnection(name, down, up), MemoryConnection(f"the client of {name}", up, down)
 
 
@@ -179,13 +175,11 @@ class MemoryListener(Listener):
     def __init__(self, name: str, weather: Callable[[], Weather] | None = None) -> None:
         self._name = name
         self._weather = weather
-        self._waiting = _Way(None)
+        self._waiting = _Direction(None)
 
     def connect(self) -> MemoryConnection:
         """Return a client's end."""
-        client, server = memory_pair(
-            f"memory {self._name}", None if self._weather is None else self._weather()
-        )
+        client, server = memory_pair(f"memory {self._name}", None if self._weather is None else self._weather())
         self._waiting.put(Frame(None, server))
         if self._waiting.deaf:
             server.close()

@@ -17,11 +17,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, described
-from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory
+from arrowipc.arguments import check_integer
+from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory, Placed
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, read_process, write_places
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
-from arrowipc.dissociated.memory.ranges import Place, copied
+from arrowipc.dissociated.memory.receiving import Place, copied
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.read.framing import Framer
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
 __all__ = [
+    "OFFERED",
     "FileMemory",
     "MappedMemory",
     "OwnMemory",
     "ReadMemory",
     "SegmentMemory",
     "check_user",
-    "offer_memory",
     "open_peer_memory",
 ]
 
@@ -48,26 +48,6 @@ FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 
 
 # -- the server's side ---------------------------------------------------------------------------------------
-
-
-def offer_memory(transport: str, **options: Any) -> OfferedMemory:
-    """Return the memory that a server offers.
-
-    Parameters
-    ----------
-    transport : {"shm", "file", "cma"}
-    **options
-        Of `arrowipc.dissociated.memory.arena.Arena`, `FileMemory` or `OwnMemory`.
-
-    Raises
-    ------
-    UsageError
-        There is no such transport.
-    """
-    kinds: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory, "cma": OwnMemory}
-    if transport not in kinds:
-        raise UsageError(f'transport must be "shm", "file" or "cma", found {described(transport)}')
-    return kinds[transport](**options)
 
 
 class FileMemory(OfferedMemory):
@@ -125,24 +105,21 @@ class FileMemory(OfferedMemory):
             return False
 
     def messages(self) -> Iterator[Message]:
-        """Yield the messages of the file as they are stored, one after the other.
+        """Return the messages of the file as they are stored, one after the other.
 
         A file whose dictionaries stand behind the batches that need them is no stream: serve what a reader
         of `mapping` gives.
         """
         framer = Framer()
         framer.feed(self.mapping[len(MAGIC) :] if self.mapping[: len(MAGIC)] == MAGIC else self.mapping, True)
-        while (message := framer.next_message()) is not None:
-            yield message
+        return iter(framer.next_message, None)
 
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> Placed | None:
         """See `OfferedMemory.place`."""
         if not self.is_current:
             return None
         pairs = write_places(message, self.mapping, 0)
-        return None if pairs is None else (pairs, Pairs(pairs).addresses, ())
+        return None if pairs is None else Placed(pairs, Pairs(pairs).addresses)
 
     def release(self, addresses: Sequence[int]) -> None:
         """See `OfferedMemory.release`: the file stays."""
@@ -188,9 +165,7 @@ class OwnMemory(OfferedMemory):
         """int: bytes that clients were told of and have not read yet, as far as we know."""
         return self._size
 
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+    def place(self, message: Message, connection: Connection) -> Placed | None:
         """See `OfferedMemory.place`."""
         if (
             message.body_length < self._least_bytes
@@ -200,17 +175,17 @@ class OwnMemory(OfferedMemory):
             return None
         pairs = write_places(message, None, 0)
         if pairs is None:
-            _ = message.body  # puts it together
+            _ = message.body  # from here on one buffer, in which everything has an address
             pairs = write_places(message, None, 0)
-        if pairs is None:
-            return None
+            if pairs is None:
+                return None
         addresses = Pairs(pairs).addresses
         buffers = [each for each in message.buffers if len(each)]
         with self._lock:
             for address, buffer in zip(addresses, buffers, strict=True):
                 self._kept.setdefault(address, []).append(buffer)
                 self._size += len(buffer)
-        return pairs, addresses, ()
+        return Placed(pairs, addresses)
 
     def release(self, addresses: Sequence[int]) -> None:
         """See `OfferedMemory.release`."""
@@ -233,6 +208,10 @@ class OwnMemory(OfferedMemory):
         with self._lock:
             self._kept.clear()
             self._size = 0
+
+
+#: What each transport offers to clients on the same machine.
+OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory, "cma": OwnMemory}
 
 
 # -- the client's side ---------------------------------------------------------------------------------------
@@ -311,13 +290,7 @@ def _lent(
 
 
 class SegmentMemory(PeerMemory):
-    """Segments whose file descriptors come with the first body in each: mapped, and never written.
-
-    Parameters
-    ----------
-    connection : Connection or None
-        See `open_peer_memory`.
-    """
+    """Segments whose file descriptors come with the first body in each: mapped, and never written."""
 
     def __init__(self, connection: Connection | None) -> None:
         self._connection = connection
@@ -342,12 +315,7 @@ class SegmentMemory(PeerMemory):
                 os.close(handle)
 
     def message(
-        self,
-        metadata: Any,
-        pairs: Pairs,
-        returned: Any,
-        limits: Limits | None,
-        reads: Reads | None = None,
+        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
         """See `PeerMemory.message`."""
         number = pairs.start >> OFFSET_BITS
@@ -367,9 +335,7 @@ def _map_sealed(handle: int) -> memoryview:
     try:
         seals = fcntl.fcntl(handle, getattr(fcntl, "F_GET_SEALS", 1034))
     except OSError:
-        raise FormatError(
-            "the file descriptor that came with a body is no memory that can be sealed"
-        ) from None
+        raise FormatError("the file descriptor that came with a body is no memory that can be sealed") from None
     if seals & FIXED_SIZE != FIXED_SIZE:
         raise FormatError(
             "the memory that came with a body can change its size: expected the seals SHRINK and GROW, found "
@@ -382,15 +348,9 @@ def _map_sealed(handle: int) -> memoryview:
 
 
 class MappedMemory(PeerMemory):
-    """A file, or named shared memory, that both sides map; addresses are offsets in it.
+    """A file, or named shared memory (which has to be our own user's), that both sides map.
 
-    Parameters
-    ----------
-    path : str
-    connection : Connection or None
-        See `open_peer_memory`.
-    named : bool
-        Named memory: it has to be of our own user.
+    Addresses are offsets in it.
     """
 
     def __init__(self, path: str, connection: Connection | None, *, named: bool = False) -> None:
@@ -403,9 +363,7 @@ class MappedMemory(PeerMemory):
     def _open(self) -> mmap.mmap:
         check_user(self._connection)
         # A pipe or a device must not make us wait.
-        handle = os.open(
-            self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0)
-        )
+        handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0))
         try:
             info = os.fstat(handle)
             if not stat.S_ISREG(info.st_mode) or info.st_size == 0:
@@ -419,20 +377,14 @@ class MappedMemory(PeerMemory):
         return self._map
 
     def message(
-        self,
-        metadata: Any,
-        pairs: Pairs,
-        returned: Any,
-        limits: Limits | None,
-        reads: Reads | None = None,
+        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
         """See `PeerMemory.message`."""
         try:
             mapped = self._map or self._open()
             if mapped.size() < len(self._view):
                 raise FormatError(
-                    f"{self._path} was {len(self._view):,} bytes long when it was mapped, and has "
-                    f"{mapped.size():,} now"
+                    f"{self._path} was {len(self._view):,} bytes long when it was mapped, and has {mapped.size():,} now"
                 )
         except BaseException:
             returned(pairs.addresses)
@@ -452,8 +404,6 @@ class ReadMemory(PeerMemory):
     ----------
     pid, started : int
         Of the process; when it started tells it from a later one of the same number.
-    connection : Connection or None
-        See `open_peer_memory`.
     """
 
     def __init__(self, pid: int, started: int, connection: Connection | None) -> None:
@@ -497,12 +447,7 @@ class ReadMemory(PeerMemory):
             raise PermissionError(f"process {self._pid} is of user {user}, not of ours")
 
     def message(
-        self,
-        metadata: Any,
-        pairs: Pairs,
-        returned: Any,
-        limits: Limits | None,
-        reads: Reads | None = None,
+        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
         """See `PeerMemory.message`."""
         try:

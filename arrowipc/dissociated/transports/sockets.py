@@ -22,20 +22,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener
-from arrowipc.dissociated.memory.ranges import announced
+from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import Reason
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
 
-__all__ = [
-    "HELLO",
-    "SocketConnection",
-    "SocketListener",
-    "connect_tcp",
-    "connect_unix",
-    "listen_tcp",
-    "listen_unix",
-]
+__all__ = ["HELLO", "SocketConnection", "SocketListener", "connect_tcp", "connect_unix", "listen_tcp", "listen_unix"]
 
 #: Magic and version. Another version is another protocol: it is refused, not guessed.
 HELLO = b"arwipc" + struct.pack("<H", 1)
@@ -64,7 +56,6 @@ class SocketConnection(Connection):
     ----------
     sock : socket.socket
         Connected; this owns it from now on.
-    name : str
     limits : Limits, optional
         `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
     longest : int, optional
@@ -91,9 +82,6 @@ class SocketConnection(Connection):
         self._target: memoryview | None = None  # of a message that is longer than the stage
         self._filled = 0
         self._expected: tuple[int | None, tuple[int, ...]] = (None, ())
-        self._inbox: deque[Frame] = deque()
-        self._ended = False
-        self._closed = False
         self._reason: int | None = None
         self._queue([memoryview(HELLO)], len(HELLO), ())
 
@@ -142,9 +130,7 @@ class SocketConnection(Connection):
             try:
                 if handles:
                     rights = array.array("i", handles)
-                    sent = self._socket.sendmsg(
-                        pieces[:MOST_PIECES], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
-                    )
+                    sent = self._socket.sendmsg(pieces[:MOST_PIECES], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
                 else:
                     sent = self._socket.sendmsg(pieces[:MOST_PIECES])
             except BlockingIOError:
@@ -217,9 +203,7 @@ class SocketConnection(Connection):
         if not self._passes_handles:
             return self._socket.recv_into(out)
         room = socket.CMSG_SPACE(4 * MOST_HANDLES)
-        count, extra, flags, _ = self._socket.recvmsg_into(
-            [out], room, getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-        )
+        count, extra, flags, _ = self._socket.recvmsg_into([out], room, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
         for level, kind, data in extra:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")
@@ -227,9 +211,7 @@ class SocketConnection(Connection):
                 self._handles.extend(received)
         # The kernel drops what finds no room; the others must not pile up without a message that wants them.
         if flags & socket.MSG_CTRUNC or len(self._handles) > MOST_HANDLES:
-            raise FormatError(
-                f"{self.name} sent more file descriptors than the {MOST_HANDLES} that a message may have"
-            )
+            raise FormatError(f"{self.name} sent more file descriptors than the {MOST_HANDLES} that a message may have")
         return count
 
     def _cut(self) -> bool:
@@ -241,8 +223,7 @@ class SocketConnection(Connection):
             hello = bytes(self._stage[self._first : self._first + len(HELLO)])
             if hello != HELLO:
                 raise FormatError(
-                    f"{self.name} does not speak this version of our framing: expected {HELLO!r}, found "
-                    f"{hello!r}"
+                    f"{self.name} does not speak this version of our framing: expected {HELLO!r}, found {hello!r}"
                 )
             self._greeted = True
             self._first += len(HELLO)
@@ -250,16 +231,7 @@ class SocketConnection(Connection):
         if held < HEADER.size:
             return False
         kind, n_handles, zero, more_zeros, tag, length = HEADER.unpack_from(self._stage, self._first)
-        if (
-            kind > REFUSAL
-            or zero
-            or more_zeros
-            or (tag and kind == UNTAGGED)
-            or (kind == REFUSAL and not tag)
-            or length > self._most[kind]
-            or n_handles > len(self._handles)
-        ):
-            raise self._refusal(kind, n_handles, zero or more_zeros, tag, length)
+        self._check_header(kind, n_handles, zero or more_zeros, tag, length)
         start = self._first + HEADER.size
         if kind == REFUSAL:  # whatever came behind it is of no interest
             self._reason, self._ended = tag, True
@@ -282,40 +254,24 @@ class SocketConnection(Connection):
             self._target, self._filled = data, here
         return True
 
-    def _refusal(self, kind: int, n_handles: int, reserved: int, tag: int, length: int) -> FormatError:
-        """Say what is wrong with a header."""
-        if (
-            kind > REFUSAL
-            or reserved
-            or (kind == UNTAGGED and tag)
-            or (kind == REFUSAL and (length or not tag))
-        ):
-            return FormatError(
+    def _check_header(self, kind: int, n_handles: int, reserved: int, tag: int, length: int) -> None:
+        if kind > REFUSAL or reserved or (kind == UNTAGGED and tag) or (kind == REFUSAL and (length or not tag)):
+            raise FormatError(
                 f"{self.name} sent a header that is none of ours: expected kind 0 or 1, zeros, and no tag "
                 f"with kind 0, or kind 2 with a reason alone, found kind {kind}, {reserved}, tag {tag:#x}"
             )
         if kind == UNTAGGED and length > self._most[kind]:
-            return LimitError(
+            raise LimitError(
                 f"{self.name} announces {length:,} bytes of metadata, more than Limits.metadata_bytes = "
                 f"{self._limits.metadata_bytes:,}"
             )
         if length > self._most[kind]:
-            return LimitError(
+            raise LimitError(
                 f"{self.name} announces a tagged message of {length:,} bytes, and at most "
                 f"{self._most[kind]:,} are taken"
             )
-        return FormatError(
-            f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came"
-        )
-
-    def receive(self) -> Frame | None:
-        """See `Connection.receive`."""
-        return self._inbox.popleft() if self._inbox else None
-
-    @property
-    def at_end(self) -> bool:
-        """See `Connection.at_end`."""
-        return (self._ended or self._closed) and not self._inbox
+        if n_handles > len(self._handles):
+            raise FormatError(f"{self.name} announces {n_handles} file descriptors, and {len(self._handles)} came")
 
     # -- the end --
 
@@ -390,8 +346,6 @@ class SocketListener(Listener):
     ----------
     sock : socket.socket
         Listening; this owns it from now on.
-    name : str
-    limits : Limits, optional
     same_user : bool
         Take clients of our own user only (Unix sockets).
     remove : str, optional
@@ -434,10 +388,11 @@ class SocketListener(Listener):
         client = SocketConnection(sock, name, self._limits, self._longest)
         user = client.peer_user() if self._same_user else None
         if self._same_user and user != os.geteuid():
+            whose = "a user whom nobody can tell" if user is None else f"user {user}"
             client.refuse(Reason.OTHER_USER)
             client.close()
             raise PermissionError(
-                f"{name} was sent away: it is of {user_name(user)}, and this server, which shares memory, "
+                f"{name} was sent away: it is of {whose}, and this server, which shares memory, "
                 f"takes clients of its own user only, {os.geteuid()}"
             )
         return client
@@ -460,11 +415,6 @@ class SocketListener(Listener):
             self._remove = None
 
 
-def user_name(user: int | None) -> str:
-    """Return a user in words."""
-    return "a user whom nobody can tell" if user is None else f"user {user}"
-
-
 def place(host: str, port: int) -> str:
     """Return host and port as a URI has them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -482,9 +432,7 @@ def tune(sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def connect_tcp(
-    host: str, port: int, limits: Limits | None = None, timeout: float | None = None
-) -> SocketConnection:
+def connect_tcp(host: str, port: int, limits: Limits | None = None, timeout: float | None = None) -> SocketConnection:
     """Connect to a TCP server."""
     with _saying(f"connecting to tcp {place(host, port)}"):
         sock = socket.create_connection((host, port), timeout)

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_choice
 from arrowipc.dissociated.connection import Connection, Deadline, Endpoint, Frame, Listener, PeerMemory
-from arrowipc.dissociated.memory.ranges import announced
+from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import SEQUENCE_MASK, BodyType
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.dissociated.transports.ucx_library import context, load_library
+from arrowipc.dissociated.transports.ucx_memory import UcxArena, UcxPeerMemory
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.limits import Limits
 
@@ -40,7 +41,7 @@ LINGER = 0.5
 PATIENCE = 30.0
 LEAVING = threading.BoundedSemaphore(64)
 #: Seconds after which UCX is given a chance to do what no event told of.
-MOMENT = 0.02
+POLL_INTERVAL = 0.02
 #: Tag of the empty message by which a client says that it knows what segments are (see `ucx_memory`).
 SEGMENTS = 0xA5 << 56 | 0x5E67 << 32
 #: Transports of one machine, as UCX names them in the description of a connection.
@@ -56,7 +57,6 @@ class UcxConnection(Connection):
     ----------
     worker : arrowipc.dissociated.transports.ucx_worker.Worker
         Connected; this owns it from now on.
-    name : str
     limits : Limits, optional
         `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
     is_client : bool
@@ -70,7 +70,7 @@ class UcxConnection(Connection):
         Of a client's end: those that came and nobody has looked at yet.
     """
 
-    moment = MOMENT
+    poll_interval = POLL_INTERVAL
 
     def __init__(
         self, worker: ucx_worker.Worker, name: str, limits: Limits | None = None, *, is_client: bool = False
@@ -80,7 +80,6 @@ class UcxConnection(Connection):
         self._limits = limits or Limits()
         self._is_client = is_client
         self._fileno = worker.fileno()
-        self._inbox: deque[Frame] = deque()
         self._receives: set[ucx_worker.Operation] = set()
         self._receiving = 0
         self._expected: int | None = None
@@ -89,8 +88,6 @@ class UcxConnection(Connection):
         self.knows_segments = False
         self.descriptions: deque[bytes] = deque()
         self._waiting: set[int] = set()  # threads that wait for `fileno` now
-        self._ended = False
-        self._closed = False
 
     # -- sending --
 
@@ -103,9 +100,7 @@ class UcxConnection(Connection):
         if tag is None:
             self.worker.send(None, stretches)
         else:
-            self.worker.send(
-                tag, stretches, synchronous=self._is_client, in_pieces=self._goes_in_pieces(stretches)
-            )
+            self.worker.send(tag, stretches, synchronous=self._is_client, in_pieces=self._goes_in_pieces(stretches))
 
     def _goes_in_pieces(self, stretches: Sequence[Any]) -> bool:
         """Whether UCX is to gather a message: saves a copy over shared memory, and is slow over a network."""
@@ -189,16 +184,12 @@ class UcxConnection(Connection):
         return self.worker.probe(0, 0)
 
     def _receive(self, waiting: ucx_worker.Waiting) -> None:
-        operation = self.worker.receive(waiting, self.room(waiting.length))
+        operation = self.worker.receive(waiting, announced(self.name, waiting.length, self._limits))
         if operation.is_done():
             self._deliver(operation)
         else:
             self._receives.add(operation)
             self._receiving += operation.length
-
-    def room(self, length: int) -> memoryview:
-        """Return memory to receive into: as much as the peer says, and pages for what has come of it."""
-        return announced(self.name, length, self._limits)
 
     def _deliver(self, operation: ucx_worker.Operation) -> None:
         if operation.status < 0:
@@ -224,15 +215,6 @@ class UcxConnection(Connection):
         while self._step():
             pass
         self._ended = True
-
-    def receive(self) -> Frame | None:
-        """See `Connection.receive`."""
-        return self._inbox.popleft() if self._inbox else None
-
-    @property
-    def at_end(self) -> bool:
-        """See `Connection.at_end`."""
-        return (self._ended or self._closed) and not self._inbox
 
     # -- waiting --
 
@@ -324,7 +306,7 @@ class UcxConnection(Connection):
         try:
             self._progress_until(lambda: worker.num_outstanding == 0, deadline)
             if worker.num_outstanding == 0 and not worker.failure:
-                self._progress_until(worker.hang_up(force=False).is_done, deadline)
+                self._progress_until(worker.hang_up().is_done, deadline)
         except OSError:
             return True  # gone already
         return worker.num_outstanding == 0 or bool(worker.failure)
@@ -342,7 +324,7 @@ def wait_readable(descriptor: int, deadline: Deadline) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     left = deadline.left
-    return bool(poll.poll(1000 * (MOMENT if left is None else min(left, MOMENT)))) or left != 0
+    return bool(poll.poll(1000 * min(left, POLL_INTERVAL))) or left != 0
 
 
 # -- addresses -----------------------------------------------------------------------------------------------
@@ -373,11 +355,7 @@ def unpacked_name(address: bytes | None) -> str:
         return "a client of UCX"
     family = struct.unpack_from("=H", address)[0] if sys.platform == "linux" else address[1]
     try:
-        host = (
-            socket.inet_ntop(socket.AF_INET6, address[8:24])
-            if family == socket.AF_INET6
-            else socket.inet_ntop(socket.AF_INET, address[4:8])
-        )
+        host = socket.inet_ntop(family, address[8:24] if family == socket.AF_INET6 else address[4:8])
     except (OSError, ValueError):
         return "a client of UCX"
     return f"the client {(host, unpacked_port(address))}"
@@ -387,16 +365,10 @@ def unpacked_name(address: bytes | None) -> str:
 
 
 class UcxListener(Listener):
-    """Waits for clients.
+    """Waits for clients, as `listen_ucx` says.
 
     Parameters
     ----------
-    host : str
-    port : int
-        0: any free one.
-    limits : Limits, optional
-    error_mode : {"peer", "none"}
-        See `listen_ucx`.
     remote_memory : bool
         Clients read bodies in memory of this process.
     """
@@ -502,11 +474,7 @@ def listen_ucx(
     check_choice("error_mode", error_mode, ("peer", "none"))
     host, port = address
     listener = UcxListener(host, port, limits, error_mode=error_mode, remote_memory=memory > 0)
-    offered = None
-    if memory > 0:
-        from arrowipc.dissociated.transports.ucx_memory import UcxArena
-
-        offered = UcxArena(listener.context, memory, segment_bytes, least_bytes)
+    offered = UcxArena(listener.context, memory, segment_bytes, least_bytes) if memory > 0 else None
     return Endpoint(listener, "ucx", host, listener.port, "", offered)
 
 
@@ -516,23 +484,7 @@ def listen_ucx(
 def connect_ucx(
     uri: DissociatedUri, limits: Limits | None = None, timeout: float | None = None
 ) -> tuple[UcxConnection, PeerMemory | None]:
-    """Connect to a server.
-
-    Returns
-    -------
-    connection : UcxConnection
-    memory : PeerMemory or None
-        The way into the memory that `remote_handle` is the key of.
-
-    Raises
-    ------
-    UnsupportedError
-        There is no UCX library.
-    TimeoutError
-        The server does not answer.
-    OSError
-        Nobody listens there.
-    """
+    """Connect to a server; see `arrowipc.dissociated.schemes.connect`. Its `remote_handle` is the key of its memory."""
     if uri.port is None:
         raise UsageError(f"a UCX server has a port: {uri}")
     address, is_v6 = packed_address(uri.host, uri.port)
@@ -545,18 +497,11 @@ def connect_ucx(
         connection = _connect(shared, address, False, name, limits, deadline)
     if uri.remote_handle is None:
         return connection, None
-    from arrowipc.dissociated.transports.ucx_memory import UcxPeerMemory
-
     return connection, UcxPeerMemory(connection, uri.remote_handle, timeout)
 
 
 def _connect(
-    shared: ucx_worker.Context,
-    address: bytes,
-    peer_errors: bool,
-    name: str,
-    limits: Limits | None,
-    deadline: Deadline,
+    shared: ucx_worker.Context, address: bytes, peer_errors: bool, name: str, limits: Limits | None, deadline: Deadline
 ) -> UcxConnection:
     worker = ucx_worker.Worker(shared)
     try:

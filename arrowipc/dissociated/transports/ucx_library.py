@@ -72,14 +72,7 @@ def _load() -> None:
 
 
 def context(remote_memory: bool, is_v6: bool) -> ucx_worker.Context:
-    """Return the context of this process.
-
-    Parameters
-    ----------
-    remote_memory : bool
-        See `arrowipc.dissociated.transports.ucx_worker.Context`.
-    is_v6 : bool
-        Connections are made over IPv6.
+    """Return the context of this process for connections over IPv6, or IPv4; `remote_memory`: see `Context`.
 
     Raises
     ------

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_integer
-from arrowipc.dissociated.connection import Connection, Deadline, OfferedMemory, PeerMemory
-from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
-from arrowipc.dissociated.memory.ranges import ALIGNMENT, BodyMemory, Lent, Place, copied, in_a_row, rounded
+from arrowipc.dissociated.connection import Connection, Deadline, PeerMemory, Placed
+from arrowipc.dissociated.memory.address_pairs import Lease, Pairs
+from arrowipc.dissociated.memory.receiving import Place, copied, in_a_row
+from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.errors import FormatError, TruncatedError
 
@@ -82,21 +83,25 @@ class Description(NamedTuple):
 # -- the server's side ---------------------------------------------------------------------------------------
 
 
-class _Segment(Lent):
-    """A registered region; it is unregistered when the last reference to it goes."""
+class UcxSegment(Segment):
+    """A registered region; it is unregistered when the last reference to it goes. The URI has the key of the first."""
 
-    def __init__(self, context: ucx_worker.Context, size: int) -> None:
+    def __init__(self, context: ucx_worker.Context, size: int, is_first: bool) -> None:
         region = ucx_worker.Region(context, size)
+        super().__init__(region.address, region.size, IDENTITY)
         self.key = region.key
-        self.address = region.address
-        self.size = region.size
-        self.memory = memoryview(region)
+        self.is_first = is_first
         self.identity = os.urandom(IDENTITY)
-        self.memory[:IDENTITY] = self.identity
-        super().__init__(rounded(self.address + IDENTITY), self.address + self.size)
+        self._memory = memoryview(region)
+        self._memory[:IDENTITY] = self.identity
+
+    def write(self, message: Message, block: BodyMemory) -> None:
+        """See `Segment.write`."""
+        offset = block.start - self.address
+        message.copy_body_into(self._memory[offset : offset + message.body_length])
 
 
-class UcxArena(OfferedMemory):
+class UcxArena(SegmentedMemory[UcxSegment]):
     """Registered memory that bodies are put into, for as long as there is room.
 
     A killed client takes what it held along. The segments in which that lies take no more bodies, and go when
@@ -116,133 +121,39 @@ class UcxArena(OfferedMemory):
         fetch it.
     """
 
-    def __init__(
-        self, context: ucx_worker.Context, capacity: int, segment_bytes: int, least_bytes: int
-    ) -> None:
+    def __init__(self, context: ucx_worker.Context, capacity: int, segment_bytes: int, least_bytes: int) -> None:
+        check_integer("memory", capacity, 1, sys.maxsize)
+        check_integer("segment_bytes", segment_bytes, 1, sys.maxsize)
+        check_integer("least_bytes", least_bytes, 0, sys.maxsize)
+        super().__init__(capacity, segment_bytes, least_bytes)
         self._context = context
-        self._capacity = check_integer("memory", capacity, 1, sys.maxsize)
-        self._segment_bytes = min(check_integer("segment_bytes", segment_bytes, 1, sys.maxsize), capacity)
-        self._least_bytes = check_integer("least_bytes", least_bytes, 0, sys.maxsize)
-        self._lock = threading.Lock()
-        #: The one that the URI has the key of, while there is it.
-        self._first: _Segment | None = _Segment(context, self._segment_bytes)
-        self._segments = [self._first]
-        self._closed = False
-        self.remote_handle = self._first.key + SEGMENTED
+        first = UcxSegment(context, self._segment_bytes, is_first=True)
+        self._segments[first.address] = first
+        self.remote_handle = first.key + SEGMENTED
 
     @property
     def free(self) -> int:
         """int: bytes that bodies may be put into."""
         with self._lock:
-            there = sum(each.ranges.free for each in self._segments if not each.is_shut)
+            there = sum(each.ranges.free for each in self._segments.values() if not each.is_shut)
             return there + max(0, self._capacity - self._size())
 
-    def place(
-        self, message: Message, connection: Connection
-    ) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
-        """See `OfferedMemory.place`."""
-        if message.body_length < self._least_bytes:
-            return None
-        with self._lock:
-            reserved = self._reserve(message.body_length, connection)
-            if reserved is None:
-                return None
-            segment, block = reserved
-            block.leases = 1  # ours, while the body is copied
-        addresses: Sequence[int] = ()
-        try:
-            offset = block.start - segment.address
-            message.copy_body_into(segment.memory[offset : offset + message.body_length])
-            pairs = write_pairs(message, block.start)
-            addresses = Pairs(pairs).addresses
-        finally:
+    def _make(self, size: int) -> UcxSegment:
+        return UcxSegment(self._context, size, is_first=False)
+
+    def _segment_at(self, address: int) -> UcxSegment | None:
+        every = self._segments.values()
+        return next((each for each in every if each.address <= address < each.address + each.size), None)
+
+    def _reaches(self, connection: Connection, segment: UcxSegment | None) -> bool:
+        return _knows_segments(connection) or (segment is not None and segment.is_first)
+
+    def _told(self, segment: UcxSegment, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
+        if _knows_segments(connection) and self._introduces(segment, connection):
             with self._lock:
-                block.leases += len(addresses)
-                self._end_lease(segment, block)
-        return (pairs + self._introduction(segment, connection), addresses, ()) if addresses else None
-
-    def _reserve(self, size: int, connection: Connection) -> tuple[_Segment, BodyMemory] | None:
-        """Find room for a body, in a segment that is there or in a new one."""
-        if self._closed:
-            return None
-        knows = _knows_segments(connection)
-        for segment in self._segments:
-            if segment.is_shut or not (knows or segment is self._first):
-                continue
-            block = segment.take(size)
-            if block is not None:
-                return segment, block
-        new = self._new_segment(rounded(size) + 2 * ALIGNMENT) if knows else None
-        block = new.take(size) if new is not None else None
-        return (new, block) if new is not None and block is not None else None
-
-    def _new_segment(self, needed: int) -> _Segment | None:
-        """Make a segment, instead of some that nobody uses if there is no room for more."""
-        wished = max(needed, self._segment_bytes)
-        if needed > self._capacity:
-            return None
-        for segment in list(self._segments):
-            if self._size() + wished <= self._capacity:
-                break
-            if not segment.blocks:
-                self._let_go(segment)
-        size = min(wished, self._capacity - self._size())
-        if size < needed:
-            return None
-        try:
-            made = _Segment(self._context, size)
-        except (OSError, MemoryError):
-            return None  # bodies can still be sent
-        self._segments.append(made)
-        return made
-
-    def _size(self) -> int:
-        return sum(each.size for each in self._segments)
-
-    def _introduction(self, segment: _Segment, connection: Connection) -> bytes:
-        """Return the description of a segment for a connection that has not got it yet."""
-        with self._lock:
-            if connection in segment.known or not _knows_segments(connection):
-                return b""
-            segment.known.add(connection)
-            others = tuple(each.address for each in self._segments)
-        return Description(segment.identity, segment.address, segment.size, others, segment.key).packed()
-
-    def release(self, addresses: Sequence[int]) -> None:
-        """See `OfferedMemory.release`."""
-        self._end(addresses, retire=False)
-
-    def abandon(self, addresses: Sequence[int]) -> None:
-        """See `OfferedMemory.abandon`."""
-        self._end(addresses, retire=True)
-
-    def _end(self, addresses: Sequence[int], retire: bool) -> None:
-        with self._lock:
-            for address in addresses:
-                for segment in self._segments:
-                    block = segment.find(address)
-                    if block is not None:
-                        block.retired |= retire
-                        self._end_lease(segment, block)
-                        break
-
-    def _end_lease(self, segment: _Segment, block: BodyMemory) -> None:
-        segment.end_lease(block)
-        if segment.is_over:
-            self._let_go(segment)
-
-    def _let_go(self, segment: _Segment) -> None:
-        if segment in self._segments:
-            self._segments.remove(segment)
-        if segment is self._first:
-            self._first = None
-
-    def close(self) -> None:
-        """See `OfferedMemory.close`."""
-        with self._lock:
-            self._closed = True
-            self._segments.clear()
-            self._first = None
+                others = tuple(self._segments)
+            pairs += Description(segment.identity, segment.address, segment.size, others, segment.key).packed()
+        return Placed(pairs, addresses)
 
 
 def _knows_segments(connection: Connection) -> bool:
@@ -273,8 +184,8 @@ def shared_mappings() -> set[tuple[int, int]]:
     return found
 
 
-class _Way:
-    """The way into one segment of a server.
+class _RemoteSegment:
+    """A segment of a server, and the key that opens it.
 
     Parameters
     ----------
@@ -322,7 +233,6 @@ class UcxPeerMemory(PeerMemory):
 
     Parameters
     ----------
-    connection : UcxConnection
     handle : bytes
         `remote_handle` of the URI.
     timeout : float, optional
@@ -332,24 +242,19 @@ class UcxPeerMemory(PeerMemory):
     def __init__(self, connection: UcxConnection, handle: bytes, timeout: float | None = None) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._first = _Way(handle.removesuffix(SEGMENTED))
+        self._first = _RemoteSegment(handle.removesuffix(SEGMENTED))
         #: By where they begin: the segments that the server has told of.
-        self._ways: dict[int, _Way] = {}
+        self._segments: dict[int, _RemoteSegment] = {}
         if handle.endswith(SEGMENTED):
             connection.ask_for_segments()
 
     @property
     def is_mapped(self) -> bool:
         """bool: bodies that came so far lie in memory that this process shares with the server."""
-        return any(each.mapped for each in (self._first, *self._ways.values()))
+        return any(each.mapped for each in (self._first, *self._segments.values()))
 
     def message(
-        self,
-        metadata: Any,
-        pairs: Pairs,
-        returned: Any,
-        limits: Limits | None,
-        reads: Reads | None = None,
+        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
         """See `PeerMemory.message`."""
         addresses = pairs.addresses
@@ -357,70 +262,67 @@ class UcxPeerMemory(PeerMemory):
             returned(addresses)
             return pairs.message(metadata, b"", 0, limits)
         with self._connection.lock:
-            way = self._way(pairs)
-            key = way.key or way.open(self._connection, pairs.start)
+            segment = self._segment(pairs)
+            key = segment.key or segment.open(self._connection, pairs.start)
             place = key.place(pairs.start) if LINUX else None
             if place is None:
 
                 def copy(places: Sequence[Place], target: memoryview) -> None:
-                    self._fetch(way, key, places, target)
+                    self._fetch(segment, key, places, target)
 
                 message = copied(self._connection.name, metadata, pairs, limits, reads, copy)
                 # Not after an error: what is still being fetched must not go back to the server.
                 returned(addresses)
                 return message
-            lease = Lease(self._mapping(way, key, place, pairs), returned, addresses)
+            lease = Lease(self._mapping(segment, key, place, pairs), returned, addresses)
         return pairs.message(metadata, lease, pairs.start, limits)
 
-    def _way(self, pairs: Pairs) -> _Way:
-        """Return the way to what the pairs speak of."""
+    def _segment(self, pairs: Pairs) -> _RemoteSegment:
+        """Return the segment that the pairs speak of."""
         while self._connection.descriptions:
             told = Description.parse(self._connection.descriptions.popleft())
             # Those that are gone would hold on to memory that nobody else has any more.
-            self._ways = {start: way for start, way in self._ways.items() if start in told.others}
-            self._ways[told.start] = _Way(told.key, told)
-        for way in self._ways.values():
-            if way.has(pairs.start, pairs.end):
-                return way
+            self._segments = {start: segment for start, segment in self._segments.items() if start in told.others}
+            self._segments[told.start] = _RemoteSegment(told.key, told)
+        for segment in self._segments.values():
+            if segment.has(pairs.start, pairs.end):
+                return segment
         return self._first
 
-    def _mapping(self, way: _Way, key: ucx_worker.RemoteKey, place: int, pairs: Pairs) -> ucx_worker.Mapped:
+    def _mapping(
+        self, segment: _RemoteSegment, key: ucx_worker.RemoteKey, place: int, pairs: Pairs
+    ) -> ucx_worker.Mapped:
         """Return what the pairs speak of, if the key has mapped it: UCX checks no address."""
         size = pairs.end - pairs.start
-        if size > way.extent(place):
+        if size > segment.extent(place):
             raise FormatError(
                 f"the pairs speak of {size:,} bytes at address {pairs.start:#x} of {self._connection.name}, "
                 "which do not lie in the memory that its remote_handle opens"
             )
-        if way.description is not None:
-            begin = place - (pairs.start - way.description.start)
-            if way.extent(begin) < IDENTITY:
+        if segment.description is not None:
+            begin = place - (pairs.start - segment.description.start)
+            if segment.extent(begin) < IDENTITY:
                 raise self._gone()
-            self._check_identity(
-                way.description, bytes(memoryview(ucx_worker.Mapped(key, begin, begin + IDENTITY)))
-            )
+            identity = bytes(memoryview(ucx_worker.Mapped(key, begin, begin + IDENTITY)))
+            if identity != segment.description.identity:
+                raise self._gone()
         return ucx_worker.Mapped(key, place, place + size)
 
-    def _check_identity(self, description: Description, found: Any) -> None:
-        if found != description.identity:
-            raise self._gone()
-
     def _gone(self) -> TruncatedError:
-        return TruncatedError(
-            f"{self._connection.name} let go of memory before what it told of there had been read"
-        )
+        return TruncatedError(f"{self._connection.name} let go of memory before what it told of there had been read")
 
     def _fetch(
-        self, way: _Way, key: ucx_worker.RemoteKey, places: Sequence[Place], target: memoryview
+        self, segment: _RemoteSegment, key: ucx_worker.RemoteKey, places: Sequence[Place], target: memoryview
     ) -> None:
         """Copy what is at the places."""
         self._get(key, [(address, target[at : at + length]) for address, length, at in in_a_row(places)])
-        if way.description is not None and self._connection.is_local:
+        if segment.description is not None and self._connection.is_local:
             # The kernel copies from a process without asking it. Over a network the server answers, or its
             # device, which knows which keys there are.
             found = bytearray(IDENTITY)
-            self._get(key, [(way.description.start, found)])
-            self._check_identity(way.description, found)
+            self._get(key, [(segment.description.start, found)])
+            if found != segment.description.identity:
+                raise self._gone()
 
     def _get(self, key: ucx_worker.RemoteKey, wanted: list[tuple[int, Any]]) -> None:
         connection, deadline = self._connection, Deadline(self._timeout)
@@ -430,5 +332,5 @@ class UcxPeerMemory(PeerMemory):
 
     def close(self) -> None:
         """See `PeerMemory.close`."""
-        self._first = _Way(b"")
-        self._ways.clear()
+        self._first = _RemoteSegment(b"")
+        self._segments.clear()

@@ -14,13 +14,10 @@ ctypedef int8_t Status
 cdef enum:
     UCS_OK = 0
     UCS_INPROGRESS = 1
-    UCS_ERR_NO_MESSAGE = -1
     UCS_ERR_NO_MEMORY = -4
-    UCS_ERR_UNREACHABLE = -6
     UCS_ERR_BUSY = -15
     UCS_ERR_CANCELED = -16
     UCS_ERR_TIMED_OUT = -20
-    UCS_ERR_UNSUPPORTED = -22
     UCS_ERR_REJECTED = -23
     UCS_ERR_NOT_CONNECTED = -24
     UCS_ERR_CONNECTION_RESET = -25
@@ -68,7 +65,6 @@ cdef enum:
     UCP_AM_HANDLER_PARAM_FIELD_CB = 1 << 2
     UCP_AM_HANDLER_PARAM_FIELD_ARG = 1 << 3
     UCP_AM_SEND_FLAG_REPLY = 1 << 0
-    UCP_AM_RECV_ATTR_FLAG_DATA = 1 << 16
     UCP_AM_RECV_ATTR_FLAG_RNDV = 1 << 17
 
     UCP_MEM_MAP_PARAM_FIELD_LENGTH = 1 << 1
@@ -250,22 +246,7 @@ cdef struct Ucp:
     Status (*rkey_ptr)(void* rkey, uint64_t address, void** out) noexcept nogil
     void (*rkey_destroy)(void* rkey) noexcept nogil
 
-cdef Ucp ucp                        # zeros: no library is loaded
-cdef int forks                      # of this process and its ancestors, since the library was loaded
-
-cdef str status_text(Status status)
-cdef object failure_of(Status status, str what)     # the exception that says so
-cdef int check(Status status, str what) except -1   # raises it
-
 
 cdef inline bint is_error(void* result) noexcept nogil:
     """Whether a function that returns a request, or none, returned a status instead."""
     return <uintptr_t> result >= <uintptr_t> <intptr_t> UCS_ERR_LAST
-
-
-cdef class Context:
-    cdef void* handle
-    cdef int forks                  # when it was made
-    cdef readonly bint remote_memory
-
-    cdef int check_process(self) except -1

@@ -48,6 +48,9 @@ cdef extern from * nogil:
 
 # -- the library and its contexts ----------------------------------------------------------------------------
 
+cdef Ucp ucp                        # zeros: no library is loaded
+cdef int forks                      # of this process and its ancestors, since the library was loaded
+
 
 cdef void count_fork() noexcept nogil:
     global forks
@@ -110,7 +113,7 @@ cdef str status_text(Status status):
 
 
 cdef object failure_of(Status status, str what):
-    """The exception that says so."""
+    """The exception that says that a call failed."""
     text = f"{what}: {status_text(status)}"
     if status == UCS_ERR_NO_MEMORY:
         return MemoryError(text)
@@ -143,12 +146,14 @@ cdef class Context:
         was made known. So only where it is needed.
     """
 
+    cdef void* handle
+    cdef int forks                  # when it was made
+
     def __init__(self, settings, bint remote_memory):
         cdef void* config
         cdef ucp_params_t params
         if ucp.get_version == NULL:
             raise UsageError("no UCX library is loaded")
-        self.remote_memory = remote_memory
         self.forks = forks
         check(ucp.config_read(NULL, NULL, &config), "UCX: reading its settings")
         try:
@@ -164,15 +169,12 @@ cdef class Context:
         finally:
             ucp.config_release(config)
 
-    cdef int check_process(self) except -1:
+    cpdef int check(self) except -1:
+        """Raise a `UsageError` if not this process made it but one that it was forked from."""
         if self.forks != forks:
             raise UsageError("UCX does not work in a process that was forked from the one that used it: connect "
                              "anew in a process that was started (spawn), or before anything uses UCX")
         return 0
-
-    def check(self):
-        """Raise a `UsageError` if not this process made it but one that it was forked from."""
-        self.check_process()
 
     def __dealloc__(self):
         if self.handle != NULL and self.forks == forks:
@@ -198,8 +200,15 @@ cdef enum:
 # -- what callbacks write ------------------------------------------------------------------------------------
 
 
+cdef struct Queued:                 # what a queue consists of: each of them begins like this
+    Queued* next
+
+cdef struct Queue:
+    Queued* first
+    Queued* last
+
 cdef struct Arrived:                # an untagged message
-    Arrived* next
+    Queued* next
     void* descriptor                # of one that is still at the sender; NULL: its bytes follow this struct
     size_t length
 
@@ -212,8 +221,7 @@ cdef struct Ticket:                 # of an operation
     bint is_done
 
 cdef struct Mailbox:                # of a worker
-    Arrived* first
-    Arrived* last
+    Queue arrived
     Ticket* finished
     Status failure                  # of the connection
 
@@ -221,13 +229,28 @@ cdef struct Spent:                  # a key that nobody reads through any more
     Spent* next
     void* handle
 
-cdef struct Caller:                 # somebody at the door of a listener
-    Caller* next
-    void* request
+cdef struct ConnectionRequest:      # of a client, to a listener
+    Queued* next
+    void* handle
 
-cdef struct Door:
-    Caller* first
-    Caller* last
+
+cdef void append(Queue* queue, Queued* last) noexcept nogil:
+    last.next = NULL
+    if queue.last == NULL:
+        queue.first = last
+    else:
+        queue.last.next = last
+    queue.last = last
+
+
+cdef Queued* pop(Queue* queue) noexcept nogil:
+    """The first of a queue, to be freed; NULL: it is empty."""
+    cdef Queued* first = queue.first
+    if first != NULL:
+        queue.first = first.next
+        if first.next == NULL:
+            queue.last = NULL
+    return first
 
 
 cdef void finish(void* request, Status status, Ticket* ticket) noexcept nogil:
@@ -262,32 +285,21 @@ cdef Status on_message(void* arg, const void* header, size_t header_length, void
     if arrived == NULL:
         on_failure(mailbox, NULL, UCS_ERR_NO_MEMORY)
         return UCS_OK
-    arrived.next = NULL
     arrived.length = length
     arrived.descriptor = data if stays else NULL
     if not stays and length:
         # With or without FLAG_DATA: the bytes are UCX's, and it wants them back.
         memcpy(<uint8_t*> arrived + sizeof(Arrived), data, length)
-    if mailbox.last == NULL:
-        mailbox.first = arrived
-    else:
-        mailbox.last.next = arrived
-    mailbox.last = arrived
+    append(&mailbox.arrived, <Queued*> arrived)
     return UCS_INPROGRESS if stays else UCS_OK
 
 
-cdef void on_caller(void* request, void* arg) noexcept nogil:
-    cdef Door* door = <Door*> arg
-    cdef Caller* caller = <Caller*> malloc(sizeof(Caller))
-    if caller == NULL:
-        return      # the caller waits until its own patience ends
-    caller.next = NULL
-    caller.request = request
-    if door.last == NULL:
-        door.first = caller
-    else:
-        door.last.next = caller
-    door.last = caller
+cdef void on_connection_request(void* handle, void* queue) noexcept nogil:
+    cdef ConnectionRequest* request = <ConnectionRequest*> malloc(sizeof(ConnectionRequest))
+    if request == NULL:
+        return      # the client waits until its own timeout
+    request.handle = handle
+    append(<Queue*> queue, <Queued*> request)
 
 
 # -- workers -------------------------------------------------------------------------------------------------
@@ -302,7 +314,7 @@ cdef class Operation:
     cdef object held                # what the operation reads
     cdef Py_buffer target           # what it writes
     cdef bint has_target
-    cdef readonly bint is_send
+    cdef bint is_send
     cdef readonly int64_t length
     cdef readonly object tag        # of a message that is received; None: untagged
     cdef readonly object memory     # where that is put
@@ -342,12 +354,7 @@ cdef inline void use(ucp_request_param_t* param, Operation operation, void* call
 @cython.final
 @cython.no_gc_clear
 cdef class Worker:
-    """One end of one connection; a worker is never shared, for tags do not tell connections apart.
-
-    Parameters
-    ----------
-    context : Context
-    """
+    """One end of one connection; a worker is never shared, for tags do not tell connections apart."""
 
     cdef Context context
     cdef void* handle
@@ -358,12 +365,12 @@ cdef class Worker:
     cdef bint peer_errors
     cdef int64_t keys               # that somebody may read through
     cdef readonly int64_t unsent    # bytes of messages that are not sent yet, at least 1 each
-    cdef readonly bint is_closed
+    cdef bint is_closed
 
     def __init__(self, Context context not None):
         cdef ucp_worker_params_t params
         cdef ucp_am_handler_param_t handler
-        context.check_process()
+        context.check()
         self.context = context
         self.outstanding = set()
         memset(&params, 0, sizeof(params))
@@ -382,7 +389,7 @@ cdef class Worker:
         check(ucp.worker_set_am_recv_handler(self.handle, &handler), "UCX: waiting for active messages")
 
     cdef int check_open(self) except -1:
-        self.context.check_process()
+        self.context.check()
         if self.is_closed or self.handle == NULL:
             raise BrokenPipeError("the UCX connection is closed")
         return 0
@@ -400,11 +407,11 @@ cdef class Worker:
         self.make_endpoint(&params, peer_errors)
 
     def accept(self, Request request not None, bint peer_errors):
-        """Be the other end of somebody who called a listener of the same context."""
+        """Accept the connection of a client that asked a listener of the same context."""
         cdef ucp_ep_params_t params
         cdef void* handle = request.handle
         if handle == NULL:
-            raise UsageError("this caller was answered already")
+            raise UsageError("this request was answered already")
         memset(&params, 0, sizeof(params))
         params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST
         params.conn_request = handle
@@ -580,7 +587,7 @@ cdef class Worker:
 
     def untagged(self):
         """Take the first untagged message that arrived; None: there is none. It is there if its `memory` is."""
-        cdef Arrived* arrived = self.mailbox.first
+        cdef Arrived* arrived = <Arrived*> self.mailbox.arrived.first
         cdef Memory memory
         cdef Waiting waiting
         self.check_open()
@@ -595,10 +602,7 @@ cdef class Worker:
             if waiting.length:
                 memcpy(memory.data, <uint8_t*> arrived + sizeof(Arrived), arrived.length)
             waiting.memory = memory
-        self.mailbox.first = arrived.next
-        if arrived.next == NULL:
-            self.mailbox.last = NULL
-        free(arrived)
+        free(pop(&self.mailbox.arrived))
         return waiting
 
     def refuse(self, Waiting waiting not None):
@@ -673,7 +677,7 @@ cdef class Worker:
         self.check_open()
         with nogil:
             for i in range(ROUNDS):
-                if (ucp.worker_progress(self.handle) == 0 or self.mailbox.first != NULL
+                if (ucp.worker_progress(self.handle) == 0 or self.mailbox.arrived.first != NULL
                         or self.mailbox.finished != NULL):
                     break
         ticket = self.mailbox.finished
@@ -715,8 +719,8 @@ cdef class Worker:
 
     # -- the end --
 
-    def hang_up(self, bint force):
-        """Begin to end the connection; `force` ends operations too, and works with `peer_errors` only."""
+    def hang_up(self):
+        """Begin to end the connection; operations that are under way are waited for."""
         cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
         cdef void* result
@@ -724,8 +728,6 @@ cdef class Worker:
         if ep == NULL:
             return self.started(operation, NULL, "")
         use(&param, operation, <void*> on_sent)
-        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS
-        param.flags = UCP_EP_CLOSE_FLAG_FORCE if force else 0
         self.ep = NULL
         with nogil:
             result = ucp.ep_close_nbx(ep, &param)
@@ -747,13 +749,11 @@ cdef class Worker:
         self.ep = NULL
         if handle == NULL or self.context.forks != forks:
             return      # a forked process has a copy of the memory, and none of the threads behind it
-        while self.mailbox.first != NULL:
-            arrived = self.mailbox.first
-            self.mailbox.first = arrived.next
+        while self.mailbox.arrived.first != NULL:
+            arrived = <Arrived*> pop(&self.mailbox.arrived)
             if arrived.descriptor != NULL:
                 ucp.am_data_release(handle, arrived.descriptor)
             free(arrived)
-        self.mailbox.last = NULL
         if self.mailbox.failure == UCS_OK and self.has_messages_under_way():
             # UCX 1.13 would abort the process, and 1.22 frees twice. So the worker stays, with the memory that it reads
             # and writes; nobody progresses it any more.
@@ -824,14 +824,7 @@ cdef class Worker:
 
 @cython.no_gc_clear
 cdef class Region:
-    """Memory of this process that peers can reach; writable.
-
-    Parameters
-    ----------
-    context : Context
-        With `remote_memory`.
-    size : int
-    """
+    """Memory of this process that peers can reach (of a context with `remote_memory`); writable."""
 
     cdef Context context
     cdef void* handle
@@ -844,7 +837,7 @@ cdef class Region:
         cdef ucp_mem_attr_t attributes
         cdef void* packed
         cdef size_t length
-        context.check_process()
+        context.check()
         self.context = context
         memset(&params, 0, sizeof(params))
         params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS
@@ -956,7 +949,7 @@ cdef class Mapped:
 @cython.final
 @cython.no_gc_clear
 cdef class Request:
-    """Somebody who called a listener: accepted by a worker, or sent away."""
+    """A client's wish to connect to a listener: accepted by a worker, or rejected with the last reference."""
 
     cdef Listener listener
     cdef void* handle
@@ -970,18 +963,11 @@ cdef class Request:
 @cython.final
 @cython.no_gc_clear
 cdef class Listener:
-    """Waits for callers at an address.
+    """Waits for clients at an address, which is a struct sockaddr."""
 
-    Parameters
-    ----------
-    context : Context
-    address : bytes
-        struct sockaddr.
-    """
-
-    cdef Door door
+    cdef Queue requests
     cdef void* handle
-    cdef readonly Worker worker     # whose `progress` lets callers in
+    cdef readonly Worker worker     # whose `progress` brings requests
 
     def __init__(self, Context context not None, bytes address not None):
         cdef ucp_listener_params_t params
@@ -991,8 +977,8 @@ cdef class Listener:
         params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER
         params.sockaddr.addr = PyBytes_AS_STRING(address)
         params.sockaddr.addrlen = <unsigned int> len(address)
-        params.conn_handler.cb = on_caller
-        params.conn_handler.arg = &self.door
+        params.conn_handler.cb = on_connection_request
+        params.conn_handler.arg = &self.requests
         with nogil:
             status = ucp.listener_create(self.worker.handle, &params, &self.handle)
         if status < 0:
@@ -1010,20 +996,17 @@ cdef class Listener:
         return PyBytes_FromStringAndSize(<char*> &attributes.sockaddr, sizeof(sockaddr_storage))
 
     def next_request(self):
-        """Return the next caller; None: nobody is at the door."""
-        cdef Caller* caller = self.door.first
+        """Return the next request to connect; None: there is none."""
+        cdef ConnectionRequest* waiting = <ConnectionRequest*> self.requests.first
         cdef ucp_conn_request_attr_t attributes
         cdef Request request
-        if caller == NULL or self.handle == NULL:
+        if waiting == NULL or self.handle == NULL:
             return None
         self.worker.check_open()
         request = Request.__new__(Request)
         request.listener = self
-        request.handle = caller.request
-        self.door.first = caller.next
-        if caller.next == NULL:
-            self.door.last = NULL
-        free(caller)
+        request.handle = waiting.handle
+        free(pop(&self.requests))
         memset(&attributes, 0, sizeof(attributes))
         attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
         if ucp.conn_request_query(request.handle, &attributes) == UCS_OK:
@@ -1032,11 +1015,11 @@ cdef class Listener:
 
     @property
     def has_request(self):
-        """bool: somebody is at the door."""
-        return self.door.first != NULL
+        """bool: a client wants to connect."""
+        return self.requests.first != NULL
 
     def close(self):
-        """Take no more callers, and send those away who wait."""
+        """Take no more clients, and reject those that wait."""
         while self.next_request() is not None:
             pass
         self.shut()
@@ -1051,10 +1034,7 @@ cdef class Listener:
             self.worker.close()
 
     def __dealloc__(self):
-        cdef Caller* caller
         if self.handle != NULL:
             self.shut()
-        while self.door.first != NULL:
-            caller = self.door.first
-            self.door.first = caller.next
-            free(caller)
+        while self.requests.first != NULL:
+            free(pop(&self.requests))

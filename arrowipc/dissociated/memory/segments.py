@@ -1,0 +1,324 @@
+"""Segments of memory that bodies are lent in, and the books about who reads what.
+
+* What a client gave back is used again, because pages that exist are many times faster than fresh ones.
+* What a client took along when it went is never used again, because it may still read: it is *retired*. A
+  segment with retired memory takes no more bodies, and is let go of when nothing in it is held any more.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from arrowipc.dissociated.connection import Connection, OfferedMemory, Placed
+from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
+from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
+
+if TYPE_CHECKING:
+    from arrowipc.read.framing import Message
+
+__all__ = ["BodyMemory", "Segment", "SegmentedMemory"]
+
+
+class Ranges:
+    """Which bytes from `start` to `end` are free.
+
+    The lowest range that is large enough is taken: then the pages in use are few, and often the same ones.
+    """
+
+    def __init__(self, start: int, end: int) -> None:
+        self._free = [(start, end)] if start < end else []
+
+    @property
+    def free(self) -> int:
+        """Bytes, in all ranges."""
+        return sum(end - start for start, end in self._free)
+
+    def take(self, size: int) -> int | None:
+        """Return where `size` bytes are that are free no longer; None: there is no such range."""
+        for index, (start, end) in enumerate(self._free):
+            if end - start >= size:
+                if end - start == size:
+                    del self._free[index]
+                else:
+                    self._free[index] = (start + size, end)
+                return start
+        return None
+
+    def give(self, start: int, size: int) -> None:
+        """Make bytes free that were taken."""
+        end = start + size
+        index = bisect_right(self._free, (start, end))
+        if index < len(self._free) and self._free[index][0] == end:
+            end = self._free.pop(index)[1]
+        if index and self._free[index - 1][1] == start:
+            start = self._free.pop(index - 1)[0]
+        insort(self._free, (start, end))
+
+
+class BodyMemory:
+    """Memory of one body."""
+
+    __slots__ = ("fresh", "leases", "retired", "size", "start")
+
+    def __init__(self, start: int, size: int) -> None:
+        self.start = start
+        self.size = size
+        #: Pairs that clients were told of and have not given back, and one for a body that is held.
+        self.leases = 0
+        self.retired = False
+        #: From here on it has pages that nobody has touched yet; used by segments that have to ask for them.
+        self.fresh = start
+
+
+class Segment(ABC):
+    """Base of what is lent block by block, and let go of as a whole: who holds what of it.
+
+    Parameters
+    ----------
+    address, size : int
+        Of all its bytes, as clients know them.
+    head : int
+        Bytes at the beginning that no body may lie in.
+    """
+
+    def __init__(self, address: int, size: int, head: int) -> None:
+        self.address = address
+        self.size = size
+        self.ranges = Ranges(rounded(address + head), address + size)
+        self.blocks: dict[int, BodyMemory] = {}
+        self._starts: list[int] = []
+        #: No more bodies go in: some memory is retired, or all is held.
+        self.is_shut = False
+        #: All of it belongs to bodies that messages hold (`OfferedMemory.hold`).
+        self.is_held = False
+        self.retired = 0
+        #: Bodies that are being copied into it.
+        self.writers = 0
+        #: Connections that know how to get there.
+        self.known: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+    def take(self, size: int) -> BodyMemory | None:
+        """Return a new block; None: there is no room."""
+        size = rounded(size)
+        start = self.ranges.take(size)
+        if start is None:
+            return None
+        block = self.blocks[start] = BodyMemory(start, size)
+        insort(self._starts, start)
+        return block
+
+    def find(self, address: int) -> BodyMemory | None:
+        """Return the block that a byte lies in."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        block = self.blocks[self._starts[index]]
+        return block if address < block.start + block.size else None
+
+    def end_lease(self, block: BodyMemory) -> None:
+        """End one lease of a block; with the last one its memory is free, or retired."""
+        block.leases -= 1
+        self.is_shut |= block.retired
+        if block.leases:
+            return
+        del self.blocks[block.start]
+        del self._starts[bisect_right(self._starts, block.start) - 1]
+        if block.retired:
+            self.retired += block.size
+        else:
+            self.ranges.give(block.start, block.size)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing in it is held any more, and nothing will be."""
+        return self.is_shut and not self.blocks
+
+    @abstractmethod
+    def write(self, message: Message, block: BodyMemory) -> None:
+        """Copy a body into a block.
+
+        Raises
+        ------
+        OSError
+            The system has no memory for it.
+        """
+
+    def close(self) -> None:  # noqa: B027 - some is gone with its last reference
+        """Let go of the memory; it lives on where clients have mapped it."""
+
+
+SegmentT = TypeVar("SegmentT", bound=Segment)
+
+
+class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
+    """Base of memory that consists of segments, which are made when there is no room in those that exist.
+
+    Parameters
+    ----------
+    capacity : int
+        Bytes of all segments together, except for those that are held.
+    segment_bytes : int
+        Of one segment; a body that is larger gets one of its own size.
+    least_bytes : int
+        Smaller bodies are sent.
+    """
+
+    def __init__(self, capacity: int, segment_bytes: int, least_bytes: int) -> None:
+        self._capacity = capacity
+        self._segment_bytes = min(segment_bytes, capacity)
+        self._least_bytes = least_bytes
+        self._lock = threading.Lock()
+        #: By their addresses.
+        self._segments: dict[int, SegmentT] = {}
+        self._pid = os.getpid()  # a forked child has the books, and not the memory
+        self._closed = False
+
+    # -- what kinds of memory differ in --
+
+    @abstractmethod
+    def _make(self, size: int) -> SegmentT:
+        """Return a new segment; OSError or MemoryError: there is none."""
+
+    @abstractmethod
+    def _segment_at(self, address: int) -> SegmentT | None:
+        """Return the segment that a byte lies in."""
+
+    @abstractmethod
+    def _told(self, segment: SegmentT, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
+        """Return what to send for a body that was placed, with what the client needs to get to its segment."""
+
+    def _reaches(self, connection: Connection, segment: SegmentT | None) -> bool:
+        """Whether a client may be told of bodies in a segment; None: in a new one."""
+        return True
+
+    def _end_held(self) -> None:
+        """End the leases of messages that held bodies and are gone; whoever calls this has the lock."""
+
+    # -- bodies go in --
+
+    def place(self, message: Message, connection: Connection) -> Placed | None:
+        """See `OfferedMemory.place`."""
+        if message.body_length < self._least_bytes or self._pid != os.getpid():
+            return None
+        with self._lock:
+            self._end_held()
+            reserved = self._reserve(message.body_length, connection)
+            if reserved is None:
+                return None
+            segment, block = reserved
+            block.leases = 1  # ours, while the body is copied
+            segment.writers += 1
+        addresses: Sequence[int] = ()
+        try:
+            segment.write(message, block)
+            pairs = write_pairs(message, block.start)
+            addresses = Pairs(pairs).addresses
+        except OSError:
+            block.retired = True  # not to be used again: some of its pages could not be had
+        finally:
+            with self._lock:
+                block.leases += len(addresses)
+                self._end_lease(segment, block)
+                self._end_write(segment)
+        return self._told(segment, connection, pairs, addresses) if addresses else None
+
+    def _reserve(self, size: int, connection: Connection) -> tuple[SegmentT, BodyMemory] | None:
+        """Find room for a body, in a segment that is there or in a new one."""
+        if self._closed or size == 0:
+            return None
+        for segment in self._segments.values():
+            if not segment.is_shut and self._reaches(connection, segment) and (block := segment.take(size)):
+                return segment, block
+        new = self._new_segment(size) if self._reaches(connection, None) else None
+        return (new, block) if new is not None and (block := new.take(size)) else None
+
+    def _new_segment(self, size: int) -> SegmentT | None:
+        """Make a segment for a body, instead of some that nobody uses if there is no room for more."""
+        needed = rounded(size + 2 * ALIGNMENT, mmap.PAGESIZE)
+        if needed > self._capacity:
+            return None
+        wished = max(needed, self._segment_bytes)
+        for segment in list(self._segments.values()):
+            if self._size() + wished <= self._capacity:
+                break
+            if not segment.blocks and not segment.is_held:
+                self._let_go(segment)
+        wished = min(wished, self._capacity - self._size())
+        return self._add_segment(wished) if wished >= needed else None
+
+    def _size(self) -> int:
+        """Bytes that count towards the capacity."""
+        return sum(each.size for each in self._segments.values() if not each.is_held)
+
+    def _add_segment(self, size: int) -> SegmentT | None:
+        try:
+            segment = self._make(size)
+        except (OSError, MemoryError):
+            return None  # bodies can still be sent
+        self._segments[segment.address] = segment
+        return segment
+
+    def _introduces(self, segment: SegmentT, connection: Connection) -> bool:
+        """Whether a client has to be told how to get to a segment, which counts as done."""
+        with self._lock:
+            if connection in segment.known:
+                return False
+            segment.known.add(connection)
+            return True
+
+    # -- bodies come back --
+
+    def release(self, addresses: Sequence[int]) -> None:
+        """See `OfferedMemory.release`."""
+        self._come_back(addresses, retire=False)
+
+    def abandon(self, addresses: Sequence[int]) -> None:
+        """See `OfferedMemory.abandon`."""
+        self._come_back(addresses, retire=True)
+
+    def _come_back(self, addresses: Sequence[int], retire: bool) -> None:
+        if self._pid == os.getpid():
+            with self._lock:
+                self._end_held()
+                for address in addresses:
+                    self._end(address, retire)
+
+    def _end(self, address: int, retire: bool = False) -> None:
+        """End one lease of the block at an address."""
+        segment = self._segment_at(address)
+        block = None if segment is None else segment.find(address)
+        if segment is not None and block is not None and block.leases > 0:
+            block.retired |= retire
+            self._end_lease(segment, block)
+
+    def _end_lease(self, segment: SegmentT, block: BodyMemory) -> None:
+        segment.end_lease(block)
+        if segment.is_over:
+            self._let_go(segment)
+
+    def _end_write(self, segment: SegmentT) -> None:
+        segment.writers -= 1
+        if self._closed or segment.is_over:
+            self._let_go(segment)
+
+    def _let_go(self, segment: SegmentT) -> None:
+        # Who still writes into it lets go of it afterwards.
+        if not segment.writers and self._segments.get(segment.address) is segment:
+            del self._segments[segment.address]
+            segment.close()
+
+    def close(self) -> None:
+        """Offer no more; clients and messages keep what they have."""
+        if self._pid != os.getpid():
+            return  # nor may a child wait for a lock that somebody held when it was forked
+        with self._lock:
+            self._closed = True
+            for segment in list(self._segments.values()):
+                self._let_go(segment)
