@@ -2,40 +2,35 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns
+from arrowipc.columns.take cimport FlatMemory
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData, Extent, Node, ViewRange
-
-cdef struct Room:
-    # Memory that is used again and again.
-    uint8_t* data
-    int64_t size
+from arrowipc.inline.room cimport Room
 
 cdef struct UsedValues:
-    # One dictionary, cut down to the values in use, for one set of indices after the other. It must not move.
-    const ColumnsData* values   # the whole dictionary, which `serves` and outlives this; NULL: closed
-    ColumnsData d               # the values in use, after `gather`; its plan is that of `values`
+    # A dictionary, and the values of it that one set of indices after the other uses. It must not move.
+    const ColumnsData* values   # the whole dictionary, which must outlive this; NULL: closed
+    ColumnsData d               # the values in use, after `gather_used`; its plan is that of `values`
     Node node
     ViewRange view
-    Extent[4] extents           # validity, values or offsets or views, data
-    Room places                 # per value: 1 + its place among those in use; 0: not in use
-    Room used                   # int32, the values in use, in the order in which they were noted first
-    Room[3] rooms               # what the extents point at
+    Extent[4] extents           # validity, values or offsets or views, data; of views: their one data buffer
+    FlatMemory memory           # what the extents point at
+    int64_t* places             # per value: its place among those in use; before `gather_used` 1; 0: not in use
+    Room used                   # int64: the values in use, in the order in which they were noted first
+    Room numbers                # int64: where these lie, -1: null
     int64_t n_used
 
 
-# Whether a dictionary is one that a UsedValues can be made of: it has values, and they are flat.
-cdef bint serves(Columns values) noexcept
+# Whether the values in use of a dictionary can be told from the others: it has some, and they are flat.
+cdef bint is_reducible(Columns values) noexcept
 cdef int open_used(UsedValues* s, Columns values) except -1
 cdef void close_used(UsedValues* s) noexcept nogil
-# Elements of field f of truncated columns: notes which values the valid ones use. The columns are at fault.
-cdef int note(UsedValues* s, const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil
-# Fills `d` with the values in use, `ordered` as they were in the dictionary. The dictionary is at fault.
-# 1: they do not fit one data buffer.
-cdef int gather(UsedValues* s, bint ordered, Fault* fault) noexcept nogil
-# Then: the new indices of a field that was noted (zeros for nulls).
-cdef void transpose(const UsedValues* s, const ColumnsData* d, int32_t f, uint8_t* out) noexcept nogil
-# What comes after each set of indices.
-cdef void forget(UsedValues* s) noexcept nogil
-
-# Room for `size` bytes; what is there stays.
-cdef int make_room(Room* room, int64_t size, Fault* fault) noexcept nogil
+# Notes which values the elements of field f of truncated columns use. -1: `fault`, of the columns.
+cdef int note_used(UsedValues* s, const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil
+# Fills `d` with the values in use; `ordered`: as they were in the dictionary. -1: `fault`, of the dictionary;
+# 1: text behind views is more than one data buffer can hold.
+cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil
+# The indices of a field that was noted, of `width` bytes as before, as those of the values in use. -1: `fault`.
+cdef int transpose_used(const UsedValues* s, const ColumnsData* d, int32_t f, uint8_t* out, Fault* fault) noexcept nogil
+# Forgets what was noted, before the next set of indices.
+cdef void forget_used(UsedValues* s) noexcept nogil

@@ -1,7 +1,8 @@
 """Copies elements of columns in any order and number: rows beside payloads, and the values behind indices.
 
-Each field takes one list of ranges, so its layout is looked at once and not once per row. Nothing here trusts
-contents: what has to be followed (offsets of lists and text, run ends) is checked, what is only copied is not.
+Rows are ranges that each field takes as one list, so its layout is looked at once and not once per row. Values of
+flat columns are also taken one by one, into memory that is used again (`take_flat`). Nothing here trusts contents:
+what has to be followed (offsets of lists and text, run ends) is checked, what is only copied is not.
 """
 
 cimport cython
@@ -14,16 +15,18 @@ from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport FAULT_FULL, raise_append_fault
 from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, store_bits, store_int
-from arrowipc.inline.element cimport find_run, next_run, validity
+from arrowipc.inline.element cimport find_run, next_run, validity, word_span
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail
+from arrowipc.inline.layouts cimport (
+    BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, size_needed, width_of,
+)
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, load_i32, load_i64, loose_i32, loose_i64, mul_overflows,
+    add_overflows, bitmap_bytes, count_bits, get_bit, load_i32, load_i64, loose_i32, loose_i64, mul_overflows, set_bit,
 )
 from arrowipc.inline.plan cimport (
-    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64,
-    LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
-    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node,
+    LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_RUN_END, LAYOUT_SPARSE, ColumnsData, Extent, FieldPlan, Node,
 )
+from arrowipc.inline.room cimport make_room
 
 from arrowipc.errors import LimitError, UsageError
 
@@ -43,7 +46,7 @@ cdef struct Runs:
     TakeRanges values         # one range per run
 
 
-# -- kernels -------------------------------------------------------------------------------------------------
+# -- ranges --------------------------------------------------------------------------------------------------
 
 
 cdef int sum_rows(const TakeRange* ranges, int64_t n, int64_t* total, bint* nulls) noexcept nogil:
@@ -171,8 +174,9 @@ cdef void take_offsets(uint8_t* out, const uint8_t* offsets, int32_t width, cons
             at += load_int(offsets, ranges[k].start + ranges[k].count, width) - first
 
 
-cdef void pick_bytes(uint8_t* out, const uint8_t* offsets, int32_t width, const uint8_t* data, const TakeRange* ranges,
-                     int64_t n) noexcept nogil:
+cdef void take_data(uint8_t* out, const uint8_t* offsets, int32_t width, const uint8_t* data, const TakeRange* ranges,
+                    int64_t n) noexcept nogil:
+    """The text itself; `measure_spans` has looked at the offsets."""
     cdef int64_t k, first, size
     for k in range(n):
         if ranges[k].start < 0:
@@ -183,9 +187,9 @@ cdef void pick_bytes(uint8_t* out, const uint8_t* offsets, int32_t width, const 
             out = put_times(out, data + first, size, ranges[k].times)
 
 
-cdef int64_t list_picks(TakeRange* out, const uint8_t* offsets, int32_t width, const TakeRange* ranges,
-                        int64_t n) noexcept nogil:
-    """The elements of the child that the lists taken hold."""
+cdef int64_t child_ranges(TakeRange* out, const uint8_t* offsets, int32_t width, const TakeRange* ranges,
+                          int64_t n) noexcept nogil:
+    """The ranges of the child's elements that the lists taken hold; returns how many."""
     cdef int64_t k, used = 0
     for k in range(n):
         if ranges[k].start < 0:
@@ -297,7 +301,132 @@ cdef int take_runs(Runs* runs, const ColumnsData* d, int32_t f, int64_t base, co
     return 0
 
 
-# -- fields --------------------------------------------------------------------------------------------------
+# -- values of a flat column ---------------------------------------------------------------------------------
+
+
+cdef void flat_words(uint8_t* out, const uint8_t* values, int64_t width, const int64_t* numbers,
+                     int64_t n) noexcept nogil:
+    """Values of `width` bytes; zeros where null."""
+    cdef int64_t i
+    if width == 8:
+        for i in range(n):
+            (<loose_i64*> out)[i] = (<const loose_i64*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    elif width == 4:
+        for i in range(n):
+            (<loose_i32*> out)[i] = (<const loose_i32*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    elif width:
+        for i in range(n):
+            if numbers[i] >= 0:
+                memcpy(out + i * width, values + numbers[i] * width, width)
+            else:
+                memset(out + i * width, 0, width)
+
+
+cdef void flat_bits(uint8_t* out, const uint8_t* bits, const int64_t* numbers, int64_t n) noexcept nogil:
+    """Bits of the values taken, zeros where null; without `bits` all others are 1."""
+    cdef int64_t i
+    memset(out, 0, bitmap_bytes(n))
+    for i in range(n):
+        if numbers[i] >= 0 and (bits == NULL or get_bit(bits, numbers[i])):
+            set_bit(out, i)
+
+
+cdef int64_t flat_offsets(uint8_t* out, int32_t width, const ColumnsData* values, const int64_t* numbers, int64_t n,
+                          int64_t most, Fault* fault) noexcept nogil:
+    """Offsets of text, that of nulls empty; returns the bytes of all text."""
+    cdef const uint8_t* data
+    cdef int64_t end = 0, size = 0, i
+    most = min(most, largest(width, True))
+    store_int(out, 0, width, 0)
+    for i in range(n):
+        if numbers[i] >= 0:
+            if word_span(values, 0, numbers[i], &data, &size, fault) < 0:
+                return -1
+            if size > most - end:
+                # Unless `most` is small, only offsets that do not rise make that much text.
+                return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most - end, NULL)
+            end += size
+        store_int(out, i + 1, width, end)
+    return end
+
+
+cdef int flat_text(uint8_t* out, const uint8_t* offsets, int32_t width, const ColumnsData* values,
+                   const int64_t* numbers, int64_t n, Fault* fault) noexcept nogil:
+    """The text between the `offsets` that were written; the memory of the values may have changed since then."""
+    cdef const uint8_t* data
+    cdef int64_t size, found = 0, i
+    for i in range(n):
+        size = load_int(offsets, i + 1, width) - load_int(offsets, i, width)
+        if size:
+            if word_span(values, 0, numbers[i], &data, &found, fault) < 0:
+                return -1
+            if found != size:
+                return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], found, size, NULL)
+            memcpy(out, data, size)
+            out += size
+    return 0
+
+
+cdef inline void set_extent(Extent* extent, const uint8_t* data, int64_t size) noexcept nogil:
+    extent.data = data if size else NULL
+    extent.size = size
+
+
+cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldPlan* field, const ColumnsData* values,
+                       const int64_t* numbers, int64_t n, int64_t most, Fault* fault) noexcept nogil:
+    cdef int64_t bits = bitmap_bytes(n), nulls = 0, size, text = 0, i
+    cdef int kind = LAYOUTS[field.layout].buffers[1].kind
+    cdef int32_t width
+    cdef const uint8_t* words = NULL
+    cdef uint8_t* to
+    for i in range(n):
+        nulls += numbers[i] < 0
+    if not LAYOUTS[field.layout].has_validity:
+        node[0] = Node(n, n, 0)
+        return 0
+    node[0] = Node(n, nulls, 0)
+    # Whether there are nulls or not, as `take_ranges` counts it where the values have some.
+    most -= bits
+    size = size_needed(field, 1, n)
+    set_extent(out, NULL, 0)
+    if nulls:
+        to = make_room(&memory.validity, bits)
+        if to == NULL:
+            return fail(fault, FAULT_MEMORY)
+        flat_bits(to, NULL, numbers, n)
+        set_extent(out, to, bits)
+    to = make_room(&memory.values, size) if size <= most else NULL
+    if to == NULL:
+        return fail(fault, FAULT_MEMORY)
+    set_extent(out + 1, to, size)
+    if values != NULL:
+        words = values.extents[values.plan.fields[0].first_buffer + 1].data
+    if kind == BUFFER_BITS:
+        flat_bits(to, words, numbers, n)
+    elif kind == BUFFER_FIXED:
+        flat_words(to, words, width_of(field, 1), numbers, n)
+    else:
+        width = <int32_t> width_of(field, 1)
+        text = flat_offsets(to, width, values, numbers, n, most - size, fault)
+        if text < 0:
+            return -1
+        words = to
+        to = make_room(&memory.data, text)
+        if to == NULL:
+            return fail(fault, FAULT_MEMORY)
+        if flat_text(to, words, width, values, numbers, n, fault) < 0:
+            return -1
+        set_extent(out + 2, to, text)
+    return size + text + (bits if nulls else 0)
+
+
+cdef void free_flat(FlatMemory* memory) noexcept nogil:
+    free(memory.validity.data)
+    free(memory.values.data)
+    free(memory.data.data)
+
+
+# -- rows, field by field ------------------------------------------------------------------------------------
 
 
 @cython.final
@@ -333,13 +462,13 @@ cdef class Taker:
         return raise_append_fault(fault, self.plan)
 
     cdef int share(self, int32_t f) except -1:
-        """A field and everything below it as it is."""
-        cdef const FieldPlan* field = &self.s.plan.fields[f]
-        cdef int32_t last = field.end - 1, i
-        for i in range(f, field.end):
+        """Everything below a field as it is."""
+        cdef const FieldPlan* fields = self.s.plan.fields
+        cdef int32_t end = fields[f].end, i, k
+        for i in range(f + 1, end):
             self.d.nodes[i] = self.s.nodes[i]
-        for i in range(field.first_buffer, self.s.plan.fields[last].first_buffer + self.s.plan.fields[last].n_buffers):
-            self.d.extents[i] = self.s.extents[i]
+            for k in range(fields[i].first_buffer, fields[i].first_buffer + fields[i].n_buffers):
+                self.d.extents[k] = self.s.extents[k]
         return 0
 
     cdef int range_(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t base) except -1:
@@ -347,7 +476,8 @@ cdef class Taker:
         cdef const FieldPlan* field = &self.s.plan.fields[f]
         cdef Node* node = &self.d.nodes[f]
         cdef int64_t at = self.s.nodes[f].offset + base
-        cdef int layout = field.layout
+        cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
+        cdef int32_t k
         cdef bint nulls
         cdef Fault fault
         if sum_rows(ranges, n, &node.length, &nulls) < 0:
@@ -355,36 +485,27 @@ cdef class Taker:
             self.fault(&fault)
         node.offset = 0
         node.null_count = 0
-        if layout == LAYOUT_NULL:
-            node.null_count = node.length
-        elif layout < LAYOUT_SPARSE:
-            self.take_validity(f, ranges, n, at, nulls)
-        if layout == LAYOUT_FIXED:
-            return self.take_fixed(f, 1, field.width, ranges, n, at)
-        if layout == LAYOUT_BOOL:
-            return self.pick_bools(f, ranges, n, at)
-        if layout == LAYOUT_VIEW:
-            return self.take_fixed(f, 1, 16, ranges, n, at)
-        if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
-            return self.take_spans(f, 4, ranges, n, at)
-        if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
-            return self.take_spans(f, 8, ranges, n, at)
-        if layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64:
-            self.take_fixed(f, 1, 4 if layout == LAYOUT_LIST_VIEW32 else 8, ranges, n, at)
-            self.take_fixed(f, 2, 4 if layout == LAYOUT_LIST_VIEW32 else 8, ranges, n, at)
-            return self.share(f + 1)
-        if layout == LAYOUT_FIXED_LIST:
-            return self.take_fixed_list(f, ranges, n, at)
-        if layout == LAYOUT_STRUCT:
-            return self.take_children(f, ranges, n, at)
-        if layout == LAYOUT_SPARSE:
-            self.take_codes(f, ranges, n, at)
-            return self.take_children(f, ranges, n, at)
-        if layout == LAYOUT_DENSE:
+        if field.layout == LAYOUT_DENSE:
             return self.take_dense(f, ranges, n, at)
-        if layout == LAYOUT_RUN_END:
+        if field.layout == LAYOUT_RUN_END:
             return self.take_run_ends(f, ranges, n, at)
-        return 0
+        if spec.has_validity:
+            self.take_validity(f, ranges, n, at, nulls)
+        elif spec.n_buffers == 0:
+            node.null_count = node.length
+        for k in range(spec.has_validity, spec.n_buffers):
+            if spec.buffers[k].kind == BUFFER_OFFSETS:
+                return self.take_spans(f, <int32_t> width_of(field, k), ranges, n, at)
+            if spec.buffers[k].kind == BUFFER_BITS:
+                self.take_bools(f, ranges, n, at)
+            else:
+                self.take_fixed(f, k, width_of(field, k), ranges, n, at)
+        if field.layout == LAYOUT_SPARSE:
+            self.set_null_codes(f, ranges, n)
+        if field.layout == LAYOUT_FIXED_LIST:
+            return self.take_fixed_list(f, ranges, n, at)
+        # Structs and sparse unions; then list views, which may refer to any element of their child.
+        return self.take_children(f, ranges, n, at) if spec.n_children < 0 else self.share(f)
 
     cdef int take_children(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef int32_t child = f + 1
@@ -409,7 +530,7 @@ cdef class Taker:
             self.put(buffer, out, bitmap_bytes(node.length))
         return 0
 
-    cdef int pick_bools(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
+    cdef int take_bools(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef int32_t buffer = self.s.plan.fields[f].first_buffer + 1
         cdef int64_t size = bitmap_bytes(self.d.nodes[f].length)
         cdef const uint8_t* bits = self.s.extents[buffer].data
@@ -421,7 +542,7 @@ cdef class Taker:
             memset(out, 0, size)
         return self.put(buffer, out, size)
 
-    cdef int take_fixed(self, int32_t f, int32_t which, int32_t width, const TakeRange* ranges, int64_t n,
+    cdef int take_fixed(self, int32_t f, int32_t which, int64_t width, const TakeRange* ranges, int64_t n,
                         int64_t at) except -1:
         cdef int32_t buffer = self.s.plan.fields[f].first_buffer + which
         cdef const uint8_t* values = self.s.extents[buffer].data
@@ -439,7 +560,7 @@ cdef class Taker:
         cdef const FieldPlan* field = &self.s.plan.fields[f]
         cdef int32_t buffer = field.first_buffer + 1
         cdef const uint8_t* offsets = self.s.extents[buffer].data
-        cdef bint is_list = field.layout == LAYOUT_LIST32 or field.layout == LAYOUT_LIST64
+        cdef bint is_list = LAYOUTS[field.layout].n_children == 1
         cdef int64_t total = 0, length = self.d.nodes[f].length
         cdef uint8_t* out
         cdef TakeRange* below
@@ -462,11 +583,11 @@ cdef class Taker:
         self.put(buffer, out, (length + 1) * width)
         if is_list:
             below = <TakeRange*> self.room(n + 1, sizeof(TakeRange))
-            return self.range_(f + 1, below, list_picks(below, offsets, width, ranges, n) if offsets != NULL else 0, 0)
+            return self.range_(f + 1, below, child_ranges(below, offsets, width, ranges, n) if offsets != NULL else 0, 0)
         out = self.room(total, 1)
         if total:
             with nogil:
-                pick_bytes(out, offsets, width, self.s.extents[buffer + 1].data, ranges, n)
+                take_data(out, offsets, width, self.s.extents[buffer + 1].data, ranges, n)
         return self.put(buffer + 1, out, total)
 
     cdef int take_fixed_list(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
@@ -480,16 +601,14 @@ cdef class Taker:
             below[k].times = ranges[k].times
         return self.range_(f + 1, below, n, 0)
 
-    cdef int take_codes(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
-        """Type codes; a null is one of the first child."""
+    cdef int set_null_codes(self, int32_t f, const TakeRange* ranges, int64_t n) except -1:
+        """Make the nulls of a sparse union nulls of its first child."""
         cdef int8_t* ordinals = self.s.plan.codes + 128 * self.s.plan.fields[f].codes
         cdef int32_t code = 0
         cdef int64_t k, row = 0
-        cdef uint8_t* out
-        self.take_fixed(f, 0, 1, ranges, n, at)
+        cdef uint8_t* out = <uint8_t*> self.d.extents[self.s.plan.fields[f].first_buffer].data
         while code < 127 and ordinals[code] != 0:
             code += 1
-        out = <uint8_t*> self.d.extents[self.s.plan.fields[f].first_buffer].data
         for k in range(n):
             if ranges[k].start < 0:
                 memset(out + row, code, ranges[k].count * ranges[k].times)
@@ -584,9 +703,6 @@ cdef int take_ranges(Columns out, Columns source, const TakeRange* ranges, int64
     out.dictionaries = source.dictionaries
     out.owner = tuple(taker.kept)
     return 0
-
-
-# -- rows beside payloads ------------------------------------------------------------------------------------
 
 
 # -- rows ----------------------------------------------------------------------------------------------------

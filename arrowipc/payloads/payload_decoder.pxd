@@ -1,4 +1,4 @@
-# The kernel that turns a column of payloads into one batch, and what one call of it holds.
+# The loop that turns a column of payloads into one batch, and what one call of it holds.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -20,15 +20,11 @@ cdef Array int64_array(Memory memory, int64_t count)
 cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, int64_t start, int64_t n)
 
 
-cdef enum Way:
-    # Why the kernel stops.
-    LOOP_DONE = 0        # the payload, or all cells, are done
-    LOOP_OTHER_SCHEMA    # the payload is not of the schema at hand
-    LOOP_ROOM            # more data buffers of views than there is room for
-    LOOP_CODEC           # a codec that has not been looked for
-    LOOP_READER          # the decoder of single payloads has to look at it
-    LOOP_FULL            # the output would exceed what the caller asked for
-    LOOP_COLUMN_BROKEN   # the column itself is broken
+cdef enum Stopped:
+    # Why the loop stops, beside what `Decoded` says; DECODED: the payload, or all cells, are done.
+    STOPPED_SCHEMA = 16     # the payload is not of the schema at hand
+    STOPPED_FULL            # the output would exceed what the caller asked for
+    STOPPED_BROKEN          # the column itself is broken
 
 
 @cython.final
@@ -65,24 +61,24 @@ cdef class PayloadDecoder:
     cdef Plan out                   # None: no payload yet that tells
     cdef ColumnsBuilder builder
     cdef Merger merger
-    cdef SchemaMapping blank                  # for rows of nulls; None: there was none yet
+    cdef SchemaMapping blank                  # for rows of nulls; None: none was needed yet
     cdef list mappings                        # the last ones in use
     cdef SchemaMapping mapping                # of the payload before
-    cdef int64_t pending                      # rows of nulls that wait for a schema
+    cdef int64_t pending                      # rows of nulls that came before any schema
     # The state before the payload at hand
     cdef uint8_t* saved
     cdef int64_t saved_length
     cdef int32_t saved_kept
-    # How far it is
+    # Progress
     cdef int64_t start
     cdef int64_t at                 # the cell at hand
     cdef int64_t payloads           # that were appended
-    cdef int64_t rows               # of the output, those that are pending too
-    cdef Made made                  # what was made of them, and of those that were refused
+    cdef int64_t rows               # of the output, with those that are pending
+    cdef Made made
     cdef int64_t held               # bytes of the output's dictionaries
-    cdef int64_t wanted             # LOOP_ROOM: data buffers of views; LOOP_CODEC: the codec
+    cdef int64_t wanted             # of DECODE_ROOM and DECODE_CODEC
     cdef Inflater inflater
-    cdef Scratch scratch            # the body at hand, where it was compressed
+    cdef Scratch inflated           # the body at hand, where it was compressed
     cdef int64_t expected           # cells, as far as is known
     cdef Memory counts              # int64 per cell
     cdef int64_t num_null
@@ -91,24 +87,23 @@ cdef class PayloadDecoder:
     cdef list failures
     cdef object full                # the error that says that the output takes no more
 
-    # Kernels
+    # The loop
     cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, int64_t stop,
                  Fault* fault) noexcept nogil
-    cdef int payload(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
-                     const Cell* cell) noexcept nogil
-    cdef int framed(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
-                    const Cell* cell) noexcept nogil
-    cdef int store(self, DictionaryUnifier unifier, const CutMessage* cut, const Envelope* message,
-                   int64_t size) noexcept nogil
-    cdef int take(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, const Envelope* message,
-                  const uint8_t* body,
-                  int64_t size) noexcept nogil
+    cdef int take_payload(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                          const Cell* cell) noexcept nogil
+    cdef int take_framed(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                         const Cell* cell) noexcept nogil
+    cdef int take_dictionary(self, DictionaryUnifier unifier, const CutMessage* cut, const Envelope* message,
+                             int64_t size) noexcept nogil
+    cdef int take_batch(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                        const Envelope* message, const uint8_t* body, int64_t size) noexcept nogil
     cdef void save(self, ColumnsBuilder g) noexcept nogil
     cdef void undo(self, ColumnsBuilder g) noexcept nogil
     cdef int finish(self, ColumnsBuilder g, DictionaryUnifier unifier, int64_t size) noexcept nogil
     # One payload
-    cdef bint resume(self, Cells cells, int way) except -1
-    cdef bint slow(self, Cells cells) except -1
+    cdef bint resume(self, Cells cells, int why) except -1
+    cdef bint decode_alone(self, Cells cells) except -1
     cdef int decode_cell(self, Cells cells, const Cell* cell) except -1
     cdef int decode_file(self, const Cell* cell, object owner) except -1
     cdef bint refused(self, object error) except -1
@@ -132,7 +127,7 @@ cdef class PayloadDecoder:
 cdef class PayloadReader(StreamDecoder):
     """The messages of one payload, whatever they are."""
     cdef PayloadDecoder target
-    cdef SchemaMapping way
+    cdef SchemaMapping mapping
     cdef int64_t size               # bytes of the payload
 
     cdef int enter(self, Plan whole) except -1

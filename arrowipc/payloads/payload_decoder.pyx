@@ -1,10 +1,9 @@
 """Payload columns: every cell a whole Arrow IPC stream, file or message, decoded into one batch in one pass.
 
-A loop without Python takes payload after payload: prefix, schema compared bytewise with the one before,
-dictionaries (`payloads.dictionaries`), walk, decompression (`read.decompress`), proofs, append, with the functions that
-readers use. What it does not know (other schemas, deltas, nested dictionaries, other byte order, files, and everything
-that is wrong) it leaves to the decoder that readers have, which reads that one payload or says what is wrong; then the
-loop goes on.
+A loop without Python takes payload after payload: the schema message is compared with the one before, byte for byte,
+then come dictionaries (`payloads.dictionaries`) and batches, decoded by `decode_batch_into` and appended to the output.
+What it does not know (other schemas, deltas, nested dictionaries, other byte order, files, and everything that is wrong)
+is decoded alone, by the decoder that readers have, which also says what is wrong; then the loop goes on.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -12,31 +11,29 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from arrowipc._core cimport (
-    Columns, Memory, Plan, Source, check_counts, check_sizes, count_variadic, level_of, limits_data, open_batch,
-    open_message, raise_fault, walk, window,
-)
+from arrowipc._core cimport Columns, Memory, Plan, Source, level_of, limits_data, open_message, raise_fault, window
 from arrowipc.cdata.import_array cimport import_batch, import_schema
 from arrowipc.columns.array cimport Array, RecordBatch, make_array
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.take cimport repeat_rows, take_rows
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
-from arrowipc.inline.flatbuf cimport fb_field
 from arrowipc.inline.loads cimport loose_i64, prefetch
 from arrowipc.inline.plan cimport (
-    FIELD_NULLABLE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, Extent, LimitsData, Node, ViewRange,
+    FIELD_NULLABLE, LEVEL_STRICT, ColumnsData, Envelope, Extent, LimitsData, Node, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, python_plan, read_plan, schemas_equal
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
-from arrowipc.payloads.dictionaries cimport UNIFIED, UNIFY_CODEC, UNIFY_ROOM, DictionaryUnifier, new_unifier
+from arrowipc.payloads.dictionaries cimport DictionaryUnifier, new_unifier
 from arrowipc.payloads.schema_mapping cimport (
-    SchemaMapping, find_mapping, may_make, new_made, new_merger, piece_bytes, plain_schema, raise_mapping_fault,
+    SchemaMapping, body_allowance, find_mapping, may_make, new_made, new_merger, piece_bytes, plain_schema,
+    raise_mapping_fault,
 )
-from arrowipc.read.decoders cimport Dictionary, FileDecoder, StreamDecoder, check_extents
+from arrowipc.read.decoders cimport (
+    DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, FileDecoder, StreamDecoder, decode_batch_into,
+)
+from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
-from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, new_inflater
-from arrowipc.read.validate cimport check_columns
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.payloads.schema_mapping import IndicesFull
@@ -142,7 +139,7 @@ cdef enum:
     STEP = 1 << 10             # cells between two looks at signals
     MOST_MAPPINGS = 64         # schemas that are recognised by their bytes
     MOST_FAILURES = 10         # errors that a result keeps; more are only counted
-    WORTH_RELEASING = 1 << 14  # bytes: below this, blocks that grow take the GIL back for longer than it was free
+    WORTH_RELEASING = 1 << 14  # bytes: appending fewer takes less time than giving the GIL away and taking it back
 
 cdef const uint8_t* MAGIC = <const uint8_t*> b"ARROW1"
 
@@ -159,13 +156,13 @@ cdef inline bint is_data(int kind) noexcept nogil:
     return kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch
 
 
-# -- the kernel ----------------------------------------------------------------------------------------------
+# -- the loop ------------------------------------------------------------------------------------------------
 
 
 cdef class PayloadDecoder:
     def __dealloc__(self):
         free(self.saved)
-        free(self.scratch.data)
+        free(self.inflated.data)
 
     cdef void save(self, ColumnsBuilder g) noexcept nogil:
         """Remember the output as it is before a payload."""
@@ -181,16 +178,16 @@ cdef class PayloadDecoder:
         g.restore()
 
     cdef int finish(self, ColumnsBuilder g, DictionaryUnifier unifier, int64_t size) noexcept nogil:
-        """After a payload was appended: LOOP_DONE, or why it cannot stay."""
+        """After a payload was appended: DECODED, or why it cannot stay."""
         cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
         cdef double ahead
         if g.length > self.limits.rows_per_batch or (index and index > may_make(self.made, size)):
-            return LOOP_READER
+            return DECODE_BY_DECODER
         if unifier is not None and unifier.changed:
             held = unifier.total_bytes()
         if self.payloads and (g.length > self.max_rows or (
                 self.max_bytes < INT64_MAX and g.total_bytes() + held + index > self.max_bytes)):
-            return LOOP_FULL
+            return STOPPED_FULL
         if unifier is not None and unifier.changed:
             unifier.keep()
             self.held = held
@@ -206,17 +203,17 @@ cdef class PayloadDecoder:
             if self.max_rows < INT64_MAX and g.length:
                 ahead = min(ahead, <double> self.max_rows / <double> g.length)
             g.ahead = ahead
-        return LOOP_DONE
+        return DECODED
 
     cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, int64_t stop,
                  Fault* fault) noexcept nogil:
-        """Cells up to `stop`, until something else than the kernel is needed."""
+        """Cells up to `stop`; stops before the first that it cannot take."""
         cdef Cell cell, following
         cdef int64_t made
-        cdef int way
+        cdef int found
         while self.at < stop:
             if cells.get(self.at, &cell, fault) < 0:
-                return LOOP_COLUMN_BROKEN
+                return STOPPED_BROKEN
             if self.at + 1 < stop and cells.get(self.at + 1, &following, fault) == 0:
                 fetch_ahead(following.data, following.size)
             if cell.data == NULL:
@@ -225,157 +222,125 @@ cdef class PayloadDecoder:
                 self.at += 1
                 continue
             if mapping is None:
-                return LOOP_READER
+                return DECODE_BY_DECODER
             self.save(g)
             made = self.made.bytes
-            way = self.payload(g, mapping, unifier, &cell)
-            if way == LOOP_DONE:
-                way = self.finish(g, unifier, cell.size)
-            if way != LOOP_DONE:
+            found = self.take_payload(g, mapping, unifier, &cell)
+            if found == DECODED:
+                found = self.finish(g, unifier, cell.size)
+            if found != DECODED:
                 self.undo(g)
                 self.made.bytes = made
                 if unifier is not None:
                     unifier.undo()
-                return way
-        return LOOP_DONE
+                return found
+        return DECODED
 
-    cdef int payload(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
-                     const Cell* cell) noexcept nogil:
+    cdef int take_payload(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                          const Cell* cell) noexcept nogil:
         cdef Envelope message
         cdef Fault fault
         if unifier is not None:
             unifier.begin()
         if cell.metadata_size < 0:
-            return self.framed(g, mapping, unifier, cell)
+            return self.take_framed(g, mapping, unifier, cell)
         if (open_message(cell.data, cell.metadata_size, &message, &fault) < 0
                 or message.kind != MessageHeader_RecordBatch):
-            return LOOP_READER
+            return DECODE_BY_DECODER
         if mapping.whole is not self.given:
-            return LOOP_OTHER_SCHEMA
-        return self.take(g, mapping, unifier, &message, cell.body, message.body_length)
+            return STOPPED_SCHEMA
+        return self.take_batch(g, mapping, unifier, &message, cell.body, message.body_length)
 
-    cdef int framed(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
-                    const Cell* cell) noexcept nogil:
+    cdef int take_framed(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                         const Cell* cell) noexcept nogil:
         """A payload that lies in one stretch."""
         cdef CutMessage cut
         cdef Envelope message
         cdef Fault fault
         cdef const uint8_t* data = cell.data
         cdef int64_t left = cell.size, body
-        cdef int way, found = cut_message(data, left, &self.limits, &cut)
+        cdef int found = cut_message(data, left, &self.limits, &cut)
         if found != FRAME_MESSAGE:
-            return LOOP_READER
+            return DECODE_BY_DECODER
         if (mapping.messaged and cut.metadata_size == mapping.whole.metadata_size
                 and memcmp(cut.metadata, mapping.whole.metadata, cut.metadata_size) == 0):
-            # The schema's message is the one that was read before, so it has no body.
+            # The message that the schema was read from, which had no body.
             data = cut.rest
             left = cut.rest_size
         elif open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0:
-            return LOOP_READER
+            return DECODE_BY_DECODER
         elif message.kind == MessageHeader_Schema:
             # Strict readers look at features too.
             if message.body_length or self.level >= LEVEL_STRICT or not schemas_equal(&message.header, mapping.whole):
-                return LOOP_OTHER_SCHEMA
+                return STOPPED_SCHEMA
             data = cut.rest
             left = cut.rest_size
         elif (not is_data(message.kind) or mapping.whole is not self.given or cut.metadata == cell.data + 4):
-            return LOOP_OTHER_SCHEMA
+            return STOPPED_SCHEMA
         while True:
             found = cut_message(data, left, &self.limits, &cut)
             if found != FRAME_MESSAGE:
-                return LOOP_DONE if found == FRAME_END else LOOP_READER
+                return DECODED if found == FRAME_END else DECODE_BY_DECODER
             body = unifier.again(&cut, &self.limits) if unifier is not None else -1
             if body < 0:
                 if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
                         or not is_data(message.kind) or message.body_length > cut.rest_size):
-                    return LOOP_READER
+                    return DECODE_BY_DECODER
                 body = message.body_length
                 if message.kind == MessageHeader_RecordBatch:
-                    way = self.take(g, mapping, unifier, &message, cut.rest, cell.size)
+                    found = self.take_batch(g, mapping, unifier, &message, cut.rest, cell.size)
                 else:
-                    way = self.store(unifier, &cut, &message, cell.size)
-                if way != LOOP_DONE:
-                    return way
+                    found = self.take_dictionary(unifier, &cut, &message, cell.size)
+                if found != DECODED:
+                    return found
             data = cut.rest + body
             left = cut.rest_size - body
 
-    cdef int store(self, DictionaryUnifier unifier, const CutMessage* cut, const Envelope* message,
-                   int64_t size) noexcept nogil:
+    cdef int take_dictionary(self, DictionaryUnifier unifier, const CutMessage* cut, const Envelope* message,
+                             int64_t size) noexcept nogil:
         """One DictionaryBatch message."""
-        cdef LimitsData limits = self.limits
         cdef int found
         if unifier is None:
-            return LOOP_READER
-        self.made.bound(&limits, size)
-        found = unifier.arrive(cut, message, self.level, &limits, self.inflater)
+            return DECODE_BY_DECODER
+        found = unifier.arrive(cut, message, self.level, &self.limits, body_allowance(self.made, size), self.inflater)
         self.made.bytes += unifier.inflated
-        if found == UNIFY_CODEC:
-            self.wanted = unifier.codec
-            return LOOP_CODEC
-        return LOOP_DONE if found == UNIFIED else LOOP_READER
+        self.wanted = unifier.wanted
+        return found
 
-    cdef int take(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, const Envelope* message,
-                  const uint8_t* body,
-                  int64_t size) noexcept nogil:
-        """One RecordBatch message: located, decompressed, proven, appended."""
-        cdef ColumnsData* d = &mapping.walked.d
-        cdef BatchHeader header
+    cdef int take_batch(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+                        const Envelope* message, const uint8_t* body, int64_t size) noexcept nogil:
+        """One RecordBatch message of a payload of `size` bytes: decoded, mapped to the output, appended."""
+        cdef const ColumnsData* d = mapping.target.d
         cdef Fault fault
-        cdef int64_t variadic = 0
-        cdef int64_t* prefix = mapping.prefix if mapping.plan.d.source_views else NULL
-        cdef LimitsData limits
         cdef int found
-        if ((mapping.encoded and unifier is None) or mapping.plan.d.stored_big
-                or open_batch(&message.header, &header, &fault) < 0
-                or fb_field(&message.root, Message_custom_metadata, 4) != 0
-                or check_counts(&mapping.plan.d, &header, message.version, prefix, &self.limits, &fault) < 0):
-            return LOOP_READER
-        if prefix != NULL:
-            variadic = count_variadic(&mapping.plan.d, prefix)
-            if variadic > mapping.room:
-                self.wanted = variadic
-                return LOOP_ROOM
-        d.n_extents = <int32_t> (mapping.plan.d.n_buffers + variadic)
-        d.length = header.length
-        if (walk(d, &header, body, message.body_length, message.version == MetadataVersion_V4, prefix, &self.limits,
-                 &fault) < 0
-                or (self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
-            return LOOP_READER
-        if header.codec >= 0:
-            limits = self.limits
-            self.made.bound(&limits, size)
-            found = self.inflater.inflate(d, header.codec, &limits, &self.scratch)
-            if found == INFLATE_LATER:
-                self.wanted = header.codec
-                return LOOP_CODEC
-            if found != INFLATED:
-                return LOOP_READER
-        if header.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
+        if mapping.encoded and unifier is None:
+            return DECODE_BY_DECODER
+        found = decode_batch_into(&mapping.target, &message.header, message, body, self.level,
+                                  unifier.lengths if unifier is not None else NULL, self.inflater, &self.inflated,
+                                  &self.limits, body_allowance(self.made, size), &self.wanted)
+        if found != DECODED:
+            return found
+        if mapping.target.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
             # Fewer buffers, even if they share all bytes, stay within the ratio.
             self.made.bytes += max(piece_bytes(d) - size, 0)
             if may_make(self.made, size) == 0:
-                return LOOP_READER
-        if (check_sizes(d, &fault) < 0
-                or (self.level and check_columns(d, unifier.words if unifier is not None else NULL, self.level,
-                                                 &fault) < 0)
-                or (mapping.n_guarded and mapping.check_nulls(d, &fault) < 0)):
-            return LOOP_READER
+                return DECODE_BY_DECODER
+        if mapping.n_guarded and mapping.check_nulls(d, &fault) < 0:
+            return DECODE_BY_DECODER
         if not mapping.direct:
             if mapping.spread(d, may_make(self.made, size), &fault) < 0:
-                return LOOP_READER
+                return DECODE_BY_DECODER
             self.made.bytes += mapping.blanks.used
             if mapping.encoded:
-                found = unifier.unify(d, &mapping.piece.d, mapping.room, may_make(self.made, size))
-                if found == UNIFY_ROOM:
-                    self.wanted = unifier.wanted
-                    return LOOP_ROOM
-                if found != UNIFIED:
-                    return LOOP_READER
+                found = unifier.unify(d, &mapping.piece.d, mapping.target.room, may_make(self.made, size))
+                self.wanted = unifier.wanted
+                if found != DECODED:
+                    return found
                 self.made.bytes += unifier.made
             d = &mapping.piece.d
-        return LOOP_DONE if g.append_data(d, NULL, NULL, &fault) == 0 else LOOP_READER
+        return DECODED if g.append_data(d, NULL, NULL, &fault) == 0 else DECODE_BY_DECODER
 
-    # -- around the kernel --
+    # -- around the loop --
 
     cdef int decode_all(self, object cells) except -1:
         """Cells of any number of chunks."""
@@ -383,7 +348,7 @@ cdef class PayloadDecoder:
         cdef DictionaryUnifier unifier
         cdef Fault fault
         cdef int64_t end, stop
-        cdef int way
+        cdef int why
         for item in cells:
             some = item
             end = some.first + some.count
@@ -393,10 +358,10 @@ cdef class PayloadDecoder:
                 stop = min(end, self.at + STEP)
                 unifier = self.unifier_for(self.mapping)
                 with nogil:
-                    way = self.run(some, self.builder, self.mapping, unifier, stop, &fault)
-                if way == LOOP_COLUMN_BROKEN:
+                    why = self.run(some, self.builder, self.mapping, unifier, stop, &fault)
+                if why == STOPPED_BROKEN:
                     raise_cell_fault(&fault, some)
-                if way != LOOP_DONE and not self.resume(some, way):
+                if why != DECODED and not self.resume(some, why):
                     return 0
                 PyErr_CheckSignals()
         return 0
@@ -417,23 +382,23 @@ cdef class PayloadDecoder:
         self.counts.size = 8 * cells
         return 0
 
-    cdef bint resume(self, Cells cells, int way) except -1:
-        """Do what the kernel has asked for; False: the output is as large as it may be."""
+    cdef bint resume(self, Cells cells, int why) except -1:
+        """Do what the loop has stopped for; False: the output is as large as it may be."""
         cdef Cell cell
         cdef Fault fault
-        if way == LOOP_FULL:
+        if why == STOPPED_FULL:
             return False
-        if way == LOOP_ROOM:
+        if why == DECODE_ROOM:
             self.mapping.reserve(self.wanted)
             return True
-        if way == LOOP_CODEC:
+        if why == DECODE_CODEC:
             self.inflater.prepare(self.wanted)
             return True
-        if way == LOOP_OTHER_SCHEMA:
+        if why == STOPPED_SCHEMA:
             cells.get(self.at, &cell, &fault)
             if self.find_other(&cell):
                 return True
-        return self.slow(cells)
+        return self.decode_alone(cells)
 
     cdef bint find_other(self, const Cell* cell) except -1:
         """Take the mapping of a payload's schema, if there is one already that is not the one at hand."""
@@ -461,13 +426,13 @@ cdef class PayloadDecoder:
                 return True
         return False
 
-    cdef bint slow(self, Cells cells) except -1:
-        """Decode the cell at hand by itself; False: the output is as large as it may be."""
+    cdef bint decode_alone(self, Cells cells) except -1:
+        """Decode the cell at hand outside the loop; False: the output is as large as it may be."""
         cdef Cell cell
         cdef Fault fault
         cdef bint known = self.out is not None
         cdef int64_t made = self.made.bytes, held = self.held
-        cdef int way
+        cdef int found
         if cells.get(self.at, &cell, &fault) < 0:
             raise_cell_fault(&fault, cells)
         self.full = None
@@ -482,13 +447,13 @@ cdef class PayloadDecoder:
                 # A payload without a schema of its own and without rows: nothing has been given or found.
                 raise FormatError("no schema")
             self.held = self.merger.nbytes()
-            way = self.finish(self.builder, None, cell.size)
-            if way == LOOP_DONE:
+            found = self.finish(self.builder, None, cell.size)
+            if found == DECODED:
                 return True
-            if way == LOOP_READER:
+            if found == DECODE_BY_DECODER:
                 self.too_much()
         except BaseException as error:
-            # What was made of it has been paid for, and its bytes count too.
+            # What was made of it stays counted, and so do its bytes: below, where it is refused.
             self.held = held
             if known:
                 self.undo(self.builder)
@@ -588,7 +553,7 @@ cdef class PayloadDecoder:
             self.made.bound(&decoder.decoder.limits, cell.size)
             before = decoder.decoder.dictionary_bytes
             decoder.load_dictionary(i, source, decoder.block(i, dictionary=True)[0])
-            self.made.inflated(decoder.decoder.dictionary_bytes - before - cell.size, cell.size)
+            self.made.count(decoder.decoder.dictionary_bytes - before - cell.size, cell.size)
         for i in range(decoder.num_record_batches):
             self.made.bound(&decoder.decoder.limits, cell.size)
             self.add(decoder.batch(i, source, decoder.block(i)[0]), mapping, cell.size)
@@ -599,7 +564,7 @@ cdef class PayloadDecoder:
         cdef Fault fault
         cdef int64_t left
         PyErr_CheckSignals()    # a cell may hold any number of batches
-        self.made.inflated(piece_bytes(&columns.d) - size, size)
+        self.made.count(piece_bytes(&columns.d) - size, size)
         if mapping.n_guarded and mapping.check_nulls(&columns.d, &fault) < 0:
             raise_fault(&fault, columns.plan)
         if mapping.direct:
@@ -636,7 +601,7 @@ cdef class PayloadDecoder:
     # -- schemas --
 
     cdef SchemaMapping mapping_for(self, Plan whole):
-        """The way from a schema to the output, which takes its own from the first payload if none was given."""
+        """The mapping of a schema to the output, which takes its own from the first payload if none was given."""
         cdef SchemaMapping mapping
         for mapping in self.mappings:
             if mapping.whole is whole or plans_equal(whole, mapping.whole):
@@ -730,9 +695,9 @@ cdef class PayloadReader(StreamDecoder):
     cdef int enter(self, Plan whole) except -1:
         # First what a reader would refuse, then what the output has no place for.
         self.decoder.open(whole)
-        self.way = self.target.mapping_for(whole)
-        self.way.messaged = self.way.messaged or self.way.whole is whole
-        self.decoder.open_as(whole, self.way.plan)
+        self.mapping = self.target.mapping_for(whole)
+        self.mapping.messaged = self.mapping.messaged or self.mapping.whole is whole
+        self.decoder.open_as(whole, self.mapping.plan)
         self.opened = True
         return 0
 
@@ -741,20 +706,19 @@ cdef class PayloadReader(StreamDecoder):
         cdef Dictionary entry
         cdef int64_t before, size
         cdef int kind = self.envelope.kind
-        if (not self.opened and self.target.given is not None
-                and (kind == MessageHeader_RecordBatch or kind == MessageHeader_DictionaryBatch)):
+        if not self.opened and self.target.given is not None and is_data(kind):
             self.enter(self.target.given)
         self.check_order(kind)
         if kind == MessageHeader_Schema:
             return self.begin()
         self.target.made.bound(&self.decoder.limits, self.size)
         if kind == MessageHeader_RecordBatch:
-            return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.way, self.size)
+            return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.mapping, self.size)
         before = self.decoder.dictionary_bytes
         id, delta, _ = self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
         entry = self.decoder.entries[id]
         size = self.decoder.dictionary_bytes - before if delta else entry.nbytes
-        self.target.made.inflated(size - self.envelope.body_length, self.size)
+        self.target.made.count(size - self.envelope.body_length, self.size)
         return 0
 
     cdef int read_all(self) except -1:
@@ -969,9 +933,9 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         raise UsageError(f"parent_index must be a bool or a name, found {parent_index!r}")
     if not isinstance(start, int) or not 0 <= start <= INT64_MAX:
         raise UsageError(f"start must be the number of a cell, found {start!r}")
-    limits_data(limits, &decoder.limits)
     decoder.limits_object = limits
     decoder.made = new_made(limits)
+    decoder.limits = decoder.made.limits
     decoder.validate = validate
     decoder.columns = columns
     decoder.on_error = on_error

@@ -15,20 +15,21 @@ from libc.string cimport memcpy, strlen
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, limits_data, raise_fault
 from arrowipc.columns.array cimport Array, RecordBatch, make_array
 from arrowipc.columns.dictionary_gc cimport (
-    Room, UsedValues, close_used, forget, gather, make_room, note, open_used, transpose, serves,
+    UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used, transpose_used,
 )
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.group_runs cimport find_runs, first_rows, select
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, put_part
 from arrowipc.inline.element cimport load_signed, load_unsigned
-from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fault cimport FAULT_MEMORY, Fault, fail
 from arrowipc.inline.fbs_layout cimport Type_Int
 from arrowipc.inline.loads cimport load_u32, loose_u64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_SIGNED, LAYOUT_FIXED, ColumnsData, FieldPlan,
     LimitsData,
 )
+from arrowipc.inline.room cimport Room, make_room
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.write.batch_encoder cimport Encoder
 from arrowipc.write.batch_writer cimport BatchWriter, EncodeOptions
@@ -51,6 +52,7 @@ __all__ = ["GroupedPayloads", "encode_payloads"]
 cdef enum:
     FIRST_BLOCK = 1 << 16   # of the cells; how the rest grows is found out on the way
     LEAST_MESSAGE = 256     # of a RecordBatch, about
+    LEAST_PAYLOAD = 64      # every payload takes more, whatever is in it
     FEW_BYTES = 128         # up to which a loop of words beats a call of memcpy
     # Times as many values as elements that make a dictionary worth cutting down: smaller ones save little, and a
     # reader that finds the same bytes in each payload need not unify.
@@ -210,7 +212,7 @@ cdef class PayloadEncoder:
             self.shared[i].size = writer.sink.position - at
             self.shared[i].id = emission.id
             self.shared[i].count = emission.values.d.length
-            if trim_dictionaries and serves(emission.values) and not below_others(writer.plan, emission.id):
+            if trim_dictionaries and is_reducible(emission.values) and not below_others(writer.plan, emission.id):
                 self.open_shared(&self.shared[i], emission.values)
         self.common = bytes(target)
         self.fixed = len(self.common) + LEAST_MESSAGE
@@ -264,7 +266,7 @@ cdef class PayloadEncoder:
             self.writer.truncate(self.batch, offsets[i], offsets[i + 1] - offsets[i])
         elif outcome == BAD_SIZE:
             raise UsageError(f"the payloads reach {self.used:,} bytes with number {i:,} of {self.n:,}, and the offsets "
-                             f"of a binary column count to {most_bytes:,}: pass large=True, or fewer rows at a time")
+                             f"of a binary column count to {INT32_MAX:,}: pass large=True, or fewer rows at a time")
         raise self.error
 
     def column(self):
@@ -314,16 +316,6 @@ cdef bint below_others(Plan plan, int64_t id) except -1:
 
 
 # -- the loop ------------------------------------------------------------------------------------------------
-
-
-cdef int64_t most_bytes = INT32_MAX
-cdef int64_t LEAST_PAYLOAD = 64     # a batch of nothing takes more
-
-
-def limit_cells(int64_t size=INT32_MAX):
-    """Let binary cells have fewer bytes together than their offsets can count; a seam for tests."""
-    global most_bytes
-    most_bytes = size
 
 
 cdef int grow(PayloadEncoder k, int64_t size) noexcept with gil:
@@ -473,9 +465,9 @@ cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) no
     if one.count <= LARGER * elements:
         return 1
     for i in range(one.n_fields):
-        if note(&one.used, d, one.fields[i].field, fault) < 0:
+        if note_used(&one.used, d, one.fields[i].field, fault) < 0:
             return BAD_COLUMNS
-    found = gather(&one.used, one.ordered, fault)
+    found = gather_used(&one.used, one.ordered, fault)
     if found < 0:
         return BAD_DICTIONARY
     if found == 0:
@@ -484,14 +476,16 @@ cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) no
             field = &d.plan.fields[encoded.field]
             if d.nodes[encoded.field].length == 0:
                 continue
-            if make_room(&encoded.indices, d.nodes[encoded.field].length * field.width, fault) < 0:
+            if make_room(&encoded.indices, d.nodes[encoded.field].length * field.width) == NULL:
+                fail(fault, FAULT_MEMORY)
                 return BAD_COLUMNS
-            transpose(&one.used, d, encoded.field, encoded.indices.data)
+            if transpose_used(&one.used, d, encoded.field, encoded.indices.data, fault) < 0:
+                return BAD_COLUMNS
             d.extents[field.first_buffer + 1].data = encoded.indices.data
         found = encode(k, &one.used.d, k.used - start, True, one.id)
         if found == 0:
             found = put_message(k)
-    forget(&one.used)
+    forget_used(&one.used)
     return found
 
 
@@ -531,7 +525,7 @@ cdef int pack(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
         found = put_message(k)
     if found == 0:
         found = put_bytes(k, k.end_data, k.end_size)
-    if found == 0 and k.used > most_bytes and not k.large:
+    if found == 0 and k.used > INT32_MAX and not k.large:
         found = BAD_SIZE
     return found
 
@@ -797,8 +791,8 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
         starts = read_offsets(offsets, rows.d.length)
     elif rows_per_payload is not None:
         each = check_integer("rows_per_payload", rows_per_payload, 1, INT64_MAX)
-        if not large and rows.d.length // each > most_bytes // LEAST_PAYLOAD:
-            raise UsageError(f"{rows.d.length // each:,} payloads take more than {most_bytes:,} bytes, which is what "
+        if not large and rows.d.length // each > INT32_MAX // LEAST_PAYLOAD:
+            raise UsageError(f"{rows.d.length // each:,} payloads take more than {INT32_MAX:,} bytes, which is what "
                              "the offsets of a binary column count to: pass large=True, or fewer rows at a time")
         starts = regular_offsets(each, rows.d.length)
     else:

@@ -1,12 +1,14 @@
 # How the fields of a payload become those of the output: read, missing, or to be decoded.
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.memo_table cimport Budget, MemoTable
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport add_overflows, mul_overflows
-from arrowipc.inline.plan cimport ColumnsData, LimitsData
+from arrowipc.inline.plan cimport ColumnsData, Extent, LimitsData
+from arrowipc.read.decoders cimport BatchTarget
 
 cdef enum:
     # Beside the FaultCodes: missing values would take more bytes than the payload may become.
@@ -25,7 +27,7 @@ cdef struct Origin:
     int32_t field       # of SchemaMapping.plan, -1: HOW_ABSENT
 
 cdef struct Blanks:
-    # What stands for nulls that nobody wrote: memory of zeros, of type codes, and of run ends.
+    # What the nulls of missing columns are made of: memory of zeros, of type codes, and of run ends.
     uint8_t* zeros
     int64_t n_zeros
     uint8_t* codes[128]
@@ -49,12 +51,11 @@ cdef class SchemaMapping:
     cdef int32_t* guarded       # fields of `plan` that may have nulls where `out` has none
     cdef int32_t n_guarded
     # Memory that serves payload after payload.
-    cdef Columns walked         # of `plan`
-    cdef Columns piece          # of `out`
-    cdef int64_t* prefix        # for the walk
-    cdef int64_t room           # variadic extents in both
+    cdef Columns decoded        # of `plan`
+    cdef BatchTarget target     # ... for the loop
+    cdef Columns piece          # of `out`, with room for as many data buffers of views
     cdef Blanks blanks
-    cdef object unifier         # DictionaryUnifier: the dictionaries of the loop; None: not made yet
+    cdef object unifier         # DictionaryUnifier: the dictionaries of the loop; None: not made yet, False: it cannot
 
     cdef int reserve(self, int64_t variadic) except -1
     # Make `piece` of the columns `d`; encoded fields are left to the caller. -1: `fault`.
@@ -67,13 +68,43 @@ cdef class SchemaMapping:
     cdef int set_identity(self) except -1
 
 
-# The mapping of payloads with the schema `whole`; UsageError where it does not lead to `out`. `strict`: a column that
-# `out` has not is an error too.
+# The mapping of payloads with the schema `whole` to the output's, `out`; UsageError where there is none. `strict`: a
+# column that `out` has not is an error too.
 cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict)
 # Raise what `spread` or an append found.
 cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1
 # A schema without dictionaries, whose values stand in their place.
 cdef object plain_schema(object schema)
+
+
+cdef inline void set_values(ColumnsData* d, int32_t f, const uint8_t* data, int64_t size) noexcept nogil:
+    """Let field f have these values, or indices."""
+    cdef Extent* extent = &d.extents[d.plan.fields[f].first_buffer + 1]
+    extent.data = data if size else NULL
+    extent.size = size
+
+
+cdef inline void place_views(ColumnsData* out, int32_t f, const ColumnsData* d, int32_t r,
+                             int32_t* used) noexcept nogil:
+    """Give field f of `out` the data buffers of the view field r of `d` (NULL: none), as the extents from `used` on."""
+    cdef int32_t count = 0
+    if d != NULL:
+        count = d.views[d.plan.fields[r].view].count
+    out.views[out.plan.fields[f].view].first = used[0]
+    out.views[out.plan.fields[f].view].count = count
+    if count:
+        memcpy(&out.extents[used[0]], &d.extents[d.views[d.plan.fields[r].view].first], count * sizeof(Extent))
+    used[0] += count
+
+
+cdef inline void place_field(ColumnsData* out, int32_t f, const ColumnsData* d, int32_t r,
+                             int32_t* used) noexcept nogil:
+    """Let field f of `out` alone, without what is below it, be field r of `d`."""
+    out.nodes[f] = d.nodes[r]
+    memcpy(&out.extents[out.plan.fields[f].first_buffer], &d.extents[d.plan.fields[r].first_buffer],
+           out.plan.fields[f].n_buffers * sizeof(Extent))
+    if out.plan.fields[f].view >= 0:
+        place_views(out, f, d, r, used)
 
 
 cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
@@ -86,16 +117,16 @@ cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
 
 @cython.final
 cdef class Made:
-    """What one call makes of its payloads without their holding it: once, and of those that it refuses too."""
+    """How many bytes one call has made of its payloads that none of them holds; those that it refuses count too."""
     cdef LimitsData limits      # decompressed_slack: that of the call
     cdef int64_t taken          # bytes of all payloads so far
-    cdef int64_t bytes          # made of them: missing columns, decoded dictionaries, inflated bodies
+    cdef int64_t bytes          # made of them: missing columns, decoded dictionaries, decompressed bodies
     cdef Budget budget          # ... where dictionaries refer to dictionaries
 
-    # Let a body of that payload claim so much, and no more.
+    # Let a decoder decompress a body of a payload of `size` bytes to as many as may be made of it.
     cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
-    # Count what a body of it has beyond the payload.
-    cdef int inflated(self, int64_t more, int64_t size) except -1
+    # Count `more` bytes that were made of a payload of `size` bytes.
+    cdef int count(self, int64_t more, int64_t size) except -1
 
 
 cdef Made new_made(object limits)
@@ -110,9 +141,17 @@ cdef inline int64_t may_make(Made made, int64_t size) noexcept nogil:
     return max(most - made.bytes, 0)
 
 
+cdef inline int64_t body_allowance(Made made, int64_t size) noexcept nogil:
+    """Bytes that a body of such a payload may be decompressed to."""
+    cdef int64_t most
+    if add_overflows(may_make(made, size), size, &most) or most > made.limits.decompressed_bytes:
+        most = made.limits.decompressed_bytes
+    return most
+
+
 @cython.final
 cdef class Numbered:
-    """A dictionary that came in payloads, and per value of it the ordinal in the table."""
+    """A dictionary that came in payloads, and per value of it its number in the table."""
     cdef Columns values
     cdef int64_t* places
     cdef int64_t room
@@ -123,8 +162,8 @@ cdef class Merged:
     """One dictionary of the output."""
     cdef Plan plan              # of its values
     cdef MemoTable table
-    cdef tuple below            # Merged, per plan.dictionaries
-    cdef list recent            # Numbered: what came last; several fields of a payload may feed one dictionary
+    cdef tuple below            # Merged, per plan.dictionaries: what its values refer to
+    cdef list recent            # Numbered: what came last; several fields of a payload may have the same dictionary
     cdef tuple before           # the state that `rollback` goes back to
 
     cdef Numbered add(self, Columns values)
@@ -134,7 +173,7 @@ cdef class Merged:
 
 @cython.final
 cdef class Plain:
-    """Values that refer to dictionaries, and the same without: the last ones of a plan."""
+    """The last values of a plan that refer to dictionaries, and the same values decoded."""
     cdef Plan plan
     cdef SchemaMapping mapping
     cdef Columns values
@@ -158,7 +197,6 @@ cdef class Merger:
     cdef int spend(self, int64_t size, bint nested) except -1
     cdef Columns decoded(self, SchemaMapping mapping, int32_t f, Columns columns)
     cdef Columns plain_values(self, Columns values)
-    cdef int place(self, SchemaMapping mapping, int32_t f, Columns values, int32_t* used) except -1
     cdef object encode(self, SchemaMapping mapping, int32_t f, Columns columns)
     cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns)
     cdef int mark(self) except -1
@@ -170,8 +208,8 @@ cdef class Merger:
 cdef Merger new_merger(Plan out, Budget budget)
 
 
-# Kernels: numbers for the values of a plain field of `d`, and indices of these numbers. -1: `fault`; FAULT_FULL
-# without `what`: a number above `limit`.
+# Number the values of a plain field of `d` in a table, then write the numbers as indices of `width` bytes. -1: `fault`;
+# FAULT_FULL without `what`: a number above `limit`.
 cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil
 cdef int store_places(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
                       const int64_t* places, Fault* fault) noexcept nogil

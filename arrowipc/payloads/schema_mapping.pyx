@@ -1,9 +1,13 @@
-"""Maps the schema of a payload to that of the output by name, nulls for what is missing, and merges dictionaries."""
+"""Makes of a payload's columns those of the output: fields are matched by name, what is missing becomes null.
+
+Dictionaries become one, or plain values, here for the payloads that are read one by one, and in
+`payloads.dictionaries` for those that the loop takes.
+"""
 
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, limits_data, raise_fault
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, begins_with, extends, raise_append_fault
@@ -13,18 +17,18 @@ from arrowipc.columns.take cimport TakeRange, take_ranges
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_STRICT_NULLABLE, Fault, fail
-from arrowipc.inline.layouts cimport LAYOUTS, size_needed
+from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, size_needed
 from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, python_plan, same_shape
 
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.limits import Limits
 
-# -- nulls that nobody wrote ---------------------------------------------------------------------------------
+# -- missing columns ---------------------------------------------------------------------------------
 
 
 cdef int zeros(Blanks* b, Extent* extent, int64_t elements, int64_t width, Fault* fault) noexcept nogil:
@@ -70,16 +74,14 @@ cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault
     """Make field f and all below it `n` nulls, or zeros where it is not nullable and what is around it is null."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef Extent* extent = &d.extents[field.first_buffer]
-    cdef int layout = field.layout
+    cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
     cdef int64_t size
     cdef int32_t k
-    d.nodes[f].length = n
-    d.nodes[f].offset = 0
-    d.nodes[f].null_count = n if layout == LAYOUT_NULL or (null and layout < LAYOUT_SPARSE) else 0
+    d.nodes[f] = Node(n, n if field.layout == LAYOUT_NULL or (null and spec.has_validity) else 0, 0)
     for k in range(field.n_buffers):
         extent[k].data = NULL
         extent[k].size = 0
-    if layout >= LAYOUT_SPARSE:
+    if not spec.has_validity and spec.n_children:
         return blank_codes(b, d, f, n, fault)
     for k in range(field.n_buffers):
         if k == 0 and not null:
@@ -87,15 +89,15 @@ cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault
         size = size_needed(field, k, n)
         if size >= 0 and zeros(b, &extent[k], size, 1, fault) < 0:
             return -1
-    if layout == LAYOUT_VIEW:
+    if field.view >= 0:
         d.views[field.view].first = d.plan.n_buffers
         d.views[field.view].count = 0
-    if LAYOUTS[layout].n_children == 0:
+    if spec.n_children == 0:
         return 0
-    if layout == LAYOUT_FIXED_LIST:
+    if field.layout == LAYOUT_FIXED_LIST:
         if mul_overflows(n, field.width, &n):
             return fail(fault, FAULT_FULL, f, -1, -1, INT64_MAX, INT64_MAX, b"elements")
-    elif layout != LAYOUT_STRUCT:
+    elif spec.n_children == 1:
         return blank(b, d, f + 1, 0, True, fault)
     return blank_children(b, d, f, n, fault)
 
@@ -161,7 +163,7 @@ cdef class SchemaMapping:
         cdef int i
         free(self.origins)
         free(self.guarded)
-        free(self.prefix)
+        free(self.target.prefix)
         free(self.blanks.zeros)
         free(self.blanks.ends)
         for i in range(128):
@@ -169,13 +171,14 @@ cdef class SchemaMapping:
 
     cdef int reserve(self, int64_t variadic) except -1:
         """Room for so many data buffers of views."""
-        cdef int64_t room = max(variadic, 2 * self.room)
-        cdef Columns walked = Columns.__new__(Columns), piece = Columns.__new__(Columns)
-        walked.allocate(self.plan, room)
+        cdef int64_t room = max(variadic, 2 * self.target.room)
+        cdef Columns decoded = Columns.__new__(Columns), piece = Columns.__new__(Columns)
+        decoded.allocate(self.plan, room)
         piece.allocate(self.out, room)
-        self.walked = walked
+        self.decoded = decoded
         self.piece = piece
-        self.room = room
+        self.target.d = &decoded.d
+        self.target.room = room
         return 0
 
     cdef int allocate(self, int64_t guarded) except -1:
@@ -183,9 +186,9 @@ cdef class SchemaMapping:
         cdef int32_t n = self.out.d.n_fields
         self.origins = <Origin*> calloc(n + 1, sizeof(Origin))
         self.guarded = <int32_t*> calloc(guarded + 1, sizeof(int32_t))
-        self.prefix = <int64_t*> calloc(self.plan.d.source_views + 1, sizeof(int64_t))
+        self.target.prefix = <int64_t*> calloc(self.plan.d.source_views + 1, sizeof(int64_t))
         self.blanks.ends = <int64_t*> calloc(n + 1, sizeof(int64_t))
-        if self.origins == NULL or self.guarded == NULL or self.prefix == NULL or self.blanks.ends == NULL:
+        if self.origins == NULL or self.guarded == NULL or self.target.prefix == NULL or self.blanks.ends == NULL:
             raise MemoryError()
         self.n_guarded = guarded
         return self.reserve(0)
@@ -272,9 +275,8 @@ cdef class SchemaMapping:
 cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, ColumnsData* piece,
                        Fault* fault) noexcept nogil:
     """Nodes and extents of every field of the output."""
-    cdef const FieldPlan* read = d.plan.fields
     cdef const FieldPlan* out = piece.plan.fields
-    cdef int32_t f = 0, r, count, used = piece.plan.n_buffers
+    cdef int32_t f = 0, used = piece.plan.n_buffers
     cdef int64_t n
     piece.length = d.length
     while f < piece.plan.n_fields:
@@ -285,17 +287,7 @@ cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, C
         if origins[f].how == HOW_ABSENT or origins[f].how == HOW_DECODED:
             f = out[f].end
             continue
-        r = origins[f].field
-        piece.nodes[f] = d.nodes[r]
-        memcpy(&piece.extents[out[f].first_buffer], &d.extents[read[r].first_buffer],
-               out[f].n_buffers * sizeof(Extent))
-        if out[f].view >= 0:
-            count = d.views[read[r].view].count
-            piece.views[out[f].view].first = used
-            piece.views[out[f].view].count = count
-            if count:
-                memcpy(&piece.extents[used], &d.extents[d.views[read[r].view].first], count * sizeof(Extent))
-            used += count
+        place_field(piece, f, d, origins[f].field, &used)
         f += 1
     piece.n_extents = used
     return 0
@@ -476,12 +468,10 @@ cdef int match(SchemaMapping mapping, bint strict) except -1:
     return 0
 
 
-# -- dictionaries, outside the loop ----------------------------------------------------------------------------------
+# -- dictionaries --------------------------------------------------------------------------------------------
 
-# Makes one dictionary of those of many payloads, or puts values where their indices were.
-#
-# Tables of distinct values number what comes in; indices follow. Where the output is to have plain values, they are
-# taken from each payload's own dictionary, so nothing is ever put together that nobody refers to.
+# Memo tables number the values that come in, and indices are transposed to these numbers. Where the output has plain
+# values, they are taken from each payload's own dictionary, so that nothing is put together that nobody refers to.
 
 class IndicesFull(UsageError):
     """The indices of an output column cannot count the distinct values of all payloads."""
@@ -557,13 +547,10 @@ cdef int64_t ranges_of(TakeRange* out, const ColumnsData* d, int32_t f, int64_t 
 
 cdef class Made:
     cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil:
-        cdef int64_t most
-        if add_overflows(may_make(self, size), size, &most) or most > self.limits.decompressed_bytes:
-            most = self.limits.decompressed_bytes
-        limits.decompressed_bytes = most
+        limits.decompressed_bytes = body_allowance(self, size)
         limits.decompressed_slack = self.limits.decompressed_slack
 
-    cdef int inflated(self, int64_t more, int64_t size) except -1:
+    cdef int count(self, int64_t more, int64_t size) except -1:
         if more <= 0:
             return 0
         self.bytes += more
@@ -653,8 +640,7 @@ cdef class Merged:
             self.table.budget.spend(size >> 3)
             memory = bytearray(size + 1)
             follow(self.below[field.dictionary], values, f, dictionary_of(values, f), memory, field)
-            out.d.extents[field.first_buffer + 1].data = <uint8_t*> memory if size else NULL
-            out.d.extents[field.first_buffer + 1].size = size
+            set_values(&out.d, f, <uint8_t*> memory, size)
             kept.append(memory)
         out.owner = (values.owner, *kept)
         out.dictionaries = tuple([(<Merged> one).table.snapshot() for one in self.below])
@@ -703,7 +689,7 @@ cdef class Merger:
 
     cdef object fill(self, SchemaMapping mapping, Columns columns):
         """All encoded fields: decoded values are counted first, because they may bring data buffers of views."""
-        cdef int32_t f, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
+        cdef int32_t f, i, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
         cdef Columns values
         cdef list decoded = []
         cdef Fault fault
@@ -712,7 +698,7 @@ cdef class Merger:
                 values = self.decoded(mapping, mapping.origins[f].field, columns)
                 variadic += values.d.n_extents - values.plan.d.n_buffers
                 decoded.append((f, values))
-        if variadic > mapping.room:
+        if variadic > mapping.target.room:
             mapping.reserve(variadic)
         if mapping.spread(&columns.d, self.left, &fault) < 0:
             raise_mapping_fault(&fault, mapping.out)
@@ -720,7 +706,8 @@ cdef class Merger:
         used = mapping.piece.d.n_extents
         kept = [values for _, values in decoded]
         for f, values in decoded:
-            self.place(mapping, f, values, &used)
+            for i in range(values.plan.d.n_fields):
+                place_field(&mapping.piece.d, f + i, &values.d, i, &used)
         mapping.piece.d.n_extents = used
         for f in range(mapping.out.d.n_fields):
             if mapping.origins[f].how == HOW_TRANSPOSED:
@@ -729,36 +716,14 @@ cdef class Merger:
                 kept.append(self.encode(mapping, f, columns))
         return kept
 
-    cdef int place(self, SchemaMapping mapping, int32_t f, Columns values, int32_t* used) except -1:
-        """Put the only column of `values` where field `f` and all below it belong."""
-        cdef ColumnsData* piece = &mapping.piece.d
-        cdef const FieldPlan* fields = &mapping.out.d.fields[f]
-        cdef const ColumnsData* d = &values.d
-        cdef int32_t i, count
-        for i in range(values.plan.d.n_fields):
-            piece.nodes[f + i] = d.nodes[i]
-            memcpy(&piece.extents[fields[i].first_buffer], &d.extents[values.plan.d.fields[i].first_buffer],
-                   fields[i].n_buffers * sizeof(Extent))
-            if fields[i].view >= 0:
-                count = d.views[values.plan.d.fields[i].view].count
-                piece.views[fields[i].view].first = used[0]
-                piece.views[fields[i].view].count = count
-                if count:
-                    memcpy(&piece.extents[used[0]], &d.extents[d.views[values.plan.d.fields[i].view].first],
-                           count * sizeof(Extent))
-                used[0] += count
-        return 0
-
     cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns):
         """Give field `f` indices into the merged dictionary; returns what keeps them."""
         cdef const FieldPlan* field = &mapping.out.d.fields[f]
         cdef int32_t source = mapping.origins[f].field
         cdef int64_t size = columns.d.nodes[source].length * field.width
-        cdef Extent* extent = &mapping.piece.d.extents[field.first_buffer + 1]
         cdef bytearray memory = bytearray(size + 1)
         follow(self.top[field.dictionary], columns, source, dictionary_of(columns, source), memory, field)
-        extent.data = <uint8_t*> memory if size else NULL
-        extent.size = size
+        set_values(&mapping.piece.d, f, <uint8_t*> memory, size)
         return memory
 
     cdef object encode(self, SchemaMapping mapping, int32_t f, Columns columns):
@@ -768,7 +733,6 @@ cdef class Merger:
         cdef int32_t source = mapping.origins[f].field
         cdef int64_t length = columns.d.nodes[source].length, size = 0
         cdef int64_t limit = largest(field.width, (field.flags & FIELD_SIGNED) != 0)
-        cdef Extent* extent = &mapping.piece.d.extents[field.first_buffer + 1]
         cdef int64_t* places
         cdef bytearray memory
         cdef uint8_t* out
@@ -793,8 +757,7 @@ cdef class Merger:
             raise indices_full(columns, source, limit)
         if found < 0:
             raise_append_fault(&fault, columns.plan)
-        extent.data = out if size else NULL
-        extent.size = size
+        set_values(&mapping.piece.d, f, out, size)
         return memory
 
     cdef Columns decoded(self, SchemaMapping mapping, int32_t f, Columns columns):

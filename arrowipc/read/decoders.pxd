@@ -4,9 +4,9 @@ from libc.stdint cimport int64_t, uint8_t
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder
-from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.flatbuf cimport Table, Vector
-from arrowipc.inline.plan cimport BatchHeader, Envelope, LimitsData
+from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
+from arrowipc.read.decompress cimport Inflater, Scratch
 from arrowipc.read.framing cimport Framer, Message
 
 cdef class Dictionary:
@@ -52,8 +52,28 @@ cdef class Decoder:
     cdef Columns values_of(self, DictionaryPlan wanted)
 
 
-# Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
-cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil
+cdef enum Decoded:
+    # How decoding without Python ends.
+    DECODED = 0
+    DECODE_ROOM         # it needs room for `wanted` data buffers of views
+    DECODE_CODEC        # nobody has looked for codec `wanted` yet
+    DECODE_BY_DECODER   # this is for a `Decoder`: it is broken, too much, or unusual
+
+cdef struct BatchTarget:
+    # Columns of one plan into which one batch after the other is decoded.
+    ColumnsData* d
+    int64_t* prefix     # plan.source_views + 1 entries, for the walk
+    int64_t room        # data buffers of views that `d` has extents for
+    int codec           # of the last batch, -1: its body was raw
+
+
+# Decode a RecordBatch table, that of a DictionaryBatch too, into `into`: located, decompressed to `inflated` (to
+# `allowance` bytes at most, whatever `limits` say), sizes checked, and proven at `level` with dictionaries of those
+# `lengths`, as `check_columns` takes them. What `Decoder` does with a batch that is raw or compressed, in native byte
+# order, without custom metadata; anything else is DECODE_BY_DECODER, which says what is wrong where something is.
+cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope* message, const uint8_t* body,
+                           int level, const int64_t* lengths, Inflater inflater, Scratch* inflated,
+                           const LimitsData* limits, int64_t allowance, int64_t* wanted) noexcept nogil
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian)
 

@@ -8,8 +8,8 @@ from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
 from arrowipc._core cimport (
-    Columns, DictionaryPlan, Plan, Source, field_path, level_of, limits_data, locate, open_batch, open_message,
-    raise_fault, read_pairs,
+    Columns, DictionaryPlan, Plan, Source, check_counts, check_sizes, count_variadic, field_path, level_of,
+    limits_data, locate, open_batch, open_message, raise_fault, read_pairs, walk,
 )
 from arrowipc.columns.array cimport BatchProducer, RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
@@ -20,11 +20,13 @@ from arrowipc.inline.fault cimport (
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_table, fb_u8, fb_vector
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, too_many_values
-from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, BatchHeader, Envelope, FieldPlan, LimitsData, v4_bitmap
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, FieldPlan, LimitsData, v4_bitmap,
+)
 from arrowipc.metadata.schema_reader cimport plan_schema, project, python_plan, read_plan, unshared
-from arrowipc.read.decompress cimport normalise
+from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, normalise
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, kind_name, take_message
-from arrowipc.read.validate cimport index_range, validate
+from arrowipc.read.validate cimport check_columns, index_range, validate
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 
@@ -107,14 +109,16 @@ cdef class Decoder:
 
     cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
                   object body_owner, Plan plan, tuple dictionaries) except -1:
-        """Everything that a RecordBatch table goes through, for batches and dictionaries alike."""
+        """Everything that a RecordBatch table goes through, for batches and dictionaries alike.
+
+        The same as `decode_batch_into`, but for columns that are kept: their tables and bytes are their own, and
+        large bodies are decompressed by threads.
+        """
         cdef BatchHeader header
         cdef Fault fault
-        if open_batch(table, &header, &fault) < 0:
-            raise_fault(&fault)
+        locate_batch(out, plan, table, message, body, &self.limits, &header)
         if message.version == MetadataVersion_V4 and fb_field(&message.root, Message_custom_metadata, 4):
             header.codec = experimental_codec(message, header.codec)
-        locate(out, plan, &header, body, message.body_length, message.version, &self.limits)
         if self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0:
             raise_fault(&fault, None, place_of(plan, &header, message.version, fault.at) if fault.at >= 0 else None)
         out.owner = body_owner
@@ -144,16 +148,13 @@ cdef class Decoder:
         """
         cdef Columns out
         cdef BatchHeader header
-        cdef Fault fault
         if self.level:
             return self.batch(&message.envelope, message.body_bytes, message.body_owner)
         if self.current is None:
             self.current = self.resolve(self.plan.dictionaries)
         out = Columns.__new__(Columns)
-        if open_batch(&message.envelope.header, &header, &fault) < 0:
-            raise_fault(&fault)
-        locate(out, self.plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version,
-               &self.limits)
+        locate_batch(out, self.plan, &message.envelope.header, &message.envelope, message.body_bytes, &self.limits,
+                     &header)
         out.owner = message.body_owner
         out.dictionaries = self.current
         self.num_record_batches += 1
@@ -303,6 +304,55 @@ cdef class Decoder:
         entry.resolved = out
         entry.resolved_at = self.generation
         return out
+
+
+cdef int locate_batch(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
+                      const LimitsData* limits, BatchHeader* header) except -1:
+    """Open a RecordBatch table; `out`, which is new, points into the body as it is stored."""
+    cdef Fault fault
+    if open_batch(table, header, &fault) < 0:
+        raise_fault(&fault)
+    return locate(out, plan, header, body, message.body_length, message.version, limits)
+
+
+cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope* message, const uint8_t* body,
+                           int level, const int64_t* lengths, Inflater inflater, Scratch* inflated,
+                           const LimitsData* limits, int64_t allowance, int64_t* wanted) noexcept nogil:
+    cdef ColumnsData* d = into.d
+    cdef int64_t* prefix = into.prefix if d.plan.source_views else NULL
+    cdef int64_t variadic = 0
+    cdef BatchHeader header
+    cdef LimitsData bounded
+    cdef Fault fault
+    cdef int found
+    # Custom metadata may name a codec.
+    if (d.plan.stored_big or fb_field(&message.root, Message_custom_metadata, 4) != 0
+            or open_batch(table, &header, &fault) < 0
+            or check_counts(d.plan, &header, message.version, prefix, limits, &fault) < 0):
+        return DECODE_BY_DECODER
+    if prefix != NULL:
+        variadic = count_variadic(d.plan, prefix)
+        if variadic > into.room:
+            wanted[0] = variadic
+            return DECODE_ROOM
+    d.n_extents = <int32_t> (d.plan.n_buffers + variadic)
+    d.length = header.length
+    if (walk(d, &header, body, message.body_length, message.version == MetadataVersion_V4, prefix, limits, &fault) < 0
+            or (level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
+        return DECODE_BY_DECODER
+    into.codec = header.codec
+    if header.codec >= 0:
+        bounded = limits[0]
+        bounded.decompressed_bytes = allowance
+        found = inflater.inflate(d, header.codec, &bounded, inflated)
+        if found == INFLATE_LATER:
+            wanted[0] = header.codec
+            return DECODE_CODEC
+        if found != INFLATED:
+            return DECODE_BY_DECODER
+    if check_sizes(d, &fault) < 0 or (level and check_columns(d, lengths, level, &fault) < 0):
+        return DECODE_BY_DECODER
+    return DECODED
 
 
 cdef int experimental_codec(const Envelope* message, int codec) except -2:
@@ -1071,15 +1121,11 @@ cdef class FileDecoder:
         cdef Columns columns = Columns.__new__(Columns)
         cdef Envelope envelope
         cdef BatchHeader header
-        cdef Fault fault
         cdef int32_t i
         try:
             self.open_block(block, held, 0, MessageHeader_RecordBatch, False, &envelope)
-            if open_batch(&envelope.header, &header, &fault) < 0:
-                raise_fault(&fault)
             # Any base will do: the extents are turned back into offsets and never followed.
-            locate(columns, self.decoder.plan, &header, held.data, envelope.body_length, envelope.version,
-                   &self.limits)
+            locate_batch(columns, self.decoder.plan, &envelope.header, &envelope, held.data, &self.limits, &header)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
         joined = []

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError, types
 from arrowipc.columns.group_runs import runs_of
-from arrowipc.payloads.payload_encoder import limit_cells
 
 KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 CODECS = st.sampled_from([None, "lz4", "zstd"])
@@ -337,18 +336,25 @@ def test_large_payloads_have_64_bit_offsets():
     assert cells(small) == cells(large)
 
 
+def test_more_payloads_than_int32_offsets_can_count_are_refused_before_any_is_made():
+    batch = ours(pa.record_batch({"x": pa.nulls(2**31 // 64)}))
+    with pytest.raises(UsageError, match=r"33,554,432 payloads take more than 2,147,483,647 bytes, .*: pass large=True"):
+        ipc.encode_payloads(batch, rows_per_payload=1)
+
+
+@pytest.mark.slow
+@pytest.mark.nosanitize
 def test_payloads_that_outgrow_int32_are_refused_with_what_to_do():
-    batch = ours(NUMBERS)
-    size = sum(map(len, cells(ipc.encode_payloads(batch, rows_per_payload=1))))
-    try:
-        limit_cells(size)
-        assert len(ipc.encode_payloads(batch, rows_per_payload=1)) == 10
-        limit_cells(size - 1)
-        with pytest.raises(UsageError, match=r"with number 9 of 10, .*: pass large=True"):
-            ipc.encode_payloads(batch, rows_per_payload=1)
-        assert len(ipc.encode_payloads(batch, rows_per_payload=1, large=True)) == 10
-    finally:
-        limit_cells()
+    # One text that all rows share, so that nothing but the payloads is large: 32 of them are nearly 2 GiB.
+    size = 2**26 - 4096
+    view = size.to_bytes(4, "little") + bytes(12)
+    views = pa.Array.from_buffers(pa.string_view(), 33, [None, pa.py_buffer(33 * view), pa.py_buffer(bytes(size))])
+    batch = ours(pa.record_batch({"t": views}))
+    column = ipc.encode_payloads(batch, list(range(33)))
+    assert (len(column), memoryview(column.buffers()[2]).nbytes >> 20) == (32, 2**11 - 1)
+    with pytest.raises(UsageError, match=r"with number 32 of 33, .*: pass large=True"):
+        ipc.encode_payloads(batch, rows_per_payload=1)
+    assert len(ipc.encode_payloads(batch, rows_per_payload=1, large=True)) == 33
 
 
 def test_cells_are_handed_over_without_a_copy():
