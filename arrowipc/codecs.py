@@ -23,11 +23,8 @@ __all__ = [
     "check_savings",
     "decoder",
     "encoder",
-    "lz4_frame_functions",
-    "lz4_functions",
+    "functions",
     "run_shared",
-    "zstd_frame_functions",
-    "zstd_functions",
 ]
 
 LZ4_FRAME = 0
@@ -42,46 +39,47 @@ DEFAULT_LEVEL = 1
 # What zstd itself grants a stream by default; a frame may ask for gigabytes.
 MAX_WINDOW = 1 << 27
 
-# Of liblz4: create, free, is error, error name, decode, reset, decode a block.
-LZ4_FUNCTIONS = (
-    "LZ4F_createDecompressionContext",
-    "LZ4F_freeDecompressionContext",
-    "LZ4F_isError",
-    "LZ4F_getErrorName",
-    "LZ4F_decompress",
-    "LZ4F_resetDecompressionContext",
-    "LZ4_decompress_safe",
-)
-
-# Of libzstd: create, free, is error, error name, decode.
-ZSTD_FUNCTIONS = (
-    "ZSTD_createDCtx",
-    "ZSTD_freeDCtx",
-    "ZSTD_isError",
-    "ZSTD_getErrorName",
-    "ZSTD_decompressDCtx",
-)
+#: Functions of liblz4 and libzstd that decode (False) and encode (True) whole buffers, by what they do for us.
+#:
+#: ``LZ4F_compressFrame`` begins every frame with empty tables, so that a frame depends on nothing but its buffer. A
+#: reused context would save clearing them, which is 0.15 of the 1.1 us that 1 KB takes and nothing from 8 KB on; what
+#: it leaves in the tables may decide which match is found. ``ZSTD_compressCCtx`` states the size in the frame and
+#: reuses its context.
+FUNCTIONS = {
+    (LZ4_FRAME, False): {
+        "is_error": "LZ4F_isError",
+        "error_name": "LZ4F_getErrorName",
+        "create_lz4": "LZ4F_createDecompressionContext",
+        "free": "LZ4F_freeDecompressionContext",
+        "reset_lz4": "LZ4F_resetDecompressionContext",
+        "decode_lz4": "LZ4F_decompress",
+        "decode_block": "LZ4_decompress_safe",
+    },
+    (ZSTD, False): {
+        "is_error": "ZSTD_isError",
+        "error_name": "ZSTD_getErrorName",
+        "create_zstd": "ZSTD_createDCtx",
+        "free": "ZSTD_freeDCtx",
+        "decode_zstd": "ZSTD_decompressDCtx",
+    },
+    (LZ4_FRAME, True): {
+        "is_error": "LZ4F_isError",
+        "error_name": "LZ4F_getErrorName",
+        "bound_lz4": "LZ4F_compressFrameBound",
+        "encode_lz4": "LZ4F_compressFrame",
+    },
+    (ZSTD, True): {
+        "is_error": "ZSTD_isError",
+        "error_name": "ZSTD_getErrorName",
+        "create_zstd": "ZSTD_createCCtx",
+        "free": "ZSTD_freeCCtx",
+        "bound_zstd": "ZSTD_compressBound",
+        "encode_zstd": "ZSTD_compressCCtx",
+    },
+}
 
 # Where builds of libzstd are looked for: the fastest first.
 ZSTD_MODULES = (("backports.zstd", "_zstd"), ("zstandard", "_cffi"), ("zstandard", "backend_c"))
-
-# Of liblz4: is error, error name, most bytes of a frame, make a frame.
-LZ4_FRAME_FUNCTIONS = (
-    "LZ4F_isError",
-    "LZ4F_getErrorName",
-    "LZ4F_compressFrameBound",
-    "LZ4F_compressFrame",
-)
-
-# Of libzstd: the same, create, free.
-ZSTD_FRAME_FUNCTIONS = (
-    "ZSTD_isError",
-    "ZSTD_getErrorName",
-    "ZSTD_compressBound",
-    "ZSTD_compressCCtx",
-    "ZSTD_createCCtx",
-    "ZSTD_freeCCtx",
-)
 
 # LZ4F_blockSizeID_t of 1 MB. Blocks are independent: each can be decoded straight to its place. At this size
 # that costs nothing: compressed and read as fast as linked blocks of 64 KB and within 0.2 % of their size,
@@ -121,31 +119,20 @@ def available(codec: int) -> bool:
     return True
 
 
-def lz4_functions() -> tuple[int, ...] | None:
-    """Addresses of liblz4's frame decoder, in the order of `LZ4_FUNCTIONS`; None when nobody exports it.
+def functions(codec: int, encodes: bool) -> dict[str, int] | None:
+    """Addresses of the `FUNCTIONS` of a codec; None where no package exports them all.
 
-    The lz4 package is built around liblz4 and, on most platforms, exports it. Its own interface
-    returns new bytes for every frame; the C function decodes straight into the batch's memory,
-    which is 15 % faster for large buffers and 2.5 times as fast for 1 KB. Where the functions
-    cannot be found, `decoder` does the same work.
+    The packages are built around liblz4 and libzstd and, on most platforms, export them. Their own interfaces take
+    1.5 us for each of many small buffers and make new bytes for every frame; the C functions work in the batch's
+    memory: decoding LZ4 is 15 % faster for large buffers and 2.5 times as fast for 1 KB, ZSTD ten times. Of libzstd,
+    zstandard brings a build for each of its backends, of which the one for cffi exports it; both leave out libzstd's
+    assembly, which the build in backports.zstd has: 53 instead of 55.5 ms for 53 MB of large buffers. Where no
+    functions are found, `decoder` and `encoder` do the same work.
     """
-    return _exported(getattr(_library(LZ4_FRAME), "_frame", None), LZ4_FUNCTIONS)
-
-
-def zstd_functions() -> tuple[int, ...] | None:
-    """Addresses of libzstd's decoder, in the order of `ZSTD_FUNCTIONS`; None when nobody exports it.
-
-    What the zstandard package offers to Python takes 1.5 us for each of many small buffers, the function a
-    tenth of that. It comes with two builds of libzstd, one for each of its backends; the one behind its cffi
-    backend exports it (and so does any that is linked to the system's). Both leave out libzstd's assembly,
-    which the build in backports.zstd has: 53 instead of 55.5 ms for 53 MB of large buffers.
-    """
-    _library(ZSTD)
-    return _exported_by_a_build(ZSTD_FUNCTIONS)
-
-
-def _exported_by_a_build(names: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Addresses of functions of the first build of libzstd that exports them all."""
+    library = _library(codec, WRITING if encodes else READING)
+    names = FUNCTIONS[codec, encodes]
+    if codec == LZ4_FRAME:
+        return _exported(getattr(library, "_frame", None), names)
     for package, module in ZSTD_MODULES:
         found = _exported(_spec(package, module), names)
         if found is not None:
@@ -164,35 +151,30 @@ def _spec(package: str, module: str) -> ModuleSpec | None:
     return PathFinder.find_spec(module, around.submodule_search_locations)
 
 
-def _exported(holder: Any, names: tuple[str, ...]) -> tuple[int, ...] | None:
+def _exported(holder: Any, names: dict[str, str]) -> dict[str, int] | None:
     """Addresses of functions of a compiled module (or the spec of one), None when one is not exported."""
     try:
         symbols = ctypes.CDLL(getattr(holder, "origin", None) or holder.__file__)
-        addresses = [ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value for name in names]
+        return {what: ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value or 0 for what, name in names.items()}
     except (AttributeError, OSError):
         return None
-    return tuple(address or 0 for address in addresses)
 
 
 def decoder(codec: int) -> Decoder:
     """A function that decodes `frame` into all of `target`, or raises an exception that says why not.
 
-    It may be called from several threads at once.
+    It is for one thread, and not used again after an exception: what a frame that failed leaves behind (the size that
+    it stated) outlives a reset.
     """
     library = _library(codec)
     return _lz4_decoder(library) if codec == LZ4_FRAME else _zstd_decoder(library)
 
 
 def _lz4_decoder(library: Any) -> Decoder:
-    local = threading.local()
+    context = library.LZ4FrameDecompressor()
 
     def decode(frame: memoryview, target: memoryview) -> None:
-        context = getattr(local, "context", None)
-        if context is None:
-            context = library.LZ4FrameDecompressor()
         context.reset()
-        # What a frame that failed leaves behind (the size that it stated) outlives a reset.
-        local.context = None
         # One byte more than claimed, so that a longer frame shows itself.
         made = context.decompress(frame, max_length=len(target) + 1)
         if len(made) != len(target):
@@ -201,19 +183,15 @@ def _lz4_decoder(library: Any) -> Decoder:
             raise ValueError("the frame does not end where it should")
         if context.unused_data:
             raise ValueError("bytes follow the frame")
-        local.context = context
         target[:] = made
 
     return decode
 
 
 def _zstd_decoder(library: Any) -> Decoder:
-    local = threading.local()
+    context = library.ZstdDecompressor(max_window_size=MAX_WINDOW)
 
     def decode(frame: memoryview, target: memoryview) -> None:
-        context = getattr(local, "context", None)
-        if context is None:
-            context = local.context = library.ZstdDecompressor(max_window_size=MAX_WINDOW)
         reader = context.stream_reader(frame, read_across_frames=True)
         made = reader.readinto(target)
         while made < len(target):
@@ -234,9 +212,7 @@ def _zstd_decoder(library: Any) -> Decoder:
 def check_codec(name: object) -> int:
     """The number of a codec that a writer was asked for by name."""
     if not isinstance(name, str) or name not in NUMBERS:
-        raise UsageError(
-            f"compression must be 'lz4', 'zstd' or None, as the format allows, found {described(name)}"
-        )
+        raise UsageError(f"compression must be 'lz4', 'zstd' or None, as the format allows, found {described(name)}")
     return NUMBERS[name]
 
 
@@ -257,26 +233,6 @@ def check_savings(fraction: object) -> float:
             f"found {described(fraction)}"
         )
     return float(fraction)
-
-
-def lz4_frame_functions() -> tuple[int, ...] | None:
-    """Addresses of liblz4's frame encoder, in the order of `LZ4_FRAME_FUNCTIONS`; None as in `lz4_functions`.
-
-    `LZ4F_compressFrame` begins every frame with empty tables, so that a frame depends on nothing but its
-    buffer. A reused context would save clearing them, which is 0.15 of the 1.1 us that 1 KB takes and nothing
-    from 8 KB on; what it leaves in the tables may decide which match is found.
-    """
-    return _exported(getattr(_library(LZ4_FRAME, WRITING), "_frame", None), LZ4_FRAME_FUNCTIONS)
-
-
-def zstd_frame_functions() -> tuple[int, ...] | None:
-    """Addresses of libzstd's frame encoder, in the order of `ZSTD_FRAME_FUNCTIONS`; None as for its decoder.
-
-    `ZSTD_compressCCtx` states the size in the frame and reuses its context. The package makes new bytes for
-    each frame, which are then copied: 1.6 % of the time of large buffers.
-    """
-    _library(ZSTD, WRITING)
-    return _exported_by_a_build(ZSTD_FRAME_FUNCTIONS)
 
 
 def encoder(codec: int, level: int) -> Encoder:

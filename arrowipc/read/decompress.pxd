@@ -11,34 +11,73 @@ from arrowipc._core cimport Columns, check_sizes, raise_fault
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData, LimitsData
 
-# The decoders as the packages export them; all NULL where there is no such thing.
+# Functions of liblz4 and libzstd, as the packages export them.
 ctypedef size_t (*create_lz4_t)(void** context, unsigned int version) noexcept nogil
+ctypedef void* (*create_zstd_t)() noexcept nogil
+ctypedef size_t (*free_t)(void* context) noexcept nogil
+ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
+ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
 ctypedef void (*reset_lz4_t)(void* context) noexcept nogil
 ctypedef size_t (*decode_lz4_t)(void* context, void* target, size_t* room, const void* frame, size_t* stored,
                                 const unsigned int* options) noexcept nogil
 ctypedef int (*decode_block_t)(const char* block, char* target, int stored, int room) noexcept nogil
-ctypedef void* (*create_zstd_t)() noexcept nogil
 ctypedef size_t (*decode_zstd_t)(void* context, void* target, size_t room, const void* frame,
                                  size_t stored) noexcept nogil
-ctypedef size_t (*free_t)(void* context) noexcept nogil
-ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
-ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
+ctypedef size_t (*bound_lz4_t)(size_t size, const void* preferences) noexcept nogil
+ctypedef size_t (*encode_lz4_t)(void* target, size_t room, const void* source, size_t size,
+                                const void* preferences) noexcept nogil
+ctypedef size_t (*bound_zstd_t)(size_t size) noexcept nogil
+ctypedef size_t (*encode_zstd_t)(void* context, void* target, size_t room, const void* source, size_t size,
+                                 int level) noexcept nogil
 
 cdef enum:
     WORTH_THREADS = 1 << 18     # bytes: below this, waking a thread costs more than it gives
-    IDLE_CONTEXTS = 16
 
-cdef struct Functions:
-    # Of liblz4 (frames) or libzstd; the others' are NULL.
-    free_t free
+cdef struct CodecFunctions:
+    # Of one codec in one direction; NULL: those of the others, and all where no package exports what is needed.
     is_error_t is_error
     error_name_t error_name
-    create_lz4_t create_lz4
+    create_lz4_t create_lz4     # liblz4 encodes without a context
+    create_zstd_t create_zstd
+    free_t free
     reset_lz4_t reset_lz4
     decode_lz4_t decode_lz4
     decode_block_t decode_block
-    create_zstd_t create_zstd
     decode_zstd_t decode_zstd
+    bound_lz4_t bound_lz4
+    encode_lz4_t encode_lz4
+    bound_zstd_t bound_zstd
+    encode_zstd_t encode_zstd
+
+
+@cython.final
+cdef class CodecContext:
+    """A codec's working memory, used by one thread at a time."""
+    cdef void* state
+    cdef free_t free        # no reference to the pool, which refers to idle contexts
+
+
+@cython.final
+cdef class CodecPool:
+    """How one codec decodes, or encodes at one level: C functions with idle contexts, or a package's callables."""
+    cdef int codec
+    cdef int level          # of an encoder
+    cdef CodecFunctions c
+    cdef object addresses   # what `c` is made of; None: no package exports it
+    cdef object make        # makes a callable for one thread, where there are no functions
+    cdef list idle          # contexts, or callables, that nobody uses
+    cdef bint native(self) noexcept nogil
+    # A context or a callable, for one thread until it is given back; None: nothing is needed. One that met an error
+    # is not given back: what a frame that failed leaves behind outlives a reset of LZ4's context.
+    cdef object take(self)
+    cdef int give(self, object taken) except -1
+
+
+# The pool of a codec; raises UnsupportedError where its package is missing. Encoders of other levels than the default
+# one may be large: they end with their compressor.
+cdef CodecPool decoders(int codec)
+cdef CodecPool encoders(int codec, int level)
+
 
 cdef struct DecompressJob:
     # One compressed buffer.
@@ -70,30 +109,12 @@ cdef struct Ledger:
     const char* why         # of REFUSED_FRAME
 
 
-@cython.final
-cdef class Library:
-    """How a codec is decoded: by C functions, or by the callable that codecs.py wraps around its package."""
-    cdef int codec
-    cdef Functions c
-    cdef object call        # call(frame, target) -> None, raises; used where there are no functions
-    cdef list idle          # Contexts that nobody uses
-    cdef bint native(self)  # there are functions
-
-
-@cython.final
-cdef class DecompressContext:
-    """The C decoder's working memory, used by one thread at a time."""
-    cdef void* state
-    cdef Library library
-
-
 # For kernels that decompress without Python, in the order in which `decompress` does it: all prefixes are read (raw
 # and empty buffers are done, the others become jobs; not 0: refused), then job after job is decoded to its
 # target (False: broken).
-cdef Library library_for(int codec)
 cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsData* limits,
                    Ledger* sums) noexcept nogil
-cdef bint decode_job(const Functions* library, void* state, DecompressJob* job) noexcept nogil
+cdef bint decode_job(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil
 
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1
 cdef int swap_bytes(Columns columns) except -1
@@ -140,8 +161,10 @@ cdef uint8_t* scratch_room(Scratch* scratch, int64_t size) noexcept nogil
 @cython.final
 cdef class Inflater:
     """Decompresses batch after batch as readers do, without the GIL."""
-    cdef DecompressContext lz4            # None: not to be had
-    cdef DecompressContext zstd
+    cdef CodecPool lz4_pool
+    cdef CodecPool zstd_pool
+    cdef CodecContext lz4       # None: not to be had
+    cdef CodecContext zstd
     cdef bint[2] known          # False: not looked for, or the context is spoilt
     cdef DecompressJob* jobs
     cdef int64_t room

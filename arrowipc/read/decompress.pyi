@@ -1,25 +1,24 @@
-"""Decompression, byte order and alignment of bodies; used by the decoders through ``cimport``."""
+"""Makes a located body readable: decompressed, proven large enough, in native byte order, aligned."""
 
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
+
+#: What was found of the codecs so far.
+pools: list[CodecPool | None]
 
 @final
-class Library:
+class CodecContext: ...
+
+@final
+class CodecPool:
     def __new__(
-        cls, codec: int, addresses: tuple[int, ...] | None, call: Callable[[memoryview, memoryview], None]
-    ) -> Library: ...
-
-@final
-class DecompressContext:
-    def __new__(cls, library: Library) -> DecompressContext: ...
+        cls, codec: int, level: int, addresses: dict[str, int] | None, make: Callable[[], Callable[..., Any]]
+    ) -> CodecPool: ...
 
 @final
 class Work:
     def __new__(cls, room: int) -> Work: ...
     def run(self) -> None: ...
-
-def forget_libraries() -> None: ...
-
 
 @final
 class Inflater: ...

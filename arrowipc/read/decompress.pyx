@@ -7,6 +7,8 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+from functools import partial
+
 from arrowipc._core cimport *
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME
@@ -30,6 +32,7 @@ cdef enum:
     ZSTD_RUN = 1
     ZSTD_BLOCK = 1 << 17            # most that a compressed block holds
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
+    MOST_IDLE = 16                  # contexts of a codec that wait for the next batch
 
 cdef uint32_t LZ4_MAGIC = 0x184D2204
 cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
@@ -241,57 +244,104 @@ cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsD
 # -- decompression: the codec --------------------------------------------------------------------------------
 
 
-cdef inline void* address(object number):
-    return <void*> <uintptr_t> number
+cdef inline void* address(dict addresses, str function):
+    return <void*> <uintptr_t> addresses.get(function, 0)
 
 
-cdef class Library:
-    """How a codec is decoded: by C functions, or by the callable that codecs.py wraps around its package."""
-    def __cinit__(self, int codec, addresses, call):
-        memset(&self.c, 0, sizeof(Functions))
-        self.codec = codec
-        self.call = call
-        self.idle = []
-        if addresses is None:
-            return
-        self.c.free = <free_t> address(addresses[1])
-        self.c.is_error = <is_error_t> address(addresses[2])
-        self.c.error_name = <error_name_t> address(addresses[3])
-        if codec == CompressionType_LZ4_FRAME:
-            self.c.create_lz4 = <create_lz4_t> address(addresses[0])
-            self.c.decode_lz4 = <decode_lz4_t> address(addresses[4])
-            self.c.reset_lz4 = <reset_lz4_t> address(addresses[5])
-            self.c.decode_block = <decode_block_t> address(addresses[6])
-        else:
-            self.c.create_zstd = <create_zstd_t> address(addresses[0])
-            self.c.decode_zstd = <decode_zstd_t> address(addresses[4])
-
-    cdef bint native(self):
-        return self.c.is_error != NULL
-
-
-cdef class DecompressContext:
-    """The C decoder's working memory, used by one thread at a time."""
-
-    def __cinit__(self, Library library):
-        self.library = library
-        if library.codec == CompressionType_LZ4_FRAME:
-            library.c.create_lz4(&self.state, LZ4_VERSION)
-        else:
-            self.state = library.c.create_zstd()
-        if self.state == NULL:
-            raise MemoryError(f"no memory to decompress {codec_name(library.codec)}")
+cdef class CodecContext:
+    """A codec's working memory, used by one thread at a time."""
 
     def __dealloc__(self):
         if self.state != NULL:
-            self.library.c.free(self.state)
+            self.free(self.state)
 
 
-cdef void decode_zstd(const Functions* library, void* state, DecompressJob* job) noexcept nogil:
+cdef class CodecPool:
+    """How one codec decodes, or encodes at one level: C functions with idle contexts, or a package's callables."""
+
+    def __cinit__(self, int codec, int level, dict addresses, make):
+        self.codec = codec
+        self.level = level
+        self.addresses = addresses
+        self.make = make
+        self.idle = []
+        memset(&self.c, 0, sizeof(CodecFunctions))
+        if addresses is None:
+            return
+        self.c.is_error = <is_error_t> address(addresses, "is_error")
+        self.c.error_name = <error_name_t> address(addresses, "error_name")
+        self.c.create_lz4 = <create_lz4_t> address(addresses, "create_lz4")
+        self.c.create_zstd = <create_zstd_t> address(addresses, "create_zstd")
+        self.c.free = <free_t> address(addresses, "free")
+        self.c.reset_lz4 = <reset_lz4_t> address(addresses, "reset_lz4")
+        self.c.decode_lz4 = <decode_lz4_t> address(addresses, "decode_lz4")
+        self.c.decode_block = <decode_block_t> address(addresses, "decode_block")
+        self.c.decode_zstd = <decode_zstd_t> address(addresses, "decode_zstd")
+        self.c.bound_lz4 = <bound_lz4_t> address(addresses, "bound_lz4")
+        self.c.encode_lz4 = <encode_lz4_t> address(addresses, "encode_lz4")
+        self.c.bound_zstd = <bound_zstd_t> address(addresses, "bound_zstd")
+        self.c.encode_zstd = <encode_zstd_t> address(addresses, "encode_zstd")
+
+    cdef bint native(self) noexcept nogil:
+        return self.c.is_error != NULL
+
+    cdef object take(self):
+        cdef CodecContext made
+        if self.idle:
+            return self.idle.pop()
+        if not self.native():
+            return self.make()
+        if self.c.free == NULL:
+            return None
+        made = CodecContext.__new__(CodecContext)
+        made.free = self.c.free
+        if self.c.create_lz4 != NULL:
+            self.c.create_lz4(&made.state, LZ4_VERSION)
+        else:
+            made.state = self.c.create_zstd()
+        if made.state == NULL:
+            raise MemoryError(f"no memory for a context of {codec_name(self.codec)}")
+        return made
+
+    cdef int give(self, object taken) except -1:
+        if taken is not None and len(self.idle) < MOST_IDLE:
+            self.idle.append(taken)
+        return 0
+
+
+# Found so far, per codec: decoders, and encoders at the default level.
+pools = [None] * 4
+
+
+cdef CodecPool found_pool(int codec, bint encodes):
+    found = pools[2 * codec + encodes]
+    if found is None:
+        from arrowipc import codecs
+
+        level = codecs.DEFAULT_LEVEL
+        make = partial(codecs.encoder, codec, level) if encodes else partial(codecs.decoder, codec)
+        found = pools[2 * codec + encodes] = CodecPool(codec, level, codecs.functions(codec, encodes), make)
+    return found
+
+
+cdef CodecPool decoders(int codec):
+    return found_pool(codec, False)
+
+
+cdef CodecPool encoders(int codec, int level):
+    cdef CodecPool found = found_pool(codec, True)
+    if level == found.level:
+        return found
+    from arrowipc import codecs
+
+    return CodecPool(codec, level, found.addresses, partial(codecs.encoder, codec, level))
+
+
+cdef void decode_zstd(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
     """All frames of a job; their headers and sizes are known to be what `check_zstd` allows."""
-    job.code = library.decode_zstd(state, job.target, job.claim, job.frame, job.stored)
+    job.code = c.decode_zstd(state, job.target, job.claim, job.frame, job.stored)
     job.made = 0
-    if library.is_error(job.code):
+    if c.is_error(job.code):
         job.outcome = BROKEN
     else:
         job.made = job.code
@@ -310,7 +360,7 @@ cdef inline uint8_t lz4_checksum(uint8_t flags, uint8_t size) noexcept nogil:
     return <uint8_t> ((h ^ h >> 16) >> 8)
 
 
-cdef bint decode_lz4_block(const Functions* library, DecompressJob* job) noexcept nogil:
+cdef bint decode_lz4_block(const CodecFunctions* c, DecompressJob* job) noexcept nogil:
     """Decode a frame of one block and no checksums, as small buffers are, at half the price of the frame's decoder.
 
     False: it has another shape, or something is wrong with it.
@@ -330,21 +380,21 @@ cdef bint decode_lz4_block(const Functions* library, DecompressJob* job) noexcep
         if stored != job.claim:
             return False
         memcpy(job.target, frame + 11, stored)
-    elif library.decode_block(<const char*> frame + 11, <char*> job.target, <int> stored, <int> job.claim) != job.claim:
+    elif c.decode_block(<const char*> frame + 11, <char*> job.target, <int> stored, <int> job.claim) != job.claim:
         return False
     job.made = job.claim
     job.outcome = DONE
     return True
 
 
-cdef void decode_lz4(const Functions* library, void* state, DecompressJob* job) noexcept nogil:
+cdef void decode_lz4(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
     # stable_target: what is written stays where it is, so linked blocks refer to it in place.
     cdef unsigned int[4] options = [1, 0, 0, 0]
     cdef size_t room = job.claim, taken = job.stored
-    library.reset_lz4(state)
-    job.code = library.decode_lz4(state, job.target, &room, job.frame, &taken, options)
+    c.reset_lz4(state)
+    job.code = c.decode_lz4(state, job.target, &room, job.frame, &taken, options)
     job.made = room
-    if library.is_error(job.code):
+    if c.is_error(job.code):
         job.outcome = BROKEN
     elif job.code != 0:
         job.outcome = UNFINISHED
@@ -354,11 +404,11 @@ cdef void decode_lz4(const Functions* library, void* state, DecompressJob* job) 
         job.outcome = DONE if job.made == job.claim else OTHER_SIZE
 
 
-cdef bint decode_job(const Functions* library, void* state, DecompressJob* job) noexcept nogil:
-    if library.decode_zstd != NULL:
-        decode_zstd(library, state, job)
-    elif not decode_lz4_block(library, job):
-        decode_lz4(library, state, job)
+cdef bint decode_job(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
+    if c.decode_zstd != NULL:
+        decode_zstd(c, state, job)
+    elif not decode_lz4_block(c, job):
+        decode_lz4(c, state, job)
     return job.outcome == DONE
 
 
@@ -369,10 +419,10 @@ cdef struct Queue:
     int64_t failed      # a job that failed, n_jobs while none has
 
 
-cdef void run_native(const Functions* library, void* state, Queue* queue) noexcept nogil:
+cdef void run_native(const CodecFunctions* c, void* state, Queue* queue) noexcept nogil:
     cdef int64_t i = fetch_add(&queue.taken, 1)
     while i < queue.n_jobs and queue.failed == queue.n_jobs:
-        if not decode_job(library, state, &queue.jobs[i]):
+        if not decode_job(c, state, &queue.jobs[i]):
             queue.failed = i
         i = fetch_add(&queue.taken, 1)
 
@@ -382,7 +432,7 @@ cdef class Work:
     """The compressed buffers of one batch; any number of threads may `run` it, each takes the next one."""
     cdef Queue queue
     cdef int64_t claimed
-    cdef Library library
+    cdef CodecPool pool
     cdef object error       # of the failed job, when the library was called through Python
     # Frames and targets: a thread that still runs when its caller is interrupted keeps them through the Work.
     cdef object frames
@@ -399,33 +449,29 @@ cdef class Work:
 
     def run(self):
         """Decode until no job is left or one has failed."""
-        cdef Library library = self.library
-        cdef DecompressContext context
-        cdef Queue* queue
+        cdef CodecPool pool = self.pool
+        cdef object taken = pool.take()
+        cdef Queue* queue = &self.queue
         cdef void* state
-        if not library.native():
-            self.run_python()
-            return
-        context = library.idle.pop() if library.idle else DecompressContext(library)
-        if self.claimed < WORTH_RELEASING:
-            run_native(&library.c, context.state, &self.queue)
+        if not pool.native():
+            self.run_package(taken)
+        elif self.claimed < WORTH_RELEASING:
+            run_native(&pool.c, (<CodecContext> taken).state, queue)
         else:
-            queue = &self.queue
-            state = context.state
+            state = (<CodecContext> taken).state
             with nogil:
-                run_native(&library.c, state, queue)
-        # What a frame that failed leaves behind outlives a reset of LZ4's context (the size that it stated).
-        if self.queue.failed == self.queue.n_jobs and len(library.idle) < IDLE_CONTEXTS:
-            library.idle.append(context)
+                run_native(&pool.c, state, queue)
+        if self.queue.failed == self.queue.n_jobs:
+            pool.give(taken)
 
-    cdef int run_python(self) except -1:
+    cdef int run_package(self, object decode) except -1:
         cdef int64_t i = fetch_add(&self.queue.taken, 1)
         cdef DecompressJob* job
         while i < self.queue.n_jobs and self.queue.failed == self.queue.n_jobs:
             job = &self.queue.jobs[i]
             job.outcome = DONE
             try:
-                self.library.call(
+                decode(
                     PyMemoryView_FromMemory(<char*> job.frame, job.stored, PyBUF_READ),
                     PyMemoryView_FromMemory(<char*> job.target, job.claim, PyBUF_WRITE),
                 )
@@ -437,23 +483,6 @@ cdef class Work:
                 self.queue.failed = i
             i = fetch_add(&self.queue.taken, 1)
         return 0
-
-
-cdef list libraries = [None, None]
-
-
-cdef Library library_for(int codec):
-    if libraries[codec] is None:
-        from arrowipc import codecs
-
-        addresses = codecs.lz4_functions() if codec == CompressionType_LZ4_FRAME else codecs.zstd_functions()
-        libraries[codec] = Library(codec, addresses, codecs.decoder(codec))
-    return libraries[codec]
-
-
-def forget_libraries():
-    """Look for the codec libraries again at the next compressed batch; a seam for tests."""
-    libraries[:] = [None, None]
 
 
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
@@ -468,7 +497,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
         raise refuse(columns, codec, refusal, &work.queue.jobs[sums.jobs], &sums, limits)
     if sums.jobs == 0:
         return 0
-    work.library = library_for(codec)
+    work.pool = decoders(codec)
     work.queue.n_jobs = work.queue.failed = sums.jobs
     work.claimed = sums.claimed
     work.frames = columns.owner
@@ -547,17 +576,17 @@ cdef object broken(Columns columns, Work work):
     """The exception for a frame that does not hold what was claimed."""
     cdef DecompressJob* job = &work.queue.jobs[work.queue.failed]
     cdef str why
-    if job.outcome == BROKEN and not work.library.native():
+    if job.outcome == BROKEN and not work.pool.native():
         why = str(work.error)
     elif job.outcome == BROKEN:
-        why = work.library.c.error_name(job.code).decode("utf-8", "replace")
+        why = work.pool.c.error_name(job.code).decode("utf-8", "replace")
     elif job.outcome == TRAILING:
         why = "bytes follow the frame"
     elif job.outcome == UNFINISHED:
         why = f"the frame does not end where it should, after {job.made:,} bytes"
     else:
         why = f"it holds {job.made:,} bytes"
-    name = codec_name(work.library.codec)
+    name = codec_name(work.pool.codec)
     error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to "
                         f"the claimed {job.claim:,} bytes: {why}")
     error.__cause__ = work.error
@@ -701,36 +730,34 @@ cdef uint8_t* scratch_room(Scratch* scratch, int64_t size) noexcept nogil:
 
 cdef class Inflater:
     def __dealloc__(self):
-        cdef DecompressContext context
         free(self.jobs)
-        for context in (self.lz4 if self.known[0] else None, self.zstd if self.known[1] else None):
-            if context is not None and len(context.library.idle) < IDLE_CONTEXTS:
-                context.library.idle.append(context)
+        if self.lz4 is not None and self.known[0]:
+            self.lz4_pool.give(self.lz4)
+        if self.zstd is not None and self.known[1]:
+            self.zstd_pool.give(self.zstd)
 
     cdef int prepare(self, int codec) except -1:
-        cdef Library library
-        cdef DecompressContext context
+        cdef CodecPool pool
         self.known[codec] = True
         if codec == CompressionType_LZ4_FRAME:
             self.lz4 = None
         else:
             self.zstd = None
         try:
-            library = library_for(codec)
+            pool = decoders(codec)
         except UnsupportedError:
             # The reader says so.
             return 0
-        if not library.native():
+        if not pool.native():
             return 0
-        context = library.idle.pop() if library.idle else DecompressContext(library)
         if codec == CompressionType_LZ4_FRAME:
-            self.lz4 = context
+            self.lz4_pool, self.lz4 = pool, pool.take()
         else:
-            self.zstd = context
+            self.zstd_pool, self.zstd = pool, pool.take()
         return 0
 
     cdef int inflate(self, ColumnsData* d, int codec, const LimitsData* limits, Scratch* scratch) noexcept nogil:
-        cdef const Functions* library
+        cdef const CodecFunctions* c
         cdef void* state
         cdef Ledger sums
         cdef DecompressJob* job
@@ -752,12 +779,12 @@ cdef class Inflater:
         if codec == CompressionType_LZ4_FRAME:
             if self.lz4 is None:
                 return INFLATE_NOT
-            library = &self.lz4.library.c
+            c = &self.lz4_pool.c
             state = self.lz4.state
         else:
             if self.zstd is None:
                 return INFLATE_NOT
-            library = &self.zstd.library.c
+            c = &self.zstd_pool.c
             state = self.zstd.state
         if self.use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS:
             return INFLATE_NOT
@@ -771,7 +798,7 @@ cdef class Inflater:
             target += round_up(job.claim, LINE)
             if job.claim & (LINE - 1):
                 memset(target - LINE, 0, LINE)
-            if not decode_job(library, state, job):
+            if not decode_job(c, state, job):
                 # What a frame that failed leaves behind outlives a reset of LZ4's context (the size that it stated).
                 self.known[codec] = False
                 return INFLATE_NOT

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from arrowipc._core cimport Memory
 from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.plan cimport ColumnsData
+from arrowipc.read.decompress cimport CodecPool
 from arrowipc.read.framing cimport Message
 
 @cython.final
@@ -14,8 +15,8 @@ cdef class Compressor:
     cdef double savings         # least fraction of a buffer that its frame must save
     cdef bint use_threads
     cdef bint busy              # a call is under way, maybe without the GIL
-    cdef object library         # _compress.Library: how this codec compresses at this level
-    cdef object work            # _compress.Work: the buffers of one batch that are worth trying
+    cdef CodecPool pool
+    cdef object work            # Work: the buffers of one batch that are worth trying
     cdef Memory memory          # the frames of the last batch
 
     # Fills parts[0 : d.n_extents]. `chosen`: one byte per field of d.plan, 0: its buffers stay raw (NULL: all

@@ -1,22 +1,13 @@
 """Writes the metadata of RecordBatch and DictionaryBatch messages, and lists the parts of their body."""
 
-from collections.abc import Callable
 from typing import Literal, final
 
 from arrowipc.columns.array import RecordBatch
-
-@final
-class Library:
-    def __new__(
-        cls,
-        codec: int,
-        level: int,
-        addresses: tuple[int, ...] | None,
-        encoder: Callable[[int, int], Callable[[memoryview], bytes]],
-    ) -> Library: ...
+from arrowipc.read.decompress import CodecPool
 
 @final
 class Work:
+    def __new__(cls, pool: CodecPool, savings: float) -> Work: ...
     def run(self) -> None: ...
 
 @final
@@ -34,7 +25,6 @@ class Compressor:
     def held(self) -> int: ...
     def stored(self, batch: RecordBatch, chosen: bytes | None = None) -> list[bytes]: ...
 
-def forget_libraries() -> None: ...
 def stored_buffers(
     batch: RecordBatch,
     codec: str,
@@ -43,7 +33,6 @@ def stored_buffers(
     use_threads: bool = True,
     chosen: bytes | None = None,
 ) -> list[bytes]: ...
-
 
 class Encoder:
     def __new__(

@@ -9,7 +9,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
 
@@ -20,6 +20,7 @@ from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport add_overflows, load_i64, put16, put32, put64, round_up
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Extent, FieldPlan, v4_bitmap
+from arrowipc.read.decompress cimport CodecContext, CodecPool, encoders
 from arrowipc.read.framing cimport Message
 
 from arrowipc.errors import UsageError
@@ -64,17 +65,6 @@ cdef struct Preferences:
     unsigned int favour_decoder
     unsigned int[3] reserved
 
-ctypedef size_t (*bound_lz4_t)(size_t size, const Preferences* preferences) noexcept nogil
-ctypedef size_t (*frame_lz4_t)(void* target, size_t room, const void* source, size_t size,
-                               const Preferences* preferences) noexcept nogil
-ctypedef size_t (*bound_zstd_t)(size_t size) noexcept nogil
-ctypedef size_t (*frame_zstd_t)(void* state, void* target, size_t room, const void* source, size_t size,
-                                int level) noexcept nogil
-ctypedef void* (*create_zstd_t)() noexcept nogil
-ctypedef size_t (*free_zstd_t)(void* state) noexcept nogil
-ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
-ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
-
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each stored buffer
     # A compressed LZ4 block has a token, a literal, an offset of 2, a token and 5 literals: 10 bytes. Around
@@ -88,7 +78,6 @@ cdef enum:
     # Bytes: below this, waking a thread costs more than it gives (measured at the default level).
     WORTH_THREADS_LZ4 = 1 << 17
     WORTH_THREADS_ZSTD = 1 << 16
-    IDLE_ENCODERS = 16
     SPARE_MEMORY = 1 << 22          # bytes that are kept although the batch needs less
 
 
@@ -100,132 +89,6 @@ cdef struct CompressJob:
     int64_t room
     int64_t stored          # bytes of the frame, 0: the buffer stays raw
     int32_t extent
-
-
-# -- the codec -----------------------------------------------------------------------------------------------
-
-
-cdef struct Functions:
-    # A frame encoder as a package exports it; those of other codecs, or where nobody exports it all, are NULL.
-    is_error_t is_error
-    error_name_t error_name
-    bound_lz4_t bound_lz4
-    frame_lz4_t frame_lz4
-    bound_zstd_t bound_zstd
-    frame_zstd_t frame_zstd
-    create_zstd_t create_zstd
-    free_zstd_t free_zstd
-
-
-cdef inline void* address(object number):
-    return <void*> <uintptr_t> number
-
-
-@cython.final
-cdef class CompressContext:
-    """libzstd's working memory, used by one thread at a time."""
-    cdef void* state
-    cdef free_zstd_t free   # not its library: that refers to idle contexts, and may be cleared before they end
-
-    def __dealloc__(self):
-        if self.state != NULL:
-            self.free(self.state)
-
-
-cdef CompressContext new_context(const Functions* c):
-    cdef CompressContext made = CompressContext.__new__(CompressContext)
-    made.free = c.free_zstd
-    made.state = c.create_zstd()
-    if made.state == NULL:
-        raise MemoryError()
-    return made
-
-
-@cython.final
-cdef class Library:
-    """How a codec compresses at one level: by C functions, or by what codecs.py makes of its package."""
-    cdef int codec
-    cdef int level
-    cdef Functions c
-    cdef Preferences preferences
-    cdef object addresses
-    cdef object encoder     # encoder(codec, level) -> a function for one thread
-    cdef list idle          # contexts of libzstd, or encoders, that nobody uses
-
-    def __cinit__(self, int codec, int level, addresses, encoder):
-        from arrowipc import codecs
-
-        memset(&self.c, 0, sizeof(Functions))
-        memset(&self.preferences, 0, sizeof(Preferences))
-        self.codec = codec
-        self.level = level
-        self.addresses = addresses
-        self.encoder = encoder
-        self.idle = []
-        if addresses is None:
-            return
-        self.c.is_error = <is_error_t> address(addresses[0])
-        self.c.error_name = <error_name_t> address(addresses[1])
-        if codec == CompressionType_LZ4_FRAME:
-            self.c.bound_lz4 = <bound_lz4_t> address(addresses[2])
-            self.c.frame_lz4 = <frame_lz4_t> address(addresses[3])
-            self.preferences.block_size = codecs.LZ4_BLOCK_SIZE
-            self.preferences.independent = 1
-            self.preferences.level = level
-        else:
-            self.c.bound_zstd = <bound_zstd_t> address(addresses[2])
-            self.c.frame_zstd = <frame_zstd_t> address(addresses[3])
-            self.c.create_zstd = <create_zstd_t> address(addresses[4])
-            self.c.free_zstd = <free_zstd_t> address(addresses[5])
-
-    cdef bint native(self) noexcept nogil:
-        return self.c.is_error != NULL
-
-    cdef int64_t room(self, int64_t size) noexcept nogil:
-        """Bytes that the frame of `size` bytes may take where it is made."""
-        if self.c.bound_lz4 != NULL:
-            return self.c.bound_lz4(size, &self.preferences)
-        # A package allocates for itself: only what is smaller than the buffer comes to us.
-        return self.c.bound_zstd(size) if self.c.bound_zstd != NULL else size
-
-    cdef size_t frame(self, void* state, const CompressJob* job) noexcept nogil:
-        """Bytes of the frame that was made, or an error."""
-        if self.c.frame_lz4 != NULL:
-            return self.c.frame_lz4(job.target, job.room, job.source, job.size, &self.preferences)
-        return self.c.frame_zstd(state, job.target, job.room, job.source, job.size, self.level)
-
-    cdef object take(self):
-        """A context or an encoder, for one thread until it is given back; None for liblz4, which needs none."""
-        if self.c.frame_lz4 != NULL:
-            return None
-        if self.idle:
-            return self.idle.pop()
-        return new_context(&self.c) if self.native() else self.encoder(self.codec, self.level)
-
-    cdef int give(self, object taken) except -1:
-        if taken is not None and len(self.idle) < IDLE_ENCODERS:
-            self.idle.append(taken)
-        return 0
-
-
-cdef list libraries = [None, None]      # at the default level: their encoders serve all compressors
-
-
-cdef Library library_for(int codec, int level):
-    """The library of a codec and level; encoders of other levels, maybe large, end with their compressor."""
-    cdef Library found = libraries[codec]
-    if found is None:
-        from arrowipc import codecs
-
-        find = codecs.lz4_frame_functions if codec == CompressionType_LZ4_FRAME else codecs.zstd_frame_functions
-        found = Library(codec, codecs.DEFAULT_LEVEL, find(), codecs.encoder)
-        libraries[codec] = found
-    return found if level == found.level else Library(codec, level, found.addresses, found.encoder)
-
-
-def forget_libraries():
-    """Look for the codec libraries again at the next compressor; a seam for tests."""
-    libraries[:] = [None, None]
 
 
 # -- the buffers of a batch ----------------------------------------------------------------------------------
@@ -252,12 +115,36 @@ cdef class Work:
     cdef int64_t total          # bytes of all jobs
     cdef size_t code            # the library's error, 0: none
     cdef double savings
-    cdef Library library
+    cdef CodecPool pool
+    cdef Preferences preferences    # of liblz4
+
+    def __cinit__(self, CodecPool pool, double savings):
+        from arrowipc import codecs
+
+        self.pool = pool
+        self.savings = savings
+        memset(&self.preferences, 0, sizeof(Preferences))
+        self.preferences.block_size = codecs.LZ4_BLOCK_SIZE
+        self.preferences.independent = 1
+        self.preferences.level = pool.level
 
     def __dealloc__(self):
         free(self.jobs)
 
-    cdef int clear(self, int64_t room, Library library, double savings) except -1:
+    cdef int64_t room_for(self, int64_t size) noexcept nogil:
+        """Bytes that the frame of `size` bytes may take where it is made."""
+        if self.pool.c.bound_lz4 != NULL:
+            return self.pool.c.bound_lz4(size, &self.preferences)
+        # A package allocates for itself: only what is smaller than the buffer comes to us.
+        return self.pool.c.bound_zstd(size) if self.pool.c.bound_zstd != NULL else size
+
+    cdef size_t encode(self, void* state, const CompressJob* job) noexcept nogil:
+        """Bytes of the frame that was made, or an error."""
+        if self.pool.c.encode_lz4 != NULL:
+            return self.pool.c.encode_lz4(job.target, job.room, job.source, job.size, &self.preferences)
+        return self.pool.c.encode_zstd(state, job.target, job.room, job.source, job.size, self.pool.level)
+
+    cdef int clear(self, int64_t room) except -1:
         if room > self.room:
             free(self.jobs)
             self.room = 0
@@ -267,8 +154,6 @@ cdef class Work:
             self.room = room
         self.n_jobs = self.taken = self.total = 0
         self.code = 0
-        self.library = library
-        self.savings = savings
         return 0
 
     def run(self):
@@ -276,18 +161,18 @@ cdef class Work:
         fetch_add(&self.active, 1)
         try:
             if self.taken < self.n_jobs:
-                encoder = self.library.take()
-                if self.library.native():
-                    self.run_released(encoder)
+                taken = self.pool.take()
+                if self.pool.native():
+                    self.run_released(taken)
                 else:
-                    self.run_package(encoder)
-                self.library.give(encoder)
+                    self.run_package(taken)
+                self.pool.give(taken)
         finally:
             fetch_add(&self.active, -1)
 
-    cdef int run_released(self, CompressContext context) except -1:
+    cdef int run_released(self, CodecContext context) except -1:
         cdef void* state = NULL if context is None else context.state
-        if self.total < WORTH_RELEASING and self.library.level <= QUICK_LEVEL:
+        if self.total < WORTH_RELEASING and self.pool.level <= QUICK_LEVEL:
             self.run_native(state)
         else:
             with nogil:
@@ -300,8 +185,8 @@ cdef class Work:
         cdef int64_t i = fetch_add(&self.taken, 1)
         while i < self.n_jobs:
             job = &self.jobs[i]
-            stored = self.library.frame(state, job)
-            if self.library.c.is_error(stored):
+            stored = self.encode(state, job)
+            if self.pool.c.is_error(stored):
                 self.code = stored
             elif accepted(job.size, stored, self.savings):
                 job.stored = stored
@@ -338,7 +223,7 @@ cdef class Work:
     cdef int run_all(self, bint use_threads) except -1:
         """Do all jobs; whatever happens, no thread touches them any more afterwards."""
         cdef int64_t worth = WORTH_THREADS_ZSTD
-        if self.library.codec == CompressionType_LZ4_FRAME:
+        if self.pool.codec == CompressionType_LZ4_FRAME:
             worth = WORTH_THREADS_LZ4
         if not use_threads or self.n_jobs < 2 or self.total < worth:
             self.run()
@@ -362,7 +247,7 @@ cdef class Work:
 cdef void enter(Work work, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
     """Store one buffer raw, and make a job of it where a frame might be smaller."""
     cdef CompressJob* job
-    cdef int64_t least = LEAST_LZ4 if work.library.codec == CompressionType_LZ4_FRAME else LEAST_ZSTD
+    cdef int64_t least = LEAST_LZ4 if work.pool.codec == CompressionType_LZ4_FRAME else LEAST_ZSTD
     if extent.size <= 0 or extent.data == NULL:
         return      # `part` is cleared
     part.data = extent.data
@@ -422,8 +307,8 @@ cdef class Compressor:
         level = codecs.check_level(self.codec, level)
         self.savings = codecs.check_savings(min_space_savings)
         self.use_threads = use_threads
-        self.library = library_for(self.codec, level)
-        self.work = Work()
+        self.pool = encoders(self.codec, level)
+        self.work = Work(self.pool, self.savings)
 
     cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
         if self.busy:
@@ -434,7 +319,7 @@ cdef class Compressor:
             compress_all(self, d, chosen, parts)
         except BaseException:
             # A helper of the thread pool that comes too late finds the jobs of its own batch, all taken.
-            self.work = Work()
+            self.work = Work(self.pool, self.savings)
             raise
         finally:
             self.busy = False
@@ -486,7 +371,7 @@ cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chos
     cdef Work work = self.work
     cdef CompressJob* job
     cdef int64_t i
-    work.clear(d.n_extents, self.library, self.savings)
+    work.clear(d.n_extents)
     enter_all(work, d, chosen, parts)
     if work.n_jobs == 0:
         if self.memory is not None and self.memory.capacity > SPARE_MEMORY:
@@ -495,8 +380,8 @@ cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chos
     place(self, work)
     work.run_all(self.use_threads)
     if work.code:
-        name = work.library.c.error_name(work.code).decode()
-        raise MemoryError(f"cannot compress to {'LZ4' if work.library.c.frame_lz4 != NULL else 'ZSTD'}: {name}")
+        name = work.pool.c.error_name(work.code).decode()
+        raise MemoryError(f"cannot compress to {'LZ4' if work.pool.c.encode_lz4 != NULL else 'ZSTD'}: {name}")
     for i in range(work.n_jobs):
         job = &work.jobs[i]
         if job.stored:
@@ -513,7 +398,7 @@ cdef int place(Compressor self, Work work) except -1:
     cdef CompressJob* job
     for i in range(work.n_jobs):
         job = &work.jobs[i]
-        job.room = work.library.room(job.size)
+        job.room = work.room_for(job.size)
         if add_overflows(total, round_up(job.room, LINE), &total):
             raise MemoryError("the buffers of the batch add up to more than memory can hold")
     target = self.frame_memory(total)

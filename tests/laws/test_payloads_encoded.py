@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import randoms
+from helpers.codec_ways import without_functions
 from helpers.drive import LEVELS
 from hypothesis import given
 from hypothesis import strategies as st
 
 import arrowipc as ipc
 from arrowipc import codecs
-from arrowipc.read import decompress
 
 SEED = 20261204
 WIDTHS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -391,16 +391,11 @@ def test_large_bodies_are_left_to_the_threads_of_readers(use_threads):
 
 @pytest.mark.parametrize("missing", ["lz4", "zstd"])
 def test_without_the_codecs_functions_readers_do_it(missing, monkeypatch):
-    monkeypatch.setattr(codecs, f"{missing}_functions", lambda: None)
-    decompress.forget_libraries()
-    try:
-        cells = [payload(compression, x=list(range(30))) for compression in ("lz4", "zstd") for _ in range(3)]
-        decoded = ipc.decode_payloads(cells)
-        assert rows_of(decoded.batch) == [(i,) for _ in range(6) for i in range(30)]
-        assert decoded.num_alone == (3 if missing == "lz4" else 4)
-    finally:
-        monkeypatch.undo()
-        decompress.forget_libraries()
+    without_functions(monkeypatch, (codecs.NUMBERS[missing], False))
+    cells = [payload(compression, x=list(range(30))) for compression in ("lz4", "zstd") for _ in range(3)]
+    decoded = ipc.decode_payloads(cells)
+    assert rows_of(decoded.batch) == [(i,) for _ in range(6) for i in range(30)]
+    assert decoded.num_alone == (3 if missing == "lz4" else 4)
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,15 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.codec_ways import look_again, without_functions
 
 import arrowipc as ipc
 from arrowipc import FormatError, UnsupportedError, codecs
-from arrowipc.read import decompress
 
 lz4 = pytest.importorskip("lz4.frame")
 zstandard = pytest.importorskip("zstandard")
@@ -35,16 +34,15 @@ SHAPES = {
 
 
 @pytest.fixture(params=["functions", "package"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to decode LZ4: liblz4's functions, and the package where it does not export them."""
     if request.param == "package":
-        monkeypatch.setattr(codecs, "lz4_functions", lambda: None)
-    elif codecs.lz4_functions() is None:
+        without_functions(monkeypatch, (codecs.LZ4_FRAME, False))
+    elif codecs.functions(codecs.LZ4_FRAME, False) is None:
         pytest.skip("this build of the lz4 package exports nothing")
-    decompress.forget_libraries()
-    yield request.param
-    monkeypatch.undo()
-    decompress.forget_libraries()
+    else:
+        look_again(monkeypatch)
+    return str(request.param)
 
 
 ZSTD_SHAPES: dict[str, dict[str, Any]] = {
@@ -56,15 +54,13 @@ ZSTD_SHAPES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(params=["backports.zstd", "zstandard", "package"])
-def zstd_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def zstd_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """All ways to decode ZSTD: libzstd's functions in either build, and the package without them."""
     builds = [build for build in codecs.ZSTD_MODULES if build[0] == request.param]
     monkeypatch.setattr(codecs, "ZSTD_MODULES", builds)
-    assert (codecs.zstd_functions() is None) == (request.param == "package")
-    decompress.forget_libraries()
-    yield request.param
-    monkeypatch.undo()
-    decompress.forget_libraries()
+    assert (codecs.functions(codecs.ZSTD, False) is None) == (request.param == "package")
+    look_again(monkeypatch)
+    return str(request.param)
 
 
 def stream(compression: str, *columns: np.ndarray, batches: int = 1) -> pa.Buffer:
@@ -138,11 +134,11 @@ def test_109_every_shape_of_zstd_frame(zstd_way, shape, size):
 
 
 def test_109_the_fastest_build_of_libzstd_is_preferred(monkeypatch):
-    found = codecs.zstd_functions()
+    found = codecs.functions(codecs.ZSTD, False)
     monkeypatch.setattr(codecs, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.nothing", "_zstd")])
-    assert codecs.zstd_functions() is None
+    assert codecs.functions(codecs.ZSTD, False) is None
     monkeypatch.setattr(codecs, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.zstd", "_zstd")])
-    assert codecs.zstd_functions() == found
+    assert codecs.functions(codecs.ZSTD, False) == found
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from helpers.codec_ways import without_functions
 from helpers.forge import INT64, batch, field, i64, schema, stream
 
 import arrowipc as ipc
 from arrowipc import codecs
-from arrowipc.read import decompress
 
 lz4 = pytest.importorskip("lz4.frame")
 
@@ -24,9 +24,7 @@ SIZES = [lz4.BLOCKSIZE_MAX64KB, lz4.BLOCKSIZE_MAX256KB, lz4.BLOCKSIZE_MAX1MB, lz
 
 def read(frame: bytes, claim: int = len(CONTENT)) -> list[Any] | None:
     """The values of a column that is stored as this frame; None: it was refused."""
-    data = stream(
-        schema(field("x", INT64)), batch(30, [(30, 0)], [b"", i64(claim) + frame], codec=codecs.LZ4_FRAME)
-    )
+    data = stream(schema(field("x", INT64)), batch(30, [(30, 0)], [b"", i64(claim) + frame], codec=codecs.LZ4_FRAME))
     try:
         with ipc.open_stream(data) as reader:
             return next(iter(reader)).column(0).to_pylist()
@@ -35,12 +33,10 @@ def read(frame: bytes, claim: int = len(CONTENT)) -> list[Any] | None:
 
 
 @contextmanager
-def without_functions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def by_the_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr(codecs, "lz4_functions", lambda: None)
-        decompress.forget_libraries()
+        without_functions(patch, (codecs.LZ4_FRAME, False))
         yield
-    decompress.forget_libraries()
 
 
 def shapes() -> list[bytes]:
@@ -57,9 +53,7 @@ def shapes() -> list[bytes]:
 def test_frames_of_one_block_hold_what_was_compressed():
     for size in SIZES:
         for linked in (False, True):
-            assert (
-                read(lz4.compress(CONTENT, block_size=size, block_linked=linked, store_size=False)) == NUMBERS
-            )
+            assert read(lz4.compress(CONTENT, block_size=size, block_linked=linked, store_size=False)) == NUMBERS
 
 
 def test_every_change_of_a_frame_is_judged_as_by_the_frames_decoder(monkeypatch):
@@ -71,11 +65,10 @@ def test_every_change_of_a_frame_is_judged_as_by_the_frames_decoder(monkeypatch)
                 frames.append(frame[:at] + bytes([frame[at] ^ bit]) + frame[at + 1 :])
         frames += [frame[:-1], frame + b"\0", frame[:-4], frame[:7] + frame[-4:], frame + frame]
         frames += [
-            frame[:7] + bytes(dice.choice([b, b, b, 0, dice.randrange(256)]) for b in frame[7:])
-            for _ in range(9)
+            frame[:7] + bytes(dice.choice([b, b, b, 0, dice.randrange(256)]) for b in frame[7:]) for _ in range(9)
         ]
     ours = [read(frame) for frame in frames]
-    with without_functions(monkeypatch):
+    with by_the_package(monkeypatch):
         theirs = [read(frame) for frame in frames]
     assert ours == theirs
     assert 0 < ours.count(None) < len(ours)
@@ -99,7 +92,7 @@ def test_blocks_larger_than_the_header_says_are_refused(monkeypatch):
         if size == lz4.BLOCKSIZE_MAX64KB:
             with pytest.raises(ipc.FormatError):
                 rows()
-            with without_functions(monkeypatch), pytest.raises(ipc.FormatError):
+            with by_the_package(monkeypatch), pytest.raises(ipc.FormatError):
                 rows()
         else:
             assert rows() == 12_500
@@ -118,7 +111,7 @@ def test_a_frame_that_failed_does_not_fail_the_next_one(functions, monkeypatch):
         schema(field("x", INT64)),
         batch(30, [(30, 0)], [b"", i64(len(CONTENT)) + cut], codec=codecs.LZ4_FRAME),
     )
-    with without_functions(monkeypatch) if not functions else contextlib.nullcontext():
+    with by_the_package(monkeypatch) if not functions else contextlib.nullcontext():
         for _ in range(3):
             assert read(cut) is None
             with ipc.open_stream(data) as reader:

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 from helpers import forge, randoms
 from helpers.arrays import read_batch
+from helpers.codec_ways import look_again, without_functions
 from hypothesis import given
 from hypothesis import settings as examples
 
 import arrowipc as ipc
 from arrowipc import UsageError, _core, codecs
-from arrowipc.write import batch_encoder
 from arrowipc.write.batch_encoder import Compressor, stored_buffers
 
 lz4 = pytest.importorskip("lz4.frame")
@@ -49,21 +49,24 @@ PACKAGES: dict[str, list[Callable[[bytes, int], bytes]]] = {
 
 def only_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no functions be found."""
-    monkeypatch.setattr(codecs, "lz4_frame_functions", lambda: None)
-    monkeypatch.setattr(codecs, "zstd_frame_functions", lambda: None)
+    without_functions(monkeypatch, (codecs.LZ4_FRAME, True), (codecs.ZSTD, True))
+
+
+def has_functions() -> bool:
+    """Whether these builds of the packages export both codecs."""
+    return all(codecs.functions(codec, True) is not None for codec in (codecs.LZ4_FRAME, codecs.ZSTD))
 
 
 @pytest.fixture(params=["functions", "package"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to make frames: the codec's functions, and the package where nobody exports them."""
     if request.param == "package":
         only_packages(monkeypatch)
-    elif codecs.lz4_frame_functions() is None or codecs.zstd_frame_functions() is None:
+    elif has_functions():
+        look_again(monkeypatch)
+    else:
         pytest.skip("these builds of the packages do not export both codecs")
-    batch_encoder.forget_libraries()
-    yield request.param
-    monkeypatch.undo()
-    batch_encoder.forget_libraries()
+    return str(request.param)
 
 
 def noise(size: int, seed: int = 0) -> bytes:
@@ -78,9 +81,7 @@ def mild(size: int, seed: int = 0) -> bytes:
 
 def columns(*contents: bytes) -> ipc.RecordBatch:
     """Each of the contents as the one buffer of a column that is not absent; all of them as long."""
-    return read_batch(
-        pa.record_batch([np.frombuffer(c, "u1") for c in contents], [*map(str, range(len(contents)))])
-    )
+    return read_batch(pa.record_batch([np.frombuffer(c, "u1") for c in contents], [*map(str, range(len(contents)))]))
 
 
 def buffer(content: bytes, codec: str, **options: Any) -> bytes:
@@ -221,10 +222,7 @@ def test_views_with_many_data_buffers(way, codec):
     """Every variadic buffer gets a frame of its own."""
     first, second = (
         pa.chunked_array(
-            [
-                pa.array([f"{name} {i} {j} " + "padding " * 30 for j in range(4)], pa.binary_view())
-                for i in range(n)
-            ]
+            [pa.array([f"{name} {i} {j} " + "padding " * 30 for j in range(4)], pa.binary_view()) for i in range(n)]
         ).combine_chunks()
         for name, n in (("first", 40), ("second", 25))
     )
@@ -278,17 +276,13 @@ def test_109_lz4_frames_have_independent_blocks_no_larger_than_1_mb(way):
 def test_frames_are_the_same_by_both_ways(name, level, monkeypatch):
     # One version of libzstd for both: those of the zstandard package.
     monkeypatch.setattr(codecs, "ZSTD_MODULES", [b for b in codecs.ZSTD_MODULES if b[0] == "zstandard"])
-    if codecs.lz4_frame_functions() is None or codecs.zstd_frame_functions() is None:
+    if not has_functions():
         pytest.skip("these builds of the packages do not export both codecs")
     batch = columns(*[mild(300_001, seed) for seed in range(2)])
-    batch_encoder.forget_libraries()
-    try:
-        native = stored_buffers(batch, name, level)
-        only_packages(monkeypatch)
-        batch_encoder.forget_libraries()
-        assert stored_buffers(batch, name, level) == native
-    finally:
-        batch_encoder.forget_libraries()
+    look_again(monkeypatch)
+    native = stored_buffers(batch, name, level)
+    only_packages(monkeypatch)
+    assert stored_buffers(batch, name, level) == native
 
 
 @pytest.mark.parametrize(
@@ -457,38 +451,29 @@ def test_a_codec_that_fails_is_short_of_memory(monkeypatch):
 
     only_packages(monkeypatch)
     monkeypatch.setattr(codecs, "encoder", lambda number, level: refuse)
-    batch_encoder.forget_libraries()
-    try:
-        compressor = Compressor("zstd")
-        with pytest.raises(MemoryError, match=r"cannot compress 4,000 bytes: Allocation error"):
-            compressor.stored(columns(mild(4000)))
-        with pytest.raises(MemoryError, match="Allocation error"):
-            compressor.stored(columns(*[mild(400_000)] * 4))
-    finally:
-        monkeypatch.undo()
-        batch_encoder.forget_libraries()
+    compressor = Compressor("zstd")
+    with pytest.raises(MemoryError, match=r"cannot compress 4,000 bytes: Allocation error"):
+        compressor.stored(columns(mild(4000)))
+    with pytest.raises(MemoryError, match="Allocation error"):
+        compressor.stored(columns(*[mild(400_000)] * 4))
 
 
 @pytest.mark.parametrize(
     ("name", "error"), [("lz4", "ERROR_dstMaxSize_tooSmall"), ("zstd", "Destination buffer is too small")]
 )
 def test_an_error_of_a_library_says_which(name, error, monkeypatch):
-    found = getattr(codecs, f"{name}_frame_functions")
-    addresses = found()
+    addresses = codecs.functions(NUMBER[name], True)
     if addresses is None:
         pytest.skip("this build of the package exports nothing")
     one_byte = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t)(lambda size: 1)
     bound = ctypes.cast(one_byte, ctypes.c_void_p).value
-    monkeypatch.setattr(codecs, found.__name__, lambda: (*addresses[:2], bound, *addresses[3:]))
-    batch_encoder.forget_libraries()
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(codecs, "functions", lambda *way: {**addresses, f"bound_{name}": bound})
+        look_again(patch)
         for use_threads in (False, True):
             compressor = Compressor(name, use_threads=use_threads)
             with pytest.raises(MemoryError, match=f"cannot compress to {name.upper()}: {error}"):
                 compressor.stored(columns(*[mild(400_000)] * 4))
-    finally:
-        monkeypatch.undo()
-        batch_encoder.forget_libraries()
     assert stored_buffers(columns(mild(4000)), name)
 
 
@@ -592,9 +577,7 @@ Compressor("{other}")
 """
 
 
-@pytest.mark.parametrize(
-    ("package", "codec", "other"), [("lz4", "lz4", "zstd"), ("zstandard", "zstd", "lz4")]
-)
+@pytest.mark.parametrize(("package", "codec", "other"), [("lz4", "lz4", "zstd"), ("zstandard", "zstd", "lz4")])
 def test_absent_packages_are_named_before_anything_is_written(package, codec, other):
     code = ABSENT.format(package=package, codec=codec, other=other)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
