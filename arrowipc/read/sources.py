@@ -44,12 +44,12 @@ def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
-    """Open a path for reading; what the system's own words leave out is said in addition."""
+    """Open a path for reading; a directory and text that is no path get errors that say more than the system does."""
     try:
         return open(path, "rb", buffering=0)
     except IsADirectoryError as error:
-        words = "Is a directory: open its files one by one"
-        raise IsADirectoryError(error.errno, words, error.filename) from None
+        advice = "Is a directory: open its files one by one"
+        raise IsADirectoryError(error.errno, advice, error.filename) from None
     except ValueError as error:  # a zero byte
         raise UsageError(f"a str is taken for a path, data has to be bytes: {error}") from None
 
