@@ -738,9 +738,7 @@ class Dictionary(DataType):
     ordered: bool
     id: int | None
 
-    def __init__(
-        self, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None
-    ) -> None:
+    def __init__(self, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None) -> None:
         if not isinstance(index_type, Int):
             raise UsageError(f"Dictionary: index_type must be an integer type, found {described(index_type)}")
         if not isinstance(value_type, DataType):
@@ -767,9 +765,7 @@ class Dictionary(DataType):
 
 def _child(owner: str, what: str, value: Field) -> Field:
     if not isinstance(value, Field):
-        raise UsageError(
-            f"{owner}: {what} must be a Field, found {described(value)}; field(name, type) makes one"
-        )
+        raise UsageError(f"{owner}: {what} must be a Field, found {described(value)}; field(name, type) makes one")
     return value
 
 

@@ -72,8 +72,7 @@ def _as_text(head: bytes) -> str | None:
     start = text.lstrip()[:1]
     if start == b"<":
         return (
-            "this is HTML or XML, not Arrow IPC, as a server sends for an error: look at it, and fetch the "
-            "data again"
+            "this is HTML or XML, not Arrow IPC, as a server sends for an error: look at it, and fetch the data again"
         )
     kind = "JSON" if start in (b"{", b"[") else "text (CSV?)"
     shown = ascii(text[:20])[2:-1]

@@ -255,9 +255,7 @@ class HttpFile:
         headers.update(ours)
         url = self._system.encode_url(self._url)
         for _ in range(redirects + 1):
-            answer = await session.request(
-                method, url, headers=headers, allow_redirects=False, **options
-            )
+            answer = await session.request(method, url, headers=headers, allow_redirects=False, **options)
             place = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or place is None:
                 return answer

@@ -58,8 +58,7 @@ def _checked(file: Any) -> Any:
     """Refuse what is no binary file object that can be read from."""
     if not hasattr(file, "readinto") and not hasattr(file, "read"):
         raise UsageError(
-            "expected a path, a URL, a bytes-like object or a binary file object, found "
-            f"{type(file).__name__}"
+            f"expected a path, a URL, a bytes-like object or a binary file object, found {type(file).__name__}"
         )
     if isinstance(file, io.TextIOBase):
         raise UsageError(TEXT)

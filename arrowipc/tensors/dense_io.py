@@ -195,9 +195,7 @@ def _encoded(tensor: Tensor) -> tuple[bytes, Any]:
     if head is None:
         length = buffer_size(body)
         head = head_of(
-            write_tensor_message(
-                tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length)
-            )
+            write_tensor_message(tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length))
         )
         remember_head(tensor, strides, head)
     return head, body

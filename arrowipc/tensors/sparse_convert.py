@@ -217,9 +217,7 @@ def coordinates_to_dense(indices: Indices, data: Values, shape: Sequence[int]) -
     return dense
 
 
-def compressed_to_dense(
-    indptr: Indices, indices: Indices, data: Values, shape: Sequence[int], axis: int
-) -> Values:
+def compressed_to_dense(indptr: Indices, indices: Indices, data: Values, shape: Sequence[int], axis: int) -> Values:
     """Return a matrix whose rows (`axis` 0) or columns (1) are compressed as a dense array."""
     dense = empty_dense(shape, data.dtype)
     put_compressed(indptr, indices, _raw(data), _raw(dense if axis == 0 else dense.T))
@@ -281,9 +279,7 @@ def coordinates_from_compressed(indptr: Indices, indices: Indices, axis: int) ->
     return out
 
 
-def fibres_from_coordinates(
-    indices: Indices, dtype: np.dtype[Any]
-) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
+def fibres_from_coordinates(indices: Indices, dtype: np.dtype[Any]) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
     """Return the pointers and the indices of every level of the tree of sorted coordinates."""
     counts = count_fibres(indices)
     pointers = pointer_dtype(dtype, len(indices))

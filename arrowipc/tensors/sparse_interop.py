@@ -148,9 +148,7 @@ def _scipy_empty(kind: Any, data: Values, shape: Sequence[int]) -> Any:
     try:
         return kind(tuple(shape), dtype=data.dtype)
     except UNFIT as error:
-        raise UsageError(
-            f"SciPy has no {kind.__name__} of {data.dtype} and shape {tuple(shape)}: {error}"
-        ) from None
+        raise UsageError(f"SciPy has no {kind.__name__} of {data.dtype} and shape {tuple(shape)}: {error}") from None
 
 
 def _scipy_index(indices: Indices) -> Indices:
@@ -176,9 +174,7 @@ def _expect_matrix(obj: Any) -> None:
 def _expect_zero_fill(array: Any) -> None:
     _expect(array, "sparse", "an array of PyData Sparse")
     if array.fill_value != 0:
-        raise UsageError(
-            f"sparse tensors of Arrow are zero where no value is stored, this array is {array.fill_value}"
-        )
+        raise UsageError(f"sparse tensors of Arrow are zero where no value is stored, this array is {array.fill_value}")
 
 
 def coordinates_of_pydata(array: Any) -> Coordinates:
@@ -206,9 +202,7 @@ def compressed_of_pydata(array: Any, axis: int) -> Compressed:
     return array.data, array.indptr, array.indices, array.shape
 
 
-def pydata_compressed(
-    data: Values, indptr: Indices, indices: Indices, shape: Sequence[int], axis: int
-) -> Any:
+def pydata_compressed(data: Values, indptr: Indices, indices: Indices, shape: Sequence[int], axis: int) -> Any:
     """Return a ``sparse.GCXS``."""
     sparse = import_module("sparse")
     try:
@@ -243,9 +237,7 @@ def compressed_of_torch(tensor: Any, axis: int) -> Compressed:
 def _expect_torch(tensor: Any, layout: str) -> None:
     _expect(tensor, "torch", "a sparse tensor of PyTorch")
     if str(tensor.layout) != f"torch.{layout}":
-        raise UsageError(
-            f"expected a tensor of the layout {layout}, found {tensor.layout}: use to_{layout}()"
-        )
+        raise UsageError(f"expected a tensor of the layout {layout}, found {tensor.layout}: use to_{layout}()")
     if tensor.device.type != "cpu":
         raise UsageError(f"the tensor lies on {tensor.device}: bring it to main memory with .cpu()")
     if tensor.dense_dim():

@@ -36,9 +36,7 @@ __all__ = [
 # Reading.
 
 
-def read_sparse_tensor(
-    source: Any, *, validate: Validate = "full", limits: Limits | None = None
-) -> SparseTensor:
+def read_sparse_tensor(source: Any, *, validate: Validate = "full", limits: Limits | None = None) -> SparseTensor:
     """Read one sparse tensor.
 
     Parameters

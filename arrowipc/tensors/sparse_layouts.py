@@ -304,9 +304,7 @@ class _CompressedMatrix(SparseTensor):
             If SciPy has no sparse arrays of that dtype.
         """
         canonical = self._prove()
-        return peers.scipy_compressed(
-            self._data, self._indptr, self._indices, self._shape, self._axis, canonical
-        )
+        return peers.scipy_compressed(self._data, self._indptr, self._indices, self._shape, self._axis, canonical)
 
     @classmethod
     def from_pydata_sparse(cls, array: Any, dim_names: Iterable[str] | None = None) -> Self:
@@ -530,9 +528,7 @@ class SparseCSFTensor(SparseTensor):
                     "of its level need one more than they are"
                 )
         if len(self._indices[-1]) != len(self._data):
-            raise UsageError(
-                f"{len(self._data):,} values need as many leaves, found {len(self._indices[-1]):,}"
-            )
+            raise UsageError(f"{len(self._data):,} values need as many leaves, found {len(self._indices[-1]):,}")
 
     def _check(self) -> bool:
         canonical = True

@@ -268,9 +268,7 @@ class SparseTensor(ABC):
         return self._convert(kind, index_type, kind._checked_order(self._shape, axis_order))
 
     @classmethod
-    def from_dense(
-        cls, array: Any, dim_names: Iterable[str] | None = None, *, index_type: Any = None
-    ) -> Self:
+    def from_dense(cls, array: Any, dim_names: Iterable[str] | None = None, *, index_type: Any = None) -> Self:
         """Take the values of an array that are not zero.
 
         Parameters
@@ -425,9 +423,7 @@ def checked_levels(name: str, arrays: Sequence[Any]) -> tuple[Indices, ...]:
     """Return the arrays of all levels, which the format stores in one type."""
     checked = [checked_integers(f"{name}[{level}]", array, 1) for level, array in enumerate(arrays)]
     if len({array.dtype for array in checked}) > 1:
-        raise UsageError(
-            f"all arrays of {name} must have one type, found {', '.join(str(a.dtype) for a in checked)}"
-        )
+        raise UsageError(f"all arrays of {name} must have one type, found {', '.join(str(a.dtype) for a in checked)}")
     return tuple(checked)
 
 
