@@ -147,7 +147,7 @@ charts: ## write the README's speed table, the charts and benchmarks/RESULTS.md 
 	@$(PY) -m benchmarks --publish $(MEASURED)
 
 .PHONY: layout
-layout: $(BASE) ## write arrowipc/inline/fbs_layout.pxd and _enums.py again from format/*.fbs
+layout: $(BASE) ## write arrowipc/inline/fbs_layout.pxd again from format/*.fbs
 	@$(PY) tools/gen_layout.py
 
 .PHONY: clean

@@ -61,17 +61,13 @@ _HOMES = {
     **dict.fromkeys(("Validation", "validate"), "arrowipc.inspection.validate_source"),
     "RemoteSource": "arrowipc.read.remote",
     "Tensor": "arrowipc.tensors.dense",
-    **dict.fromkeys(
-        ("get_tensor_size", "read_tensor", "read_tensors", "write_tensor"), "arrowipc.tensors.dense_io"
-    ),
+    **dict.fromkeys(("get_tensor_size", "read_tensor", "read_tensors", "write_tensor"), "arrowipc.tensors.dense_io"),
     **dict.fromkeys(
         ("SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix"),
         "arrowipc.tensors.sparse_layouts",
     ),
     **dict.fromkeys(("read_sparse_tensor", "write_sparse_tensor"), "arrowipc.tensors.sparse_io"),
-    **dict.fromkeys(
-        ("ColumnStatistics", "batch_statistics", "compute_statistics"), "arrowipc.columns.statistics"
-    ),
+    **dict.fromkeys(("ColumnStatistics", "batch_statistics", "compute_statistics"), "arrowipc.columns.statistics"),
     "copy": "arrowipc.transfer",
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc.payloads.payload_encoder"),
     "Message": "arrowipc.read.framing",

@@ -15,12 +15,7 @@ if TYPE_CHECKING:
     from arrowipc.metadata.schema_writer import schema_metadata as schema_metadata
     from arrowipc.tensors.extension_columns import column_to_numpy as column_to_numpy
     from arrowipc.tensors.extension_columns import tensor_parameters as tensor_parameters
-    from arrowipc.tensors.sparse_io import get_sparse_tensor_size as get_sparse_tensor_size
     from arrowipc.tensors.sparse_io import write_sparse_tensor as write_sparse_tensor
-    from arrowipc.tensors.sparse_layouts import SparseCOOTensor as SparseCOOTensor
-    from arrowipc.tensors.sparse_layouts import SparseCSCMatrix as SparseCSCMatrix
-    from arrowipc.tensors.sparse_layouts import SparseCSFTensor as SparseCSFTensor
-    from arrowipc.tensors.sparse_layouts import SparseCSRMatrix as SparseCSRMatrix
     from arrowipc.values.repr import schema_html as schema_html
     from arrowipc.values.repr import schema_text as schema_text
 
@@ -48,15 +43,9 @@ UPCALLS = {
     # Message.__repr__, and columns of tensors as NumPy arrays of their shape.
     ("read.framing", "values.repr"): ("message_text",),
     ("values.to_numpy", "tensors.extension_columns"): ("column_to_numpy", "tensor_parameters"),
-    # Tensors: text, pickling and messages; sparse ones change into each other.
+    # Tensors: text, pickling and messages.
     ("tensors.dense", "tensors.dense_io"): ("read_tensor", "serialize_tensor", "tensor_text"),
-    ("tensors.sparse_tensor", "tensors.sparse_io"): ("get_sparse_tensor_size", "write_sparse_tensor"),
-    ("tensors.sparse_tensor", "tensors.sparse_layouts"): (
-        "SparseCOOTensor",
-        "SparseCSCMatrix",
-        "SparseCSFTensor",
-        "SparseCSRMatrix",
-    ),
+    ("tensors.sparse_tensor", "tensors.sparse_io"): ("write_sparse_tensor",),
 }
 
 _HOMES = {name: home for (_, home), names in UPCALLS.items() for name in names}

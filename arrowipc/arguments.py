@@ -81,6 +81,18 @@ def check_text(what: str, value: str) -> str:
     return value
 
 
+def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | None:
+    """Return names of a tensor's dimensions as a tuple, one for each; None if there are none or all are empty."""
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise UsageError(f"dim_names must be a sequence of str, found {described(names)}")
+    checked = tuple([check_text("dim_names: each name", name) for name in names])
+    if len(checked) != ndim:
+        raise UsageError(f"{ndim} dimensions need as many dim_names, found {len(checked)}: {checked}")
+    return checked if any(checked) else None
+
+
 def metadata_pairs(metadata: MetadataLike) -> tuple[tuple[bytes, bytes], ...]:
     """Ordered (bytes, bytes) pairs from a mapping or pairs of str or bytes.
 

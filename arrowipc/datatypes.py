@@ -75,6 +75,8 @@ class DataType(Immutable):
     __slots__ = ()
 
     _depth = 1
+    #: How the type prints, without parameters.
+    _spelling = ""
 
     @property
     def children(self) -> tuple[Field, ...]:
@@ -106,6 +108,9 @@ class DataType(Immutable):
 
     def __hash__(self) -> int:
         return hash(self._key(False))
+
+    def __str__(self) -> str:
+        return self._spelling
 
     def __repr__(self) -> str:
         return f"DataType({self})"
@@ -213,72 +218,56 @@ class Null(DataType):
     """Every value is null; an array of it has a length and no buffers."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        return "null"
+    _spelling = "null"
 
 
 class Bool(DataType):
     """True or false, one bit each."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        return "bool"
+    _spelling = "bool"
 
 
 class Utf8(DataType):
     """UTF-8 text with 32-bit offsets: at most 2 GiB per array."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        return "string"
+    _spelling = "string"
 
 
 class LargeUtf8(DataType):
     """UTF-8 text with 64-bit offsets."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        return "large_string"
+    _spelling = "large_string"
 
 
 class Utf8View(DataType):
     """UTF-8 text as 16-byte views: short values inline, long ones in any of several buffers."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        return "string_view"
+    _spelling = "string_view"
 
 
 class Binary(DataType):
     """Bytes with 32-bit offsets: at most 2 GiB per array."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        return "binary"
+    _spelling = "binary"
 
 
 class LargeBinary(DataType):
     """Bytes with 64-bit offsets."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        return "large_binary"
+    _spelling = "large_binary"
 
 
 class BinaryView(DataType):
     """Bytes as 16-byte views: short values inline, long ones in any of several buffers."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        return "binary_view"
+    _spelling = "binary_view"
 
 
 class Int(DataType):
@@ -463,7 +452,6 @@ class _ListLike(DataType):
 
     __slots__ = ("_depth", "value_field")
     __match_args__ = ("value_field",)
-    _spelling = ""
 
     value_field: Field
 
@@ -750,9 +738,7 @@ class Dictionary(DataType):
     ordered: bool
     id: int | None
 
-    def __init__(
-        self, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None
-    ) -> None:
+    def __init__(self, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None) -> None:
         if not isinstance(index_type, Int):
             raise UsageError(f"Dictionary: index_type must be an integer type, found {described(index_type)}")
         if not isinstance(value_type, DataType):
@@ -779,9 +765,7 @@ class Dictionary(DataType):
 
 def _child(owner: str, what: str, value: Field) -> Field:
     if not isinstance(value, Field):
-        raise UsageError(
-            f"{owner}: {what} must be a Field, found {described(value)}; field(name, type) makes one"
-        )
+        raise UsageError(f"{owner}: {what} must be a Field, found {described(value)}; field(name, type) makes one")
     return value
 
 

@@ -74,9 +74,7 @@ class ExistingFile:
         self.schema: Schema = reader.schema
         self.metadata = reader.metadata
         if self.schema.endianness != "little":
-            raise UnsupportedError(
-                "append: the file is big-endian and we write little-endian; write it again"
-            )
+            raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
         reader.count_rows()  # opens every message and compares it with its block
         batches = reader.blocks
         # Dictionaries that no batch uses are left behind: the first batch brings its own.
@@ -91,9 +89,7 @@ class ExistingFile:
         start = 8 + messages.bytes_consumed
         self.end = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         if self.end % 8:
-            raise UnsupportedError(
-                f"append: the last message ends at byte {self.end}, not at a multiple of 8"
-            )
+            raise UnsupportedError(f"append: the last message ends at byte {self.end}, not at a multiple of 8")
         self.batch_blocks = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks = b"".join([BLOCK.pack(*block) for block in dictionaries])
         self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from arrowipc.arguments import Immutable, fill
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -12,7 +14,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 
-class Limits:
+class Limits(Immutable):
     """Bounds that a reader applies before it allocates or recurses.
 
     Parameters
@@ -61,6 +63,7 @@ class Limits:
         "read_ahead",
         "rows_per_batch",
     )
+    __match_args__ = __slots__
 
     metadata_bytes: int
     depth: int
@@ -92,13 +95,10 @@ class Limits:
             value = arguments[name]
             if not isinstance(value, int) or not 0 <= value < 2**63:
                 raise ValueError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
-            object.__setattr__(self, name, value)
+            fill(self, name, value)
         if depth > 64:
             # The walks keep one stack entry per level in a fixed C array.
             raise ValueError(f"Limits(depth=): at most 64, found {depth}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"Limits is frozen; make a new one instead of setting {name!r}")
 
     def __repr__(self) -> str:
         return "Limits(" + ", ".join(f"{name}={getattr(self, name)}" for name in sorted(self.__slots__)) + ")"

@@ -125,16 +125,12 @@ class Schema(Immutable):
             try:
                 return self.fields[i]
             except IndexError:
-                raise IndexError(
-                    f"field index {i} is out of range: the schema has {len(self.fields)} fields"
-                ) from None
+                raise IndexError(f"field index {i} is out of range: the schema has {len(self.fields)} fields") from None
         found = self.get_all_field_indices(i)
         if not found:
             raise KeyError(f"no field is named {i!r}; the schema has {_listed(self.names)}")
         if len(found) > 1:
-            raise UsageError(
-                f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index"
-            )
+            raise UsageError(f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index")
         return self.fields[found[0]]
 
     def get_field_index(self, name: str) -> int:
@@ -160,10 +156,7 @@ class Schema(Immutable):
             return False
         if len(self.fields) != len(other.fields) or (check_metadata and self.metadata != other.metadata):
             return False
-        return all(
-            mine.equals(theirs, check_metadata)
-            for mine, theirs in zip(self.fields, other.fields, strict=True)
-        )
+        return all(mine.equals(theirs, check_metadata) for mine, theirs in zip(self.fields, other.fields, strict=True))
 
     def serialize(self) -> bytes:
         """Write the encapsulated Schema message: prefix and metadata, padded to 8 bytes, version V5.

@@ -502,9 +502,7 @@ def _type_names() -> dict[str, DataType]:
     types += [Time("s", 32), Time("ms", 32), Time("us", 64), Time("ns", 64)]
     types += [Timestamp(unit) for unit in units] + [Duration(unit) for unit in units]
     names: dict[str, DataType] = {str(made): made for made in types}
-    names.update(
-        boolean=_BOOL, float16=_FLOAT16, float32=_FLOAT32, float64=_FLOAT64, date32=_DATE32, date64=_DATE64
-    )
+    names.update(boolean=_BOOL, float16=_FLOAT16, float32=_FLOAT32, float64=_FLOAT64, date32=_DATE32, date64=_DATE64)
     names.update(str=_UTF8, utf8=_UTF8, large_utf8=_LARGE_UTF8, utf8_view=_UTF8_VIEW)
     return names
 

@@ -88,9 +88,7 @@ def read_at(file: Any, offset: int, buffer: memoryview) -> None:
     while done < len(buffer):
         count = read_some(file, buffer[done:])
         if count == 0:
-            raise TruncatedError(
-                f"the file ends at byte {offset + done}: {len(buffer) - done} bytes are missing"
-            )
+            raise TruncatedError(f"the file ends at byte {offset + done}: {len(buffer) - done} bytes are missing")
         done += count
 
 

@@ -56,9 +56,9 @@ def foreign(head: bytes) -> str | None:
     >>> print(foreign(b'<!DOCTYPE html><title>404'))
     this is HTML or XML, not Arrow IPC, as a server sends for an error: look at it, and fetch the data again
     """
-    for first, words in _KINDS.items():
+    for first, advice in _KINDS.items():
         if head.startswith(first):
-            return words
+            return advice
     if head[257:262] == b"ustar":
         return "this is a tar archive: hand over one of its members, tarfile.open(path).extractfile(name)"
     return _as_text(head)
@@ -72,8 +72,7 @@ def _as_text(head: bytes) -> str | None:
     start = text.lstrip()[:1]
     if start == b"<":
         return (
-            "this is HTML or XML, not Arrow IPC, as a server sends for an error: look at it, and fetch the "
-            "data again"
+            "this is HTML or XML, not Arrow IPC, as a server sends for an error: look at it, and fetch the data again"
         )
     kind = "JSON" if start in (b"{", b"[") else "text (CSV?)"
     shown = ascii(text[:20])[2:-1]

@@ -136,7 +136,7 @@ cdef class Framer:
         held = self.partial.size
         room = min(self.wanted, held + max(held, self.limits.read_ahead))
         self.partial.reserve(room)
-        return _Loan(self.partial, room - held).view()
+        return memoryview(_Loan(self.partial, room - held))
 
     def buffer_updated(self, int64_t nbytes):
         """Say that `nbytes` bytes were written to the memory that `get_buffer` lent."""
@@ -390,9 +390,9 @@ cdef int refuse_foreign(Framer framer) except -1:
     cdef int64_t size = 4
     if framer.piece_owner is framer.chunk:
         size = min(HEAD, size + framer.chunk.size - framer.at)
-    words = foreign(framer.piece[:size])
-    if words is not None:
-        raise FormatError(words)
+    advice = foreign(framer.piece[:size])
+    if advice is not None:
+        raise FormatError(advice)
     return 0
 
 
@@ -415,9 +415,6 @@ cdef class _Loan:
 
     def __releasebuffer__(self, Py_buffer* view):
         self.memory.exports -= 1
-
-    cdef object view(self):
-        return memoryview(self)
 
 
 cdef Message take_message(Framer framer):
@@ -585,15 +582,11 @@ cdef class Message:
     cdef int join(self) except -1:
         """Put the body together, if it is in pieces."""
         cdef Memory memory
-        cdef uint8_t* out
-        cdef int32_t i
         if self.pieces is None:
             return 0
         memory = Memory(self.envelope.body_length)
         memory.size = self.envelope.body_length
-        out = memory.data
-        for i in range(self.pieces.count):
-            out = put_part(out, &self.pieces.parts[i], self.pieces.alignment)
+        put_parts(memory.data, self.pieces)
         self.body_bytes = memory.data
         self.body_owner = memory
         self.pieces = None
@@ -612,7 +605,6 @@ cdef class Message:
         cdef const uint8_t* body
         cdef Py_buffer view
         cdef uint8_t* out
-        cdef int32_t i
         try:
             PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
         except BufferError as error:
@@ -625,8 +617,7 @@ cdef class Message:
             pieces, owner, body = self.pieces, self.body_owner, self.body_bytes
             with nogil:
                 if pieces is not None:
-                    for i in range(pieces.count):
-                        out = put_part(out, &pieces.parts[i], pieces.alignment)
+                    put_parts(out, pieces)
                 elif self.envelope.body_length:
                     memcpy(out, body, self.envelope.body_length)
         finally:
@@ -679,7 +670,7 @@ cdef class Message:
         cdef int64_t pad
         cdef bytes out
         cdef uint8_t* at
-        cdef int32_t i, size
+        cdef int32_t size
         if alignment != 8 and alignment != 64:
             raise UsageError(f"alignment must be 8 or 64, found {alignment}")
         pad = padding(head, alignment)
@@ -692,8 +683,7 @@ cdef class Message:
         memset(at + head, 0, pad)
         at += head + pad
         if self.pieces is not None:
-            for i in range(self.pieces.count):
-                at = put_part(at, &self.pieces.parts[i], self.pieces.alignment)
+            put_parts(at, self.pieces)
         elif body:
             memcpy(at, self.body_bytes, body)
         return out
@@ -702,6 +692,13 @@ cdef class Message:
         from arrowipc._upcalls import message_text
 
         return message_text(self)
+
+
+cdef void put_parts(uint8_t* out, Pieces pieces) noexcept nogil:
+    """Put a body together at `out`, which has room for it."""
+    cdef int32_t i
+    for i in range(pieces.count):
+        out = put_part(out, &pieces.parts[i], pieces.alignment)
 
 
 cdef object stored_piece(const BodyPart* part, object owner):
@@ -716,19 +713,26 @@ cdef object stored_piece(const BodyPart* part, object owner):
     return memoryview(joined)
 
 
-cdef list stored_buffers(Message message):
-    """The buffers of a body in one stretch."""
+cdef int find_batch(Message message, BatchHeader* header) except -1:
+    """Open the RecordBatch table of a message, also that of a dictionary; 0: the message has none."""
     cdef Table table = message.envelope.header
-    cdef BatchHeader header
     cdef Fault fault
-    cdef int64_t i, offset, size, length = message.envelope.body_length
     if message.envelope.kind == MessageHeader_DictionaryBatch:
         if fb_table(&message.envelope.header, DictionaryBatch_data, &table) <= 0:
             raise FormatError("DictionaryBatch.data is missing, or does not lie inside the metadata")
     elif message.envelope.kind != MessageHeader_RecordBatch:
-        return [message.body] if length else []
-    if open_batch(&table, &header, &fault) < 0:
+        return 0
+    if open_batch(&table, header, &fault) < 0:
         raise_fault(&fault)
+    return 1
+
+
+cdef list stored_buffers(Message message):
+    """The buffers of a body in one stretch."""
+    cdef BatchHeader header
+    cdef int64_t i, offset, size, length = message.envelope.body_length
+    if not find_batch(message, &header):
+        return [message.body] if length else []
     out = []
     for i in range(header.buffers.count):
         offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
@@ -752,8 +756,7 @@ cdef bint opens(const uint8_t* data, int64_t size, const LimitsData* limits, Cut
 
 
 cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas, const LimitsData* limits,
-                    CutMessage* cut,
-                    Envelope* envelope) noexcept nogil:
+                    CutMessage* cut, Envelope* envelope) noexcept nogil:
     """Where the first plausible message begins, from byte `at` on; -1: nowhere."""
     cdef const void* spot
     while at <= size - 8:
@@ -816,19 +819,15 @@ def survey(Message message not None):
     -------
     rows, used, inflated, codec : int
         The rows that it claims, the bytes of the body up to the end of the last buffer, those of its buffers
-        without compression, and the codec (-1: none). None if it has no such table.
+        without compression, and the codec (-1: none). None if it has no such table, or a broken one.
     """
-    cdef Table table = message.envelope.header
     cdef BatchHeader header
-    cdef Fault fault
     cdef int64_t i, offset, size, used = 0, length = message.envelope.body_length
     inflated = 0
-    if message.envelope.kind == MessageHeader_DictionaryBatch:
-        if fb_table(&message.envelope.header, DictionaryBatch_data, &table) <= 0:
+    try:
+        if not find_batch(message, &header):
             return None
-    elif message.envelope.kind != MessageHeader_RecordBatch:
-        return None
-    if open_batch(&table, &header, &fault) < 0:
+    except ArrowIpcError:
         return None
     for i in range(header.buffers.count):
         offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
@@ -854,23 +853,18 @@ def outline(Message message not None):
     FormatError
         The metadata is broken.
     """
-    cdef Table table = message.envelope.header
     cdef BatchHeader header
-    cdef Fault fault
     cdef int64_t i, number = 0
     cdef int delta = 0
     cdef const uint8_t* p
+    if not find_batch(message, &header):
+        return None
     id = None
     if message.envelope.kind == MessageHeader_DictionaryBatch:
-        if (fb_table(&message.envelope.header, DictionaryBatch_data, &table) <= 0
-                or fb_i64(&message.envelope.header, DictionaryBatch_id, 0, &number) < 0
+        if (fb_i64(&message.envelope.header, DictionaryBatch_id, 0, &number) < 0
                 or fb_u8(&message.envelope.header, DictionaryBatch_isDelta, 0, &delta) < 0):
-            raise FormatError("the DictionaryBatch table is broken, or has no data")
+            raise FormatError("the id or isDelta of the DictionaryBatch does not lie inside the metadata")
         id = number
-    elif message.envelope.kind != MessageHeader_RecordBatch:
-        return None
-    if open_batch(&table, &header, &fault) < 0:
-        raise_fault(&fault)
     p = header.nodes.data
     nodes = [(load_i64(p + FieldNode_SIZE * i + FieldNode_length),
               load_i64(p + FieldNode_SIZE * i + FieldNode_null_count)) for i in range(header.nodes.count)]

@@ -46,7 +46,7 @@ _turns: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 class Refused(OSError):
-    """A server's answer that is not what was asked for, in words."""
+    """A server's answer that is not what was asked for: says how."""
 
 
 class Missing(FileNotFoundError, Refused):
@@ -90,12 +90,12 @@ class _Deadline:
             raise self._stalled()
 
     def _stalled(self) -> TimeoutError:
-        words = (
+        reason = (
             f"the server stalls: {self._count:,} bytes came in {self._timeout:g} s; "
             "RemoteSource(url, timeout=) waits longer"
         )
         self._left, self._count = self._timeout, 0  # of who tries again
-        return TimeoutError(words)
+        return TimeoutError(reason)
 
 
 class HttpFile:
@@ -255,9 +255,7 @@ class HttpFile:
         headers.update(ours)
         url = self._system.encode_url(self._url)
         for _ in range(redirects + 1):
-            answer = await session.request(
-                method, url, headers=headers, allow_redirects=False, **options
-            )
+            answer = await session.request(method, url, headers=headers, allow_redirects=False, **options)
             place = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or place is None:
                 return answer
@@ -285,15 +283,15 @@ class HttpFile:
         headers = answer.headers
         found = {"ETag": headers.get("ETag"), "LastModified": headers.get("Last-Modified"), "size": total}
         version = version_of(found)
-        words = replaced(self.version, {**version, **({} if total is None else {"size": str(total)})})
-        if words is None and size is not None and total != size:
-            words = f"{size:,} bytes became {total:,}"
+        reason = replaced(self.version, {**version, **({} if total is None else {"size": str(total)})})
+        if reason is None and size is not None and total != size:
+            reason = f"{size:,} bytes became {total:,}"
         known = self.version.keys() & {"etag", "time"}
-        if words is None and known and not known & version.keys():
-            words = "the server says no more which version it sends"
-        if words is not None:
+        if reason is None and known and not known & version.keys():
+            reason = "the server says no more which version it sends"
+        if reason is not None:
             raise Refused(
-                f"the file was replaced while it was read: {words[:200]}; open it again (or put "
+                f"the file was replaced while it was read: {reason[:200]}; open it again (or put "
                 "'simplecache::' before the URL, if the servers of one file disagree)"
             )
         if not self.version:
@@ -319,8 +317,8 @@ class HttpStream:
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0 or (self._left and not data):
-                words = "longer" if data else "shorter"
-                raise Refused(f"the answer is {abs(self._left):,} bytes {words} than the file")
+                how = "longer" if data else "shorter"
+                raise Refused(f"the answer is {abs(self._left):,} bytes {how} than the file")
         return data
 
     def close(self) -> None:
@@ -333,12 +331,12 @@ def _check_status(answer: Any, wanted: tuple[int, ...], where: str = "") -> None
     """Refuse what is no answer to the question, and bytes that are not those of the file."""
     status = answer.status
     if status not in wanted:
-        words = f"{where}the server answers {status} ({(answer.reason or '')[:80]!r})"
+        reason = f"{where}the server answers {status} ({(answer.reason or '')[:80]!r})"
         if status in (404, 410):
-            raise Missing(words)
+            raise Missing(reason)
         if status in (412, 416):
-            words += "; was the file replaced meanwhile?"
-        raise Refused(words)
+            reason += "; was the file replaced meanwhile?"
+        raise Refused(reason)
     if answer.method != "HEAD" and (codings := ", ".join(_codings(answer))):
         raise Refused(
             f"the server sends the file as {codings!r} (Content-Encoding), where its bytes are asked for; "

@@ -71,20 +71,20 @@ def io_error(url: str, error: BaseException, where: str = "") -> BaseException:
         return error
     cause = error.__cause__ if isinstance(error, OSError) and error.__cause__ is not None else error
     if type(cause).__module__ == "arrowipc.read.http":
-        words = f"{where}{cause}"
-    elif isinstance(cause, TimeoutError):  # most have no words
-        words = f"{where}no answer in time{f': {cause}' if str(cause) else ''}"
+        reason = f"{where}{cause}"
+    elif isinstance(cause, TimeoutError):  # most have no text
+        reason = f"{where}no answer in time{f': {cause}' if str(cause) else ''}"
     else:
-        words = f"{where}{type(cause).__name__}: {cause}"
+        reason = f"{where}{type(cause).__name__}: {cause}"
     # Over HTTP fsspec takes every failure for a missing file; the cause tells what it was.
     http = type(cause).__module__.partition(".")[0] == "aiohttp"
     if isinstance(error, FileNotFoundError) and (not http or getattr(cause, "status", 0) in (404, 410)):
-        return FileNotFoundError(errno.ENOENT, f"not found ({words})", url)
+        return FileNotFoundError(errno.ENOENT, f"not found ({reason})", url)
     if isinstance(error, PermissionError):
-        return PermissionError(errno.EACCES, f"not allowed ({words})", url)
+        return PermissionError(errno.EACCES, f"not allowed ({reason})", url)
     if isinstance(cause, TimeoutError):
-        return TimeoutError(f"{url}: {words}")
-    return OSError(f"{url}: {words}")
+        return TimeoutError(f"{url}: {reason}")
+    return OSError(f"{url}: {reason}")
 
 
 class RemoteSource:
@@ -321,9 +321,9 @@ class RemoteSource:
                 raise io_error(self.url, error) from error
             info = {}  # reading it will tell, or need not know
         self._pin(info)
-        words = replaced(self._version or {}, version_of(info))
-        if words is not None:
-            raise OSError(f"{self.url}: the file was replaced while it was read: {words}; open it again")
+        reason = replaced(self._version or {}, version_of(info))
+        if reason is not None:
+            raise OSError(f"{self.url}: the file was replaced while it was read: {reason}; open it again")
 
     def __repr__(self) -> str:
         return f"RemoteSource({self.url!r})"

@@ -44,12 +44,12 @@ def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
-    """Open a path for reading; what the system's own words leave out is said in addition."""
+    """Open a path for reading; a directory and text that is no path get errors that say more than the system does."""
     try:
         return open(path, "rb", buffering=0)
     except IsADirectoryError as error:
-        words = "Is a directory: open its files one by one"
-        raise IsADirectoryError(error.errno, words, error.filename) from None
+        advice = "Is a directory: open its files one by one"
+        raise IsADirectoryError(error.errno, advice, error.filename) from None
     except ValueError as error:  # a zero byte
         raise UsageError(f"a str is taken for a path, data has to be bytes: {error}") from None
 
@@ -58,8 +58,7 @@ def _checked(file: Any) -> Any:
     """Refuse what is no binary file object that can be read from."""
     if not hasattr(file, "readinto") and not hasattr(file, "read"):
         raise UsageError(
-            "expected a path, a URL, a bytes-like object or a binary file object, found "
-            f"{type(file).__name__}"
+            f"expected a path, a URL, a bytes-like object or a binary file object, found {type(file).__name__}"
         )
     if isinstance(file, io.TextIOBase):
         raise UsageError(TEXT)

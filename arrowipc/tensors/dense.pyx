@@ -21,7 +21,7 @@ from arrowipc.inline.plan cimport LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
 from arrowipc.read.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message
 from arrowipc.tensors.message cimport (
-    MOST_DIMENSIONS, Shape, Stretch, count_elements, element_type, read_buffer, read_element, read_names,
+    MOST_DIMENSIONS, Location, Shape, broken, count_elements, element_type, read_buffer, read_element, read_names,
     read_shape,
 )
 from arrowipc.tensors.strided_copy cimport (
@@ -108,10 +108,21 @@ cdef class Tensor:
     True
     """
 
+    cdef const uint8_t* data            # the first element, which need not be the lowest address
+    cdef int64_t* dims                  # shape, then strides in bytes: 2 * ndim
+    cdef int32_t _ndim
+    cdef int64_t width                  # bytes of an element
+    cdef int64_t count
+    cdef readonly object type           # DataType
+    cdef readonly tuple dim_names       # of str, None: no dimension has a name
+    cdef object owner
+    cdef object __weakref__
+
     def __init__(self, data, dim_names=None, type=None):
         cdef Held held
         cdef int32_t i
-        from arrowipc.values.dtypes import as_values, byte_width
+        from arrowipc.arguments import checked_names
+        from arrowipc.values.dtypes import as_values
 
         if self.dims != NULL:
             raise UsageError("a tensor does not change: make another one")
@@ -130,7 +141,6 @@ cdef class Tensor:
         if self.count and self.width:
             held = Held(values)
             self.data = <const uint8_t*> held.view.buf
-            self.readonly_memory = held.view.readonly
             self.owner = held
 
     def __dealloc__(self):
@@ -141,7 +151,6 @@ cdef class Tensor:
         if self.dims == NULL:
             raise MemoryError()
         self._ndim = ndim
-        self.readonly_memory = True
         return 0
 
     @staticmethod
@@ -297,8 +306,31 @@ cdef class Tensor:
 
         Consumers that say ``max_version=(1, 0)`` or later get the memory itself, marked as read-only. Older ones
         could write to it, so that they get a copy, or an error with ``copy=False``.
+
+        Raises
+        ------
+        BufferError
+            What DLPack's protocol asks for when memory cannot be handed over like this.
         """
-        return export(self, stream, max_version, dl_device, copy)
+        cdef Tensor tensor = self
+        cdef bint versioned = max_version is not None and tuple(max_version) >= (1, 0)
+        cdef bint needed, copied
+        if stream is not None:
+            raise BufferError(f"this memory is on the CPU, which has no streams; found stream={stream!r}")
+        if dl_device is not None and tuple(dl_device) != (DEVICE_CPU, 0):
+            raise BufferError(f"this memory is on the CPU, device (1, 0); asked for {tuple(dl_device)}")
+        dtype = dlpack_dtype(self)
+        # Consumers from before version 1 take memory for writable; and strides count elements.
+        needed = not versioned or not in_elements(self)
+        if copy is False and needed:
+            raise BufferError("this memory is read-only, or its strides are no multiples of an element: it needs a "
+                              "copy, or a consumer of DLPack 1.0")
+        copied = copy is True or needed
+        if copied:
+            tensor = Tensor(self.to_numpy(copy=True), None, self.type)
+        if not versioned:
+            return capsule_plain(tensor, dtype)
+        return capsule_versioned(tensor, dtype, FLAG_IS_COPIED if copied else FLAG_READ_ONLY)
 
     def __dlpack_device__(self):
         """Return the device of the memory, ``(1, 0)``: the CPU."""
@@ -388,19 +420,6 @@ cdef object viewed(Tensor tensor, object np, object dtype):
     return np.ndarray(tensor.shape, dtype, memory, -low, tensor.strides)
 
 
-cdef tuple checked_names(object names, int ndim):
-    from arrowipc.arguments import check_text, described
-
-    if names is None:
-        return None
-    if isinstance(names, str):
-        raise UsageError(f"dim_names must be a sequence of str, found {described(names)}")
-    names = tuple([check_text("dim_names: each name", name) for name in names])
-    if len(names) != ndim:
-        raise UsageError(f"dim_names has {len(names)} names for {ndim} dimensions: {names}")
-    return names if any(names) else None
-
-
 # -- from messages -------------------------------------------------------------------------------------------
 
 
@@ -411,7 +430,7 @@ cdef Tensor open_tensor(const Table* header, const uint8_t* body, int64_t body_l
     cdef FieldPlan element
     cdef Table type
     cdef Shape shape
-    cdef Stretch data
+    cdef Location data
     cdef int64_t nbytes, needed
     cdef Memory memory
     read_element(header, Tensor_type_type, Tensor_type, "Tensor", &element, &type)
@@ -455,7 +474,7 @@ cdef int64_t read_strides(const Table* header, Tensor tensor, int64_t nbytes, co
     cdef int64_t needed
     cdef int32_t i
     if fb_vector(header, Tensor_strides, 8, &stored) < 0:
-        raise FormatError("Tensor.strides does not lie inside the metadata: the FlatBuffers data is broken")
+        broken("Tensor", "strides")
     if stored.count == 0:
         row_major(tensor._ndim, tensor.dims, tensor.width, strides)
         return nbytes
@@ -475,15 +494,6 @@ cdef int64_t read_strides(const Table* header, Tensor tensor, int64_t nbytes, co
         raise LimitError(f"Tensor.strides: the elements of shape {tensor.shape} add up to {nbytes:,} bytes in a buffer "
                          f"of {length:,}: they share more than Limits.overlap_bytes = {limits.overlap_bytes:,}")
     return needed
-
-
-cdef Tensor tensor_in(Message message):
-    """The tensor of a message, whose body stays where it is."""
-    cdef LimitsData limits
-    limits_data(None, &limits)
-    message.join()
-    return open_tensor(&message.envelope.header, message.body_bytes, message.envelope.body_length, message.body_owner,
-                       &limits)
 
 
 def tensor_of(Message message not None, limits=None):
@@ -563,21 +573,16 @@ def tensors_of_cells(column, on_other, limits=None):
             if cell.data == NULL:
                 out.append(None)
                 continue
-            tensor = None
+            owner = cells.owner(i)
             try:
-                if cell.metadata_size < 0:
-                    tensor = tensor_at(cell.data, cell.size, cells.owner(i), &bounds)
-                out.append(tensor if tensor is not None else on_other(whole_cell(&cell, cells.owner(i))))
+                if cell.metadata_size >= 0:
+                    raise FormatError("expected a Tensor message, found a message of another kind")
+                tensor = tensor_at(cell.data, cell.size, owner, &bounds)
+                out.append(tensor if tensor is not None else on_other(window(cell.data, cell.size, owner)))
             except FormatError as error:
                 error.args = (f"cell {i}: {error}",)
                 raise
     return out
-
-
-cdef object whole_cell(const Cell* cell, object owner):
-    if cell.metadata_size >= 0:
-        raise FormatError("expected a Tensor message, found a message of another kind")
-    return window(cell.data, cell.size, owner)
 
 
 # -- on the way out ------------------------------------------------------------------------------------------
@@ -854,44 +859,7 @@ def live_dlpack():
     return atomic_add(&live, 0, RELAXED)
 
 
-def export(Tensor tensor not None, stream, max_version, dl_device, copy):
-    """See `Tensor.__dlpack__`.
-
-    Raises
-    ------
-    BufferError
-        What DLPack's protocol asks for when memory cannot be handed over like this.
-    """
-    cdef bint versioned = max_version is not None and tuple(max_version) >= (1, 0)
-    cdef bint copied
-    cdef uint64_t flags
-    if stream is not None:
-        raise BufferError(f"this memory is on the CPU, which has no streams; found stream={stream!r}")
-    if dl_device is not None and tuple(dl_device) != (DEVICE_CPU, 0):
-        raise BufferError(f"this memory is on the CPU, device (1, 0); asked for {tuple(dl_device)}")
-    dtype = dtype_of(tensor)
-    # Consumers from before version 1 take memory for writable; and strides count elements.
-    needed = not versioned or not in_elements(tensor)
-    if copy is False and needed:
-        raise BufferError("this memory is read-only, or its strides are no multiples of an element: it needs a copy, "
-                          "or a consumer of DLPack 1.0")
-    copied = copy is True or needed
-    if copied:
-        tensor = Tensor(copy_of(tensor), None, tensor.type)
-    flags = FLAG_IS_COPIED if copied else FLAG_READ_ONLY
-    return capsule_versioned(tensor, dtype, flags) if versioned else capsule_plain(tensor, dtype)
-
-
-cdef object copy_of(Tensor tensor):
-    import numpy as np
-    from arrowipc.values.dtypes import dtype_of as numpy_dtype
-
-    if tensor.count == 0:
-        return np.empty(tensor.shape, numpy_dtype(tensor.type))
-    return np.frombuffer(row_major_copy(tensor), numpy_dtype(tensor.type)).reshape(tensor.shape)
-
-
-cdef tuple dtype_of(Tensor tensor):
+cdef tuple dlpack_dtype(Tensor tensor):
     """Code and bits of the elements."""
     kind = tensor.type
     if isinstance(kind, Int):

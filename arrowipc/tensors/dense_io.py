@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.metadata.schema_tables import write_tensor_message
-from arrowipc.read.framing import Message
 from arrowipc.tensors.dense import (
     Tensor,
     body_of,
@@ -19,7 +18,7 @@ from arrowipc.tensors.dense import (
     tensors_of_cells,
 )
 from arrowipc.tensors.message import head_of, stored_length
-from arrowipc.tensors.message_io import read_framed, read_framed_all, write_headed
+from arrowipc.tensors.message_io import buffer_size, read_framed, read_framed_all, write_framed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from arrowipc.datatypes import DataType
     from arrowipc.limits import Limits
+    from arrowipc.read.framing import Message
 
 __all__ = [
     "Tensor",
@@ -82,7 +82,7 @@ def read_tensor(source: Any, *, limits: Limits | None = None) -> Any:
         tensor = tensor_in_bytes(source)
         if tensor is not None:
             return tensor
-    return _opened(source if isinstance(source, Message) else read_framed(source, limits), limits)
+    return _opened(read_framed(source, limits), limits)
 
 
 def read_tensors(source: Any, *, limits: Limits | None = None) -> Iterator[Any]:
@@ -153,10 +153,12 @@ def write_tensor(
     OSError
         The sink failed.
     """
-    if hasattr(x, "_write_sparse"):
-        return int(x._write_sparse(sink, dim_names, durable))
+    if hasattr(x, "to_csf"):  # as all sparse tensors of ours have, and nobody else
+        from arrowipc.tensors.sparse_io import write_sparse_tensor
+
+        return write_sparse_tensor(x, sink, dim_names, durable=durable)
     head, body = _encoded(_tensor(x, dim_names, type))
-    return write_headed(sink, head, (body,), durable=durable)
+    return write_framed(sink, head, (body,), durable=durable)
 
 
 def get_tensor_size(x: Any, dim_names: Sequence[str] | None = None, *, type: DataType | None = None) -> int:
@@ -164,16 +166,18 @@ def get_tensor_size(x: Any, dim_names: Sequence[str] | None = None, *, type: Dat
 
     Parameters are those of `write_tensor`.
     """
-    if hasattr(x, "_sparse_size"):
-        return int(x._sparse_size(dim_names))
+    if hasattr(x, "to_csf"):
+        from arrowipc.tensors.sparse_io import get_sparse_tensor_size
+
+        return get_sparse_tensor_size(x, dim_names)
     head, body = _encoded(_tensor(x, dim_names, type))
-    return len(head) + stored_length(_size_of(body))
+    return len(head) + stored_length(buffer_size(body))
 
 
 def serialize_tensor(tensor: Tensor) -> bytes:
     """Return the encapsulated message of a tensor; public as `Tensor.serialize`."""
     head, body = _encoded(tensor)
-    return joined(head, body, stored_length(_size_of(body)))
+    return joined(head, body, stored_length(buffer_size(body)))
 
 
 def _tensor(x: Any, dim_names: Sequence[str] | None, type: DataType | None) -> Tensor:
@@ -184,20 +188,14 @@ def _tensor(x: Any, dim_names: Sequence[str] | None, type: DataType | None) -> T
     return Tensor(x, dim_names, type)
 
 
-def _size_of(body: Any) -> int:
-    return body.nbytes if hasattr(body, "nbytes") else len(body)
-
-
 def _encoded(tensor: Tensor) -> tuple[bytes, Any]:
     """Return the head of a tensor's message, for an aligned position, and its body."""
     strides, body = body_of(tensor)
     head = recent_head(tensor, strides)
     if head is None:
-        length = _size_of(body)
+        length = buffer_size(body)
         head = head_of(
-            write_tensor_message(
-                tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length)
-            )
+            write_tensor_message(tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length))
         )
         remember_head(tensor, strides, head)
     return head, body

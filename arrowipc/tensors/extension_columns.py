@@ -110,9 +110,7 @@ def fixed_shape_tensor(
     Field(image: fixed_size_list<item: uint8>[3072])
     """
     sizes = [check_integer("shape: each size", size, 0, _INT32_MAX) for size in shape]
-    storage = FixedSizeList(
-        Field("item", value_type), check_integer("shape", math.prod(sizes), 0, _INT32_MAX)
-    )
+    storage = FixedSizeList(Field("item", value_type), check_integer("shape", math.prod(sizes), 0, _INT32_MAX))
     parameters = {"shape": sizes, **_common(len(sizes), dim_names, permutation)}
     return Field(name, storage, nullable, _metadata(FIXED_SHAPE, parameters))
 
@@ -160,9 +158,7 @@ def _common(ndim: int, dim_names: Sequence[str] | None, permutation: Sequence[in
         parameters["dim_names"] = list(dim_names)
     if permutation is not None:
         if sorted(permutation) != list(range(ndim)):
-            raise UsageError(
-                f"permutation: expected 0 to {ndim - 1} in some order, found {described(permutation)}"
-            )
+            raise UsageError(f"permutation: expected 0 to {ndim - 1} in some order, found {described(permutation)}")
         parameters["permutation"] = [int(each) for each in permutation]
     return parameters
 
@@ -226,9 +222,7 @@ class _Parameters:
         if names is not None and len(names) != ndim:
             raise self.broken(f"dim_names has {len(names)} names for {ndim} dimensions")
         if order is not None and (len(order) != ndim or sorted(order) != list(range(ndim))):
-            raise self.broken(
-                f"permutation is {described(list(order))}: expected 0 to {ndim - 1} in some order"
-            )
+            raise self.broken(f"permutation is {described(list(order))}: expected 0 to {ndim - 1} in some order")
         return names, order
 
 
@@ -240,9 +234,7 @@ def _fixed(field: Field, parameters: _Parameters) -> TensorColumn:
     if shape is None:
         raise parameters.broken("its metadata lacks the shape")
     if len(shape) > 63 or math.prod(shape) != kind.list_size:
-        raise parameters.broken(
-            f"shape {described(list(shape))} does not fit lists of {kind.list_size} elements"
-        )
+        raise parameters.broken(f"shape {described(list(shape))} does not fit lists of {kind.list_size} elements")
     names, order = parameters.of_dimensions(len(shape))
     return TensorColumn(kind.value_type, shape, len(shape), names, order, None)
 
@@ -306,9 +298,7 @@ def column_to_numpy(array: Array, copy: bool = False) -> npt.NDArray[Any]:
     return _variable_to_numpy(array, parameters, copy)
 
 
-def _fixed_to_numpy(
-    array: Array, parameters: TensorColumn, shape: tuple[int, ...], copy: bool
-) -> npt.NDArray[Any]:
+def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ...], copy: bool) -> npt.NDArray[Any]:
     order = None
     if parameters.permutation is not None:
         order = (0, *[each + 1 for each in parameters.permutation])
@@ -353,14 +343,8 @@ def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> np
             rows.append(None)
             continue
         start, stop, shape = edges[i], edges[i + 1], shapes[i]
-        if (
-            not 0 <= start <= stop <= len(values)
-            or min(shape, default=0) < 0
-            or math.prod(shape) != stop - start
-        ):
-            raise FormatError(
-                f"field {array.field.name!r}: row {i} has the shape {shape} and {stop - start} values"
-            )
+        if not 0 <= start <= stop <= len(values) or min(shape, default=0) < 0 or math.prod(shape) != stop - start:
+            raise FormatError(f"field {array.field.name!r}: row {i} has the shape {shape} and {stop - start} values")
         row = values[start:stop].reshape(shape)
         row = row if order is None else row.transpose(order)
         rows.append(row.copy() if copy else row)
@@ -510,8 +494,7 @@ def _laid_out(
             continue
         if tensor.type != first.type or tensor.ndim != first.ndim:
             raise UsageError(
-                f"row {i} is {tensor.type} of {tensor.ndim} dimensions, the first one {first.type} of "
-                f"{first.ndim}"
+                f"row {i} is {tensor.type} of {tensor.ndim} dimensions, the first one {first.type} of {first.ndim}"
             )
         stored = tensor.to_numpy().transpose(back)
         _check_uniform(i, stored.shape, uniform_shape)
@@ -520,14 +503,10 @@ def _laid_out(
         offsets[i + 1] = tensor.size
     np.cumsum(offsets, out=offsets)
     if offsets[-1] > _INT32_MAX:
-        raise UsageError(
-            f"the rows have {offsets[-1]:,} values: a column takes {_INT32_MAX:,}, write more batches"
-        )
+        raise UsageError(f"the rows have {offsets[-1]:,} values: a column takes {_INT32_MAX:,}, write more batches")
     return parts, shapes, offsets
 
 
 def _check_uniform(row: int, shape: tuple[int, ...], uniform: Sequence[int | None] | None) -> None:
-    if uniform is not None and any(
-        expected not in (None, size) for size, expected in zip(shape, uniform, strict=True)
-    ):
+    if uniform is not None and any(expected not in (None, size) for size, expected in zip(shape, uniform, strict=True)):
         raise UsageError(f"row {row} is stored in the shape {shape}, uniform_shape says {tuple(uniform)}")

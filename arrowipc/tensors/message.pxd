@@ -12,15 +12,18 @@ cdef struct Shape:
     int32_t ndim
     int64_t size[MOST_DIMENSIONS]
 
-cdef struct Stretch:
-    # A Buffer that lies inside the body.
+cdef struct Location:
+    # Where in the body a Buffer lies: inside of it.
     int64_t offset
     int64_t length
 
 
 # All of these raise FormatError (UnsupportedError, LimitError) with the name of what is wrong: `table` is that of
-# the FlatBuffers table, "Tensor" or "SparseTensor", `part` that of its field.
+# the FlatBuffers table, such as "SparseTensor", `part` that of its field.
 
+# What is wrong with a field of which a look-up said: 0, it is not there; below 0, it lies outside the metadata.
+cdef int broken(str table, str part) except -1
+cdef int require(int64_t found, str table, str part) except -1
 # The type of the elements: width, layout (LAYOUT_FIXED, or LAYOUT_BOOL with a width of 1 byte) and parameters, and
 # its table, for `element_type`. Slots are those of the union's tag and of its value.
 cdef int read_element(const Table* header, int32_t tag, int32_t slot, str table, FieldPlan* out, Table* type) except -1
@@ -32,8 +35,8 @@ cdef int read_shape(const Table* header, int32_t slot, str table, Shape* out) ex
 cdef tuple read_names(const Table* header, int32_t slot, str table)
 # A Buffer field, which must be there, or the struct at `entry`, inside a body of `body_length` bytes.
 cdef int read_buffer(const Table* header, int32_t slot, str table, str part, int64_t body_length,
-                     Stretch* out) except -1
-cdef int check_buffer(const uint8_t* entry, str table, str part, int64_t body_length, Stretch* out) except -1
+                     Location* out) except -1
+cdef int check_buffer(const uint8_t* entry, str table, str part, int64_t body_length, Location* out) except -1
 # The number of elements, and their bytes: raises when either does not fit 63 bits.
 cdef int64_t count_elements(const Shape* shape, int64_t width, str table, int64_t* nbytes) except -1
 

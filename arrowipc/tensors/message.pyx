@@ -40,16 +40,21 @@ cdef int broken(str table, str part) except -1:
     raise FormatError(f"{table}.{part} does not lie inside the metadata: the FlatBuffers data is broken")
 
 
+cdef int require(int64_t found, str table, str part) except -1:
+    if found < 0:
+        return broken(table, part)
+    if found == 0:
+        raise FormatError(f"the metadata lacks the required {table}.{part}")
+    return 0
+
+
 cdef int read_element(const Table* header, int32_t tag, int32_t slot, str table, FieldPlan* out, Table* type) except -1:
     cdef Fault fault
-    cdef int kind, found
+    cdef int kind
     if fb_u8(header, tag, 0, &kind) < 0:
         return broken(table, "type_type")
-    found = fb_table(header, slot, type)
-    if found < 0:
-        return broken(table, "type")
-    if found == 0 or kind == 0:
-        raise FormatError(f"the metadata lacks the required {table}.type")
+    require(fb_table(header, slot, type), table, "type")
+    require(kind, table, "type")
     memset(out, 0, sizeof(FieldPlan))
     if read_type(type, kind, out, &fault) < 0:
         raise_fault(&fault, None, f"{table}.type")
@@ -72,11 +77,7 @@ cdef object element_type(const FieldPlan* element, const Table* type):
 cdef int read_index_type(const Table* header, int32_t slot, str table, str part, FieldPlan* out) except -1:
     cdef Table type
     cdef Fault fault
-    cdef int found = fb_table(header, slot, &type)
-    if found < 0:
-        return broken(table, part)
-    if found == 0:
-        raise FormatError(f"the metadata lacks the required {table}.{part}")
+    require(fb_table(header, slot, &type), table, part)
     memset(out, 0, sizeof(FieldPlan))
     if read_type(&type, Type_Int, out, &fault) < 0:
         raise_fault(&fault, None, f"{table}.{part}")
@@ -84,11 +85,7 @@ cdef int read_index_type(const Table* header, int32_t slot, str table, str part,
 
 
 cdef int read_dims(const Table* header, int32_t slot, str table, Vector* dims) except -1:
-    cdef int found = fb_vector(header, slot, 4, dims)
-    if found < 0:
-        return broken(table, "shape")
-    if found == 0:
-        raise FormatError(f"the metadata lacks the required {table}.shape")
+    require(fb_vector(header, slot, 4, dims), table, "shape")
     if dims.count > MOST_DIMENSIONS:
         raise LimitError(f"{table}.shape has {dims.count:,} dimensions: at most {MOST_DIMENSIONS} are supported")
     return 0
@@ -130,16 +127,13 @@ cdef tuple read_names(const Table* header, int32_t slot, str table):
 
 
 cdef int read_buffer(const Table* header, int32_t slot, str table, str part, int64_t body_length,
-                     Stretch* out) except -1:
+                     Location* out) except -1:
     cdef int64_t at = fb_field(header, slot, Buffer_SIZE)
-    if at < 0:
-        return broken(table, part)
-    if at == 0:
-        raise FormatError(f"the metadata lacks the required {table}.{part}")
+    require(at, table, part)
     return check_buffer(header.base + at, table, part, body_length, out)
 
 
-cdef int check_buffer(const uint8_t* entry, str table, str part, int64_t body_length, Stretch* out) except -1:
+cdef int check_buffer(const uint8_t* entry, str table, str part, int64_t body_length, Location* out) except -1:
     out.offset = load_i64(entry + Buffer_offset)
     out.length = load_i64(entry + Buffer_length)
     if out.length == 0 and out.offset >= 0:
@@ -198,20 +192,11 @@ cdef class Piecewise:
         pass
 
 
-def head_of(bytes metadata not None, int64_t position=0):
-    """What goes in front of a body: zeros up to a multiple of 64, prefix, metadata, and zeros again.
-
-    Parameters
-    ----------
-    metadata : bytes
-        A finished ``Message`` table.
-    position : int
-        Where in the sink it begins.
-    """
+def head_of(bytes metadata not None):
+    """What goes in front of a body, from a multiple of 64 to another one: prefix, a ``Message`` table, zeros."""
     cdef int64_t size = round_up(PREFIX_BYTES + len(metadata), TENSOR_ALIGNMENT)
-    lead = bytes(-position & (TENSOR_ALIGNMENT - 1))
     prefix = b"\xff\xff\xff\xff" + (size - PREFIX_BYTES).to_bytes(4, "little")
-    return b"".join((lead, prefix, metadata, bytes(size - PREFIX_BYTES - len(metadata))))
+    return b"".join((prefix, metadata, bytes(size - PREFIX_BYTES - len(metadata))))
 
 
 def stored_length(int64_t size):

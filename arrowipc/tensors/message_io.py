@@ -14,7 +14,7 @@ from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.read.file_objects import read_some
 from arrowipc.read.framing import Framer, Message
 from arrowipc.read.sources import open_source, pump
-from arrowipc.tensors.message import Piecewise, head_of, leading_padding, stored_length, write_message
+from arrowipc.tensors.message import Piecewise, leading_padding, stored_length, write_message
 from arrowipc.write.batch_writer import FixedSink, Sink
 from arrowipc.write.targets import is_map, open_sink
 
@@ -22,29 +22,22 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
 
 __all__ = [
-    "TENSOR_KINDS",
-    "framed_size",
+    "buffer_size",
     "read_framed",
     "read_framed_all",
     "write_framed",
-    "write_headed",
 ]
-
-TENSOR_KINDS = ("Tensor", "SparseTensor")
-
-#: Of messages and of the buffers of their bodies.
-TENSOR_ALIGNMENT = 64
 
 
 # -- reading -------------------------------------------------------------------------------------------------
 
 
 def read_framed(source: Any, limits: Limits | None = None) -> Message:
-    """Read one message that holds a tensor.
+    """Read one message that holds a tensor; a `Message` is returned as it is.
 
     Parameters
     ----------
-    source : path, URL, bytes-like or binary file object
+    source : path, URL, bytes-like, binary file object or Message
         Memory is pointed into, a path is mapped; a file object or socket file is read from its position and
         left behind the message, whose body lies in 64-byte aligned memory then.
     limits : Limits, optional
@@ -62,6 +55,8 @@ def read_framed(source: Any, limits: Limits | None = None) -> Message:
     TruncatedError
         They stop too soon, or there are none.
     """
+    if isinstance(source, Message):
+        return source
     framer = Framer(limits)
     if type(source) is bytes:  # of small tensors there are many: no call for them
         message = _next_in_memory(framer, source)
@@ -138,7 +133,7 @@ def _skip_padding(file: Any) -> bytes:
 
 
 def _checked(message: Message) -> Message:
-    if message.kind not in TENSOR_KINDS:
+    if message.kind not in ("Tensor", "SparseTensor"):
         raise FormatError(
             f"expected a Tensor or SparseTensor message, found {message.kind}: read streams with "
             "open_stream(), files with open_file()"
@@ -149,12 +144,7 @@ def _checked(message: Message) -> Message:
 # -- writing -------------------------------------------------------------------------------------------------
 
 
-def framed_size(metadata: bytes, body_length: int) -> int:
-    """Bytes of a message in a sink whose position is a multiple of 64."""
-    return len(head_of(metadata)) + body_length
-
-
-def write_framed(target: Any, metadata: bytes, buffers: Sequence[Any], *, durable: bool = True) -> int:
+def write_framed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: bool = True) -> int:
     """Write one message, so that it and the buffers of its body begin at multiples of 64 in the sink.
 
     Parameters
@@ -162,8 +152,8 @@ def write_framed(target: Any, metadata: bytes, buffers: Sequence[Any], *, durabl
     target : path, URL, file object, socket, bytearray or writable buffer
         A path appears under its name when the message is complete. A bytearray is appended to; a map is
         written at its position, other memory at its beginning.
-    metadata : bytes
-        A finished ``Message`` table.
+    head : bytes
+        What `head_of` makes of a finished ``Message`` table.
     buffers : sequence of bytes-like or Piecewise
         The body: each is followed by zeros up to a multiple of 64, so offsets in the metadata are sums of
         `stored_length`.
@@ -182,22 +172,14 @@ def write_framed(target: Any, metadata: bytes, buffers: Sequence[Any], *, durabl
     OSError
         Writing failed.
     """
-    return write_headed(target, head_of(metadata), buffers, durable=durable)
-
-
-def write_headed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: bool = True) -> int:
-    """Write one message whose head, for a position that is a multiple of 64, is made already.
-
-    Parameters, result and errors are those of `write_framed`.
-    """
     if type(target) is memoryview and target.c_contiguous and not target.readonly:
         return _write_to_memory(target, head, buffers)
     sink, destination, position = _sink_at(target, durable)
     try:
-        if position % TENSOR_ALIGNMENT:
-            head = bytes(-position % TENSOR_ALIGNMENT) + head
+        if zeros := stored_length(position) - position:
+            head = bytes(zeros) + head
         if isinstance(sink, FixedSink):
-            _check_room(_size_of(target) - position, head, buffers)
+            _check_room(buffer_size(target) - position, head, buffers)
         written = write_message(sink, head, buffers)
     except BaseException:
         _give_up(target, sink, position, destination)
@@ -249,7 +231,8 @@ def _give_up(target: Any, sink: Any, position: int, destination: Any) -> None:
         del target[position:]
 
 
-def _size_of(buffer: Any) -> int:
+def buffer_size(buffer: Any) -> int:
+    """Return the bytes of a buffer of a body: bytes-like, or `Piecewise`."""
     if isinstance(buffer, (bytes, memoryview, Piecewise)):
         return len(buffer) if isinstance(buffer, bytes) else buffer.nbytes
     with memoryview(buffer) as view:
@@ -260,7 +243,7 @@ def _check_room(room: int, head: bytes, buffers: Sequence[Any]) -> None:
     """Refuse what does not fit before anything is written."""
     size = len(head)
     for buffer in buffers:
-        size += stored_length(_size_of(buffer))
+        size += stored_length(buffer_size(buffer))
     if size > room:
         raise UsageError(
             f"the buffer is full: the tensor needs {size:,} bytes and {room:,} are left "

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     Indices: TypeAlias = npt.NDArray[Any]
 
 __all__ = [
-    "canonical_rows",
+    "canonical_coordinates",
     "compressed_pointers",
     "compressed_to_dense",
-    "dense_to_rows",
-    "fibres_from_rows",
+    "coordinates_from_compressed",
+    "coordinates_from_fibres",
+    "coordinates_to_dense",
+    "dense_to_coordinates",
+    "fibres_from_coordinates",
     "index_dtype",
     "matrix",
     "native",
-    "rows_from_compressed",
-    "rows_from_fibres",
-    "rows_to_dense",
     "transposed",
 ]
 
@@ -116,7 +116,7 @@ def pointer_dtype(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
 # Coordinates.
 
 
-def canonical_rows(
+def canonical_coordinates(
     indices: Indices, data: Values, shape: Sequence[int], axes: Sequence[int], kind: DataType
 ) -> tuple[Indices, Values]:
     """Return coordinates sorted by `axes`, their columns in that order, and the values that belong to them.
@@ -175,7 +175,7 @@ def _raw(values: Values) -> Values:
     return values.view(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")
 
 
-def dense_to_rows(
+def dense_to_coordinates(
     array: Values, axes: Sequence[int], kind: DataType, index_type: Any, by_rows: bool
 ) -> tuple[Indices, Values]:
     """Return the coordinates of all values that are not zero, sorted by `axes`, and these values.
@@ -193,7 +193,7 @@ def dense_to_rows(
     if along == list(axes):
         return indices, data
     shape = [array.shape[axis] for axis in along]
-    return canonical_rows(indices, data, shape, [along.index(axis) for axis in axes], kind)
+    return canonical_coordinates(indices, data, shape, [along.index(axis) for axis in axes], kind)
 
 
 def empty_dense(shape: Sequence[int], dtype: np.dtype[Any]) -> Values:
@@ -210,16 +210,14 @@ def empty_dense(shape: Sequence[int], dtype: np.dtype[Any]) -> Values:
         raise UsageError(f"no dense array can have the shape {tuple(shape)}: {error}") from None
 
 
-def rows_to_dense(indices: Indices, data: Values, shape: Sequence[int]) -> Values:
+def coordinates_to_dense(indices: Indices, data: Values, shape: Sequence[int]) -> Values:
     """Return a dense array of the values at their coordinates; of several with equal ones the last."""
     dense = empty_dense(shape, data.dtype)
     put_values(indices, _raw(data), _raw(dense))
     return dense
 
 
-def compressed_to_dense(
-    indptr: Indices, indices: Indices, data: Values, shape: Sequence[int], axis: int
-) -> Values:
+def compressed_to_dense(indptr: Indices, indices: Indices, data: Values, shape: Sequence[int], axis: int) -> Values:
     """Return a matrix whose rows (`axis` 0) or columns (1) are compressed as a dense array."""
     dense = empty_dense(shape, data.dtype)
     put_compressed(indptr, indices, _raw(data), _raw(dense if axis == 0 else dense.T))
@@ -270,7 +268,7 @@ def _pointers(parents: int, entries: int, dtype: np.dtype[Any]) -> Indices:
     return np.empty(parents + 1, dtype)
 
 
-def rows_from_compressed(indptr: Indices, indices: Indices, axis: int) -> Indices:
+def coordinates_from_compressed(indptr: Indices, indices: Indices, axis: int) -> Indices:
     """Return the coordinates of a matrix whose rows (`axis` 0) or columns (1) are compressed."""
     out = matrix(len(indices), 2, indices.dtype)
     parents = len(indptr) - 1
@@ -281,9 +279,7 @@ def rows_from_compressed(indptr: Indices, indices: Indices, axis: int) -> Indice
     return out
 
 
-def fibres_from_rows(
-    indices: Indices, dtype: np.dtype[Any]
-) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
+def fibres_from_coordinates(indices: Indices, dtype: np.dtype[Any]) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
     """Return the pointers and the indices of every level of the tree of sorted coordinates."""
     counts = count_fibres(indices)
     pointers = pointer_dtype(dtype, len(indices))
@@ -293,7 +289,7 @@ def fibres_from_rows(
     return indptr, nodes
 
 
-def rows_from_fibres(indptr: Sequence[Indices], indices: Sequence[Indices], axes: Sequence[int]) -> Indices:
+def coordinates_from_fibres(indptr: Sequence[Indices], indices: Sequence[Indices], axes: Sequence[int]) -> Indices:
     """Return the coordinates of every leaf."""
     out = matrix(len(indices[-1]), len(indices), np.result_type(*indices))
     expand_fibres(indptr, indices, axes, out)

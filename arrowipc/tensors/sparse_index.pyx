@@ -1,13 +1,15 @@
 """The index of a sparse tensor: checked, sorted, built, followed, and made of dense tensors, for any integers.
 
 Indices are loaded as unsigned words: a negative one is then above every dimension that its type can hold, so one
-comparison finds both kinds of stray. The loops that only check keep violations in the sign bit of an accumulator,
+comparison finds all that lie outside. The loops that only check keep violations in the sign bit of an accumulator,
 which compilers turn into vector code; a second loop finds the element to name. The loops that write check what
 they follow again, because indices may be unproven (``validate="none"``) or lie in memory that somebody changes.
 """
 
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_STRIDED, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uint8_t
+from cpython.buffer cimport (
+    PyBUF_FORMAT, PyBUF_STRIDED, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer,
+)
+from libc.stdint cimport INT64_MAX, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -16,22 +18,156 @@ from arrowipc.inline.loads cimport loose_u16, loose_u32, loose_u64, mul_overflow
 from arrowipc.errors import FormatError, UsageError
 
 cdef enum:
-    MOST_DIMENSIONS = 1 << 16   # more than anybody's tensor has; bounds what a shape alone can make us allocate
+    MOST_AXES = 1 << 16         # more than anybody's tensor has; bounds what a shape alone can make us allocate
     DIGIT = 11                  # bits per pass of the sort: its 2048 counters stay in the first cache
     BUCKETS = 1 << DIGIT
+
+
+# -- integers of any width -----------------------------------------------------------------------------------
+
+# A loop that is compiled for each width takes a `kind`, a pointer whose type alone counts: it chooses the width.
+ctypedef fused Word:
+    uint8_t
+    loose_u16
+    loose_u32
+    loose_u64
+
+cdef struct IntMatrix:
+    # A matrix of integers (a vector has one column), wherever they lie.
+    uint8_t* data
+    int64_t rows
+    int64_t columns
+    int64_t row_step            # bytes
+    int64_t column_step
+    int width
+    bint is_signed
+    uint64_t top                # largest value that is not the pattern of a negative number
+
+
+cdef inline int64_t last_index(const IntMatrix* w, int64_t size) noexcept nogil:
+    """The largest index below `size` that the integers can hold; -1: none is right."""
+    return <int64_t> w.top if <uint64_t> (size - 1) > w.top and size > 0 else size - 1
+
+
+cdef inline uint64_t outside_bit(uint64_t word, int64_t last) noexcept nogil:
+    """A number whose sign bit is set if `word` is not in 0..last; with last -1 it always is."""
+    return word | (<uint64_t> last - word)
+
+
+cdef inline bint is_outside(uint64_t word, int64_t last) noexcept nogil:
+    return outside_bit(word, last) >> 63
+
+
+cdef inline uint64_t word_at(const IntMatrix* w, int64_t row, int64_t column=0) noexcept nogil:
+    cdef const uint8_t* p = w.data + row * w.row_step + column * w.column_step
+    if w.width == 8:
+        return (<const loose_u64*> p)[0]
+    if w.width == 4:
+        return (<const loose_u32*> p)[0]
+    if w.width == 2:
+        return (<const loose_u16*> p)[0]
+    return p[0]
+
+
+cdef inline void set_word(const IntMatrix* w, int64_t row, uint64_t word, int64_t column=0) noexcept nogil:
+    cdef uint8_t* p = w.data + row * w.row_step + column * w.column_step
+    if w.width == 8:
+        (<loose_u64*> p)[0] = word
+    elif w.width == 4:
+        (<loose_u32*> p)[0] = <uint32_t> word
+    elif w.width == 2:
+        (<loose_u16*> p)[0] = <uint16_t> word
+    else:
+        p[0] = <uint8_t> word
+
+
+cdef inline void copy_value(uint8_t* to, const uint8_t* value, int64_t width) noexcept nogil:
+    if width == 8:
+        (<loose_u64*> to)[0] = (<const loose_u64*> value)[0]
+    elif width == 4:
+        (<loose_u32*> to)[0] = (<const loose_u32*> value)[0]
+    elif width == 2:
+        (<loose_u16*> to)[0] = (<const loose_u16*> value)[0]
+    elif width == 1:
+        to[0] = value[0]
+    else:
+        memcpy(to, value, width)
+
+
+# -- what is wrong with an index -----------------------------------------------------------------------------
+
+cdef enum:
+    OUT_OF_BOUNDS = 1           # an index outside its dimension
+    FIRST_POINTER               # pointers that do not begin with 0
+    DECREASING_POINTER
+    LAST_POINTER                # pointers that do not end where they must
+    UNSORTED_INDEX              # indices that are not sorted where they have to be
+    OUT_OF_MEMORY
+
+cdef struct IndexFault:
+    int code
+    int64_t at                  # row or entry
+    int64_t column
+    uint64_t found
+    int64_t expected
+
+
+cdef inline int fail(IndexFault* fault, int code, int64_t at=0, uint64_t found=0, int64_t expected=0,
+                     int64_t column=-1) noexcept nogil:
+    fault.code = code
+    fault.at = at
+    fault.column = column
+    fault.found = found
+    fault.expected = expected
+    return -1
+
+
+cdef int raise_index_fault(const IndexFault* fault, IntMatrix w, str name) except -1:
+    """Raise the error that a loop described; `w` is where `fault.found` comes from."""
+    cdef object found = fault.found, top = w.top
+    if fault.code == OUT_OF_MEMORY:
+        raise MemoryError()
+    if w.is_signed and fault.found > w.top:
+        found = found - 2 * top - 2
+    where = f"{name}[{fault.at}]" if fault.column < 0 else f"{name}[{fault.at}, {fault.column}]"
+    if fault.code == OUT_OF_BOUNDS:
+        raise FormatError(f"{where} is {found}: expected an index from 0 to {fault.expected - 1}, because that "
+                          f"dimension has the size {fault.expected}")
+    if fault.code == FIRST_POINTER:
+        raise FormatError(f"{where} is {found}: the first pointer must be 0")
+    if fault.code == DECREASING_POINTER:
+        raise FormatError(f"{where} is {found}, less than the {fault.expected} before it: pointers must not decrease")
+    if fault.code == LAST_POINTER:
+        raise FormatError(f"{where} is {found}: the last pointer must be {fault.expected}, the number of entries "
+                          f"that the pointers divide")
+    raise FormatError(f"{where} is {found}, after {fault.expected}: these indices must be sorted")
 
 
 # -- what the loops work on ----------------------------------------------------------------------------------
 
 
-cdef class Integers:
-    """An array of integers, held through the buffer protocol."""
+cdef class Values:
+    """An array of elements of any width, held through the buffer protocol."""
+
+    cdef Py_buffer view
+    cdef bint held
 
     def __cinit__(self, array, bint writable=False):
-        cdef bytes code
         PyObject_GetBuffer(array, &self.view, (PyBUF_STRIDED if writable else PyBUF_STRIDED_RO) | PyBUF_FORMAT)
         self.held = True
-        code = self.view.format if self.view.format != NULL else b"B"
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+cdef class Integers(Values):
+    """An array of integers."""
+
+    cdef IntMatrix w
+
+    def __cinit__(self, array, bint writable=False):
+        cdef bytes code = self.view.format if self.view.format != NULL else b"B"
         if code.lstrip(b"<=@") not in (b"b", b"B", b"h", b"H", b"i", b"I", b"l", b"L", b"q", b"Q"):
             raise UsageError(f"indices must be integers in native byte order, found the format {code.decode()!r}")
         if self.view.ndim not in (1, 2) or self.view.itemsize not in (1, 2, 4, 8):
@@ -47,31 +183,21 @@ cdef class Integers:
         if not self.w.is_signed:
             self.w.top = 2 * self.w.top + 1
 
-    def __dealloc__(self):
-        if self.held:
-            PyBuffer_Release(&self.view)
-
-
-cdef class Values:
-    """An array of elements of any width, held through the buffer protocol."""
-
-    def __cinit__(self, array, bint writable=False):
-        PyObject_GetBuffer(array, &self.view, PyBUF_STRIDED if writable else PyBUF_STRIDED_RO)
-        self.held = True
-
-    def __dealloc__(self):
-        if self.held:
-            PyBuffer_Release(&self.view)
-
 
 cdef class Space:
     """The shape of a tensor, in the order in which its axes are gone through."""
 
+    cdef int64_t n
+    cdef int64_t* size          # of axis k of the order in which the axes are gone through
+    cdef int64_t* axis          # which one that is
+    cdef int64_t* last          # largest index that an array of integers may hold for it; see `bound`
+    cdef bint keyed             # whether one 63-bit number can say where an element lies
+
     def __cinit__(self, shape, axes=None):
         cdef int64_t k, product = 1
         self.n = len(shape)
-        if self.n > MOST_DIMENSIONS:
-            raise UsageError(f"a sparse tensor of {self.n:,} dimensions: at most {MOST_DIMENSIONS:,}")
+        if self.n > MOST_AXES:
+            raise UsageError(f"a sparse tensor of {self.n:,} dimensions: at most {MOST_AXES:,}")
         self.size = <int64_t*> calloc(3 * (self.n + 1), sizeof(int64_t))
         if self.size == NULL:
             raise MemoryError()
@@ -86,7 +212,7 @@ cdef class Space:
             if mul_overflows(product, self.size[k], &product):
                 self.keyed = False
 
-    cdef int bound(self, const Words* w) except -1:
+    cdef int bound(self, const IntMatrix* w) except -1:
         """Set `last` for the indices `w`, which must have a column per axis."""
         cdef int64_t k
         if w.columns != self.n and w.rows:
@@ -99,31 +225,10 @@ cdef class Space:
         free(self.size)
 
 
-cdef int raise_found(const Found* fault, Words w, str name) except -1:
-    """Raise what a loop found, in words; `w` is where `fault.found` comes from."""
-    cdef object found = fault.found, top = w.top
-    if fault.code == FOUND_MEMORY:
-        raise MemoryError()
-    if w.is_signed and fault.found > w.top:
-        found = found - 2 * top - 2
-    where = f"{name}[{fault.at}]" if fault.column < 0 else f"{name}[{fault.at}, {fault.column}]"
-    if fault.code == FOUND_STRAY:
-        raise FormatError(f"{where} is {found}: expected an index from 0 to {fault.expected - 1}, because that "
-                          f"dimension has the size {fault.expected}")
-    if fault.code == FOUND_START:
-        raise FormatError(f"{where} is {found}: the first pointer must be 0")
-    if fault.code == FOUND_DESCENT:
-        raise FormatError(f"{where} is {found}, less than the {fault.expected} before it: pointers must not decrease")
-    if fault.code == FOUND_END:
-        raise FormatError(f"{where} is {found}: the last pointer must be {fault.expected}, the number of entries "
-                          f"that the pointers divide")
-    raise FormatError(f"{where} is {found}, after {fault.expected}: these indices must be sorted")
-
-
 # -- coordinates: bounds and order ---------------------------------------------------------------------------
 
 
-cdef inline int compare_rows(const Words* w, Space space, int64_t a, int64_t b) noexcept nogil:
+cdef inline int compare_rows(const IntMatrix* w, Space space, int64_t a, int64_t b) noexcept nogil:
     cdef int64_t k
     cdef uint64_t x, y
     for k in range(space.n):
@@ -134,9 +239,9 @@ cdef inline int compare_rows(const Words* w, Space space, int64_t a, int64_t b) 
     return 0
 
 
-cdef void scan_rows(const Word* kind, const Words* w, Space space, uint64_t* strays, bint* descents,
+cdef void scan_rows(const Word* kind, const IntMatrix* w, Space space, uint64_t* outside, bint* descents,
                     bint* ties) noexcept nogil:
-    """Whether any index is a stray, and any row is below (or equals) the one before it, by one key per row."""
+    """Whether any index lies outside, and any row is below (or equals) the one before it, by one key per row."""
     cdef const uint8_t* row = w.data
     cdef uint64_t bad = 0, key, before = 0, word
     cdef bint down = False, tie = False
@@ -145,39 +250,39 @@ cdef void scan_rows(const Word* kind, const Words* w, Space space, uint64_t* str
         key = 0
         for k in range(space.n):
             word = (<const Word*> (row + space.axis[k] * w.column_step))[0]
-            bad |= stray(word, space.last[k])
+            bad |= outside_bit(word, space.last[k])
             key = key * <uint64_t> space.size[k] + word
         down |= key < before
         tie |= (key == before) & (i > 0)
         before = key
         row += w.row_step
-    strays[0] = bad
+    outside[0] = bad
     descents[0] = down
     ties[0] = tie
 
 
-cdef void scan_long_rows(const Words* w, Space space, uint64_t* strays, bint* descents,
+cdef void scan_long_rows(const IntMatrix* w, Space space, uint64_t* outside, bint* descents,
                          bint* ties) noexcept nogil:
     """The same for shapes whose product is beyond 64 bits."""
     cdef int64_t i, k
     cdef int order
-    strays[0] = 0
+    outside[0] = 0
     descents[0] = ties[0] = False
     for i in range(w.rows):
         for k in range(space.n):
-            strays[0] |= stray(word_at(w, i, space.axis[k]), space.last[k])
+            outside[0] |= outside_bit(word_at(w, i, space.axis[k]), space.last[k])
         if i:
             order = compare_rows(w, space, i - 1, i)
             descents[0] |= order > 0
             ties[0] |= order == 0
 
 
-cdef int find_stray(const Words* w, Space space, Found* fault) noexcept nogil:
+cdef int find_outside(const IntMatrix* w, Space space, IndexFault* fault) noexcept nogil:
     cdef int64_t i, k
     for i in range(w.rows):
         for k in range(space.n):
-            if is_stray(word_at(w, i, space.axis[k]), space.last[k]):
-                return fail(fault, FOUND_STRAY, i, word_at(w, i, space.axis[k]), space.size[k], space.axis[k])
+            if is_outside(word_at(w, i, space.axis[k]), space.last[k]):
+                return fail(fault, OUT_OF_BOUNDS, i, word_at(w, i, space.axis[k]), space.size[k], space.axis[k])
     return 0
 
 
@@ -188,26 +293,26 @@ def check_coordinates(indices, shape, axes=None, str name="indices"):
     """
     cdef Integers held = Integers(indices)
     cdef Space space = Space(shape, axes)
-    cdef Words* w = &held.w
-    cdef uint64_t strays = 0
+    cdef IntMatrix* w = &held.w
+    cdef uint64_t outside = 0
     cdef bint descents = False, ties = False
-    cdef Found fault
+    cdef IndexFault fault
     space.bound(w)
     with nogil:
         if not space.keyed:
-            scan_long_rows(w, space, &strays, &descents, &ties)
+            scan_long_rows(w, space, &outside, &descents, &ties)
         elif w.width == 8:
-            scan_rows(<const loose_u64*> w.data, w, space, &strays, &descents, &ties)
+            scan_rows(<const loose_u64*> w.data, w, space, &outside, &descents, &ties)
         elif w.width == 4:
-            scan_rows(<const loose_u32*> w.data, w, space, &strays, &descents, &ties)
+            scan_rows(<const loose_u32*> w.data, w, space, &outside, &descents, &ties)
         elif w.width == 2:
-            scan_rows(<const loose_u16*> w.data, w, space, &strays, &descents, &ties)
+            scan_rows(<const loose_u16*> w.data, w, space, &outside, &descents, &ties)
         else:
-            scan_rows(<const uint8_t*> w.data, w, space, &strays, &descents, &ties)
-        if strays >> 63:
-            find_stray(w, space, &fault)
-    if strays >> 63:
-        raise_found(&fault, w[0], name)
+            scan_rows(<const uint8_t*> w.data, w, space, &outside, &descents, &ties)
+        if outside >> 63:
+            find_outside(w, space, &fault)
+    if outside >> 63:
+        raise_index_fault(&fault, w[0], name)
     return 0 if descents else 1 if ties else 2
 
 
@@ -219,7 +324,7 @@ cdef struct Entry:
     int64_t row
 
 
-cdef void take_keys(const Word* kind, const Words* w, Space space, int64_t first, int64_t end,
+cdef void take_keys(const Word* kind, const IntMatrix* w, Space space, int64_t first, int64_t end,
                     Entry* entries) noexcept nogil:
     """Put what axes first..end of a row amount to, as one number, into its entry."""
     cdef int64_t i, k
@@ -262,7 +367,7 @@ cdef void sort_entries(Entry* entries, Entry* spare, int64_t count, uint64_t gre
         memcpy(entries, source, count * sizeof(Entry))
 
 
-cdef int sort_rows(const Words* w, Space space, const Words* order, Found* fault) noexcept nogil:
+cdef int sort_rows(const IntMatrix* w, Space space, const IntMatrix* order, IndexFault* fault) noexcept nogil:
     """Sort by groups of axes whose sizes multiply to less than 2^63, from the last group to the first.
 
     Returns 0 if no two rows are equal, 1 if some are or nobody has looked, -1 for a fault.
@@ -271,10 +376,10 @@ cdef int sort_rows(const Words* w, Space space, const Words* order, Found* fault
     cdef Entry* entries
     cdef bint tied = False
     if count > INT64_MAX // (2 * <int64_t> sizeof(Entry)):
-        return fail(fault, FOUND_MEMORY)
+        return fail(fault, OUT_OF_MEMORY)
     entries = <Entry*> malloc((2 * count + 1) * sizeof(Entry))
     if entries == NULL:
-        return fail(fault, FOUND_MEMORY)
+        return fail(fault, OUT_OF_MEMORY)
     for i in range(count):
         entries[i].row = i
     while end > 0:
@@ -310,7 +415,7 @@ def sort_coordinates(indices, shape, axes, order):
     """
     cdef Integers held = Integers(indices), out = Integers(order, True)
     cdef Space space = Space(shape, axes)
-    cdef Found fault
+    cdef IndexFault fault
     cdef int found
     space.bound(&held.w)
     if out.w.rows != held.w.rows or out.w.width != 8:
@@ -318,12 +423,12 @@ def sort_coordinates(indices, shape, axes, order):
     with nogil:
         found = sort_rows(&held.w, space, &out.w, &fault)
     if found < 0:
-        raise_found(&fault, held.w, "indices")
+        raise_index_fault(&fault, held.w, "indices")
     return found != 0
 
 
-cdef bint copy_rows(const Word* kind, const Words* w, const Words* order, Space space,
-                    const Words* out) noexcept nogil:
+cdef bint copy_rows(const Word* kind, const IntMatrix* w, const IntMatrix* order, Space space,
+                    const IntMatrix* out) noexcept nogil:
     """`take_rows` for indices and an output of one width; false for a row that there is not."""
     cdef int64_t i, k, row
     cdef const uint8_t* source
@@ -343,9 +448,9 @@ def take_rows(indices, order, axes, out):
     """Copy rows `order` (None: all) and columns `axes` of `indices` to `out`, which is as wide."""
     cdef Integers held = Integers(indices), target = Integers(out, True)
     cdef Integers rows = None if order is None else Integers(order)
-    cdef const Words* chosen = NULL if rows is None else &rows.w
+    cdef const IntMatrix* chosen = NULL if rows is None else &rows.w
     cdef Space space = Space((0,) * held.w.columns, axes)
-    cdef Words* w = &held.w
+    cdef IntMatrix* w = &held.w
     cdef bint inside
     if (target.w.rows != (w.rows if rows is None else rows.w.rows) or target.w.columns != space.n
             or target.w.width != w.width):
@@ -381,13 +486,13 @@ def find_runs(indices, starts):
 # -- compressed levels: pointers and the indices they divide -------------------------------------------------
 
 
-cdef int check_steps(const Word* kind, const Words* w, int64_t total, Found* fault) noexcept nogil:
+cdef int check_pointer_steps(const Word* kind, const IntMatrix* w, int64_t total, IndexFault* fault) noexcept nogil:
     cdef uint64_t bad = 0, before, word
     cdef int64_t i
     cdef const uint8_t* p = w.data
     before = (<const Word*> p)[0]
     if before != 0:
-        return fail(fault, FOUND_START, 0, before)
+        return fail(fault, FIRST_POINTER, 0, before)
     for i in range(1, w.rows):
         p += w.row_step
         word = (<const Word*> p)[0]
@@ -397,68 +502,68 @@ cdef int check_steps(const Word* kind, const Words* w, int64_t total, Found* fau
         for i in range(1, w.rows):
             word = word_at(w, i)
             if word > w.top or word < word_at(w, i - 1):
-                return fail(fault, FOUND_DESCENT, i, word, <int64_t> word_at(w, i - 1))
+                return fail(fault, DECREASING_POINTER, i, word, <int64_t> word_at(w, i - 1))
     if before != <uint64_t> total:
-        return fail(fault, FOUND_END, w.rows - 1, before, total)
+        return fail(fault, LAST_POINTER, w.rows - 1, before, total)
     return 0
 
 
 def check_pointers(pointers, int64_t total, str name):
     """Prove that pointers begin with 0, never decrease and end with `total`; there is at least one."""
     cdef Integers held = Integers(pointers)
-    cdef Words* w = &held.w
-    cdef Found fault
+    cdef IntMatrix* w = &held.w
+    cdef IndexFault fault
     cdef int found
     if w.rows < 1:
         raise FormatError(f"{name} is empty: it must hold one entry more than it has ranges")
     with nogil:
         if w.width == 8:
-            found = check_steps(<const loose_u64*> w.data, w, total, &fault)
+            found = check_pointer_steps(<const loose_u64*> w.data, w, total, &fault)
         elif w.width == 4:
-            found = check_steps(<const loose_u32*> w.data, w, total, &fault)
+            found = check_pointer_steps(<const loose_u32*> w.data, w, total, &fault)
         elif w.width == 2:
-            found = check_steps(<const loose_u16*> w.data, w, total, &fault)
+            found = check_pointer_steps(<const loose_u16*> w.data, w, total, &fault)
         else:
-            found = check_steps(<const uint8_t*> w.data, w, total, &fault)
+            found = check_pointer_steps(<const uint8_t*> w.data, w, total, &fault)
     if found < 0:
-        raise_found(&fault, w[0], name)
+        raise_index_fault(&fault, w[0], name)
 
 
-cdef int check_children(const Word* kind, const Words* w, int64_t last, int64_t size, int64_t* descents,
-                        Found* fault) noexcept nogil:
-    """Prove that all indices are inside, and count the places where one is not above the one before."""
+cdef int check_indices(const Word* kind, const IntMatrix* w, int64_t last, int64_t size, int64_t* descents,
+                        IndexFault* fault) noexcept nogil:
+    """Prove that all indices are inside, and count the descents: places where one is not above the one before."""
     cdef uint64_t bad = 0, word, before = 0
     cdef int64_t i, down = 0
     cdef const uint8_t* p = w.data
     cdef const Word* packed = <const Word*> w.data
     if w.row_step == <int64_t> sizeof(Word):
         for i in range(w.rows):
-            bad |= stray(packed[i], last)
+            bad |= outside_bit(packed[i], last)
         for i in range(1, w.rows):
             down += packed[i] <= packed[i - 1]
     else:
         for i in range(w.rows):
             word = (<const Word*> p)[0]
-            bad |= stray(word, last)
+            bad |= outside_bit(word, last)
             down += (i > 0) & (word <= before)
             before = word
             p += w.row_step
     if bad >> 63:
         for i in range(w.rows):
-            if is_stray(word_at(w, i), last):
-                return fail(fault, FOUND_STRAY, i, word_at(w, i), size)
+            if is_outside(word_at(w, i), last):
+                return fail(fault, OUT_OF_BOUNDS, i, word_at(w, i), size)
     descents[0] = down
     return 0
 
 
-cdef int64_t count_fresh(const Words* pointers, const Words* w, bint* childless) noexcept nogil:
-    """How many of those places are where a new parent's indices begin."""
+cdef int64_t count_descents_at_starts(const IntMatrix* pointers, const IntMatrix* w, bint* has_empty) noexcept nogil:
+    """How many descents are no disorder, because a range begins there; `has_empty`: some range has no index."""
     cdef int64_t j, at, before = 0, count = 0
-    childless[0] = False
+    has_empty[0] = False
     for j in range(1, pointers.rows):
         at = <int64_t> word_at(pointers, j)
         if at == before:
-            childless[0] = True
+            has_empty[0] = True
         elif 0 < at < w.rows:
             count += word_at(w, at) <= word_at(w, at - 1)
         before = at
@@ -473,34 +578,34 @@ def check_level(indices, int64_t size, pointers, str name):
     """
     cdef Integers held = Integers(indices)
     cdef Integers ranges = None if pointers is None else Integers(pointers)
-    cdef Words* w = &held.w
-    cdef int64_t last = last_index(w, size), descents = 0, fresh = 0
-    cdef bint childless = False
-    cdef Found fault
+    cdef IntMatrix* w = &held.w
+    cdef int64_t last = last_index(w, size), descents = 0, at_starts = 0
+    cdef bint has_empty = False
+    cdef IndexFault fault
     cdef int found
     with nogil:
         if w.width == 8:
-            found = check_children(<const loose_u64*> w.data, w, last, size, &descents, &fault)
+            found = check_indices(<const loose_u64*> w.data, w, last, size, &descents, &fault)
         elif w.width == 4:
-            found = check_children(<const loose_u32*> w.data, w, last, size, &descents, &fault)
+            found = check_indices(<const loose_u32*> w.data, w, last, size, &descents, &fault)
         elif w.width == 2:
-            found = check_children(<const loose_u16*> w.data, w, last, size, &descents, &fault)
+            found = check_indices(<const loose_u16*> w.data, w, last, size, &descents, &fault)
         else:
-            found = check_children(<const uint8_t*> w.data, w, last, size, &descents, &fault)
+            found = check_indices(<const uint8_t*> w.data, w, last, size, &descents, &fault)
         if found == 0 and ranges is not None:
-            fresh = count_fresh(&ranges.w, w, &childless)
+            at_starts = count_descents_at_starts(&ranges.w, w, &has_empty)
     if found < 0:
-        raise_found(&fault, w[0], name)
-    return descents == fresh, childless
+        raise_index_fault(&fault, w[0], name)
+    return descents == at_starts, has_empty
 
 
 def build_pointers(column, int64_t parents, pointers):
     """Write where the entries of each parent begin, given the parent of each entry in ascending order."""
     cdef Integers held = Integers(column), out = Integers(pointers, True)
-    cdef Words* w = &held.w
+    cdef IntMatrix* w = &held.w
     cdef int64_t i, parent = 0, last = last_index(w, parents)
     cdef uint64_t word
-    cdef Found fault
+    cdef IndexFault fault
     cdef int found = 0
     if out.w.rows != parents + 1 or parents < 0:
         raise UsageError(f"{parents} parents need {parents + 1} pointers, there is room for {out.w.rows}")
@@ -508,11 +613,11 @@ def build_pointers(column, int64_t parents, pointers):
         set_word(&out.w, 0, 0)
         for i in range(w.rows):
             word = word_at(w, i)
-            if is_stray(word, last):
-                found = fail(&fault, FOUND_STRAY, i, word, parents)
+            if is_outside(word, last):
+                found = fail(&fault, OUT_OF_BOUNDS, i, word, parents)
                 break
             if <int64_t> word < parent:
-                found = fail(&fault, FOUND_DISORDER, i, word, parent)
+                found = fail(&fault, UNSORTED_INDEX, i, word, parent)
                 break
             while parent < <int64_t> word:
                 parent += 1
@@ -521,42 +626,52 @@ def build_pointers(column, int64_t parents, pointers):
             parent += 1
             set_word(&out.w, parent, w.rows)
     if found < 0:
-        raise_found(&fault, w[0], "indices")
+        raise_index_fault(&fault, w[0], "indices")
+
+
+cdef inline int64_t range_end(const IntMatrix* pointers, int64_t j, int64_t begin, int64_t total,
+                              IndexFault* fault) noexcept nogil:
+    """Where the range that begins at `begin` ends: at pointer j, not behind `total`; -1 for a fault."""
+    cdef int64_t end = <int64_t> word_at(pointers, j)
+    if end < begin:
+        return fail(fault, DECREASING_POINTER, j, <uint64_t> end, begin)
+    if end > total:
+        return fail(fault, LAST_POINTER, j, <uint64_t> end, total)
+    return end
 
 
 def expand_pointers(pointers, column):
     """Write the parent of each entry to `column`: the opposite of `build_pointers`."""
     cdef Integers held = Integers(pointers), out = Integers(column, True)
-    cdef Words* w = &held.w
+    cdef IntMatrix* w = &held.w
     cdef int64_t j, i, at = 0, end
-    cdef Found fault
+    cdef IndexFault fault
     cdef int found = 0
     with nogil:
         for j in range(1, w.rows):
-            end = <int64_t> word_at(w, j)
-            if end < at or end > out.w.rows:
-                found = fail(&fault, FOUND_DESCENT if end < at else FOUND_END, j, <uint64_t> end,
-                             at if end < at else out.w.rows)
+            end = range_end(w, j, at, out.w.rows, &fault)
+            if end < 0:
+                found = -1
                 break
             for i in range(at, end):
                 set_word(&out.w, i, j - 1)
             at = end
         if found == 0 and at != out.w.rows:
-            found = fail(&fault, FOUND_END, w.rows - 1, at, out.w.rows)
+            found = fail(&fault, LAST_POINTER, w.rows - 1, at, out.w.rows)
     if found < 0:
-        raise_found(&fault, w[0], "indptr")
+        raise_index_fault(&fault, w[0], "indptr")
 
 
-cdef int transpose(const Word* kind, const Words* pointers, const Words* w, int64_t size, int64_t* ends,
-                   const Words* out, const Words* order, Found* fault) noexcept nogil:
+cdef int transpose(const Word* kind, const IntMatrix* pointers, const IntMatrix* w, int64_t size, int64_t* ends,
+                   const IntMatrix* out, const IntMatrix* order, IndexFault* fault) noexcept nogil:
     """Count the entries of each index, then hand them out; `ends` has size + 1 zeros, and then the new pointers."""
     cdef int64_t i, j, at = 0, end, place, last = last_index(w, size)
     cdef uint64_t word
     cdef const uint8_t* p = w.data
     for i in range(w.rows):
         word = (<const Word*> (p + i * w.row_step))[0]
-        if is_stray(word, last):
-            return fail(fault, FOUND_STRAY, i, word, size)
+        if is_outside(word, last):
+            return fail(fault, OUT_OF_BOUNDS, i, word, size)
         ends[word] += 1
     for j in range(size + 1):
         place = ends[j]
@@ -564,20 +679,20 @@ cdef int transpose(const Word* kind, const Words* pointers, const Words* w, int6
         at += place
     at = 0
     for j in range(1, pointers.rows):
-        end = <int64_t> word_at(pointers, j)
-        if end < at or end > w.rows:
-            return fail(fault, FOUND_DESCENT if end < at else FOUND_END, j, <uint64_t> end, at if end < at else w.rows)
+        end = range_end(pointers, j, at, w.rows, fault)
+        if end < 0:
+            return -1
         for i in range(at, end):
             word = (<const Word*> (p + i * w.row_step))[0]
-            if is_stray(word, last) or ends[word] >= w.rows:
-                return fail(fault, FOUND_STRAY, i, word, size)      # it is not what it was when it was counted
+            if is_outside(word, last) or ends[word] >= w.rows:
+                return fail(fault, OUT_OF_BOUNDS, i, word, size)      # it is not what it was when it was counted
             place = ends[word]
             ends[word] = place + 1
             (<Word*> (out.data + place * out.row_step))[0] = <Word> (j - 1)
             (<loose_u64*> (order.data + place * order.row_step))[0] = <uint64_t> i
         at = end
     if at != w.rows:
-        return fail(fault, FOUND_END, pointers.rows - 1, <uint64_t> at, w.rows)
+        return fail(fault, LAST_POINTER, pointers.rows - 1, <uint64_t> at, w.rows)
     for j in range(size, 0, -1):
         ends[j] = ends[j - 1]
     ends[0] = 0
@@ -591,9 +706,9 @@ def transpose_level(pointers, indices, int64_t size, out_pointers, out_indices, 
     """
     cdef Integers ranges = Integers(pointers), held = Integers(indices)
     cdef Integers starts = Integers(out_pointers, True), out = Integers(out_indices, True), rows = Integers(order, True)
-    cdef Words* w = &held.w
+    cdef IntMatrix* w = &held.w
     cdef int64_t* ends = <int64_t*> starts.w.data
-    cdef Found fault
+    cdef IndexFault fault
     cdef int found
     if (size < 0 or starts.w.rows != size + 1 or starts.w.width != 8 or starts.w.row_step != 8
             or out.w.rows != w.rows or out.w.width != w.width or rows.w.rows != w.rows or rows.w.width != 8):
@@ -608,8 +723,8 @@ def transpose_level(pointers, indices, int64_t size, out_pointers, out_indices, 
         else:
             found = transpose(<const uint8_t*> w.data, &ranges.w, w, size, ends, &out.w, &rows.w, &fault)
     if found < 0:
-        raise_found(&fault, (held if fault.code == FOUND_STRAY else ranges).w,
-                    "indices" if fault.code == FOUND_STRAY else "indptr")
+        raise_index_fault(&fault, (held if fault.code == OUT_OF_BOUNDS else ranges).w,
+                    "indices" if fault.code == OUT_OF_BOUNDS else "indptr")
 
 
 # -- fibres: a level per axis --------------------------------------------------------------------------------
@@ -619,14 +734,14 @@ cdef class Levels:
     """Some arrays of integers side by side."""
 
     cdef list held
-    cdef Words* w
+    cdef IntMatrix* w
     cdef int64_t n
 
     def __cinit__(self, arrays, bint writable=False):
         cdef int64_t k
         self.held = [Integers(array, writable) for array in arrays]
         self.n = len(self.held)
-        self.w = <Words*> calloc(self.n + 1, sizeof(Words))
+        self.w = <IntMatrix*> calloc(self.n + 1, sizeof(IntMatrix))
         if self.w == NULL:
             raise MemoryError()
         for k in range(self.n):
@@ -669,7 +784,7 @@ def count_nodes(pointers, rooms, int64_t leaves):
     return counts
 
 
-cdef inline int64_t first_change(const Words* w, int64_t row) noexcept nogil:
+cdef inline int64_t first_change(const IntMatrix* w, int64_t row) noexcept nogil:
     """The first column in which a row differs from the one before; the last one if it does not."""
     cdef int64_t k
     if row == 0:
@@ -685,8 +800,8 @@ def count_fibres(indices):
     cdef Integers held = Integers(indices)
     cdef int64_t columns = held.w.columns, i, k
     cdef int64_t* fresh
-    if columns > MOST_DIMENSIONS:
-        raise UsageError(f"a sparse tensor of {columns:,} dimensions: at most {MOST_DIMENSIONS:,}")
+    if columns > MOST_AXES:
+        raise UsageError(f"a sparse tensor of {columns:,} dimensions: at most {MOST_AXES:,}")
     fresh = <int64_t*> calloc(columns + 1, sizeof(int64_t))
     if fresh == NULL:
         raise MemoryError()
@@ -705,7 +820,7 @@ def build_fibres(indices, pointers, nodes):
     """Fill the levels that `count_fibres` has counted."""
     cdef Integers held = Integers(indices)
     cdef Levels ranges = Levels(pointers, True), out = Levels(nodes, True)
-    cdef Words* w = &held.w
+    cdef IntMatrix* w = &held.w
     cdef int64_t columns = w.columns, i, k
     cdef int64_t* ends
     cdef bint room = True
@@ -736,8 +851,8 @@ def build_fibres(indices, pointers, nodes):
         raise UsageError("the indices changed while they were counted")
 
 
-cdef int climb(const Words* pointers, const int64_t* below, int64_t* starts, int64_t size,
-               Found* fault) noexcept nogil:
+cdef int leaf_pointers(const IntMatrix* pointers, const int64_t* below, int64_t* starts, int64_t size,
+               IndexFault* fault) noexcept nogil:
     """Turn pointers into a level of `size` nodes into pointers into the leaves.
 
     `below` are the same for that level, NULL if it holds the leaves.
@@ -746,20 +861,21 @@ cdef int climb(const Words* pointers, const int64_t* below, int64_t* starts, int
     for j in range(pointers.rows):
         at = <int64_t> word_at(pointers, j)
         if at < before:
-            return fail(fault, FOUND_DESCENT, j, <uint64_t> at, before)
+            return fail(fault, DECREASING_POINTER, j, <uint64_t> at, before)
         if at > size:
-            return fail(fault, FOUND_END, j, <uint64_t> at, size)
+            return fail(fault, LAST_POINTER, j, <uint64_t> at, size)
         if j == 0 and at != 0:
-            return fail(fault, FOUND_START, 0, <uint64_t> at)
+            return fail(fault, FIRST_POINTER, 0, <uint64_t> at)
         starts[j] = at if below == NULL else below[at]
         before = at
     if at != size:
-        # Converter would be left over that nobody writes coordinates for.
-        return fail(fault, FOUND_END, pointers.rows - 1, <uint64_t> at, size)
+        # Leaves would be left over that nobody writes coordinates for.
+        return fail(fault, LAST_POINTER, pointers.rows - 1, <uint64_t> at, size)
     return 0
 
 
-cdef void expand_level(const Words* nodes, const int64_t* starts, const Words* out, int64_t column) noexcept nogil:
+cdef void expand_level(const IntMatrix* nodes, const int64_t* starts, const IntMatrix* out,
+                       int64_t column) noexcept nogil:
     """Repeat each node of a level for the leaves below it (`starts` NULL: it is one)."""
     cdef int64_t j, i
     for j in range(nodes.rows):
@@ -779,7 +895,7 @@ def expand_fibres(pointers, nodes, axes, out):
     cdef int64_t* starts
     cdef int64_t* below = NULL
     cdef int64_t* spare
-    cdef Found fault
+    cdef IndexFault fault
     cdef int found = 0
     if levels.n < 1 or ranges.n != levels.n - 1 or held.w.columns != levels.n or levels.w[levels.n - 1].rows != leaves:
         raise UsageError("the levels do not fit the coordinates")
@@ -794,7 +910,7 @@ def expand_fibres(pointers, nodes, axes, out):
     with nogil:
         expand_level(&levels.w[levels.n - 1], NULL, &held.w, space.axis[levels.n - 1])
         for k in range(ranges.n - 1, -1, -1):
-            found = climb(&ranges.w[k], below, spare, levels.w[k + 1].rows, &fault)
+            found = leaf_pointers(&ranges.w[k], below, spare, levels.w[k + 1].rows, &fault)
             if found < 0:
                 break
             expand_level(&levels.w[k], spare, &held.w, space.axis[k])
@@ -802,7 +918,7 @@ def expand_fibres(pointers, nodes, axes, out):
             spare = starts + most if spare == starts else starts
     free(starts)
     if found < 0:
-        raise_found(&fault, ranges.w[k], f"indptrBuffers[{k}]")
+        raise_index_fault(&fault, ranges.w[k], f"indptrBuffers[{k}]")
 
 
 # -- dense tensors ---------------------------------------------------------------------------------------------------
@@ -810,14 +926,14 @@ def expand_fibres(pointers, nodes, axes, out):
 # Between dense tensors and the coordinates of their values: the non-zero ones taken out, and put in again.
 
 cdef enum:
-    MOST_AXES = 64              # what the buffer protocol can describe
+    MOST_DENSE_AXES = 64        # what the buffer protocol can describe
     BLOCK = 64                  # bytes of a dense tensor that are passed over at once when all are zero
     WIDEST = 256                # bytes of a value; see `zeros`
 
 cdef uint8_t zeros[WIDEST]
 
 
-cdef struct Grid:
+cdef struct DenseView:
     # A dense tensor, in the order in which it is gone through.
     const uint8_t* data
     int64_t width               # bytes of a value
@@ -826,10 +942,10 @@ cdef struct Grid:
     const Py_ssize_t* step
     uint64_t keep               # the bits that make a value non-zero: not the sign of floating-point numbers
 
-cdef struct Harvest:
+cdef struct NonZeros:
     # Where values and their coordinates go, and how far they have come.
-    int64_t at[MOST_AXES]       # the coordinates at hand, but the last
-    Words indices
+    int64_t at[MOST_DENSE_AXES]       # the coordinates at hand, but the last
+    IntMatrix indices
     uint8_t* values
     int64_t step
     int64_t width
@@ -838,7 +954,7 @@ cdef struct Harvest:
     int64_t count
 
 
-cdef inline bint put(Harvest* out, const uint8_t* value, int64_t last) noexcept nogil:
+cdef inline bint add_value(NonZeros* out, const uint8_t* value, int64_t last) noexcept nogil:
     cdef int64_t k
     if out.count >= out.room:
         return False
@@ -869,7 +985,7 @@ cdef inline uint64_t nonzero_bits(const Word* values, uint64_t keep) noexcept no
 
 
 cdef int scan_run(const Word* kind, const uint8_t* p, int64_t count, int64_t step, uint64_t keep,
-                  Harvest* out) noexcept nogil:
+                  NonZeros* out) noexcept nogil:
     """Go through one run of values; -1 if there are more than there is room for."""
     cdef int64_t i = 0, end, total = 0, block = BLOCK // <int64_t> sizeof(Word)
     cdef uint64_t found
@@ -889,32 +1005,32 @@ cdef int scan_run(const Word* kind, const uint8_t* p, int64_t count, int64_t ste
             while found:
                 end = i + trailing_zeros(found)
                 found &= found - 1
-                if not put(out, p + end * step, end):
+                if not add_value(out, p + end * step, end):
                     return -1
         i += block
     while i < count:
         if (<const Word*> (p + i * step))[0] & <Word> keep:
             if out.room < 0:
                 out.count += 1
-            elif not put(out, p + i * step, i):
+            elif not add_value(out, p + i * step, i):
                 return -1
         i += 1
     return 0
 
 
-cdef int scan_wide_run(const uint8_t* p, int64_t count, int64_t step, Harvest* out) noexcept nogil:
+cdef int scan_wide_run(const uint8_t* p, int64_t count, int64_t step, NonZeros* out) noexcept nogil:
     """The same for values that no machine word holds."""
     cdef int64_t i
     for i in range(count):
         if memcmp(p + i * step, zeros, out.width) != 0:
             if out.room < 0:
                 out.count += 1
-            elif not put(out, p + i * step, i):
+            elif not add_value(out, p + i * step, i):
                 return -1
     return 0
 
 
-cdef int scan_grid(const Grid* g, Harvest* out) noexcept nogil:
+cdef int scan_dense(const DenseView* g, NonZeros* out) noexcept nogil:
     cdef int64_t k, count = 1, step = g.width
     cdef const uint8_t* p = g.data
     cdef int found
@@ -951,11 +1067,11 @@ cdef int scan_grid(const Grid* g, Harvest* out) noexcept nogil:
             return 0
 
 
-cdef Grid grid(Values dense, uint64_t sign) except *:
-    cdef Grid g
-    if dense.view.ndim > MOST_AXES or dense.view.itemsize > WIDEST:
+cdef DenseView dense_view(Values dense, uint64_t sign) except *:
+    cdef DenseView g
+    if dense.view.ndim > MOST_DENSE_AXES or dense.view.itemsize > WIDEST:
         raise UsageError(f"a dense tensor of {dense.view.ndim} dimensions and {dense.view.itemsize} bytes per value: "
-                         f"at most {MOST_AXES} and {WIDEST}")
+                         f"at most {MOST_DENSE_AXES} and {WIDEST}")
     g.data = <const uint8_t*> dense.view.buf
     g.width = dense.view.itemsize
     g.n = dense.view.ndim
@@ -968,15 +1084,15 @@ cdef Grid grid(Values dense, uint64_t sign) except *:
 def count_nonzero(dense, uint64_t sign):
     """Return how many values of `dense` are not zero, `sign` being the bit that makes no difference."""
     cdef Values held = Values(dense)
-    cdef Grid g = grid(held, sign)
-    cdef Harvest out
+    cdef DenseView g = dense_view(held, sign)
+    cdef NonZeros out
     out.room = -1
     out.count = 0
     out.n = g.n
     out.width = g.width
     if g.width:
         with nogil:
-            scan_grid(&g, &out)
+            scan_dense(&g, &out)
     return out.count
 
 
@@ -987,8 +1103,8 @@ def take_nonzero(dense, uint64_t sign, indices, values):
     """
     cdef Values held = Values(dense), target = Values(values, True)
     cdef Integers coordinates = Integers(indices, True)
-    cdef Grid g = grid(held, sign)
-    cdef Harvest out
+    cdef DenseView g = dense_view(held, sign)
+    cdef NonZeros out
     cdef int found = 0
     out.indices = coordinates.w
     if target.view.ndim != 1 or target.view.itemsize != g.width or out.indices.columns != g.n:
@@ -1001,7 +1117,7 @@ def take_nonzero(dense, uint64_t sign, indices, values):
     out.room = min(target.view.shape[0], out.indices.rows)
     if g.width:
         with nogil:
-            found = scan_grid(&g, &out)
+            found = scan_dense(&g, &out)
     if found < 0 or out.count != out.room:
         raise UsageError("the dense tensor changed while its values were counted")
 
@@ -1009,8 +1125,8 @@ def take_nonzero(dense, uint64_t sign, indices, values):
 # -- back ----------------------------------------------------------------------------------------------------
 
 
-cdef int put_rows(const Word* kind, const Words* w, Space space, const uint8_t* values, int64_t value_step,
-                  const Grid* g, Found* fault) noexcept nogil:
+cdef int put_rows(const Word* kind, const IntMatrix* w, Space space, const uint8_t* values, int64_t value_step,
+                  const DenseView* g, IndexFault* fault) noexcept nogil:
     cdef int64_t i, k, offset
     cdef uint64_t word
     cdef const uint8_t* row = w.data
@@ -1018,8 +1134,8 @@ cdef int put_rows(const Word* kind, const Words* w, Space space, const uint8_t* 
         offset = 0
         for k in range(space.n):
             word = (<const Word*> (row + k * w.column_step))[0]
-            if is_stray(word, space.last[k]):
-                return fail(fault, FOUND_STRAY, i, word, space.size[k], k)
+            if is_outside(word, space.last[k]):
+                return fail(fault, OUT_OF_BOUNDS, i, word, space.size[k], k)
             offset += <int64_t> word * g.step[k]
         copy_value(<uint8_t*> g.data + offset, values, g.width)
         row += w.row_step
@@ -1031,12 +1147,12 @@ def put_values(indices, values, dense):
     """Store each value at its coordinates."""
     cdef Integers held = Integers(indices)
     cdef Values source = Values(values), target = Values(dense, True)
-    cdef Grid g = grid(target, 0)
+    cdef DenseView g = dense_view(target, 0)
     cdef Space space = Space([g.size[k] for k in range(g.n)])
-    cdef Words* w = &held.w
+    cdef IntMatrix* w = &held.w
     cdef const uint8_t* first = <const uint8_t*> source.view.buf
     cdef int64_t step
-    cdef Found fault
+    cdef IndexFault fault
     cdef int found
     if source.view.ndim != 1 or source.view.shape[0] != w.rows or source.view.itemsize != g.width:
         raise UsageError("the values do not fit the indices or the dense tensor")
@@ -1052,24 +1168,22 @@ def put_values(indices, values, dense):
         else:
             found = put_rows(<const uint8_t*> w.data, w, space, first, step, &g, &fault)
     if found < 0:
-        raise_found(&fault, w[0], "indices")
+        raise_index_fault(&fault, w[0], "indices")
 
 
-cdef int put_ranges(const Word* kind, const Words* pointers, const Words* w, const uint8_t* values,
-                    int64_t value_step, const Grid* g, Found* fault) noexcept nogil:
+cdef int put_ranges(const Word* kind, const IntMatrix* pointers, const IntMatrix* w, const uint8_t* values,
+                    int64_t value_step, const DenseView* g, IndexFault* fault) noexcept nogil:
     cdef int64_t j, i, at = 0, end, last = last_index(w, g.size[1])
     cdef uint64_t word
     cdef uint8_t* row = <uint8_t*> g.data
     for j in range(1, pointers.rows):
-        end = <int64_t> word_at(pointers, j)
-        if end < at:
-            return fail(fault, FOUND_DESCENT, j, <uint64_t> end, at)
-        if end > w.rows:
-            return fail(fault, FOUND_END, j, <uint64_t> end, w.rows)
+        end = range_end(pointers, j, at, w.rows, fault)
+        if end < 0:
+            return -1
         for i in range(at, end):
             word = (<const Word*> (w.data + i * w.row_step))[0]
-            if is_stray(word, last):
-                return fail(fault, FOUND_STRAY, i, word, g.size[1])
+            if is_outside(word, last):
+                return fail(fault, OUT_OF_BOUNDS, i, word, g.size[1])
             copy_value(row + <int64_t> word * g.step[1], values + i * value_step, g.width)
         at = end
         row += g.step[0]
@@ -1080,11 +1194,11 @@ def put_compressed(pointers, indices, values, dense):
     """Store the values of a compressed matrix; the first axis of `dense` is the compressed one."""
     cdef Integers ranges = Integers(pointers), held = Integers(indices)
     cdef Values source = Values(values), target = Values(dense, True)
-    cdef Grid g = grid(target, 0)
-    cdef Words* w = &held.w
+    cdef DenseView g = dense_view(target, 0)
+    cdef IntMatrix* w = &held.w
     cdef const uint8_t* first = <const uint8_t*> source.view.buf
     cdef int64_t step
-    cdef Found fault
+    cdef IndexFault fault
     cdef int found
     if (source.view.ndim != 1 or source.view.shape[0] != w.rows or source.view.itemsize != g.width or g.n != 2
             or ranges.w.rows != g.size[0] + 1):
@@ -1100,5 +1214,5 @@ def put_compressed(pointers, indices, values, dense):
         else:
             found = put_ranges(<const uint8_t*> w.data, &ranges.w, w, first, step, &g, &fault)
     if found < 0:
-        raise_found(&fault, (ranges if fault.code != FOUND_STRAY else held).w,
-                    "indices" if fault.code == FOUND_STRAY else "indptr")
+        raise_index_fault(&fault, (ranges if fault.code != OUT_OF_BOUNDS else held).w,
+                    "indices" if fault.code == OUT_OF_BOUNDS else "indptr")

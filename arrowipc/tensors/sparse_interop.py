@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
     from arrowipc.tensors.sparse_convert import Indices, Values
 
-    Rows: TypeAlias = tuple[Values, Indices, tuple[int, ...]]
+    Coordinates: TypeAlias = tuple[Values, Indices, tuple[int, ...]]
     Compressed: TypeAlias = tuple[Values, Indices, Indices, tuple[int, ...]]
 
 __all__ = [
     "compressed_of_pydata",
     "compressed_of_scipy",
     "compressed_of_torch",
+    "coordinates_of_pydata",
+    "coordinates_of_scipy",
+    "coordinates_of_torch",
     "layout_of",
     "library_of",
     "pydata_compressed",
-    "pydata_rows",
-    "rows_of_pydata",
-    "rows_of_scipy",
-    "rows_of_torch",
+    "pydata_coo",
     "scipy_compressed",
-    "scipy_rows",
+    "scipy_coo",
     "torch_compressed",
-    "torch_rows",
+    "torch_coo",
 ]
 
 FORMATS = ("csr", "csc")
@@ -76,7 +76,7 @@ def _expect(obj: Any, library: str, what: str) -> None:
 # SciPy.
 
 
-def rows_of_scipy(matrix: Any) -> Rows:
+def coordinates_of_scipy(matrix: Any) -> Coordinates:
     """Return values, coordinates and shape of anything that has ``tocoo``."""
     _expect(matrix, "scipy", "a sparse array of SciPy")
     coo = matrix.tocoo(copy=False)
@@ -87,28 +87,21 @@ def rows_of_scipy(matrix: Any) -> Rows:
 def _columns(coords: Sequence[Indices]) -> Indices:
     """Return arrays of one coordinate each as a matrix: a view where they lie at equal distances."""
     first = coords[0]
-    base = first.__array_interface__["data"][0]
-    steps = {each.__array_interface__["data"][0] - base - k * _gap(coords) for k, each in enumerate(coords)}
+    addresses = [each.__array_interface__["data"][0] for each in coords]
+    gap = addresses[1] - addresses[0] if len(coords) > 1 else 0
     together = (
-        steps == {0}
+        all(address == addresses[0] + k * gap for k, address in enumerate(addresses))
         and len({(each.dtype, each.shape, each.strides) for each in coords}) == 1
         and isinstance(first.base, np.ndarray)
         and all(each.base is first.base for each in coords)
     )
     if not together or first.size == 0:
         return np.stack(coords).T
-    shape, strides = (len(first), len(coords)), (first.strides[0], _gap(coords))
+    shape, strides = (len(first), len(coords)), (first.strides[0], gap)
     return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=first.flags.writeable)
 
 
-def _gap(coords: Sequence[Indices]) -> int:
-    if len(coords) < 2:
-        return 0
-    one, two = (each.__array_interface__["data"][0] for each in coords[:2])
-    return int(two - one)
-
-
-def scipy_rows(data: Values, indices: Indices, shape: Sequence[int], canonical: bool) -> Any:
+def scipy_coo(data: Values, indices: Indices, shape: Sequence[int], canonical: bool) -> Any:
     """Return a ``coo_array`` over the same memory."""
     sparse = import_module("scipy.sparse")
     columns = [_scipy_index(column) for column in indices.T]
@@ -155,9 +148,7 @@ def _scipy_empty(kind: Any, data: Values, shape: Sequence[int]) -> Any:
     try:
         return kind(tuple(shape), dtype=data.dtype)
     except UNFIT as error:
-        raise UsageError(
-            f"SciPy has no {kind.__name__} of {data.dtype} and shape {tuple(shape)}: {error}"
-        ) from None
+        raise UsageError(f"SciPy has no {kind.__name__} of {data.dtype} and shape {tuple(shape)}: {error}") from None
 
 
 def _scipy_index(indices: Indices) -> Indices:
@@ -183,19 +174,17 @@ def _expect_matrix(obj: Any) -> None:
 def _expect_zero_fill(array: Any) -> None:
     _expect(array, "sparse", "an array of PyData Sparse")
     if array.fill_value != 0:
-        raise UsageError(
-            f"sparse tensors of Arrow are zero where no value is stored, this array is {array.fill_value}"
-        )
+        raise UsageError(f"sparse tensors of Arrow are zero where no value is stored, this array is {array.fill_value}")
 
 
-def rows_of_pydata(array: Any) -> Rows:
+def coordinates_of_pydata(array: Any) -> Coordinates:
     """Return values, coordinates and shape of any array of PyData Sparse."""
     _expect_zero_fill(array)
     coo = array.asformat("coo")
     return coo.data, coo.coords.T, coo.shape
 
 
-def pydata_rows(data: Values, indices: Indices, shape: Sequence[int]) -> Any:
+def pydata_coo(data: Values, indices: Indices, shape: Sequence[int]) -> Any:
     """Return a ``sparse.COO`` of canonical coordinates."""
     sparse = import_module("sparse")
     try:
@@ -213,9 +202,7 @@ def compressed_of_pydata(array: Any, axis: int) -> Compressed:
     return array.data, array.indptr, array.indices, array.shape
 
 
-def pydata_compressed(
-    data: Values, indptr: Indices, indices: Indices, shape: Sequence[int], axis: int
-) -> Any:
+def pydata_compressed(data: Values, indptr: Indices, indices: Indices, shape: Sequence[int], axis: int) -> Any:
     """Return a ``sparse.GCXS``."""
     sparse = import_module("sparse")
     try:
@@ -231,7 +218,7 @@ def _no_pydata(kind: str, data: Values, error: Exception) -> UsageError:
 # PyTorch.
 
 
-def rows_of_torch(tensor: Any) -> Rows:
+def coordinates_of_torch(tensor: Any) -> Coordinates:
     """Return values, coordinates and shape of a sparse COO tensor, coalesced or not."""
     _expect_torch(tensor, "sparse_coo")
     tensor = tensor.detach()
@@ -250,9 +237,7 @@ def compressed_of_torch(tensor: Any, axis: int) -> Compressed:
 def _expect_torch(tensor: Any, layout: str) -> None:
     _expect(tensor, "torch", "a sparse tensor of PyTorch")
     if str(tensor.layout) != f"torch.{layout}":
-        raise UsageError(
-            f"expected a tensor of the layout {layout}, found {tensor.layout}: use to_{layout}()"
-        )
+        raise UsageError(f"expected a tensor of the layout {layout}, found {tensor.layout}: use to_{layout}()")
     if tensor.device.type != "cpu":
         raise UsageError(f"the tensor lies on {tensor.device}: bring it to main memory with .cpu()")
     if tensor.dense_dim():
@@ -266,7 +251,7 @@ def _numpy(tensor: Any) -> Values:
         raise UsageError(f"NumPy has no array of {tensor.dtype}: {error}") from None
 
 
-def torch_rows(data: Values, indices: Indices, shape: Sequence[int], canonical: bool) -> Any:
+def torch_coo(data: Values, indices: Indices, shape: Sequence[int], canonical: bool) -> Any:
     """Return a ``torch.sparse_coo_tensor``."""
     torch = import_module("torch")
     coordinates = _torch(torch, indices.astype(np.int64, copy=False).T)

@@ -7,29 +7,23 @@ import numpy as np
 from arrowipc.arguments import check_choice
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.metadata.schema_tables import write_sparse_tensor_message
-from arrowipc.read.framing import Message
-from arrowipc.tensors.message import stored_length
-from arrowipc.tensors.message_io import framed_size, read_framed, write_framed
+from arrowipc.tensors.message import head_of, stored_length
+from arrowipc.tensors.message_io import read_framed, write_framed
 from arrowipc.tensors.sparse_index import count_nodes
-from arrowipc.tensors.sparse_layouts import (
-    SparseCOOTensor,
-    SparseCSCMatrix,
-    SparseCSFTensor,
-    SparseCSRMatrix,
-    SparseTensor,
-    from_any,
-)
+from arrowipc.tensors.sparse_layouts import SparseCOOTensor, SparseCSFTensor, SparseTensor, from_any
 from arrowipc.tensors.sparse_message import Opened, open_sparse
+from arrowipc.tensors.sparse_tensor import LAYOUTS
 from arrowipc.types import Int
 from arrowipc.values.dtypes import dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any, Literal
 
     from arrowipc.limits import Limits
-    from arrowipc.tensors.sparse_convert import Indices, Values
+    from arrowipc.read.framing import Message
+    from arrowipc.tensors.sparse_convert import Values
     from arrowipc.tensors.sparse_tensor import Validate
 
 __all__ = [
@@ -42,9 +36,7 @@ __all__ = [
 # Reading.
 
 
-def read_sparse_tensor(
-    source: Any, *, validate: Validate = "full", limits: Limits | None = None
-) -> SparseTensor:
+def read_sparse_tensor(source: Any, *, validate: Validate = "full", limits: Limits | None = None) -> SparseTensor:
     """Read one sparse tensor.
 
     Parameters
@@ -80,17 +72,16 @@ def read_sparse_tensor(
     >>> ipc.read_sparse_tensor(sink).to_dense().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    message = source if isinstance(source, Message) else read_framed(source, limits)
-    return tensor_of(message, limits, validate)
+    return tensor_of(read_framed(source, limits), limits, validate)
 
 
 def tensor_of(message: Message, limits: Limits | None = None, validate: Validate = "full") -> SparseTensor:
     """Return the tensor of a "SparseTensor" message; parameters are those of `read_sparse_tensor`."""
     check_choice("validate", validate, ("none", "full", "strict"))
     opened = open_sparse(message, limits)
-    layout, index = _INDEX[opened.layout](opened)
+    index = _INDEX[opened.layout](opened)
     data = np.frombuffer(opened.data, dtype_of(opened.type))
-    tensor = layout._of(index, data, opened.shape, opened.dim_names, opened.type, None)
+    tensor = LAYOUTS[opened.layout]._of(index, data, opened.shape, opened.dim_names, opened.type, None)
     if validate == "none":
         return tensor
     try:
@@ -105,24 +96,21 @@ def tensor_of(message: Message, limits: Limits | None = None, validate: Validate
     return tensor
 
 
-def _rows(opened: Opened) -> tuple[type[SparseTensor], dict[str, Any]]:
+def _coo(opened: Opened) -> dict[str, Any]:
     shape = opened.non_zero_length, len(opened.shape)
     if 0 in shape:
-        indices = np.empty(shape, opened.indices_type)
-    else:
-        indices = np.ndarray(shape, opened.indices_type, opened.indices[0], strides=opened.strides)
-    return SparseCOOTensor, {"_indices": indices}
+        return {"_indices": np.empty(shape, opened.indices_type)}
+    return {"_indices": np.ndarray(shape, opened.indices_type, opened.indices[0], strides=opened.strides)}
 
 
-def _compressed(opened: Opened) -> tuple[type[SparseTensor], dict[str, Any]]:
-    layout = SparseCSRMatrix if opened.layout == "CSR" else SparseCSCMatrix
-    return layout, {
+def _compressed(opened: Opened) -> dict[str, Any]:
+    return {
         "_indptr": np.frombuffer(opened.indptr[0], opened.indptr_type),
         "_indices": np.frombuffer(opened.indices[0], opened.indices_type),
     }
 
 
-def _fibres(opened: Opened) -> tuple[type[SparseTensor], dict[str, Any]]:
+def _fibres(opened: Opened) -> dict[str, Any]:
     indptr = [np.frombuffer(level, opened.indptr_type) for level in opened.indptr]
     indices = [np.frombuffer(level, opened.indices_type) for level in opened.indices]
     leaves = opened.non_zero_length
@@ -132,14 +120,15 @@ def _fibres(opened: Opened) -> tuple[type[SparseTensor], dict[str, Any]]:
             f"{leaves:,} values need as many"
         )
     counts = count_nodes(indptr, [len(level) for level in indices[:-1]] + [leaves], leaves)
-    return SparseCSFTensor, {
+    return {
         "_indptr": tuple([level[: count + 1] for level, count in zip(indptr, counts, strict=False)]),
         "_indices": tuple([level[:count] for level, count in zip(indices, counts, strict=True)]),
         "_axis_order": opened.axis_order,
     }
 
 
-_INDEX = {"COO": _rows, "CSR": _compressed, "CSC": _compressed, "CSF": _fibres}
+#: Layout -> what makes the attributes of its index (`SparseTensor._index_names`) of an opened message.
+_INDEX = {"COO": _coo, "CSR": _compressed, "CSC": _compressed, "CSF": _fibres}
 
 
 # Writing.
@@ -198,13 +187,13 @@ def write_sparse_tensor(
     """
     check_choice("csf_lengths", csf_lengths, ("bytes", "entries"))
     metadata, buffers = _encoded(from_any(x, dim_names), csf_lengths == "entries")
-    return write_framed(sink, metadata, buffers, durable=durable)
+    return write_framed(sink, head_of(metadata), buffers, durable=durable)
 
 
 def get_sparse_tensor_size(x: Any, dim_names: Sequence[str] | None = None) -> int:
     """Return how many bytes `write_sparse_tensor` writes at a position that is a multiple of 64."""
     metadata, buffers = _encoded(from_any(x, dim_names))
-    return framed_size(metadata, sum(stored_length(len(buffer)) for buffer in buffers))
+    return len(head_of(metadata)) + sum(stored_length(len(buffer)) for buffer in buffers)
 
 
 #: What metadata is made of -> metadata: those who write sparse tensors write many of the same structure.
@@ -219,54 +208,30 @@ def _encoded(tensor: SparseTensor, counted: bool = False) -> tuple[bytes, list[m
     canonical = tensor.is_canonical
     index = tensor._index_arrays()
     _check_index_type(tensor.shape, index[-1].dtype)
-    body = _Body()
-    places = [body.add(array) for array in index]
-    data = body.add(tensor.data)
+    buffers, places, length = _laid_out((*index, tensor.data))
     about = (tensor.shape, tensor.dim_names, tensor.type, tensor.non_zero_length)
     key = (*about, type(tensor), tensor._axes(), index[0].dtype, index[-1].dtype, canonical, counted, *places)
     metadata = _recent.get(key)
     if metadata is None:
-        metadata = _metadata(tensor, places, data, body.length, counted)
+        table = _index_table(tensor, places[:-1], counted)
+        metadata = write_sparse_tensor_message(
+            tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, table, places[-1], length
+        )
         if len(_recent) >= _MOST_RECENT:
             _recent.clear()
         _recent[key] = metadata
-    return metadata, body.buffers
+    return metadata, buffers
 
 
-def _metadata(
-    tensor: SparseTensor,
-    places: list[tuple[int, int]],
-    data: tuple[int, int],
-    body_length: int,
-    counted: bool,
-) -> bytes:
-    if isinstance(tensor, SparseCOOTensor):
-        index = _rows_index(tensor, places[0])
-    elif isinstance(tensor, SparseCSFTensor):
-        index = _fibres_index(tensor, places, counted)
-    else:
-        assert isinstance(tensor, (SparseCSRMatrix, SparseCSCMatrix))
-        index = _compressed_index(tensor, places)
-    return write_sparse_tensor_message(
-        tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, index, data, body_length
-    )
-
-
-class _Body:
-    """The buffers of a body, each at a multiple of 64."""
-
-    def __init__(self) -> None:
-        self.buffers: list[memoryview] = []
-        self.length = 0
-
-    def add(self, array: Values) -> tuple[int, int]:
-        """Add an array, row by row; returns its ``Buffer``."""
+def _laid_out(arrays: Iterable[Values]) -> tuple[list[memoryview], list[tuple[int, int]], int]:
+    """Return arrays as the buffers of a body, the ``Buffer`` of each, and the length of the body."""
+    buffers, places, length = [], [], 0
+    for array in arrays:
         flat = np.ascontiguousarray(array).reshape(-1)
-        buffer = flat.view(np.uint8).data if flat.size else memoryview(b"")
-        self.buffers.append(buffer)
-        place = self.length, len(buffer)
-        self.length += stored_length(len(buffer))
-        return place
+        buffers.append(flat.view(np.uint8).data if flat.size else memoryview(b""))
+        places.append((length, len(buffers[-1])))
+        length += stored_length(len(buffers[-1]))
+    return buffers, places, length
 
 
 def _check_index_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -279,29 +244,19 @@ def _check_index_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
             )
 
 
-def _type_of(indices: Indices) -> Int:
-    return Int(8 * indices.dtype.itemsize, indices.dtype.kind == "i")
-
-
-def _rows_index(tensor: SparseCOOTensor, place: tuple[int, int]) -> tuple[Any, ...]:
-    # Written row by row, as `_Body.add` does: Arrow C++ takes indices for that, whatever the strides say, and
-    # of a matrix without rows it expects these strides.
-    width = tensor.indices.dtype.itemsize
-    strides = (tensor.ndim * width if len(tensor.indices) else width, width)
-    return "COO", _type_of(tensor.indices), strides, place, tensor.is_canonical
-
-
-def _compressed_index(
-    tensor: SparseCSRMatrix | SparseCSCMatrix, places: list[tuple[int, int]]
-) -> tuple[Any, ...]:
-    layout = "CSR" if isinstance(tensor, SparseCSRMatrix) else "CSC"
-    return layout, _type_of(tensor.indptr), places[0], _type_of(tensor.indices), places[1]
-
-
-def _fibres_index(tensor: SparseCSFTensor, places: list[tuple[int, int]], counted: bool) -> tuple[Any, ...]:
-    if counted:
-        levels = zip(places, tensor._index_arrays(), strict=True)
-        places = [(offset, len(level)) for (offset, _), level in levels]
-    above = len(tensor.indptr)
-    kinds = _type_of(tensor.indptr[0]), _type_of(tensor.indices[0])
-    return "CSF", kinds[0], places[:above], kinds[1], places[above:], tensor.axis_order
+def _index_table(tensor: SparseTensor, places: list[tuple[int, int]], counted: bool) -> tuple[Any, ...]:
+    """Return the index as `write_sparse_tensor_message` takes it, given the ``Buffer`` of each of its arrays."""
+    arrays = tensor._index_arrays()
+    types = [Int(8 * each.dtype.itemsize, each.dtype.kind == "i") for each in (arrays[0], arrays[-1])]
+    if isinstance(tensor, SparseCOOTensor):
+        # Written row by row: Arrow C++ takes indices for that, whatever the strides say, and of a matrix
+        # without rows it expects these strides.
+        width = tensor.indices.dtype.itemsize
+        strides = (tensor.ndim * width if len(tensor.indices) else width, width)
+        return "COO", types[0], strides, places[0], tensor.is_canonical
+    if isinstance(tensor, SparseCSFTensor):
+        if counted:
+            places = [(offset, len(level)) for (offset, _), level in zip(places, arrays, strict=True)]
+        above = tensor.ndim - 1
+        return "CSF", types[0], places[:above], types[1], places[above:], tensor.axis_order
+    return tensor.layout, types[0], places[0], types[1], places[1]

@@ -17,14 +17,15 @@ from arrowipc.tensors import sparse_interop as peers
 from arrowipc.tensors.sparse_convert import (
     compressed_pointers,
     compressed_to_dense,
-    fibres_from_rows,
+    coordinates_from_compressed,
+    coordinates_from_fibres,
+    fibres_from_coordinates,
     index_dtype,
-    rows_from_compressed,
-    rows_from_fibres,
     transposed,
 )
 from arrowipc.tensors.sparse_index import check_coordinates, check_level, check_pointers
 from arrowipc.tensors.sparse_tensor import (
+    LAYOUTS,
     SparseTensor,
     checked_axes,
     checked_integers,
@@ -120,22 +121,14 @@ class SparseCOOTensor(SparseTensor):
     def _index_arrays(self) -> tuple[Indices, ...]:
         return (self._indices,)
 
-    def _rows(self) -> Indices:
+    def _coordinates(self) -> Indices:
         return self._indices
 
     @classmethod
-    def _build(
-        cls,
-        indices: Indices,
-        data: Values,
-        shape: tuple[int, ...],
-        dim_names: tuple[str, ...] | None,
-        kind: DataType,
-        dtype: np.dtype[Any],
-        axes: Sequence[int],
-    ) -> Self:
-        index = {"_indices": indices.astype(dtype, copy=False)}
-        return cls._of(index, data, shape, dim_names, kind)
+    def _index_of(
+        cls, indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int]
+    ) -> dict[str, Any]:
+        return {"_indices": indices.astype(dtype, copy=False)}
 
     @classmethod
     def from_scipy(cls, matrix: Any, dim_names: Iterable[str] | None = None) -> Self:
@@ -149,7 +142,7 @@ class SparseCOOTensor(SparseTensor):
         >>> arrowipc.SparseCOOTensor.from_scipy(scipy.sparse.eye_array(3, format="coo")).shape
         (3, 3)
         """
-        return cls(*peers.rows_of_scipy(matrix), dim_names)
+        return cls(*peers.coordinates_of_scipy(matrix), dim_names)
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse.coo_array``; int32 and int64 coordinates and the values are not copied.
@@ -160,7 +153,7 @@ class SparseCOOTensor(SparseTensor):
             If SciPy has no sparse arrays of that dtype or number of dimensions.
         """
         canonical = self._prove()
-        return peers.scipy_rows(self._data, self._indices, self._shape, canonical)
+        return peers.scipy_coo(self._data, self._indices, self._shape, canonical)
 
     @classmethod
     def from_pydata_sparse(cls, array: Any, dim_names: Iterable[str] | None = None) -> Self:
@@ -171,12 +164,12 @@ class SparseCOOTensor(SparseTensor):
         UsageError
             If its fill value is not zero.
         """
-        return cls(*peers.rows_of_pydata(array), dim_names)
+        return cls(*peers.coordinates_of_pydata(array), dim_names)
 
     def to_pydata_sparse(self) -> Any:
         """Return a ``sparse.COO``, which adds up the values of equal coordinates."""
-        self._prove()
-        return peers.pydata_rows(self.canonical()._data, self.canonical()._indices, self._shape)
+        whole = self.canonical()
+        return peers.pydata_coo(whole._data, whole._indices, whole._shape)
 
     @classmethod
     def from_torch(cls, tensor: Any, dim_names: Iterable[str] | None = None) -> Self:
@@ -187,12 +180,12 @@ class SparseCOOTensor(SparseTensor):
         UsageError
             If it lies elsewhere, has dense dimensions or another layout.
         """
-        return cls(*peers.rows_of_torch(tensor), dim_names)
+        return cls(*peers.coordinates_of_torch(tensor), dim_names)
 
     def to_torch(self) -> Any:
         """Return a ``torch.sparse_coo_tensor``; what is read-only, or not int64 coordinates, is copied."""
         canonical = self._prove()
-        return peers.torch_rows(self._data, self._indices, self._shape, canonical)
+        return peers.torch_coo(self._data, self._indices, self._shape, canonical)
 
 
 # Compressed rows and columns.
@@ -243,9 +236,6 @@ class _CompressedMatrix(SparseTensor):
     def _order_of(cls, shape: Sequence[int]) -> tuple[int, ...]:
         return (cls._axis, 1 - cls._axis)
 
-    def _axes(self) -> tuple[int, ...]:
-        return (self._axis, 1 - self._axis)
-
     def _fit(self) -> None:
         self._check_ndim(self.ndim)
         found, expected = len(self._indptr), self._shape[self._axis] + 1
@@ -261,8 +251,8 @@ class _CompressedMatrix(SparseTensor):
     def _index_arrays(self) -> tuple[Indices, ...]:
         return self._indptr, self._indices
 
-    def _rows(self) -> Indices:
-        return rows_from_compressed(self._indptr, self._indices, self._axis)
+    def _coordinates(self) -> Indices:
+        return coordinates_from_compressed(self._indptr, self._indices, self._axis)
 
     def to_dense(self) -> Values:
         whole = self.canonical()
@@ -281,21 +271,11 @@ class _CompressedMatrix(SparseTensor):
         return layout._of(index, data, self._shape, self._dim_names, self._type)
 
     @classmethod
-    def _build(
-        cls,
-        indices: Indices,
-        data: Values,
-        shape: tuple[int, ...],
-        dim_names: tuple[str, ...] | None,
-        kind: DataType,
-        dtype: np.dtype[Any],
-        axes: Sequence[int],
-    ) -> Self:
-        index = {
-            "_indptr": compressed_pointers(indices[:, 0], shape[cls._axis], dtype),
-            "_indices": np.ascontiguousarray(indices[:, 1], dtype),
-        }
-        return cls._of(index, data, shape, dim_names, kind)
+    def _index_of(
+        cls, indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int]
+    ) -> dict[str, Any]:
+        indptr = compressed_pointers(indices[:, 0], shape[cls._axis], dtype)
+        return {"_indptr": indptr, "_indices": np.ascontiguousarray(indices[:, 1], dtype)}
 
     @classmethod
     def from_scipy(cls, matrix: Any, dim_names: Iterable[str] | None = None) -> Self:
@@ -324,9 +304,7 @@ class _CompressedMatrix(SparseTensor):
             If SciPy has no sparse arrays of that dtype.
         """
         canonical = self._prove()
-        return peers.scipy_compressed(
-            self._data, self._indptr, self._indices, self._shape, self._axis, canonical
-        )
+        return peers.scipy_compressed(self._data, self._indptr, self._indices, self._shape, self._axis, canonical)
 
     @classmethod
     def from_pydata_sparse(cls, array: Any, dim_names: Iterable[str] | None = None) -> Self:
@@ -550,9 +528,7 @@ class SparseCSFTensor(SparseTensor):
                     "of its level need one more than they are"
                 )
         if len(self._indices[-1]) != len(self._data):
-            raise UsageError(
-                f"{len(self._data):,} values need as many leaves, found {len(self._indices[-1]):,}"
-            )
+            raise UsageError(f"{len(self._data):,} values need as many leaves, found {len(self._indices[-1]):,}")
 
     def _check(self) -> bool:
         canonical = True
@@ -568,23 +544,18 @@ class SparseCSFTensor(SparseTensor):
     def _index_arrays(self) -> tuple[Indices, ...]:
         return (*self._indptr, *self._indices)
 
-    def _rows(self) -> Indices:
-        return rows_from_fibres(self._indptr, self._indices, self._axis_order)
+    def _coordinates(self) -> Indices:
+        return coordinates_from_fibres(self._indptr, self._indices, self._axis_order)
 
     @classmethod
-    def _build(
-        cls,
-        indices: Indices,
-        data: Values,
-        shape: tuple[int, ...],
-        dim_names: tuple[str, ...] | None,
-        kind: DataType,
-        dtype: np.dtype[Any],
-        axes: Sequence[int],
-    ) -> Self:
-        indptr, nodes = fibres_from_rows(indices, dtype)
-        index = {"_indptr": indptr, "_indices": nodes, "_axis_order": tuple(axes)}
-        return cls._of(index, data, shape, dim_names, kind)
+    def _index_of(
+        cls, indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int]
+    ) -> dict[str, Any]:
+        indptr, nodes = fibres_from_coordinates(indices, dtype)
+        return {"_indptr": indptr, "_indices": nodes, "_axis_order": tuple(axes)}
+
+
+LAYOUTS.update(COO=SparseCOOTensor, CSR=SparseCSRMatrix, CSC=SparseCSCMatrix, CSF=SparseCSFTensor)
 
 
 # Objects of other libraries.
@@ -606,19 +577,12 @@ def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
         If it is something else.
     """
     if isinstance(obj, SparseTensor):
-        if dim_names is None:
-            return obj
-        return obj.rename(dim_names)
-    library = peers.library_of(obj)
-    layouts: dict[str, type[SparseCOOTensor] | type[_CompressedMatrix]] = {
-        "csr": SparseCSRMatrix,
-        "csc": SparseCSCMatrix,
-    }
-    layout = layouts.get(peers.layout_of(obj), SparseCOOTensor)
-    if library == "scipy":
-        return layout.from_scipy(obj, dim_names)
-    if library == "sparse":
-        return layout.from_pydata_sparse(obj, dim_names)
-    if library == "torch":
-        return layout.from_torch(obj, dim_names)
-    raise UsageError(f"expected a sparse tensor, found {described(obj)}")
+        return obj if dim_names is None else obj.rename(dim_names)
+    maker = _MAKERS.get(peers.library_of(obj))
+    if maker is None:
+        raise UsageError(f"expected a sparse tensor, found {described(obj)}")
+    made: SparseTensor = getattr(LAYOUTS[peers.layout_of(obj).upper()], maker)(obj, dim_names)
+    return made
+
+
+_MAKERS: dict[str | None, str] = {"scipy": "from_scipy", "sparse": "from_pydata_sparse", "torch": "from_torch"}

@@ -10,7 +10,8 @@ from arrowipc.inline.loads cimport load_i32, load_i64, mul_overflows
 from arrowipc.inline.plan cimport FIELD_SIGNED, FieldPlan, LimitsData
 from arrowipc.read.framing cimport Message
 from arrowipc.tensors.message cimport (
-    Shape, Stretch, check_buffer, element_type, read_buffer, read_element, read_index_type, read_names, read_shape,
+    Location, Shape, broken, check_buffer, element_type, read_buffer, read_element, read_index_type, read_names,
+    read_shape, require,
 )
 from arrowipc.tensors.strided_copy cimport reach
 
@@ -41,7 +42,7 @@ cdef class Opened:
     cdef int64_t used                   # bytes of all buffers, shared ones as often as they are used
     cdef int64_t allowed
 
-    cdef object stretch(self, const Stretch* part, int64_t length, int64_t width):
+    cdef object buffer(self, const Location* part, int64_t length, int64_t width):
         """The first bytes of a buffer, at an address that suits their width: copied if they lie elsewhere."""
         cdef const uint8_t* data = self.message.body_bytes + part.offset
         cdef Memory memory
@@ -63,10 +64,10 @@ cdef str type_of_index(const FieldPlan* plan):
     return f"<{'i' if plan.flags & FIELD_SIGNED else 'u'}{plan.width}"
 
 
-cdef int open_rows(Opened out, const Table* index, int64_t body_length) except -1:
+cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1:
     """SparseTensorIndexCOO: a row of coordinates per value, at any strides that stay in the buffer."""
     cdef FieldPlan plan
-    cdef Stretch part
+    cdef Location part
     cdef Vector stored
     cdef int64_t[2] strides
     cdef int64_t[2] shape
@@ -76,7 +77,7 @@ cdef int open_rows(Opened out, const Table* index, int64_t body_length) except -
     read_index_type(index, SparseTensorIndexCOO_indicesType, table, "indicesType", &plan)
     read_buffer(index, SparseTensorIndexCOO_indicesBuffer, table, "indicesBuffer", body_length, &part)
     if fb_vector(index, SparseTensorIndexCOO_indicesStrides, 8, &stored) < 0:
-        raise FormatError(f"{table}.indicesStrides does not lie inside the metadata: the FlatBuffers data is broken")
+        broken(table, "indicesStrides")
     shape[0] = out.non_zero_length
     shape[1] = out.size.ndim
     strides[0] = shape[1] * plan.width
@@ -97,24 +98,24 @@ cdef int open_rows(Opened out, const Table* index, int64_t body_length) except -
             raise LimitError(f"{table}.indicesStrides: {shape[0]:,} rows of indices share more bytes than "
                              f"Limits.overlap_bytes")
     if fb_u8(index, SparseTensorIndexCOO_isCanonical, 0, &canonical) < 0:
-        raise FormatError(f"{table}.isCanonical does not lie inside the metadata: the FlatBuffers data is broken")
+        broken(table, "isCanonical")
     out.layout = "COO"
     out.is_canonical = canonical != 0
     out.strides = (strides[0], strides[1])
     out.indices_type = type_of_index(&plan)
-    out.indices = [out.stretch(&part, needed, plan.width)]
+    out.indices = [out.buffer(&part, needed, plan.width)]
     return 0
 
 
-cdef int open_compressed(Opened out, const Table* index, int64_t body_length) except -1:
+cdef int open_csx(Opened out, const Table* index, int64_t body_length) except -1:
     """SparseMatrixIndexCSX: counts are derived from the shape and the number of values, never from lengths."""
     cdef FieldPlan pointer, plan
-    cdef Stretch pointers, part
+    cdef Location pointers, part
     cdef int axis
     cdef int64_t parents
     cdef str table = "SparseMatrixIndexCSX"
     if fb_i16(index, SparseMatrixIndexCSX_compressedAxis, 0, &axis) < 0:
-        raise FormatError(f"{table}.compressedAxis does not lie inside the metadata: the FlatBuffers data is broken")
+        broken(table, "compressedAxis")
     if axis < 0 or axis > SparseMatrixCompressedAxis_MAX:
         raise FormatError(f"{table}.compressedAxis has the unknown value {axis}")
     if out.size.ndim != 2:
@@ -133,24 +134,19 @@ cdef int open_compressed(Opened out, const Table* index, int64_t body_length) ex
     out.layout = "CSC" if axis else "CSR"
     out.indptr_type = type_of_index(&pointer)
     out.indices_type = type_of_index(&plan)
-    out.indptr = [out.stretch(&pointers, (parents + 1) * pointer.width, pointer.width)]
-    out.indices = [out.stretch(&part, out.non_zero_length * plan.width, plan.width)]
+    out.indptr = [out.buffer(&pointers, (parents + 1) * pointer.width, pointer.width)]
+    out.indices = [out.buffer(&part, out.non_zero_length * plan.width, plan.width)]
     return 0
 
 
 cdef int find_levels(const Table* index, int32_t slot, str part, int64_t count, Vector* entries) except -1:
-    cdef int found = fb_vector(index, slot, Buffer_SIZE, entries)
-    if found < 0:
-        raise FormatError(f"SparseTensorIndexCSF.{part} does not lie inside the metadata: the FlatBuffers data is "
-                          "broken")
-    if found == 0:
-        raise FormatError(f"the metadata lacks the required SparseTensorIndexCSF.{part}")
+    require(fb_vector(index, slot, Buffer_SIZE, entries), "SparseTensorIndexCSF", part)
     if entries.count != count:
         raise FormatError(f"SparseTensorIndexCSF.{part} has {entries.count} entries: the dimensions need {count}")
     return 0
 
 
-cdef inline int64_t stored_length(const Vector* entries, int64_t k) noexcept:
+cdef inline int64_t length_of(const Vector* entries, int64_t k) noexcept:
     return load_i64(entries.data + Buffer_SIZE * k + Buffer_length)
 
 
@@ -161,17 +157,17 @@ cdef bint counts_entries(const Vector* pointers, const Vector* nodes, int64_t le
     has one pointer more than it has nodes, and as many leaves as there are values.
     """
     cdef int64_t k
-    if stored_length(nodes, nodes.count - 1) != leaves:
+    if length_of(nodes, nodes.count - 1) != leaves:
         return False
     for k in range(pointers.count):
-        if stored_length(nodes, k) < 0 or stored_length(pointers, k) - 1 != stored_length(nodes, k):
+        if length_of(nodes, k) < 0 or length_of(pointers, k) - 1 != length_of(nodes, k):
             return False
     return True
 
 
 cdef list open_levels(Opened out, const Vector* entries, str part, int64_t width, bint counted, int64_t body_length):
     """Each buffer as many whole integers as it holds: who counts the nodes knows how many are meant."""
-    cdef Stretch level
+    cdef Location level
     cdef uint8_t[16] entry
     cdef int64_t k, length
     cdef str table = "SparseTensorIndexCSF"
@@ -179,33 +175,28 @@ cdef list open_levels(Opened out, const Vector* entries, str part, int64_t width
     for k in range(entries.count):
         memcpy(entry, entries.data + Buffer_SIZE * k, sizeof(entry))
         if counted:
-            length = stored_length(entries, k)
+            length = length_of(entries, k)
             if mul_overflows(length, width, &length):
                 raise FormatError(f"{table}.{part}[{k}] holds more than 2**63 - 1 bytes")
             memcpy(entry + Buffer_length, &length, sizeof(length))
         check_buffer(entry, table, f"{part}[{k}]", body_length, &level)
-        levels.append(out.stretch(&level, level.length // width * width, width))
+        levels.append(out.buffer(&level, level.length // width * width, width))
     return levels
 
 
-cdef int open_fibres(Opened out, const Table* index, int64_t body_length) except -1:
+cdef int open_csf(Opened out, const Table* index, int64_t body_length) except -1:
     """SparseTensorIndexCSF."""
     cdef FieldPlan pointer, plan
     cdef Vector axes, pointers, nodes
     cdef int64_t k
     cdef int32_t ndim = out.size.ndim
-    cdef int found
     cdef bint counted
     cdef str table = "SparseTensorIndexCSF"
     if ndim < 2:
         raise FormatError(f"SparseTensor.shape has {ndim} dimensions: a {table} is for 2 or more")
     read_index_type(index, SparseTensorIndexCSF_indptrType, table, "indptrType", &pointer)
     read_index_type(index, SparseTensorIndexCSF_indicesType, table, "indicesType", &plan)
-    found = fb_vector(index, SparseTensorIndexCSF_axisOrder, 4, &axes)
-    if found < 0:
-        raise FormatError(f"{table}.axisOrder does not lie inside the metadata: the FlatBuffers data is broken")
-    if found == 0:
-        raise FormatError(f"the metadata lacks the required {table}.axisOrder")
+    require(fb_vector(index, SparseTensorIndexCSF_axisOrder, 4, &axes), table, "axisOrder")
     order = [load_i32(axes.data + 4 * k) for k in range(min(axes.count, ndim + 1))]
     if sorted(order) != list(range(ndim)):
         raise FormatError(f"{table}.axisOrder must name each of 0..{ndim - 1} once, found {axes.count} entries that "
@@ -226,7 +217,7 @@ cdef int open_values(Opened out, const Table* header, int64_t body_length) excep
     """What all layouts have: type, shape, names, and as many values as there are."""
     cdef FieldPlan element
     cdef Table type
-    cdef Stretch data
+    cdef Location data
     read_element(header, SparseTensor_type_type, SparseTensor_type, "SparseTensor", &element, &type)
     if element.width == 0:
         raise UnsupportedError("SparseTensor.type: values of 0 bytes, whose number nothing can confirm")
@@ -235,15 +226,14 @@ cdef int open_values(Opened out, const Table* header, int64_t body_length) excep
     out.shape = tuple([out.size.size[k] for k in range(out.size.ndim)])
     out.dim_names = read_names(header, SparseTensor_shape, "SparseTensor")
     if fb_i64(header, SparseTensor_non_zero_length, 0, &out.non_zero_length) < 0:
-        raise FormatError("SparseTensor.non_zero_length does not lie inside the metadata: the FlatBuffers data is "
-                          "broken")
+        broken("SparseTensor", "non_zero_length")
     if out.non_zero_length < 0:
         raise FormatError(f"SparseTensor.non_zero_length is {out.non_zero_length}: expected 0 or more")
     read_buffer(header, SparseTensor_data, "SparseTensor", "data", body_length, &data)
     if data.length // element.width < out.non_zero_length:
         raise FormatError(f"SparseTensor.data holds {data.length:,} bytes: {out.non_zero_length:,} values of "
                           f"{element.width} bytes need more")
-    out.data = out.stretch(&data, out.non_zero_length * element.width, element.width)
+    out.data = out.buffer(&data, out.non_zero_length * element.width, element.width)
     return 0
 
 
@@ -260,7 +250,7 @@ def open_sparse(Message message not None, limits=None):
     cdef const Table* header = &message.envelope.header
     cdef Table index
     cdef int64_t body_length = message.envelope.body_length
-    cdef int kind, found = -1
+    cdef int kind
     limits_data(limits, &bounds)
     if message.envelope.kind != MessageHeader_SparseTensor:
         raise FormatError(f"expected a SparseTensor message, found {message.kind}")
@@ -268,18 +258,16 @@ def open_sparse(Message message not None, limits=None):
     out.message = message
     out.allowed = body_length + min(bounds.overlap_bytes, (<int64_t> 1 << 62) - body_length)
     open_values(out, header, body_length)
-    if fb_u8(header, SparseTensor_sparseIndex_type, 0, &kind) >= 0:
-        found = fb_table(header, SparseTensor_sparseIndex, &index)
-    if found < 0:
-        raise FormatError("SparseTensor.sparseIndex does not lie inside the metadata: the FlatBuffers data is broken")
-    if found == 0 or kind == SparseTensorIndex_NONE:
-        raise FormatError("the metadata lacks the required SparseTensor.sparseIndex")
+    if fb_u8(header, SparseTensor_sparseIndex_type, 0, &kind) < 0:
+        broken("SparseTensor", "sparseIndex")
+    require(fb_table(header, SparseTensor_sparseIndex, &index), "SparseTensor", "sparseIndex")
+    require(kind, "SparseTensor", "sparseIndex")
     if kind == SparseTensorIndex_SparseTensorIndexCOO:
-        open_rows(out, &index, body_length)
+        open_coo(out, &index, body_length)
     elif kind == SparseTensorIndex_SparseMatrixIndexCSX:
-        open_compressed(out, &index, body_length)
+        open_csx(out, &index, body_length)
     elif kind == SparseTensorIndex_SparseTensorIndexCSF:
-        open_fibres(out, &index, body_length)
+        open_csf(out, &index, body_length)
     else:
         raise FormatError(f"SparseTensor.sparseIndex has the unknown type {kind}")
     return out

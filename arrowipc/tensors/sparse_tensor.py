@@ -6,10 +6,16 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from arrowipc.arguments import check_choice, check_text, described
+from arrowipc.arguments import check_choice, checked_names, described
 from arrowipc.datatypes import DataType
 from arrowipc.errors import FormatError, UsageError
-from arrowipc.tensors.sparse_convert import canonical_rows, dense_to_rows, index_dtype, native, rows_to_dense
+from arrowipc.tensors.sparse_convert import (
+    canonical_coordinates,
+    coordinates_to_dense,
+    dense_to_coordinates,
+    index_dtype,
+    native,
+)
 from arrowipc.values.dtypes import as_values, dtype_of
 
 TYPE_CHECKING = False
@@ -31,14 +37,18 @@ if TYPE_CHECKING:
     _Class: TypeAlias = type[_Layout]
 
 __all__ = [
+    "LAYOUTS",
     "SparseTensor",
     "checked_axes",
     "checked_integers",
     "checked_levels",
-    "checked_names",
     "checked_shape",
     "elements",
 ]
+
+
+#: The four classes by the short names of their layouts; ``sparse_layouts``, which defines them, enters them.
+LAYOUTS: dict[str, type[SparseTensor]] = {}
 
 
 class SparseTensor(ABC):
@@ -120,22 +130,15 @@ class SparseTensor(ABC):
         """Return the arrays of the index, pointers first."""
 
     @abstractmethod
-    def _rows(self) -> Indices:
+    def _coordinates(self) -> Indices:
         """Return the coordinates of all values, proven."""
 
     @classmethod
     @abstractmethod
-    def _build(
-        cls,
-        indices: Indices,
-        data: Values,
-        shape: tuple[int, ...],
-        dim_names: tuple[str, ...] | None,
-        kind: DataType,
-        dtype: np.dtype[Any],
-        axes: Sequence[int],
-    ) -> Self:
-        """Make one of coordinates that are sorted and unique in the order of `axes`."""
+    def _index_of(
+        cls, indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int]
+    ) -> dict[str, Any]:
+        """Make the index (`_index_names`) of unique coordinates, sorted by their columns, which are `axes`."""
 
     def _prove(self) -> bool:
         if self._canonical is None:
@@ -229,7 +232,7 @@ class SparseTensor(ABC):
 
     def _axes(self) -> tuple[int, ...]:
         """Return the order of axes in which canonical coordinates rise."""
-        return tuple(range(self.ndim))
+        return self._order_of(self._shape)
 
     def canonical(self) -> Self:
         """Return the tensor with sorted coordinates, the values of equal ones added up; itself if it is that.
@@ -252,16 +255,20 @@ class SparseTensor(ABC):
 
     def _convert(self, layout: _Class[_Layout], index_type: Any, axes: Sequence[int]) -> _Layout:
         self._prove()
-        rows = self._rows()
-        indices, data = canonical_rows(rows, self._data, self._shape, axes, self._type)
+        rows = self._coordinates()
+        indices, data = canonical_coordinates(rows, self._data, self._shape, axes, self._type)
         like = self._index_arrays()[-1].dtype
         dtype = index_dtype(index_type, self._shape, like)
-        return layout._build(indices, data, self._shape, self._dim_names, self._type, dtype, axes)
+        index = layout._index_of(indices, self._shape, dtype, axes)
+        return layout._of(index, data, self._shape, self._dim_names, self._type)
+
+    def _to(self, layout: str, index_type: Any, axis_order: Sequence[int] | None = None) -> Any:
+        """Convert to the layout of a name; `axis_order` None: the one that it has by itself."""
+        kind = LAYOUTS[layout]
+        return self._convert(kind, index_type, kind._checked_order(self._shape, axis_order))
 
     @classmethod
-    def from_dense(
-        cls, array: Any, dim_names: Iterable[str] | None = None, *, index_type: Any = None
-    ) -> Self:
+    def from_dense(cls, array: Any, dim_names: Iterable[str] | None = None, *, index_type: Any = None) -> Self:
         """Take the values of an array that are not zero.
 
         Parameters
@@ -296,11 +303,11 @@ class SparseTensor(ABC):
         cls, array: Any, dim_names: Iterable[str] | None, index_type: Any, axis_order: Sequence[int] | None
     ) -> Self:
         dense, kind = elements(array)
-        cls._check_ndim(dense.ndim)
+        axes = cls._checked_order(dense.shape, axis_order)
         names = checked_names(dim_names, dense.ndim)
-        axes = cls._order_of(dense.shape) if axis_order is None else checked_axes(axis_order, dense.ndim)
-        indices, data = dense_to_rows(dense, axes, kind, index_type, cls.layout == "COO")
-        return cls._build(indices, data, dense.shape, names, kind, indices.dtype, axes)
+        indices, data = dense_to_coordinates(dense, axes, kind, index_type, cls.layout == "COO")
+        index = cls._index_of(indices, dense.shape, indices.dtype, axes)
+        return cls._of(index, data, dense.shape, names, kind)
 
     @classmethod
     def _check_ndim(cls, ndim: int) -> None:
@@ -309,7 +316,13 @@ class SparseTensor(ABC):
 
     @classmethod
     def _order_of(cls, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the order of axes that a tensor of this layout has, unless somebody asks for another one."""
         return tuple(range(len(shape)))
+
+    @classmethod
+    def _checked_order(cls, shape: Sequence[int], axis_order: Sequence[int] | None) -> tuple[int, ...]:
+        cls._check_ndim(len(shape))
+        return cls._order_of(shape) if axis_order is None else checked_axes(axis_order, len(shape))
 
     def to_dense(self) -> Values:
         """Return a dense array of :attr:`dtype`.
@@ -328,27 +341,19 @@ class SparseTensor(ABC):
             If the array does not fit into memory.
         """
         whole = self.canonical()
-        return rows_to_dense(whole._rows(), whole._data, whole._shape)
+        return coordinates_to_dense(whole._coordinates(), whole._data, whole._shape)
 
     def to_coo(self, *, index_type: Any = None) -> SparseCOOTensor:
         """Return the tensor as sorted coordinates; `index_type` None: as it is, if that is enough."""
-        from arrowipc._upcalls import SparseCOOTensor
-
-        return self._convert(SparseCOOTensor, index_type, range(self.ndim))
+        return self._to("COO", index_type)  # type: ignore[no-any-return]
 
     def to_csr(self, *, index_type: Any = None) -> SparseCSRMatrix:
         """Return the matrix with compressed rows; that takes a pointer per row."""
-        from arrowipc._upcalls import SparseCSRMatrix
-
-        SparseCSRMatrix._check_ndim(self.ndim)
-        return self._convert(SparseCSRMatrix, index_type, (0, 1))
+        return self._to("CSR", index_type)  # type: ignore[no-any-return]
 
     def to_csc(self, *, index_type: Any = None) -> SparseCSCMatrix:
         """Return the matrix with compressed columns; that takes a pointer per column."""
-        from arrowipc._upcalls import SparseCSCMatrix
-
-        SparseCSCMatrix._check_ndim(self.ndim)
-        return self._convert(SparseCSCMatrix, index_type, (1, 0))
+        return self._to("CSC", index_type)  # type: ignore[no-any-return]
 
     def to_csf(self, axis_order: Sequence[int] | None = None, *, index_type: Any = None) -> SparseCSFTensor:
         """Return the tensor as compressed fibres.
@@ -359,15 +364,7 @@ class SparseTensor(ABC):
             From the root of the tree to its leaves; None: by rising size, which gives the fewest nodes.
         index_type : dtype-like or arrowipc.types.Int, optional
         """
-        from arrowipc._upcalls import SparseCSFTensor
-
-        SparseCSFTensor._check_ndim(self.ndim)
-        axes = (
-            SparseCSFTensor._order_of(self._shape)
-            if axis_order is None
-            else checked_axes(axis_order, self.ndim)
-        )
-        return self._convert(SparseCSFTensor, index_type, axes)
+        return self._to("CSF", index_type, axis_order)  # type: ignore[no-any-return]
 
     # Messages.
 
@@ -379,25 +376,8 @@ class SparseTensor(ABC):
         write_sparse_tensor(self, sink)
         return bytes(sink)
 
-    def _write_sparse(self, sink: Any, dim_names: Sequence[str] | None, durable: bool) -> int:
-        from arrowipc._upcalls import write_sparse_tensor
-
-        return write_sparse_tensor(self, sink, dim_names, durable=durable)
-
-    def _sparse_size(self, dim_names: Sequence[str] | None) -> int:
-        from arrowipc._upcalls import get_sparse_tensor_size
-
-        return get_sparse_tensor_size(self, dim_names)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (
-            type(self),
-            self._index(),
-            self._data,
-            self._shape,
-            self._dim_names,
-            self._type,
-        )
+        return _restore, (type(self), self._index(), self._data, self._shape, self._dim_names, self._type)
 
 
 def _restore(layout: type[SparseTensor], *parts: Any) -> SparseTensor:
@@ -417,18 +397,6 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     if any(not 0 <= size < 2**63 for size in sizes):
         raise UsageError(f"the sizes of a shape are from 0 to 2**63 - 1, found {sizes}")
     return sizes
-
-
-def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | None:
-    """Return names of dimensions as a tuple, one for each; None if there are none or all are empty."""
-    if names is None:
-        return None
-    if isinstance(names, str):
-        raise UsageError(f"dim_names must be a sequence of str, found {described(names)}")
-    checked = tuple([check_text("a name in dim_names", name) for name in names])
-    if len(checked) != ndim:
-        raise UsageError(f"{ndim} dimensions need as many dim_names, found {len(checked)}")
-    return checked if any(checked) else None
 
 
 def checked_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
@@ -455,9 +423,7 @@ def checked_levels(name: str, arrays: Sequence[Any]) -> tuple[Indices, ...]:
     """Return the arrays of all levels, which the format stores in one type."""
     checked = [checked_integers(f"{name}[{level}]", array, 1) for level, array in enumerate(arrays)]
     if len({array.dtype for array in checked}) > 1:
-        raise UsageError(
-            f"all arrays of {name} must have one type, found {', '.join(str(a.dtype) for a in checked)}"
-        )
+        raise UsageError(f"all arrays of {name} must have one type, found {', '.join(str(a.dtype) for a in checked)}")
     return tuple(checked)
 
 

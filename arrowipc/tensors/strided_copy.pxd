@@ -18,8 +18,6 @@ cdef bint stored_strides(int32_t ndim, const int64_t* shape, const int64_t* stri
                          int64_t* out) noexcept nogil
 # Bytes from the first to behind the last element of strides that are not negative; -1 when they overflow.
 cdef int64_t reach(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width) noexcept nogil
-cdef void join_dimensions(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
-                          Joined* out) noexcept nogil
 
 
 cdef class Gathered(Piecewise):

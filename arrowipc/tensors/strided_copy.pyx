@@ -241,13 +241,13 @@ ctypedef fused Word:
     loose_u64
 
 
-cdef inline void words(Word* out, const uint8_t* data, int64_t stride, int64_t count) noexcept nogil:
+cdef inline void copy_words(Word* out, const uint8_t* data, int64_t stride, int64_t count) noexcept nogil:
     cdef int64_t i
     for i in range(count):
         out[i] = (<const Word*> (data + i * stride))[0]
 
 
-cdef inline void pairs(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count) noexcept nogil:
+cdef inline void copy_pairs(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count) noexcept nogil:
     cdef int64_t i
     for i in range(count):
         memcpy(out + 16 * i, data + i * stride, 16)
@@ -259,15 +259,15 @@ cdef void line(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count,
         if stride == 1:
             memcpy(out, data, count)
         else:
-            words(<uint8_t*> out, data, stride, count)
+            copy_words(<uint8_t*> out, data, stride, count)
     elif width == 2:
-        words(<loose_u16*> out, data, stride, count)
+        copy_words(<loose_u16*> out, data, stride, count)
     elif width == 4:
-        words(<loose_u32*> out, data, stride, count)
+        copy_words(<loose_u32*> out, data, stride, count)
     elif width == 8:
-        words(<loose_u64*> out, data, stride, count)
+        copy_words(<loose_u64*> out, data, stride, count)
     else:
-        pairs(out, data, stride, count)
+        copy_pairs(out, data, stride, count)
 
 
 cdef void tiles(uint8_t* out, int64_t row_bytes, const uint8_t* data, int64_t row_stride, int64_t rows,
@@ -286,12 +286,12 @@ cdef void tiles(uint8_t* out, int64_t row_bytes, const uint8_t* data, int64_t ro
         source = data + column * stride
         if n == wide and width == 8:
             for row in range(rows):
-                words(<loose_u64*> at, source, stride, 8)
+                copy_words(<loose_u64*> at, source, stride, 8)
                 at += row_bytes
                 source += row_stride
         elif n == wide and width == 4:
             for row in range(rows):
-                words(<loose_u32*> at, source, stride, 16)
+                copy_words(<loose_u32*> at, source, stride, 16)
                 at += row_bytes
                 source += row_stride
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.flat_reader import LAYOUT, NUMBERS, FlatReader, gen, load_module
+from helpers.flat_reader import LAYOUT, NUMBERS, FlatReader, gen
 
 # The committed files.
 
@@ -26,18 +25,6 @@ def test_pxd_says_what_the_generator_knows() -> None:
     lines = re.findall(r"^    (\w+) = (-?\d+)$", gen.PXD.read_text(), re.MULTILINE)
     assert len(lines) == len(NUMBERS)
     assert {name: int(value) for name, value in lines} == NUMBERS
-
-
-def test_enums_are_int_enums_with_the_same_values() -> None:
-    module = load_module(gen.ENUMS)
-    choices = [found for found in LAYOUT.declarations.values() if isinstance(found, gen.Choice)]
-    for choice in choices:
-        made = getattr(module, choice.name)
-        assert issubclass(made, enum.IntEnum)
-        assert {name: int(member) for name, member in made.__members__.items()} == choice.values
-        assert made.__doc__
-    made_here = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
-    assert len(made_here) == len(choices)
 
 
 def test_names_that_compiled_modules_rely_on() -> None:
@@ -70,8 +57,8 @@ def test_names_that_compiled_modules_rely_on() -> None:
 def test_check_reports_and_writing_repairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pxd, enums = tmp_path / "fbs_layout.pxd", tmp_path / "enums.py"
-    for name, value in (("ROOT", tmp_path), ("PXD", pxd), ("ENUMS", enums)):
+    pxd = tmp_path / "fbs_layout.pxd"
+    for name, value in (("ROOT", tmp_path), ("PXD", pxd)):
         monkeypatch.setattr(gen, name, value)
     assert gen.main([]) == 0
     pxd.write_bytes(pxd.read_bytes().replace(b"Block_SIZE = 24", b"Block_SIZE = 20"))
