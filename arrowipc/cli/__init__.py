@@ -29,8 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import rich  # noqa: F401
     except ImportError as error:
         print(
-            f"arrowipc: the command line needs the package {error.name}:\n"
-            "  python -m pip install 'arrowipc[cli]'",
+            f"arrowipc: the command line needs the package {error.name}:\n  python -m pip install 'arrowipc[cli]'",
             file=sys.stderr,
         )
         return 2

@@ -156,11 +156,7 @@ def _failed(error: Exception, path: str | None) -> int:
     if isinstance(error, ArrowIpcError):
         _say(before + str(error))
         for name, words in ADVICE:
-            if (
-                path is not None
-                and looks_arrow(path)
-                and any(name == kind.__name__ for kind in type(error).__mro__)
-            ):
+            if path is not None and looks_arrow(path) and any(name == kind.__name__ for kind in type(error).__mro__):
                 click.echo(printable(words.format(path="FILE" if path == "-" else path)), err=True)
                 break
         return 2 if isinstance(error, UsageError) else 4 if isinstance(error, UnsupportedError) else 1

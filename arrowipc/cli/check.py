@@ -26,9 +26,7 @@ SHOWN = 20
 @click.command()
 @FILE
 @click.option("--all", "everything", is_flag=True, help=f"Print more than {SHOWN} things that are wrong.")
-@click.option(
-    "--strict", is_flag=True, help="Exit with 1 also for what is safe, but not in its type's domain."
-)
+@click.option("--strict", is_flag=True, help="Exit with 1 also for what is safe, but not in its type's domain.")
 @json_option
 def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     """Check all of FILE, also behind the first damage, and say what is wrong with it.
@@ -135,12 +133,8 @@ def _say_verdict(report: dict[str, Any]) -> None:
         hope = "; `arrowipc recover` saves what is good" if report["rows"] else ""
         say_line(f"bad: do not rely on this {report['format'] or 'source'}{hope}", fg="red", bold=True)
     elif report["verdict"] == "questionable":
-        say_line(
-            "questionable: safe to read, but some of it is not as the format wants it", fg="yellow", bold=True
-        )
+        say_line("questionable: safe to read, but some of it is not as the format wants it", fg="yellow", bold=True)
     elif report["remarks"]:
-        say_line(
-            "good: valid; some other readers may stumble over what is noted above", fg="green", bold=True
-        )
+        say_line("good: valid; some other readers may stumble over what is noted above", fg="green", bold=True)
     else:
         say_line("good: valid, and every reader can be expected to take it", fg="green", bold=True)

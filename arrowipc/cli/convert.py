@@ -39,9 +39,7 @@ def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Codec of what is written; keep: that of the source's first batch.",
         ),
         click.option("--level", type=int, metavar="N", help="Of the codec."),
-        click.option(
-            "-o", "--output", metavar="FILE", default="-", help="Where it goes; default: standard output."
-        ),
+        click.option("-o", "--output", metavar="FILE", default="-", help="Where it goes; default: standard output."),
         json_option,
     ):
         function = option(function)
@@ -51,9 +49,7 @@ def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="[TARGET]", required=False)
-@click.option(
-    "--from", "origin", type=click.Choice(FORMATS), help="Format of SOURCE; default: by its content or name."
-)
+@click.option("--from", "origin", type=click.Choice(FORMATS), help="Format of SOURCE; default: by its content or name.")
 @click.option(
     "--to",
     "kind",
@@ -61,18 +57,12 @@ def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Format of the output; default: by its name, else a file, or a stream through a pipe.",
 )
 @click.option("--batch-rows", type=click.IntRange(1), metavar="N", help="Cut and join batches to N rows.")
-@click.option(
-    "--dictionary", metavar="A,B", help="Encode these columns as dictionaries; *: all text columns."
-)
+@click.option("--dictionary", metavar="A,B", help="Encode these columns as dictionaries; *: all text columns.")
 @click.option("--no-dictionary", is_flag=True, help="Write plain values in place of all dictionaries.")
 @click.option("--unify", is_flag=True, help="One dictionary per column for all batches.")
 @click.option("--v4", is_flag=True, help="Write metadata version V4, for readers older than Arrow 1.0.")
-@click.option(
-    "--alignment", type=click.Choice(["8", "64"]), default="8", show_default=True, help="Of bodies."
-)
-@click.option(
-    "--statistics", is_flag=True, help="Note bounds and nulls of columns in the metadata of batches."
-)
+@click.option("--alignment", type=click.Choice(["8", "64"]), default="8", show_default=True, help="Of bodies.")
+@click.option("--statistics", is_flag=True, help="Note bounds and nulls of columns in the metadata of batches.")
 @click.option(
     "--engine",
     type=click.Choice(["local", "spark"]),
@@ -121,9 +111,7 @@ def convert(source: str, target: str | None, output: str, columns: str | None, *
 
 @click.command()
 @click.argument("sources", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "--to", "kind", type=click.Choice(ARROW), help="Default: a stream; a file where -o says .arrow."
-)
+@click.option("--to", "kind", type=click.Choice(ARROW), help="Default: a stream; a file where -o says .arrow.")
 @column_options
 @_writing_options
 def cat(
@@ -191,9 +179,7 @@ def _stored(reader: Any, options: dict[str, Any]) -> Batches:
         yield message, batch
 
 
-def _chained(
-    sources: tuple[str, ...], first: Any, columns: list[str] | None, options: dict[str, Any]
-) -> Batches:
+def _chained(sources: tuple[str, ...], first: Any, columns: list[str] | None, options: dict[str, Any]) -> Batches:
     """The batches of all sources, whose schemas are equal."""
     yield from _named(sources[0], _stored(first, options))
     for path in sources[1:]:
@@ -257,9 +243,7 @@ def _writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -
     if kind not in ARROW:
         if path == "-" and kind == "parquet":
             sink(path)  # refuses a terminal
-        return foreign_writer(
-            path, kind, schema, None if codec in ("keep", "none") else codec, options["level"]
-        )
+        return foreign_writer(path, kind, schema, None if codec in ("keep", "none") else codec, options["level"])
     if codec == "keep":
         codec = options.get("kept")
     made: dict[str, Any] = {

@@ -68,9 +68,7 @@ def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, 
                 "equal": equal,
                 "schema": schema,
                 "rows": {"left": rows[0], "right": rows[1]},
-                "differences": [
-                    dict(zip(("row", "column", "left", "right"), each[:4], strict=True)) for each in found
-                ],
+                "differences": [dict(zip(("row", "column", "left", "right"), each[:4], strict=True)) for each in found],
                 "complete": complete,
             }
         )
@@ -208,9 +206,7 @@ def _say(
     for each in schema[:100]:
         name = "-" if each["column"] is None else shorten(printable(each["column"]), 30)
         sides = [
-            Text("no such column", "dim")
-            if each[side] is None
-            else Text(shorten(printable(each[side]), most * 3))
+            Text("no such column", "dim") if each[side] is None else Text(shorten(printable(each[side]), most * 3))
             for side in ("left", "right")
         ]
         table.add_row(Text("schema", "yellow"), Text(name), *sides)

@@ -107,15 +107,11 @@ def _read_parquet(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator
     known = set(file.schema_arrow.names)
     missing = [name for name in columns or () if name not in known]
     if missing:
-        raise ipc.UsageError(
-            f"there is no column {missing[0]!r}; the columns are {file.schema_arrow.names[:50]}"
-        )
+        raise ipc.UsageError(f"there is no column {missing[0]!r}; the columns are {file.schema_arrow.names[:50]}")
     schema = file.schema_arrow
     if columns is not None:
         schema = require("pyarrow", "reading Parquet").schema([schema.field(name) for name in columns])
-    chosen = (
-        batch if columns is None else batch.select(columns) for batch in file.iter_batches(columns=columns)
-    )
+    chosen = (batch if columns is None else batch.select(columns) for batch in file.iter_batches(columns=columns))
     return schema, chosen
 
 
@@ -163,9 +159,7 @@ class _Writer:
 
 
 @contextmanager
-def foreign_writer(
-    path: str, kind: str, schema: ipc.Schema, codec: str | None, level: int | None
-) -> Iterator[_Writer]:
+def foreign_writer(path: str, kind: str, schema: ipc.Schema, codec: str | None, level: int | None) -> Iterator[_Writer]:
     """Open a destination of another format.
 
     Parameters
@@ -215,9 +209,7 @@ def _check_csv(schema: ipc.Schema) -> None:
 def _check_names(schema: ipc.Schema) -> None:
     """An object of JSON has each name once."""
     if twice := repeated(schema.names):
-        raise UnsupportedError(
-            f"NDJSON cannot hold two columns named {twice[0]!r}: choose one with --columns"
-        )
+        raise UnsupportedError(f"NDJSON cannot hold two columns named {twice[0]!r}: choose one with --columns")
 
 
 def _plain_type(kind: Any) -> Any:

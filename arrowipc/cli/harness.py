@@ -15,12 +15,8 @@ MODES = ("JSON_TO_ARROW", "ARROW_TO_JSON", "VALIDATE", "STREAM_TO_FILE", "FILE_T
 
 @click.command()
 @click.option("--mode", type=click.Choice(MODES), required=True)
-@click.option(
-    "--arrow", metavar="PATH", default="-", help="An Arrow IPC file or stream; default: standard input."
-)
-@click.option(
-    "--json", "document", metavar="PATH", help="A document of the JSON integration format, also gzipped."
-)
+@click.option("--arrow", metavar="PATH", default="-", help="An Arrow IPC file or stream; default: standard input.")
+@click.option("--json", "document", metavar="PATH", help="A document of the JSON integration format, also gzipped.")
 @click.option("-o", "--output", metavar="PATH", default="-", help="Of STREAM_TO_FILE and FILE_TO_STREAM.")
 @click.option("--verbose", is_flag=True, help="Say what was done.")
 def integration(mode: str, arrow: str, document: str | None, output: str, verbose: bool) -> None:

@@ -216,9 +216,7 @@ def _say_table(schema: Any, batches: list[Any], room: int) -> None:
     cells: list[list[Text]] = []
     used = 0
     for i, field in enumerate(schema.fields):
-        texts = [
-            value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))
-        ]
+        texts = [value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))]
         name = shorten(printable(field.name), most)
         # The type is cut to what the values take: `schema` spells it out.
         need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)], most)

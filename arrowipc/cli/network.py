@@ -38,9 +38,7 @@ from arrowipc.errors import UsageError
 @click.option("--address", metavar="ADDRESS", help="HOST:PORT or a socket's path; default: one that is free.")
 @column_options
 @json_option
-def serve(
-    files: tuple[str, ...], transport: str, address: str | None, columns: str | None, as_json: bool
-) -> None:
+def serve(files: tuple[str, ...], transport: str, address: str | None, columns: str | None, as_json: bool) -> None:
     """Serve FILEs under their names until interrupted (Ctrl-C).
 
     Prints the URI that `arrowipc fetch` takes. Who can reach the address can read the files: there is no
@@ -87,9 +85,7 @@ def _address(text: str | None) -> Any:
 @click.argument("uri", metavar="URI")
 @click.argument("name", metavar="NAME")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where it goes; default: standard output.")
-@click.option(
-    "--to", "kind", type=click.Choice(["file", "stream"]), help="Default: by FILE's name, else a file."
-)
+@click.option("--to", "kind", type=click.Choice(["file", "stream"]), help="Default: by FILE's name, else a file.")
 @click.option(
     "--compression",
     type=click.Choice(["none", "lz4", "zstd"]),

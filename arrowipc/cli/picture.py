@@ -182,8 +182,7 @@ class _Canvas:
                 share = 1 - part.length / part.raw_length
                 light = f'<rect x="{x:.6g}" y="{top:.6g}" width="{max(width - gap, LEAST):.4g}" '
                 self.out.append(
-                    light
-                    + f'height="{BAR * share:.4g}" fill="#fff" fill-opacity=".45" pointer-events="none"/>'
+                    light + f'height="{BAR * share:.4g}" fill="#fff" fill-opacity=".45" pointer-events="none"/>'
                 )
             if part.role != "padding":
                 # Text on what is mostly the light part has to be dark.

@@ -27,9 +27,7 @@ SHOWN = 20
     help="Of NEW.",
 )
 @json_option
-def recover(
-    file: str, output: str | None, resync: bool, kind: str | None, compression: str, as_json: bool
-) -> None:
+def recover(file: str, output: str | None, resync: bool, kind: str | None, compression: str, as_json: bool) -> None:
     """Save what a torn, damaged or unfinished FILE still holds.
 
     NEW appears when it is complete. Exits with 0 where rows were found, also if others are lost: that is

@@ -2,17 +2,21 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import arrowipc
 from arrowipc.errors import UsageError
 from arrowipc.inspection.recover import recover
 from arrowipc.read.remote import RemoteSource
-from arrowipc.spark.read.files import is_url, storage_options
+from arrowipc.read.sources import first_bytes, map_file
+from arrowipc.spark.read.files import FoundFile, find_files, is_url
 
-__all__ = ["ReadOptions", "check_names", "choice", "count", "flag", "names"]
+if TYPE_CHECKING:
+    from arrowipc.spark.types import TypeOptions
+
+__all__ = ["ReadOptions", "check_names", "choice", "count", "flag", "names", "storage_options"]
 
 DEFAULT_ROWS_PER_BATCH = 32_768
 
@@ -63,13 +67,20 @@ INSTEAD = {
 }
 STORAGE = "storage"
 CORRUPT_COLUMN = "_corrupt_record"
-_MAGIC = b"ARROW1"
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a read, checked."""
+    """The options of a read, checked.
 
+    Attributes
+    ----------
+    paths : list of str
+        Of the options ``path`` and ``paths``, as they were given.
+    """
+
+    paths: list[str]
+    name_filter: str | None
     format: str
     columns: list[str] | None
     batches_per_partition: int | None
@@ -82,14 +93,19 @@ class ReadOptions:
     ignore_missing: bool
     push_filters: bool
     storage: dict[str, Any]
+    types: "TypeOptions"
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Check Spark's options, which come as texts under lower-case names."""
+        from arrowipc.spark.types import TypeOptions  # imports pyarrow, which finding the data source must not
+
         check_names(options, "read", "readStream")  # of both: Spark asks for a schema without saying what for
         return cls(
+            paths=_paths(options),
+            name_filter=options.get("pathglobfilter"),
             format=choice(options, "format", ("auto", "file", "stream")),
-            columns=names(options.get("columns")),
+            columns=names(options, "columns"),
             batches_per_partition=count(options, "batchesPerPartition"),
             partition_bytes=count(options, "partitionBytes"),
             rows_per_batch=count(options, "rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
@@ -100,42 +116,52 @@ class ReadOptions:
             ignore_missing=flag(options, "ignoreMissingFiles"),
             push_filters=flag(options, "pushFilters"),
             storage=storage_options(options),
+            types=TypeOptions.of(options),
         )
 
     @property
-    def goes_on(self) -> bool:
-        """Whether damage is passed over or told in a row, instead of ending the query."""
+    def tolerates_damage(self) -> bool:
+        """Whether damage is left out or becomes a row, instead of ending the query."""
         return self.recover or self.mode != "failfast"
 
-    def source(
-        self, path: str, size: int | None = None, version: Mapping[str, str] | None = None
-    ) -> str | RemoteSource:
-        """What a reader takes for a path; several readers may share it, which saves requests."""
-        return RemoteSource(path, self.storage, size=size, version=version) if is_url(path) else path
+    def files(self) -> list[FoundFile]:
+        """The files to read; see `find_files`."""
+        return find_files(self.paths, self.name_filter, self.ignore_missing, self.storage)
 
-    def open(self, source: str | RemoteSource, columns: Iterable[int | str] | None = None) -> Any:
-        """Open a file of either format; a reader of arrowipc."""
-        opener = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}[
-            self.format
-        ]
-        return opener(source, columns=None if columns is None else list(columns), validate=self.validate)
+    def source(self, path: str, size: int | None = None, version: Mapping[str, str] | None = None) -> Any:
+        """What a reader takes for a path: a map of a local file, else a `RemoteSource`.
 
-    def open_damaged(self, source: str | RemoteSource, columns: Iterable[int | str] | None = None) -> Any:
-        """Open what is left of a file of either format."""
-        chosen: Any = None if columns is None else list(columns)
+        Several readers may share it, so a file is opened, and what is far away is requested, only once.
+        """
+        if is_url(path):
+            return RemoteSource(path, self.storage, size=size, version=version)
+        with open(path, "rb", buffering=0) as file:
+            return memoryview(map_file(file))
+
+    def open(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
+        """Open a `source` of either format; a reader of arrowipc."""
+        openers = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
         level: Any = self.validate
-        return recover(source, columns=chosen, validate=level)
+        return openers[self.format](source, columns=columns, validate=level)
 
-    def is_stream(self, source: str | RemoteSource) -> bool:
-        """Whether the file is to be read as a stream."""
-        return self.format == "stream" or (self.format == "auto" and not _begins_like_a_file(source))
+    def open_damaged(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
+        """Open what is left of a `source` of either format."""
+        level: Any = self.validate
+        return recover(source, columns=columns, validate=level)
+
+    def is_stream(self, source: Any) -> bool:
+        """Whether a `source` is to be read as a stream."""
+        return self.format == "stream" or (self.format == "auto" and first_bytes(source) != b"ARROW1")
 
 
-def _begins_like_a_file(source: str | RemoteSource) -> bool:
-    if isinstance(source, RemoteSource):
-        return source.head()[: len(_MAGIC)] == _MAGIC
-    with open(source, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+def _paths(options: Mapping[str, str]) -> list[str]:
+    paths = [options["path"]] if options.get("path") else []
+    if options.get("paths"):
+        more = _json_texts(options["paths"])
+        if more is None:
+            raise UsageError(f"option paths: expected a JSON list of texts, found {options['paths']!r}")
+        paths += more
+    return paths
 
 
 def check_names(options: Mapping[str, str], *kinds: str) -> None:
@@ -160,7 +186,7 @@ def check_names(options: Mapping[str, str], *kinds: str) -> None:
 
 
 def _unknown(name: str, kind: str, known: Mapping[str, str]) -> str:
-    """Words for a name that is no option; Spark passes names in lower case."""
+    """The error text for a name that is no option; Spark passes names in lower case."""
     first, dot, rest = name.partition(".")
     instead = {spelt.lower(): spelt for spelt in INSTEAD}.get(name.lower())
     if instead is not None:
@@ -175,6 +201,23 @@ def _unknown(name: str, kind: str, known: Mapping[str, str]) -> str:
     if close:
         return f"arrowipc has no option {name!r}; did you mean {known[close[0]]!r}?"
     return f"arrowipc has no option {name!r} for {kind}; there are {', '.join(sorted(known.values()))}"
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Take the options ``storage.NAME``, which the file system of a URL wants to know.
+
+    Values are JSON where they can be (``true``, ``5``, ``{"endpoint_url": ...}``), else texts; a text that
+    looks like JSON is given in quotes (``"12345"``). Spark passes the names in lower case.
+    """
+    taken: dict[str, Any] = {}
+    for name, value in options.items():
+        first, _, rest = name.partition(".")
+        if first.lower() == STORAGE and rest:
+            try:
+                taken[rest] = json.loads(value)
+            except ValueError:
+                taken[rest] = value
+    return taken
 
 
 def flag(options: Mapping[str, str], name: str) -> bool:
@@ -200,18 +243,22 @@ def count(options: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
-def names(value: str | None) -> list[str] | None:
-    """Take names separated by commas, or a JSON list of them."""
+def names(options: Mapping[str, str], name: str) -> list[str] | None:
+    """Take names separated by commas, or a JSON list of them; None where the option is not given."""
+    value = options.get(name.lower())
     if value is None:
         return None
-    names: Any = [name.strip() for name in value.split(",")]
-    if value.lstrip().startswith("["):
-        try:
-            names = json.loads(value)
-        except ValueError:
-            names = None
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise UsageError(
-            f"option columns: expected names separated by commas or a JSON list of names, found {value!r}"
-        )
-    return names
+    is_json = value.lstrip().startswith("[")
+    found = _json_texts(value) if is_json else [each.strip() for each in value.split(",")]
+    if found is None or not all(found):
+        raise UsageError(f"option {name}: expected names separated by commas or a JSON list of names, found {value!r}")
+    return found
+
+
+def _json_texts(value: str) -> list[str] | None:
+    """The texts of a JSON list; None where the value is nothing of this kind."""
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return None
+    return found if isinstance(found, list) and all(isinstance(each, str) for each in found) else None

@@ -48,9 +48,7 @@ def start_session(master: str, log: Path) -> Iterator["SparkSession"]:
     # Spark would take the first python3 on PATH for its workers.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    warnings.filterwarnings(
-        "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
-    )
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     with _stderr_to(log):
         spark = _build(master)
     try:

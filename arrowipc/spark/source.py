@@ -132,16 +132,17 @@ class ArrowIpcDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """Spark schema of the first file, cut down to the option ``columns``, with the column for errors."""
-        return infer_schema(self.options)
+        return infer_schema(ReadOptions.of(self.options))
 
     def reader(self, schema: "StructType") -> "ArrowIpcReader":
         """Build the reader of one query."""
         check_names(self.options, "read")
-        if ReadOptions.of(self.options).push_filters:
+        options = ReadOptions.of(self.options)
+        if options.push_filters:
             from arrowipc.spark.read.pruning import FilteringReader
 
-            return FilteringReader(schema, self.options)
-        return ArrowIpcReader(schema, self.options)
+            return FilteringReader(schema, options)
+        return ArrowIpcReader(schema, options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "ArrowIpcWriter":
         """Build the writer of one job."""

@@ -166,9 +166,7 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
         case at.Map():
             key = spark_type(type_.key_field.type, options, f"{path}.key")
             if isinstance(key, st.MapType):
-                raise UnsupportedError(
-                    f"column {path!r}: Spark has no maps with keys of type {type_.key_field.type}"
-                )
+                raise UnsupportedError(f"column {path!r}: Spark has no maps with keys of type {type_.key_field.type}")
             return st.MapType(key, spark_type(type_.item_field.type, options, f"{path}.value"))
         case _:
             found = _leaf_type(type_, options)
@@ -218,9 +216,7 @@ def _leaf_type(type_: at.DataType, options: TypeOptions) -> st.DataType | None:
             return st.BinaryType()
         case at.Date():
             return st.DateType()
-        case at.Time() | at.Timestamp() | at.Duration() if (
-            type_.unit == "ns" and options.nanoseconds == "long"
-        ):
+        case at.Time() | at.Timestamp() | at.Duration() if type_.unit == "ns" and options.nanoseconds == "long":
             return st.LongType()
         case at.Time():
             return TIME_TYPE

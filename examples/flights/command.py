@@ -118,7 +118,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.rows is not None and options.rows < 1:
         raise UsageError("--rows: expected a number from 1")
     for path in options.input:  # before Spark takes its time to start
-        find_files({"path": path})
+        find_files([path])
 
 
 def _count_steps(options: argparse.Namespace) -> int:

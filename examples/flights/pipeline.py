@@ -161,7 +161,7 @@ def find_sources(spark: "SparkSession", paths: Sequence[str], column: str | None
     """
     sources = []
     for path in paths:
-        files = find_files({"path": path})
+        files = find_files([path])
         if not any(_is_parquet(file.path) for file in files):
             sources.append(Source(path, path))
             continue
@@ -342,7 +342,7 @@ def input_size(spark: "SparkSession", source: Source) -> int:
     from pyspark.sql import functions as F
 
     if source.column is None:
-        return sum(file.size or 0 for file in find_files({"path": source.path}))
+        return sum(file.size or 0 for file in find_files([source.path]))
     total = spark.read.parquet(source.path).agg(F.sum(F.octet_length(quote(source.column)))).collect()[0][0]
     return int(total or 0)
 

@@ -15,7 +15,7 @@ from pyspark.sql import types as st
 
 from arrowipc.errors import UsageError
 from arrowipc.spark import register
-from arrowipc.spark.read.files import find_files
+from arrowipc.spark.options import ReadOptions
 from arrowipc.spark.streaming.source import ArrowIpcStreamReader
 from arrowipc.spark.write.commit import ArrowIpcWriter
 from arrowipc.spark.write.storage import open_storage
@@ -42,15 +42,15 @@ def found(root: Path | str, **options: str) -> list[str]:
     """Names of the files that a read finds, with every way in asked."""
     base = str(root).split("*")[0]
     options = {name.lower(): value for name, value in options.items()}
-    names = [os.path.relpath(each.path, base) for each in find_files({"path": str(root), **options})]
+    names = [os.path.relpath(each.path, base) for each in ReadOptions.of({"path": str(root), **options}).files()]
     if "*" not in str(root):
         listed = sorted(entry.name for entry in open_storage(str(root), options).files())
         assert listed == sorted(names) or "pathglobfilter" in options
         assert names == [
-            os.path.relpath(each.path, base) for each in find_files({"path": f"file://{root}"} | options)
+            os.path.relpath(each.path, base) for each in ReadOptions.of({"path": f"file://{root}"} | options).files()
         ]
         url = {"path": f"local://{root}"} | options
-        assert names == [os.path.relpath(each.path, base) for each in find_files(url)]
+        assert names == [os.path.relpath(each.path, base) for each in ReadOptions.of(url).files()]
     return names
 
 
@@ -105,10 +105,10 @@ def test_links_are_followed_and_every_directory_is_visited_once(tree: Path, tmp_
 def test_patterns_follow_links_and_come_to_an_end(tree: Path, pattern: str, names: list[str]) -> None:
     options = {"path": f"{tree}/{pattern}"}
     if names:
-        assert sorted(os.path.relpath(each.path, tree) for each in find_files(options)) == names
+        assert sorted(os.path.relpath(each.path, tree) for each in ReadOptions.of(options).files()) == names
     else:
         with pytest.raises(UsageError, match="no such file"):
-            find_files(options)
+            ReadOptions.of(options).files()
 
 
 BROKEN: list[tuple[str, Callable[[Path], Any]]] = [
@@ -126,7 +126,7 @@ def test_links_that_lead_nowhere_are_named(tmp_path: Path, name: str, make: Any)
     words = f"{name}: a link to .* leads nowhere"
     for path in (root, f"{root}/*", f"{root}/**", root / name, tmp_path / "*"):
         with pytest.raises(UsageError, match=words):
-            find_files({"path": str(path)})
+            ReadOptions.of({"path": str(path)}).files()
     with pytest.raises(UsageError, match=words):
         ArrowIpcWriter(IDS, {"path": str(root)}, True)
     with pytest.raises(UsageError, match=words):
@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_read_is_an_error() -> None:
             os.seteuid(NOBODY)  # the superuser may read everything
         try:
             with pytest.raises(PermissionError, match="locked"):
-                find_files({"path": folder})
+                ReadOptions.of({"path": folder}).files()
             with pytest.raises(PermissionError, match="locked"):
                 open_storage(folder, {}).files()
         finally:

@@ -20,8 +20,8 @@ import arrowipc
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.schema import Schema
 from arrowipc.spark import ArrowIpcDataSource, register
-from arrowipc.spark.read.files import find_files, storage_options
-from arrowipc.spark.read.partitions import ArrowIpcReader
+from arrowipc.spark.options import ReadOptions, storage_options
+from arrowipc.spark.read.files import find_files
 from arrowipc.spark.types import arrow_schema_of
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ def test_a_pruner_decides_before_a_body_is_read(tmp_path: Path) -> None:
     data = damaged(damaged(marked(6), 0), 3)
     (tmp_path / "x.arrow").write_bytes(data)
     for per_partition in ("2", "10"):
-        source = source_of(tmp_path, batchesPerPartition=per_partition)
+        source = source_of(tmp_path, batchesPerPartition=per_partition, pushFilters="true")
         reader = source.reader(source.schema())
         reader.pruner = Only(b"1", b"4")
         reader = pickle.loads(pickle.dumps(reader))
@@ -364,7 +364,7 @@ def test_a_pruner_saves_requests_for_bodies(web: Web) -> None:
             ids_ = pa.array(range(number * rows, (number + 1) * rows), pa.int64())
             writer.write_batch(pa.record_batch({"id": ids_}), custom_metadata={"number": str(number)})
     web.files["x.arrow"] = sink.getvalue().to_pybytes()
-    source = source_of(web.url("x.arrow"))
+    source = source_of(web.url("x.arrow"), pushFilters="true")
     reader = source.reader(source.schema())
     reader.pruner = Only(b"2")
     partitions = reader.partitions()
@@ -386,10 +386,10 @@ def test_options_that_are_none() -> None:
         ("storag.anon", "did you mean 'storage.anon'"),
     ):
         with pytest.raises(UsageError, match=words):
-            ArrowIpcReader(st.StructType(), {name: "x"})
+            ReadOptions.of({name: "x"})
     for name in ("mode", "recover", "ignoreMissingFiles"):
         with pytest.raises(UsageError, match=name):
-            ArrowIpcReader(st.StructType(), {name.lower(): "maybe"})
+            ReadOptions.of({name.lower(): "maybe"})
 
 
 def test_options_for_storage() -> None:
@@ -417,10 +417,9 @@ def web() -> Iterator[Web]:
         yield server
 
 
-def test_files_found_say_their_size_and_age(tmp_path: Path) -> None:
+def test_files_found_say_their_size(tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(good(1))
-    (found,) = find_files({"path": str(tmp_path)})
-    assert found == (str(tmp_path / "x.arrow"), len(good(1)), (tmp_path / "x.arrow").stat().st_mtime)
+    assert find_files([str(tmp_path)]) == [(str(tmp_path / "x.arrow"), len(good(1)))]
 
 
 @pytest.fixture
@@ -451,7 +450,7 @@ def bucket() -> Iterator[str]:
     ],
 )
 def test_remote_paths(bucket: str, below: str, options: dict[str, str], names: list[str]) -> None:
-    found = find_files({"path": bucket + below, **options})
+    found = ReadOptions.of({"path": bucket + below, **options}).files()
     assert [file.path.partition("/bucket/")[2] for file in found] == names
     assert all(file.size == len(good(1)) for file in found)
     assert all(arrowipc.open(file.path).num_record_batches == 1 for file in found)
@@ -460,18 +459,18 @@ def test_remote_paths(bucket: str, below: str, options: dict[str, str], names: l
 def test_remote_paths_that_are_none(bucket: str, web: Web) -> None:
     for path in (f"{bucket}/nix.arrow", f"{bucket}/nix*", web.url("nix.arrow"), "memory://nix"):
         with pytest.raises(UsageError) as caught:
-            find_files({"path": path})
+            ReadOptions.of({"path": path}).files()
         assert "no such file" in str(caught.value)
         assert path in str(caught.value)
     with pytest.raises(UsageError, match="nowhere://x"):
-        find_files({"path": "nowhere://x"})
+        ReadOptions.of({"path": "nowhere://x"}).files()
     with pytest.raises(UsageError, match="expected a local path or a URL"):
-        find_files({"path": "dbfs:/x"})
+        ReadOptions.of({"path": "dbfs:/x"}).files()
 
 
 def test_files_behind_http(web: Web) -> None:
     web.files |= {"data/a.arrow": good(1), "data/_b.arrow": b"", "data/sub/c.arrow": good(1, first=1)}
-    (found,) = find_files({"path": web.url("data/a.arrow")})
+    (found,) = ReadOptions.of({"path": web.url("data/a.arrow")}).files()
     assert found.size == len(good(1))
     assert sorted(read(web.url("data/"))["id"].to_pylist()) == ids(0, 1)
     assert read(web.url("data/*.arrow"))["id"].to_pylist() == ids(0)
@@ -515,7 +514,7 @@ def test_a_server_that_stalls_is_no_missing_file() -> None:
         url = f"http://127.0.0.1:{liar.port}/0/x.arrow"
         liar.files["arrow"] = (b"", b"")
         with pytest.raises(TimeoutError, match="no answer in time"):
-            find_files({"path": url, "storage.timeout": "0.5"})
+            ReadOptions.of({"path": url, "storage.timeout": "0.5"}).files()
 
 
 @pytest.mark.parametrize("kind", ["http", "memory"])

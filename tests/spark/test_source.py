@@ -14,7 +14,7 @@ from pyspark.sql import types as st
 
 from arrowipc.errors import UsageError
 from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
-from arrowipc.spark.options import OPTIONS
+from arrowipc.spark.options import OPTIONS, ReadOptions
 from arrowipc.spark.read.files import find_files
 from arrowipc.spark.read.partitions import Slice, cut, pack
 
@@ -137,7 +137,7 @@ def test_directories(spark: SparkSession, tree: Path) -> None:
     ],
 )
 def test_patterns(tree: Path, pattern: str, stop: int) -> None:
-    found = find_files({"path": str(tree / pattern)})
+    found = find_files([str(tree / pattern)])
     assert len(found) * 10 == stop
     assert len(set(found)) == len(found)
 
@@ -159,7 +159,7 @@ def test_lists_and_urls(spark: SparkSession, tree: Path) -> None:
 )
 def test_paths_that_are_none(options: dict[str, str], parts: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
-        find_files(options)
+        ReadOptions.of(options).files()
     assert all(part in str(caught.value) for part in parts)
 
 
@@ -270,10 +270,13 @@ def test_limit_stops_early(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_planning() -> None:
-    assert list(cut("f", [5, 5, 5, 5], 10, None)) == [(Slice("f", 0, 2), 10), (Slice("f", 2, 4), 10)]
-    assert list(cut("f", [50, 5, 5], 10, None)) == [(Slice("f", 0, 1), 50), (Slice("f", 1, 3), 10)]
-    assert list(cut("f", [1, 1, 1], 10, 2)) == [(Slice("f", 0, 2), 2), (Slice("f", 2, 3), 1)]
+    assert list(cut("f", enumerate([5, 5, 5, 5]), 10, None)) == [(Slice("f", 0, 2), 10), (Slice("f", 2, 4), 10)]
+    assert list(cut("f", enumerate([50, 5, 5]), 10, None)) == [(Slice("f", 0, 1), 50), (Slice("f", 1, 3), 10)]
+    assert list(cut("f", enumerate([1, 1, 1]), 10, 2)) == [(Slice("f", 0, 2), 2), (Slice("f", 2, 3), 1)]
     assert list(cut("f", [], 10, None)) == []
+    # Batches that the query does not need are left out.
+    apart = [(1, 5), (2, 5), (5, 2), (6, 2)]
+    assert list(cut("f", apart, 10, None)) == [(Slice("f", 1, 3), 10), (Slice("f", 5, 7), 4)]
     pieces = [(Slice(str(number)), 1 << 20) for number in range(10)]
     assert [len(group) for group in pack(pieces, 4 << 20)] == [3, 3, 3, 1]
     assert [len(group) for group in pack(pieces, 1)] == [1] * 10

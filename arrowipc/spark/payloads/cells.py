@@ -210,9 +210,7 @@ class PayloadDecoder:
             return decoded.failures[-1][0] + 1, None
         return decoded.next, None
 
-    def _other_plan(
-        self, payload: memoryview, error: ArrowIpcError, tried: list[Plan]
-    ) -> Plan | ArrowIpcError:
+    def _other_plan(self, payload: memoryview, error: ArrowIpcError, tried: list[Plan]) -> Plan | ArrowIpcError:
         """A plan with which the payload that failed has not been read yet, or what is wrong with it."""
         assert self._plan is not None
         tried.append(self._plan)
@@ -341,9 +339,7 @@ class _Beside:
     ) -> None:
         names = batch.schema.names
         indices = [find_name(name, names, "the batch") for name in keep]
-        fields = [
-            batch.schema.field(index).with_name(name) for index, name in zip(indices, keep, strict=True)
-        ]
+        fields = [batch.schema.field(index).with_name(name) for index, name in zip(indices, keep, strict=True)]
         self.reasons: dict[int, str] = {}
         self.needed = bool(keep) or error_column is not None
         self._most = most
@@ -351,9 +347,7 @@ class _Beside:
         self._kept = None
         if keep:
             columns = [batch.column(index) for index in indices]
-            self._kept = arrowipc.RecordBatch.from_arrow(
-                pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-            )
+            self._kept = arrowipc.RecordBatch.from_arrow(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
             self._sizes = sum(map(_value_sizes, columns))
         reasons = [pa.field(error_column, pa.string())] if error_column is not None else []
         self._schema = pa.schema([*fields, *arrow_schema_of(target), *reasons])

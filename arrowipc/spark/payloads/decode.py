@@ -282,12 +282,10 @@ def _output(
     for field in target.fields:
         if field.name.lower() in taken:
             raise UsageError(
-                f"the payloads have a column {field.name!r} and so does keep=; "
-                "rename the column of the data frame"
+                f"the payloads have a column {field.name!r} and so does keep=; rename the column of the data frame"
             )
     fields = [
-        st.StructField(field.name, field.dataType, field.nullable or on_error == "null")
-        for field in target.fields
+        st.StructField(field.name, field.dataType, field.nullable or on_error == "null") for field in target.fields
     ]
     if error_column is not None:
         if error_column.lower() in taken | {field.name.lower() for field in fields}:
@@ -326,8 +324,7 @@ def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int
     """
     if df.isStreaming:
         raise UsageError(
-            f"column {column!r}: the payloads of a streaming data frame cannot be looked at beforehand; "
-            "pass schema="
+            f"column {column!r}: the payloads of a streaming data frame cannot be looked at beforehand; pass schema="
         )
     if sample < 1:
         raise UsageError(f"sample: expected a whole number from 1, found {sample!r}")

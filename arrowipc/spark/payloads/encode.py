@@ -123,9 +123,7 @@ def encode_payloads(
         source = df.repartition(*(quoted(field.name) for field in fields))
         sort = df.isStreaming
         if sort and any(isinstance(field.dataType, _NESTED) for field in fields):
-            raise UsageError(
-                "group_by: the rows of a streaming data frame cannot be grouped by nested columns"
-            )
+            raise UsageError("group_by: the rows of a streaming data frame cannot be grouped by nested columns")
         if not sort:
             source = source.sortWithinPartitions(*(quoted(field.name) for field in fields))
 
@@ -335,9 +333,7 @@ class _Split:
         wanted = {find_name(name, names, "the data frame") for name in dictionary_columns}
         for index in sorted(wanted):
             if index not in self.columns:
-                raise UsageError(
-                    f"dictionary_columns: column {names[index]!r} is a key and not in the payloads"
-                )
+                raise UsageError(f"dictionary_columns: column {names[index]!r} is a key and not in the payloads")
             if schema.field(index).type.num_fields or pa.types.is_null(schema.field(index).type):
                 raise UsageError(
                     f"dictionary_columns: column {names[index]!r} has the type {schema.field(index).type}, "
@@ -547,9 +543,7 @@ class PayloadEncoder:
             source = pa.RecordBatch.from_arrays(columns, schema=self._split.payload_schema)
             offsets = offsets - first
         arrays.append(pa.array(arrowipc.encode_payloads(source, offsets, **self._options.codec)))
-        yield from _parts(
-            pa.RecordBatch.from_arrays(arrays, names=self._names), self._options.bytes_per_batch
-        )
+        yield from _parts(pa.RecordBatch.from_arrays(arrays, names=self._names), self._options.bytes_per_batch)
 
 
 def _count_fields(schema: pa.Schema) -> int:

@@ -108,9 +108,7 @@ class BatchConverter:
         What holds the data, for error texts.
     """
 
-    def __init__(
-        self, source: Schema, target: st.StructType, options: TypeOptions, label: str = "the batch"
-    ) -> None:
+    def __init__(self, source: Schema, target: st.StructType, options: TypeOptions, label: str = "the batch") -> None:
         self.schema = arrow_schema_of(target)
         self._label = label
         self._room = _Room()
@@ -220,9 +218,7 @@ def _storage(type_: at.DataType) -> at.DataType:
         case at.Map():
             return at.Map(_storage_field(type_.entries), type_.keys_sorted)
         case at.Union():
-            return at.Union(
-                type_.mode, tuple(_storage_field(field) for field in type_.fields), type_.type_codes
-            )
+            return at.Union(type_.mode, tuple(_storage_field(field) for field in type_.fields), type_.type_codes)
         case at.RunEndEncoded():
             return at.RunEndEncoded(type_.run_ends, _storage_field(type_.values))
         case at.Dictionary():
@@ -371,9 +367,7 @@ def _not_null(convert: Convert, path: str) -> Convert:
     def check(array: Any) -> Any:
         result = convert(array)
         if result.null_count:
-            raise UsageError(
-                f"column {path!r} holds {result.null_count} nulls, and the schema says that it has none"
-            )
+            raise UsageError(f"column {path!r} holds {result.null_count} nulls, and the schema says that it has none")
         return result
 
     return check
@@ -534,9 +528,7 @@ def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) 
     for field in target.fields:
         index = find_name(field.name, names, f"union column {path!r}")
         if not field.nullable:
-            raise UsageError(
-                f"column '{path}.{field.name}' is a member of a union and can only be read as nullable"
-            )
+            raise UsageError(f"column '{path}.{field.name}' is a member of a union and can only be read as nullable")
         child = _converter(source.fields[index].type, field.dataType, options, f"{path}.{field.name}")
         plan.append((index, source.type_codes[index], child))
 
@@ -544,11 +536,7 @@ def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) 
         # pyarrow's type_codes and offsets start at the whole array's first row, not at the slice's.
         buffers = array.buffers()
         codes = _plain(buffers[1], np.int8, array)
-        rows = (
-            _plain(buffers[2], np.int32, array)
-            if source.mode == "dense"
-            else np.arange(len(array), dtype=np.int32)
-        )
+        rows = _plain(buffers[2], np.int32, array) if source.mode == "dense" else np.arange(len(array), dtype=np.int32)
         children = [
             _take_converted(array.field(index), pa.array(rows, mask=codes != code), child)
             for index, code, child in plan

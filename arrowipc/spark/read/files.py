@@ -1,15 +1,13 @@
 """Finds the files that the paths of a read mean: files, directories, patterns, URLs and lists of them."""
 
-import datetime as dt
 import errno
 import glob
-import json
 import logging
 import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch, fnmatchcase
 from typing import Any, NamedTuple
@@ -25,41 +23,41 @@ __all__ = [
     "is_hidden",
     "is_local",
     "is_url",
-    "passes_over_missing",
-    "storage_options",
     "walk",
 ]
 
 log = logging.getLogger("arrowipc.spark")
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_STORAGE = "storage."
-_MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
 class FoundFile(NamedTuple):
-    """A file to read, as the listing that found it describes it.
-
-    ``size`` (bytes) and ``mtime`` (seconds since 1970) are None where a remote listing does not say.
-    """
+    """A file to read; ``size`` is None where a remote listing does not say it."""
 
     path: str
     size: int | None
-    mtime: float | None
 
 
-def find_files(options: Mapping[str, str]) -> list[FoundFile]:
-    """All files that the options ``path``, ``paths`` and ``pathglobfilter`` name.
+def find_files(
+    paths: Sequence[str],
+    name_filter: str | None = None,
+    ignore_missing: bool = False,
+    storage: Mapping[str, Any] | None = None,
+) -> list[FoundFile]:
+    """All files that some paths name.
 
     Parameters
     ----------
-    options : mapping
-        ``path``: one path; ``paths``: a JSON list of them, as Spark passes ``load([...])``. A path may be a
-        file, a directory (searched to any depth, without names that begin with ``_`` or ``.``; see `walk`) or
-        a pattern with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL of a file system that
-        fsspec knows. ``pathglobfilter``: a pattern for the names of the files in directories.
-        ``ignoremissingfiles``: ``true`` passes over links that lead nowhere. ``storage.*``: see
-        `storage_options`.
+    paths : sequence of str
+        Of a file, a directory (searched to any depth, without names that begin with ``_`` or ``.``; see
+        `walk`) or a pattern with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL of a file
+        system that fsspec knows.
+    name_filter : str, optional
+        A pattern for the names of the files in directories.
+    ignore_missing : bool
+        Whether to leave out links to files that do not exist, with a warning, instead of refusing them.
+    storage : mapping, optional
+        What the file system of a URL wants to know, such as credentials.
 
     Returns
     -------
@@ -69,64 +67,30 @@ def find_files(options: Mapping[str, str]) -> list[FoundFile]:
     Raises
     ------
     UsageError
-        If there is no path, if one finds nothing, if a link leads nowhere, or if nobody knows a URL's kind.
+        If there is no path, if one finds nothing, if a link is broken, or if nobody knows a URL's kind.
     OSError
         If a file system does not answer.
     """
-    paths = _paths(options)
     if not paths:
-        raise UsageError(
-            'arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")'
-        )
-    name_filter = options.get("pathglobfilter")
+        raise UsageError('arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")')
+    storage = storage or {}
     found: dict[str, FoundFile] = {}
     for path in paths:
-        local = _local(path) or _local_behind(path, options)
+        local = _local(path) or _local_behind(path, storage)
         if local is not None:
-            files = sorted(_expand(local, name_filter, passes_over_missing(options)))
+            files = sorted(_expand(local, name_filter, ignore_missing))
         else:
-            files = sorted(_expand_url(path, name_filter, storage_options(options)))
+            files = sorted(_expand_url(path, name_filter, storage))
         if not files:
             extra = f" whose name matches {name_filter!r}" if name_filter else ""
-            raise UsageError(
-                f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)"
-            )
+            raise UsageError(f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)")
         found.update({file.path: file for file in files})
     return list(found.values())
-
-
-def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Take the options ``storage.NAME``, which the file system of a URL wants to know.
-
-    Values are JSON where they can be (``true``, ``5``, ``{"endpoint_url": ...}``), else texts; a text that
-    looks like JSON is given in quotes (``"12345"``). Spark passes the names in lower case.
-    """
-    taken: dict[str, Any] = {}
-    for name, value in options.items():
-        if name.lower().startswith(_STORAGE):
-            try:
-                taken[name[len(_STORAGE) :]] = json.loads(value)
-            except ValueError:
-                taken[name[len(_STORAGE) :]] = value
-    return taken
 
 
 def is_url(path: str) -> bool:
     """Whether a path that `find_files` gave is one for fsspec."""
     return "://" in path and not path.startswith(os.sep)
-
-
-def _paths(options: Mapping[str, str]) -> list[str]:
-    paths = [options["path"]] if options.get("path") else []
-    if options.get("paths"):
-        try:
-            more = json.loads(options["paths"])
-        except ValueError:
-            more = None
-        if not isinstance(more, list) or not all(isinstance(path, str) for path in more):
-            raise UsageError(f"option paths: expected a JSON list of texts, found {options['paths']!r}")
-        paths += more
-    return paths
 
 
 # -- local paths ---------------------------------------------------------------------------------------------
@@ -144,9 +108,9 @@ def _local(path: str) -> str | None:
     raise UsageError(f"{path}: expected a local path or a URL such as s3://bucket/{path[scheme.end() :]}")
 
 
-def _local_behind(url: str, options: Mapping[str, str]) -> str | None:
+def _local_behind(url: str, storage: Mapping[str, Any]) -> str | None:
     """The path of a URL such as ``local:///data``; None for one that is really remote."""
-    system, path = _system_of(url, storage_options(options))
+    system, path = _system_of(url, storage)
     return path if is_local(system) else None
 
 
@@ -155,13 +119,8 @@ def is_local(system: Any) -> bool:
     return "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
 
 
-def passes_over_missing(options: Mapping[str, str]) -> bool:
-    """Whether the option ``ignoremissingfiles`` asks to pass over links that lead nowhere."""
-    return options.get("ignoremissingfiles", "").lower() == "true"
-
-
 def walk(
-    *directories: str, pass_over: bool = False, links: list[str] | None = None
+    *directories: str, ignore_missing: bool = False, links: list[str] | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
     """All files in local directories, at any depth, without names that begin with ``_`` or ``.``.
 
@@ -171,10 +130,10 @@ def walk(
     Parameters
     ----------
     *directories : str
-    pass_over : bool
-        Whether links that lead nowhere are passed over, with a warning.
+    ignore_missing : bool
+        Whether broken links are left out, with a warning.
     links : list of str, optional
-        Takes up the links to directories that lie in the directories themselves, not behind other links.
+        To this list are added the links to directories, but those that are found by following another link.
 
     Yields
     ------
@@ -194,7 +153,7 @@ def walk(
     behind = False
     while real or linked:
         behind = behind or not real
-        for path, found, is_link in _listed((real or linked).popleft(), seen, pass_over):
+        for path, found, is_link in _listed((real or linked).popleft(), seen, ignore_missing):
             if not stat.S_ISDIR(found.st_mode):
                 if stat.S_ISREG(found.st_mode):
                     yield path, found
@@ -207,9 +166,12 @@ def walk(
 
 
 def _listed(
-    directory: str, seen: set[tuple[int, int]], pass_over: bool
+    directory: str, seen: set[tuple[int, int]], ignore_missing: bool
 ) -> Iterator[tuple[str, os.stat_result, bool]]:
-    """What lies in a directory that was not `seen`: where links lead, and whether it is one."""
+    """What a directory holds: the path, the description of what it leads to, and whether it is a link.
+
+    Nothing if the directory is in `seen`, to which it is added.
+    """
     try:
         found = os.stat(directory)
         names = [] if (found.st_dev, found.st_ino) in seen else sorted(os.listdir(directory))
@@ -225,38 +187,39 @@ def _listed(
             yield path, os.stat(path), is_link
         except OSError as error:
             if os.path.islink(path):
-                if error.errno not in _LEADS_NOWHERE:
+                if error.errno not in _BROKEN_LINK:
                     raise
-                if not pass_over:
-                    raise UsageError(_nowhere(path)) from None
-                log.warning("left out: %s", _nowhere(path))
+                if not ignore_missing:
+                    raise UsageError(_broken(path)) from None
+                log.warning("left out: %s", _broken(path))
             elif not isinstance(error, FileNotFoundError):
                 raise
 
 
-#: What the system says of a link to nothing, to itself, and through a file.
-_LEADS_NOWHERE = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR)
+#: Error numbers of a link to nothing, to itself, and through a file.
+_BROKEN_LINK = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR)
 
 
 def check_link(path: str) -> None:
-    """Refuse a path that is a link which leads nowhere.
+    """Refuse a path that is a broken link.
 
     Raises
     ------
     UsageError
-        Names the link, and what it says.
+        Names the link, and where it leads.
     """
     if not os.path.islink(path):
         return
     try:
         os.stat(path)
     except OSError as error:
-        if error.errno in _LEADS_NOWHERE:
-            raise UsageError(_nowhere(path)) from None
+        if error.errno in _BROKEN_LINK:
+            raise UsageError(_broken(path)) from None
         raise
 
 
-def _nowhere(path: str) -> str:
+def _broken(path: str) -> str:
+    """The error text for a broken link."""
     try:
         to = repr(os.readlink(path))
     except OSError:  # gone meanwhile
@@ -272,30 +235,30 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
-def _expand(path: str, name_filter: str | None, pass_over: bool) -> Iterator[FoundFile]:
+def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     if os.path.isdir(path):
-        yield from _in(path, name_filter=name_filter, pass_over=pass_over)
+        yield from _in(path, name_filter=name_filter, ignore_missing=ignore_missing)
     elif os.path.exists(path):
-        yield _described(path, os.stat(path))
+        yield FoundFile(path, os.path.getsize(path))
     else:
         check_link(path)
-        yield from _once(_expand_pattern(path, name_filter, pass_over))
+        yield from _once(_expand_pattern(path, name_filter, ignore_missing))
 
 
-def _expand_pattern(path: str, name_filter: str | None, pass_over: bool) -> Iterator[FoundFile]:
+def _expand_pattern(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     directories = []
-    for match in _matches(path, name_filter, pass_over):
+    for match in _matches(path, name_filter, ignore_missing):
         if os.path.isdir(match):
             directories.append(match)
         elif os.path.exists(match):
-            yield _described(match, os.stat(match))
-        elif not pass_over:
+            yield FoundFile(match, os.path.getsize(match))
+        elif not ignore_missing:
             check_link(match)
-    yield from _in(*directories, name_filter=name_filter, pass_over=pass_over)
+    yield from _in(*directories, name_filter=name_filter, ignore_missing=ignore_missing)
 
 
 def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
-    """Files without those that a link to their directory shows once more, which a pattern may match."""
+    """Each file once: a pattern may match a directory and also a link to it."""
     real: dict[str, str] = {}
     found: dict[tuple[str, str], FoundFile] = {}
     for file in files:
@@ -309,32 +272,28 @@ def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
     return found.values()
 
 
-def _in(*directories: str, name_filter: str | None, pass_over: bool) -> Iterator[FoundFile]:
-    for path, found in walk(*directories, pass_over=pass_over):
+def _in(*directories: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
+    for path, found in walk(*directories, ignore_missing=ignore_missing):
         if name_filter is None or fnmatch(os.path.basename(path), name_filter):
-            yield _described(path, found)
+            yield FoundFile(path, found.st_size)
 
 
-def _described(path: str, found: os.stat_result) -> FoundFile:
-    return FoundFile(path, found.st_size, found.st_mtime)
-
-
-def _matches(path: str, name_filter: str | None, pass_over: bool) -> Iterator[str]:
+def _matches(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[str]:
     """The files and directories that a pattern means, without hidden ones."""
     for pattern in _braces(path):
         fixed = _fixed(pattern)
         if "**" in pattern[len(fixed) :].split(os.sep):
-            yield from _deep_matches(fixed, pattern[len(fixed) :].strip(os.sep), name_filter, pass_over)
+            yield from _deep_matches(fixed, pattern[len(fixed) :].strip(os.sep), name_filter, ignore_missing)
             continue
         for match in glob.glob(pattern):
             if not is_hidden(match[len(fixed) :].strip(os.sep).replace(os.sep, "/")):
                 yield match
 
 
-def _deep_matches(fixed: str, rest: str, name_filter: str | None, pass_over: bool) -> Iterator[str]:
+def _deep_matches(fixed: str, rest: str, name_filter: str | None, ignore_missing: bool) -> Iterator[str]:
     """The files that a pattern with ``**`` means, or whose directory it means; glob would follow loops."""
     wanted = rest.split(os.sep)
-    for path, _ in walk(fixed, pass_over=pass_over):
+    for path, _ in walk(fixed, ignore_missing=ignore_missing):
         parts = os.path.relpath(path, fixed).split(os.sep)
         chosen = name_filter is None or fnmatch(parts[-1], name_filter)
         if _fits(parts, wanted) or (chosen and any(_fits(parts[:i], wanted) for i in range(1, len(parts)))):
@@ -386,7 +345,7 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
         if isinstance(failure, FileNotFoundError):
             raise UsageError(f"{url}: no such file") from error
         raise failure from error
-    return [FoundFile(_url_of(url, info["name"]), info.get("size"), _modified(info)) for info in entries]
+    return [FoundFile(_url_of(url, info["name"]), info.get("size")) for info in entries]
 
 
 def _entries(
@@ -434,13 +393,3 @@ def _url_of(url: str, name: str) -> str:
         return f"{first}::{_url_of(rest, name)}"
     scheme = first.partition("://")[0]
     return (name if "://" in name else f"{scheme}://{name}") + chained + rest
-
-
-def _modified(info: Mapping[str, Any]) -> float | None:
-    for key in _MODIFIED:
-        value = info.get(key)
-        if isinstance(value, dt.datetime):
-            return value.timestamp()
-        if isinstance(value, int | float):
-            return float(value)
-    return None

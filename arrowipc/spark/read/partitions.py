@@ -1,27 +1,26 @@
-"""Reading Arrow IPC files and streams in Spark: partitions cut at record batches, batches made fit."""
+"""Reading Arrow IPC files and streams in Spark: planned in partitions of whole record batches, then converted."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
-from arrowipc.schema import Schema
+from arrowipc.read.remote import RemoteSource
 from arrowipc.spark.options import ReadOptions
-from arrowipc.spark.read.files import FoundFile, find_files, is_url
+from arrowipc.spark.read.files import FoundFile, is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from arrowipc.read.remote import RemoteSource
     from arrowipc.spark.read.convert import BatchConverter
 
-__all__ = ["ArrowIpcReader", "Pruner", "infer_schema", "naming"]
+__all__ = ["ArrowIpcReader", "infer_schema"]
 
 log = logging.getLogger("arrowipc.spark")
 
@@ -41,8 +40,8 @@ PLANNING_THREADS = 16
 class Slice:
     """Record batches ``first`` to ``stop`` (exclusive) of one file; ``stop`` None means all of a stream.
 
-    ``size`` and ``version`` are those of a remote file, which all tasks read as it was planned. ``torn`` says
-    that the file has no footer to read it by, and ``lost`` why nothing of it can be read.
+    ``size`` and ``version`` identify a remote file, so that all tasks read the one that was planned. ``torn``
+    says that the file has no readable footer, ``lost`` why nothing of it can be read.
     """
 
     path: str
@@ -61,28 +60,12 @@ class SlicePartition(InputPartition):
     slices: tuple[Slice, ...]
 
 
-class Pruner(Protocol):
-    """Decides from what a batch says of itself whether the query needs it."""
-
-    def keeps(self, custom_metadata: tuple[tuple[bytes, bytes], ...], schema: Schema) -> bool:
-        """Whether rows of a batch with this custom metadata may be wanted; the schema is that of the file."""
-
-
 class ArrowIpcReader(DataSourceReader):
-    """Plans the partitions of a read on the driver, and reads them on the executors.
+    """Plans the partitions of a read on the driver, and reads them on the executors."""
 
-    Attributes
-    ----------
-    pruner : Pruner, optional
-        Asked before the body of a batch of a file is read.
-    """
-
-    pruner: Pruner | None = None
-
-    def __init__(self, schema: "StructType", options: Mapping[str, str]) -> None:
+    def __init__(self, schema: "StructType", options: ReadOptions) -> None:
         self._schema = schema
-        self._raw = dict(options)
-        self._options = ReadOptions.of(options)
+        self._options = options
         self._check_corrupt_rows()
 
     def _check_corrupt_rows(self) -> None:
@@ -109,7 +92,7 @@ class ArrowIpcReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Cut the files into partitions; only footers are read, never bodies."""
-        files = find_files(self._raw)
+        files = self._options.files()
         target = self._options.partition_bytes or min(
             LARGEST_PARTITION,
             max(SMALLEST_PARTITION, sum(file.size or 0 for file in files) // PARTITIONS_AIMED_AT),
@@ -129,14 +112,16 @@ class ArrowIpcReader(DataSourceReader):
         return [SlicePartition(tuple(pieces)) for pieces in pack(slices, target)]
 
     def _plan(self, file: FoundFile, target: int) -> list[tuple[Slice, int]]:
-        """Slices of one file, each with its weight in bytes."""
+        """Slices of one file, each with its size in bytes."""
         path, size = file.path, file.size
         try:
             source = self._options.source(path, size)
             if self._options.is_stream(source):
                 return [(Slice(path, size=size), size or 0)]
             with naming(path), self._options.open(source) as reader:
-                blocks = [metadata + body for _, metadata, body in reader.blocks]
+                sizes = [metadata + body for _, metadata, body in reader.blocks]
+                # Which remote batches are needed is asked on the executors: here it would cost requests.
+                wanted = range(len(sizes)) if is_url(path) else self._wanted(reader, range(len(sizes)))
         except FileNotFoundError:
             if self._options.ignore_missing:
                 return []
@@ -148,26 +133,30 @@ class ArrowIpcReader(DataSourceReader):
                 return [(Slice(path, lost=str(error)), 0)]
             self._pass_over(error)
             return []
-        version = () if isinstance(source, str) else tuple(source.version.items())
+        version = tuple(source.version.items()) if isinstance(source, RemoteSource) else ()
+        blocks = [(number, sizes[number]) for number in wanted]
         pieces = cut(path, blocks, target, self._options.batches_per_partition, size)
         return [(replace(piece, version=version), weight) for piece, weight in pieces]
+
+    def _wanted(self, reader: Any, numbers: range) -> Iterable[int]:
+        """The batches of a file, among those with these numbers, that the query needs: all of them."""
+        return numbers
 
     # -- on the executors --
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one partition as batches that have exactly the schema."""
-        for piece in getattr(
-            partition, "slices", ()
-        ):  # Spark makes a bare InputPartition where there is none
+        # Where the plan has no partition, Spark makes one of its own, without slices.
+        for piece in getattr(partition, "slices", ()):
             with naming(piece.path):
                 yield from self._read(piece)
 
     def _read(self, piece: Slice) -> Iterator["pa.RecordBatch"]:
         if piece.lost is not None:
-            yield self._corrupt_row(piece.lost)
+            yield self._rows(1, (), piece.lost)
             return
         try:
-            reader, convert, place = self._open(piece)
+            reader, convert, complete = self._open(piece)
         except FileNotFoundError:
             if not self._options.ignore_missing:
                 raise
@@ -179,12 +168,11 @@ class ArrowIpcReader(DataSourceReader):
                     if isinstance(found, FormatError):
                         yield from self._malformed(piece.path, found)
                     else:
-                        yield from self._convert(piece.path, convert, place, found)
+                        yield from self._convert(piece.path, convert, complete, found)
 
     def _open(self, piece: Slice) -> tuple[Any, "BatchConverter", Callable[[Any], Any]]:
-        """Open a slice: its reader, what converts its batches, and what gives them the column for errors."""
+        """Open a slice: its reader, what converts its batches, and what adds the column for errors."""
         from arrowipc.spark.read.convert import BatchConverter
-        from arrowipc.spark.types import TypeOptions
 
         options = self._options
         source = options.source(piece.path, piece.size, dict(piece.version))
@@ -192,12 +180,12 @@ class ArrowIpcReader(DataSourceReader):
         opener = options.open_damaged if torn else options.open
         reader = opener(source, options.columns)
         try:
-            target, place = self._target([field.name for field in reader.schema], piece.path)
+            target, complete = self._target([field.name for field in reader.schema], piece.path)
             chosen = None if options.columns is not None else _selection(reader, target, piece.path)
             if chosen is not None:
                 reader.close()
                 reader = opener(source, chosen)
-            return reader, BatchConverter(reader.schema, target, TypeOptions.of(self._raw), piece.path), place
+            return reader, BatchConverter(reader.schema, target, options.types, piece.path), complete
         except BaseException:
             reader.close()
             raise
@@ -215,10 +203,10 @@ class ArrowIpcReader(DataSourceReader):
         if name not in self._schema.names or name in names:
             return self._schema, lambda batch: batch
         target = StructType([field for field in self._schema.fields if field.name != name])
-        return target, self._with_empty_column
+        return target, lambda batch: self._rows(batch.num_rows, batch.columns)
 
     def _batches(self, reader: Any, piece: Slice) -> Iterator[Any]:
-        """The batches of a slice, and an error in the place of each that is damaged."""
+        """The batches of a slice; in place of one that is damaged, its FormatError."""
         if piece.stop is None:
             yield from _in_order(reader)
             return
@@ -231,27 +219,11 @@ class ArrowIpcReader(DataSourceReader):
                 found = error
             yield found
 
-    def _wanted(self, reader: Any, numbers: range) -> Iterable[int]:
-        """The batches that the pruner does not rule out; a damaged one is kept, and told when it is read."""
-        if self.pruner is None:
-            return numbers
-        reader._expect(numbers)
-        kept = []
-        for number in numbers:
-            try:
-                metadata = reader.get_batch_metadata(number)
-            except FormatError:
-                kept.append(number)
-                continue
-            if self.pruner.keeps(metadata, reader.schema):
-                kept.append(number)
-        return kept
-
     def _convert(
-        self, path: str, convert: "BatchConverter", place: Callable[[Any], Any], batch: Any
+        self, path: str, convert: "BatchConverter", complete: Callable[[Any], Any], batch: Any
     ) -> Iterator["pa.RecordBatch"]:
-        """Convert a batch; where malformed ones pass, all of it before the first row goes out."""
-        parts = map(place, convert.split(convert.hand_over(batch), self._options.rows_per_batch))
+        """Convert a batch; unless errors end the query, all of it before the first row goes out."""
+        parts = map(complete, convert.split(convert.hand_over(batch), self._options.rows_per_batch))
         if self._options.mode == "failfast":
             return parts
         try:
@@ -262,85 +234,68 @@ class ArrowIpcReader(DataSourceReader):
     # -- what is damaged --
 
     def _malformed(self, path: str, error: ArrowIpcError) -> Iterator["pa.RecordBatch"]:
-        """What comes in the place of a batch, or of what is left of a stream, that cannot be read."""
+        """What replaces a batch, or the rest of a stream, that cannot be read: a row of nulls, or nothing."""
         if path not in str(error):
             error = type(error)(f"{path}: {error}")
         if self._options.mode == "permissive":
-            yield self._corrupt_row(str(error))
+            yield self._rows(1, (), str(error))
         else:
             self._pass_over(error)
 
     def _pass_over(self, error: ArrowIpcError) -> None:
-        if not self._options.goes_on:
+        if not self._options.tolerates_damage:
             raise error
         log.warning("left out: %s", error)
 
-    def _corrupt_row(self, text: str) -> "pa.RecordBatch":
+    def _rows(self, count: int, columns: Iterable[Any], error: str | None = None) -> "pa.RecordBatch":
+        """Rows of the whole schema: the column for errors, and these columns or else nulls in the others."""
         import pyarrow as pa
 
         from arrowipc.spark.types import arrow_schema_of
 
-        schema = arrow_schema_of(self._schema)
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array([text], field.type)
-                if field.name == self._options.corrupt_column
-                else pa.nulls(1, field.type)
-                for field in schema
-            ],
-            schema=schema,
-        )
-
-    def _with_empty_column(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
-        import pyarrow as pa
-
-        from arrowipc.spark.types import arrow_schema_of
-
-        schema, columns = arrow_schema_of(self._schema), iter(batch.columns)
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.nulls(batch.num_rows, field.type)
-                if field.name == self._options.corrupt_column
-                else next(columns)
-                for field in schema
-            ],
-            schema=schema,
-        )
+        schema, left = arrow_schema_of(self._schema), iter(columns)
+        arrays = []
+        for field in schema:
+            if field.name != self._options.corrupt_column:
+                array = next(left, None)
+            else:
+                array = None if error is None else pa.array([error] * count, field.type)
+            arrays.append(pa.nulls(count, field.type) if array is None else array)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def infer_schema(options: Mapping[str, str]) -> "StructType":
-    """Spark's schema of the first file, or where damage is passed over of the first that can be read."""
+def infer_schema(options: ReadOptions) -> "StructType":
+    """Spark's schema of the first file, or where damage is tolerated of the first that can be read."""
     from pyspark.sql.types import StringType, StructType
 
     from arrowipc.spark.types import to_spark_schema
 
-    chosen = ReadOptions.of(options)
-    path, found = _first_schema(chosen, find_files(options))
+    path, found = _first_schema(options)
     with naming(path):
-        schema = to_spark_schema(found, options)
-    if chosen.columns is not None:
-        order = [column if column in schema.names else column.split(".")[0] for column in chosen.columns]
+        schema = to_spark_schema(found, options.types)
+    if options.columns is not None:
+        order = [column if column in schema.names else column.split(".")[0] for column in options.columns]
         schema = StructType([schema[name] for name in dict.fromkeys(order) if name in schema.names])
-    if chosen.mode == "permissive":
-        if chosen.corrupt_column in schema.names:
+    if options.mode == "permissive":
+        if options.corrupt_column in schema.names:
             raise UsageError(
-                f"{path} has a column {chosen.corrupt_column!r} of its own, and mode PERMISSIVE adds one "
+                f"{path} has a column {options.corrupt_column!r} of its own, and mode PERMISSIVE adds one "
                 "for the texts of errors; name another one with the option columnNameOfCorruptRecord"
             )
-        schema = StructType([*schema.fields]).add(chosen.corrupt_column, StringType())
+        schema = StructType([*schema.fields]).add(options.corrupt_column, StringType())
     return schema
 
 
-def _first_schema(options: ReadOptions, files: list[FoundFile]) -> tuple[str, Any]:
-    """The Arrow schema of the first file that has one, and that file."""
+def _first_schema(options: ReadOptions) -> tuple[str, Any]:
+    """The first file that has an Arrow schema, and that schema."""
     first: Exception | None = None
-    for file in files:
-        source = options.source(file.path, file.size)
+    for file in options.files():
         try:
+            source = options.source(file.path, file.size)
             with naming(file.path), _opened(options, source) as reader:
                 return file.path, reader.schema
         except FormatError as error:
-            if not options.goes_on:
+            if not options.tolerates_damage:
                 raise
             first = first or error
         except FileNotFoundError as error:
@@ -351,7 +306,7 @@ def _first_schema(options: ReadOptions, files: list[FoundFile]) -> tuple[str, An
     raise first
 
 
-def _opened(options: ReadOptions, source: "str | RemoteSource") -> Any:
+def _opened(options: ReadOptions, source: Any) -> Any:
     try:
         return options.open(source, options.columns)
     except FormatError:
@@ -370,7 +325,7 @@ def _selection(reader: Any, target: "StructType", path: str) -> list[int | str] 
 
 
 def _in_order(reader: Any) -> Iterator[Any]:
-    """The batches of a stream, and the error that ends it; of a recovery too, where that is a report."""
+    """The batches of a stream, then the error that ends it; of a recovery, what its report says was lost."""
     batches = iter(reader)
     while True:
         try:
@@ -398,18 +353,19 @@ def naming(path: str) -> Iterator[None]:
 
 
 def cut(
-    path: str, blocks: list[int], target: int, most: int | None, file_size: int | None = None
+    path: str, blocks: Iterable[tuple[int, int]], target: int, most: int | None, file_size: int | None = None
 ) -> Iterator[tuple[Slice, int]]:
-    """Group consecutive blocks (sizes in bytes) into slices of about ``target`` bytes or ``most`` blocks."""
-    first = weight = 0
-    for index, size in enumerate(blocks):
-        full = index - first == most if most else weight + size > target
-        if index > first and full:
-            yield Slice(path, first, index, file_size), weight
-            first, weight = index, 0
-        weight += size
-    if blocks:
-        yield Slice(path, first, len(blocks), file_size), weight
+    """Group consecutive batches, (number, bytes) each, into slices of about ``target`` bytes or ``most`` batches."""
+    first = stop = weight = 0
+    for number, size in blocks:
+        full = stop - first == most if most else weight + size > target
+        if full or number > stop:
+            if stop > first:
+                yield Slice(path, first, stop, file_size), weight
+            first, weight = number, 0
+        stop, weight = number + 1, weight + size
+    if stop > first:
+        yield Slice(path, first, stop, file_size), weight
 
 
 def pack(slices: list[tuple[Slice, int]], target: int) -> Iterator[list[Slice]]:

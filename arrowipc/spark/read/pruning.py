@@ -1,11 +1,8 @@
 """Which batches of a file no row of a query can come from, by the statistics in their metadata."""
 
 import datetime as dt
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Context, Decimal
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import types as st
@@ -16,7 +13,6 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
-    InputPartition,
     IsNotNull,
     IsNull,
     LessThan,
@@ -30,9 +26,8 @@ from pyspark.sql.datasource import (
 from arrowipc import types as at
 from arrowipc.columns.statistics import ColumnStatistics, batch_statistics
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
-from arrowipc.reader import RecordBatchFileReader, open_file
 from arrowipc.schema import Field, Schema
-from arrowipc.spark.read.partitions import ArrowIpcReader, Slice, SlicePartition
+from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.types import TypeOptions, spark_type
 
 if TYPE_CHECKING:
@@ -69,47 +64,29 @@ class FilteringReader(ArrowIpcReader):
     ``spark.sql.python.filterPushdown.enabled`` is true: hence the option.
     """
 
+    pruner: "Pruner | None" = None
+
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Remember the filters, and leave all of them to Spark: a batch is kept or left out as a whole."""
-        # In mode PERMISSIVE a damaged batch becomes a row of nulls, of which its statistics know nothing.
+        # In mode PERMISSIVE a damaged batch becomes a row of nulls, which its statistics do not cover.
         if self._options.mode != "permissive":
-            self.pruner = Pruner(filters, self._schema, self._raw)
+            self.pruner = Pruner(filters, self._schema, self._options.types)
         return filters
 
-    def partitions(self) -> list[InputPartition]:
-        """Leave out of the plan what can be left out; a task that has nothing to read does not run."""
-        planned = super().partitions()
+    def _wanted(self, reader: Any, numbers: range) -> Iterable[int]:
+        """The batches that the filters do not rule out; a damaged one is kept, and reported when it is read."""
         if self.pruner is None:
-            return planned
-        kept = [self._pruned(partition) for partition in planned if isinstance(partition, SlicePartition)]
-        return [partition for partition in kept if partition.slices]
+            return numbers
+        reader._expect(numbers)
+        return [number for number in numbers if self._keeps(reader, number)]
 
-    def _pruned(self, partition: SlicePartition) -> SlicePartition:
-        slices: list[Slice] = []
-        for path, pieces in groupby(partition.slices, lambda piece: piece.path):
-            slices += self._pieces(path, list(pieces))
-        return replace(partition, slices=tuple(slices))
-
-    def _pieces(self, path: str, pieces: list[Slice]) -> Iterator[Slice]:
-        # The task looks again, so what is far away, or damaged, may wait until then.
-        if not os.path.exists(path) or any(piece.stop is None for piece in pieces):
-            yield from pieces
-            return
-        try:
-            with open_file(path) as reader:
-                yield from list(self._runs(reader, pieces))
-        except FormatError:
-            yield from pieces
-
-    def _runs(self, reader: RecordBatchFileReader, pieces: list[Slice]) -> Iterator[Slice]:
+    def _keeps(self, reader: Any, number: int) -> bool:
         assert self.pruner is not None
-        for piece in pieces:
-            numbers = range(piece.first, piece.stop or 0)
-            keeps = [self.pruner.keeps(reader.get_batch_metadata(i), reader.schema) for i in numbers]
-            for kept, run in groupby(zip(numbers, keeps, strict=True), lambda pair: pair[1]):
-                batches = [number for number, _ in run]
-                if kept:
-                    yield replace(piece, first=batches[0], stop=batches[-1] + 1)
+        try:
+            metadata = reader.get_batch_metadata(number)
+        except FormatError:
+            return True
+        return self.pruner.keeps(metadata, reader.schema)
 
 
 class Pruner:
@@ -121,8 +98,8 @@ class Pruner:
         As Spark hands them to ``DataSourceReader.pushFilters``: a row has to pass all of them.
     schema : pyspark.sql.types.StructType
         The schema that Spark reads with.
-    options : mapping
-        Those of the data source; `nanoseconds` and `unsupported` say what becomes of values.
+    options : TypeOptions or mapping
+        What becomes of values that Spark cannot hold.
 
     Examples
     --------
@@ -141,11 +118,11 @@ class Pruner:
     """
 
     def __init__(
-        self, filters: Sequence[Filter], schema: st.StructType, options: Mapping[str, Any] | None
+        self, filters: Sequence[Filter], schema: st.StructType, options: TypeOptions | Mapping[str, Any]
     ) -> None:
         self._filters = list(filters)
         self._schema = schema
-        self._options = dict(options or {})
+        self._options = TypeOptions.of(options)
         self._last: tuple[Schema, list[tuple[Filter, _Column]]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -180,13 +157,12 @@ class Pruner:
 
     def _bound(self, schema: Schema) -> Iterator[tuple[Filter, "_Column"]]:
         """The filters about columns that the file has, each with what is to be known of its column."""
-        options = TypeOptions.of(self._options)
         for test in self._filters:
             name = _attribute(test)
             target = _spark_type(self._schema, name)
             field, path = _arrow_field(schema, name)
             if target is not None and field is not None:
-                yield test, _Column(path, *_domain(field.type, target, options))
+                yield test, _Column(path, *_domain(field.type, target, self._options))
 
 
 # -- columns -------------------------------------------------------------------------------------------------
@@ -277,8 +253,7 @@ def _domain(
 
     def bounds(found: ColumnStatistics) -> tuple[Any, Any]:
         low, high = [
-            None if bound is None or type(bound) is not stored else convert(bound)
-            for bound in (found.min, found.max)
+            None if bound is None or type(bound) is not stored else convert(bound) for bound in (found.min, found.max)
         ]
         return low, high
 

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from arrowipc.spark.write.commit import check_replaceable, open_destination, remove_old
 from arrowipc.spark.write.options import WriteOptions, file_schema
-from arrowipc.spark.write.task import HIDDEN, Part, PartsWriter, Written
+from arrowipc.spark.write.task import HIDDEN, PartFile, PartsWriter, Written, part_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,9 +97,9 @@ class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
         if newest < batchId:
             # Without a note, a directory that cannot be half there is all there.
             if not (storage.renames_directories and storage.exists(name)):
-                self._move(_parts(messages), self._attempts(query, batchId), name)
+                self._move(part_files(messages), self._attempts(query, batchId), name)
             storage.make_directory(notes)
-            storage.write_text(f"{notes}/{batchId:08}", "")
+            storage.make_empty_file(f"{notes}/{batchId:08}")
         if self._overwrite and newest <= batchId:
             self._remove_others(name)
         # The batch is there, and known to be: what is left out of sight is no reason to say otherwise.
@@ -112,7 +112,7 @@ class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
         """Remove what the tasks wrote; what a commit brought into place stays for the next attempt."""
         self._clean(_query(messages) or self._checkpoint, batchId)
 
-    def _move(self, parts: list[Part], attempts: str, name: str) -> None:
+    def _move(self, parts: list[PartFile], attempts: str, name: str) -> None:
         """Bring files into place under the name of the batch: all of them, or none."""
         storage = self._storage
         # From a commit that was interrupted, on a store where it cannot be one step.
@@ -160,7 +160,3 @@ class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
 
 def _query(messages: list[WriterCommitMessage | None]) -> str:
     return next((message.query for message in messages if isinstance(message, Written)), "")
-
-
-def _parts(messages: list[WriterCommitMessage | None]) -> list[Part]:
-    return [part for message in messages if isinstance(message, Written) for part in message.parts]

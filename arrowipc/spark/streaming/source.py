@@ -18,10 +18,9 @@ as arrowipc's writers do) and never change afterwards: a name that was read is n
 
 import base64
 import hashlib
-import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.spark.options import check_names, count, flag
+from arrowipc.spark.options import ReadOptions, check_names, count
 from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.write.storage import Entry, open_storage
 
@@ -145,11 +144,11 @@ class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._storage.is_file():
             raise UsageError(f"{path}: expected a directory in which files appear, found a file")
         self._schema = schema
-        self._options = {
-            name: value for name, value in options.items() if name not in ("path", "pathglobfilter")
-        }
+        checked = ReadOptions.of(options)
+        # The files of a micro-batch are named one by one.
+        self._options = replace(checked, paths=[], name_filter=None)
         self._reader = ArrowIpcReader(schema, self._options)
-        self._pattern = options.get("pathglobfilter")
+        self._pattern = checked.name_filter
         self._max_files = count(options, "maxFilesPerTrigger")
         self._max_bytes = count(options, "maxBytesPerTrigger")
         self._tracked = count(options, "maxTrackedFiles") or DEFAULT_TRACKED_FILES
@@ -220,7 +219,7 @@ class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         still = {entry.name for entry in after.unread(unread)}
         names = [entry.name for entry in unread if entry.name not in still]
         missing = set(after.digests) - set(before.digests) - {digest(name) for name in names}
-        if missing and not flag(self._options, "ignoreMissingFiles"):
+        if missing and not self._options.ignore_missing:
             raise UsageError(
                 f"{self._storage.root}: {len(missing)} of the files of this micro-batch are gone; files must "
                 "stay until the batch that reads them is committed. Put them back under their names, "
@@ -228,8 +227,8 @@ class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if not names:
             return []
-        paths = json.dumps([self._storage.path(name) for name in names])
-        return ArrowIpcReader(self._schema, {**self._options, "paths": paths}).partitions()
+        paths = [self._storage.path(name) for name in names]
+        return ArrowIpcReader(self._schema, replace(self._options, paths=paths)).partitions()
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one partition as batches that have exactly the schema."""

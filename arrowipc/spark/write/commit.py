@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from arrowipc.errors import UsageError
 from arrowipc.spark.write.options import WriteOptions, file_schema
 from arrowipc.spark.write.storage import Storage, open_storage
-from arrowipc.spark.write.task import HIDDEN, Part, PartsWriter, Written
+from arrowipc.spark.write.task import HIDDEN, PartFile, PartsWriter, Written, part_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +89,7 @@ class ArrowIpcWriter(DataSourceArrowWriter):
             new ones are there, and the text says what is left).
         """
         storage = self._storage
-        parts = _parts_of(messages)
+        parts = part_files(messages)
         # Listing a large directory takes long, and an append has no need of it.
         old = storage.replaceable() if self._overwrite or not parts else []
         if not parts and (self._overwrite or not old):
@@ -101,16 +101,16 @@ class ArrowIpcWriter(DataSourceArrowWriter):
                 storage.rename(part.temporary, part.name)
             storage.sync()
             if self._overwrite:
-                storage.write_text(f"{self._directory}/{NO_WAY_BACK}", "")
+                storage.make_empty_file(f"{self._directory}/{NO_WAY_BACK}")
             else:
-                storage.write_text(SUCCESS, "")
+                storage.make_empty_file(SUCCESS)
         except BaseException:
             with suppress(OSError):
                 self._take_back(parts)
             raise
         if self._overwrite:
             remove_old(storage, old)
-            storage.write_text(SUCCESS, "")
+            storage.make_empty_file(SUCCESS)
         # The data are complete and known to be: what is left out of sight is no reason to say otherwise.
         with suppress(OSError):
             self._clean()
@@ -119,28 +119,23 @@ class ArrowIpcWriter(DataSourceArrowWriter):
         """Remove what the job wrote; the directory is as it was, and gone if there was none."""
         # Spark also comes here when the commit failed, or when its process died in the middle of it.
         if not self._storage.exists(f"{self._directory}/{NO_WAY_BACK}"):
-            self._take_back(_parts_of(messages))
+            self._take_back(part_files(messages))
         self._clean()
         if not self._existed:
             self._storage.remove_if_empty()
 
-    def _take_back(self, parts: Iterable[Part]) -> None:
+    def _take_back(self, parts: Iterable[PartFile]) -> None:
         for part in parts:
             self._storage.remove(part.name)
         if not self._succeeded:
             self._storage.remove(SUCCESS)
         elif not self._storage.exists(SUCCESS):
-            self._storage.write_text(SUCCESS, "")
+            self._storage.make_empty_file(SUCCESS)
 
     def _clean(self) -> None:
         """Remove the job's directory, with the files of attempts that failed or came second."""
         self._storage.remove_tree(self._directory)
         self._storage.remove_if_empty(HIDDEN)
-
-
-def _parts_of(messages: Iterable[WriterCommitMessage | None]) -> list[Part]:
-    """The files of the tasks that came to an end; Spark has None for the others."""
-    return [part for message in messages if isinstance(message, Written) for part in message.parts]
 
 
 def open_destination(options: Mapping[str, str]) -> Storage:
@@ -153,9 +148,7 @@ def open_destination(options: Mapping[str, str]) -> Storage:
     """
     path = options.get("path")
     if not path:
-        raise UsageError(
-            'arrowipc needs a path: df.write.format("arrowipc").mode("append").save("directory")'
-        )
+        raise UsageError('arrowipc needs a path: df.write.format("arrowipc").mode("append").save("directory")')
     storage = open_storage(path, options)
     if storage.is_file():
         raise UsageError(f"{path}: expected a directory or nothing, found a file; tasks write a file each")

@@ -1,6 +1,5 @@
 """What a write is asked for: its options, checked, and the Arrow schema of the files it makes."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.spark.options import check_names, choice, count
+from arrowipc.spark.options import check_names, choice, count, names
 from arrowipc.spark.types import arrow_schema_of, check_unique
 
 __all__ = ["WriteOptions", "file_schema"]
@@ -61,7 +60,7 @@ class WriteOptions:
             batch_rows=count(options, "batchRows") or DEFAULT_BATCH_ROWS,
             batch_bytes=count(options, "batchBytes") or DEFAULT_BATCH_BYTES,
             max_records_per_file=count(options, "maxRecordsPerFile"),
-            dictionary_columns=_names(options, "dictionaryColumns"),
+            dictionary_columns=tuple(names(options, "dictionaryColumns") or ()),
             statistics=statistics,
         )
 
@@ -100,25 +99,7 @@ def _level(text: str) -> int:
 
 def _statistics(options: Mapping[str, str]) -> bool | tuple[str, ...]:
     value = options.get("statistics", "false").strip().lower()
-    return value == "true" if value in ("true", "false") else _names(options, "statistics")
-
-
-def _names(options: Mapping[str, str], option: str) -> tuple[str, ...]:
-    """Take names separated by commas, or a JSON list of them."""
-    value = options.get(option.lower())
-    if value is None:
-        return ()
-    found: Any = [name.strip() for name in value.split(",")]
-    if value.lstrip().startswith("["):
-        try:
-            found = json.loads(value)
-        except ValueError:
-            found = None
-    if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
-        raise UsageError(
-            f"option {option}: expected names separated by commas or a JSON list of names, found {value!r}"
-        )
-    return tuple(found)
+    return value == "true" if value in ("true", "false") else tuple(names(options, "statistics") or ())
 
 
 def file_schema(schema: st.StructType, options: WriteOptions) -> pa.Schema:
@@ -143,19 +124,15 @@ def file_schema(schema: st.StructType, options: WriteOptions) -> pa.Schema:
         field = fields[index]
         if not (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
             kind = schema[name].dataType.simpleString()
-            raise UsageError(
-                f"option dictionaryColumns: expected columns of text or binary, but {name!r} is {kind}"
-            )
+            raise UsageError(f"option dictionaryColumns: expected columns of text or binary, but {name!r} is {kind}")
         fields[index] = field.with_type(pa.dictionary(pa.int32(), field.type))
     return pa.schema(fields)
 
 
-def _check_columns(option: str, names: Iterable[str], schema: st.StructType) -> None:
-    for name in names:
+def _check_columns(option: str, columns: Iterable[str], schema: st.StructType) -> None:
+    for name in columns:
         if name not in schema.names:
-            raise UsageError(
-                f"option {option}: there is no column {name!r}; the columns are {', '.join(schema.names)}"
-            )
+            raise UsageError(f"option {option}: there is no column {name!r}; the columns are {', '.join(schema.names)}")
 
 
 _WRITABLE = (
@@ -203,8 +180,7 @@ def _check_type(type_: st.DataType, path: str) -> None:
     elif not isinstance(type_, _WRITABLE):
         instead = _INSTEAD.get(type(type_).__name__, "write it as text, a number or binary").format(path=path)
         raise UnsupportedError(
-            f"column {path!r} has the Spark type {type_.simpleString()}, which arrowipc does not write: "
-            f"{instead}"
+            f"column {path!r} has the Spark type {type_.simpleString()}, which arrowipc does not write: {instead}"
         )
 
 

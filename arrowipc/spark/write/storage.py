@@ -8,22 +8,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from arrowipc.read.remote import find_system
-from arrowipc.spark.read.files import (
-    check_link,
-    is_hidden,
-    is_local,
-    passes_over_missing,
-    storage_options,
-    walk,
-)
+from arrowipc.spark.options import flag, storage_options
+from arrowipc.spark.read.files import check_link, is_hidden, is_local, walk
+from arrowipc.write.atomic_file import NewFile
 
 __all__ = ["Entry", "Storage", "open_storage"]
 
-# Others are at work: a task that was told to stop may put a file into a directory that is being removed.
+#: How often to try what other processes may interfere with.
 ATTEMPTS = 5
 
 
@@ -51,16 +46,16 @@ def open_storage(path: str, options: Mapping[str, str]) -> "Storage":
     UsageError
         If fsspec, or its package for this kind of URL, is not installed; if the path is a link to nowhere.
     """
-    pass_over = passes_over_missing(options)
+    ignore_missing = flag(options, "ignoreMissingFiles")
     if path.lower().startswith("file:"):
-        return _Local(os.path.abspath(unquote(urlsplit(path).path)), pass_over)
+        return _Local(os.path.abspath(unquote(urlsplit(path).path)), ignore_missing)
     if "://" not in path:
-        return _Local(os.path.abspath(path), pass_over)
+        return _Local(os.path.abspath(path), ignore_missing)
     system, root = find_system(path, storage_options(options))
-    return _Local(root, pass_over) if is_local(system) else _Remote(system, root)
+    return _Local(root, ignore_missing) if is_local(system) else _Remote(system, root)
 
 
-class Storage:
+class Storage(Protocol):
     """A directory and what a commit does in it; names are relative to it, with ``/`` between their parts.
 
     Attributes
@@ -79,8 +74,7 @@ class Storage:
         return f"{self.root.rstrip('/')}/{name}" if name else self.root
 
     def files(self) -> list[Entry]:
-        """All files that a read finds: at any depth, without hidden ones; empty without the directory."""
-        raise NotImplementedError
+        """All files that a read finds: at any depth, without hidden ones; none where there is no directory."""
 
     def replaceable(self) -> list[str]:
         """What has to be removed so that a read finds nothing: files, and links to directories.
@@ -91,19 +85,15 @@ class Storage:
 
     def is_file(self) -> bool:
         """Whether the root itself is a file."""
-        raise NotImplementedError
 
     def exists(self, name: str = "") -> bool:
         """Whether there is a file or directory of that name."""
-        raise NotImplementedError
 
     def names(self, name: str) -> list[str]:
-        """What lies in a directory; empty when it does not exist."""
-        raise NotImplementedError
+        """The names in a directory; empty when it does not exist."""
 
     def make_directory(self, name: str) -> None:
         """Make a directory and those above it; no error when it is there."""
-        raise NotImplementedError
 
     def make_child(self, name: str) -> None:
         """Make a directory in one that is there; where stores know directories, an error if it is not."""
@@ -111,35 +101,27 @@ class Storage:
 
     def sink(self, name: str) -> AbstractContextManager[Any]:
         """What a writer of arrowipc can be given to make a file; the writer is closed within the block."""
-        raise NotImplementedError
 
-    def write_text(self, name: str, text: str) -> None:
-        """Make a small file, which is there complete or not at all where the file system can do that."""
-        raise NotImplementedError
+    def make_empty_file(self, name: str) -> None:
+        """Make a file without bytes, and wait until it is on the disk."""
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, in the place of what had it."""
-        raise NotImplementedError
 
     def rename_directory(self, old: str, new: str) -> None:
         """Give a directory another name, which nothing has."""
-        raise NotImplementedError
 
     def remove(self, name: str) -> None:
         """Remove a file; no error when it is not there."""
-        raise NotImplementedError
 
     def remove_tree(self, name: str) -> None:
         """Remove a directory and all in it; no error when it is not there."""
-        raise NotImplementedError
 
     def remove_if_empty(self, name: str = "") -> None:
         """Remove a directory that holds nothing; else leave it."""
-        raise NotImplementedError
 
     def sync(self, name: str = "") -> None:
         """Wait until the names in a directory are on the disk."""
-        raise NotImplementedError
 
 
 class _Local(Storage):
@@ -147,20 +129,20 @@ class _Local(Storage):
 
     renames_directories = True
 
-    def __init__(self, root: str, pass_over: bool) -> None:
+    def __init__(self, root: str, ignore_missing: bool) -> None:
         check_link(root)
         self.root = root
-        self._pass_over = pass_over
+        self._ignore_missing = ignore_missing
 
     def files(self) -> list[Entry]:
         return [
             Entry(self._relative(path), found.st_size, found.st_mtime_ns // 1000)
-            for path, found in walk(self.root, pass_over=self._pass_over)
+            for path, found in walk(self.root, ignore_missing=self._ignore_missing)
         ]
 
     def replaceable(self) -> list[str]:
         links: list[str] = []
-        found = [path for path, _ in walk(self.root, pass_over=self._pass_over, links=links)]
+        found = [path for path, _ in walk(self.root, ignore_missing=self._ignore_missing, links=links)]
         behind = tuple([os.path.join(link, "") for link in links])
         return [self._relative(path) for path in [*links, *found] if not path.startswith(behind)]
 
@@ -197,20 +179,8 @@ class _Local(Storage):
     def sink(self, name: str) -> Iterator[Any]:
         yield self.path(name)
 
-    def write_text(self, name: str, text: str) -> None:
-        directory, last = os.path.split(self.path(name))
-        temporary = os.path.join(directory, f".{last}.{os.urandom(6).hex()}.tmp")
-        try:
-            with open(temporary, "x", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path(name))
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-        self.sync(os.path.dirname(name))
+    def make_empty_file(self, name: str) -> None:
+        NewFile(self.path(name), durable=True).commit()
 
     def rename(self, old: str, new: str) -> None:
         os.replace(self.path(old), self.path(new))
@@ -231,6 +201,7 @@ class _Local(Storage):
                 if not self.exists(name):
                     return
             except OSError as error:
+                # A task that was stopped may have put a file into the directory while it was being removed.
                 if error.errno != errno.ENOTEMPTY or attempt == ATTEMPTS:
                     raise
                 time.sleep(0.05 * attempt)
@@ -304,8 +275,8 @@ class _Remote(Storage):
         with self._system.open(self._at(name), "wb") as file:
             yield file
 
-    def write_text(self, name: str, text: str) -> None:
-        self._system.pipe_file(self._at(name), text.encode())
+    def make_empty_file(self, name: str) -> None:
+        self._system.pipe_file(self._at(name), b"")
 
     def rename(self, old: str, new: str) -> None:
         self._system.mv(self._at(old), self._at(new))

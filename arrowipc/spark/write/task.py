@@ -11,21 +11,20 @@ from pyspark.sql.datasource import WriterCommitMessage
 from arrowipc.spark.write.options import WriteOptions
 from arrowipc.spark.write.storage import Storage
 
-__all__ = ["HIDDEN", "Part", "PartsWriter", "Written", "regroup"]
+__all__ = ["HIDDEN", "PartFile", "PartsWriter", "Written", "part_files", "regroup"]
 
-#: Where the files of jobs that are not committed lie; readers pass over names that begin with ``_``.
+#: Where the files of jobs that are not committed lie; readers ignore names that begin with ``_``.
 HIDDEN = "_temporary"
 # Offsets of strings and lists are 32 bits wide, so batches are not joined beyond this.
 LARGEST_JOIN = 1 << 30
 
 
 @dataclass(frozen=True)
-class Part:
-    """A complete file of a task: where it lies, under the root, and its name in the end."""
+class PartFile:
+    """A complete file of a task: its name under the root until the commit, and from then on."""
 
     temporary: str
     name: str
-    rows: int
 
 
 @dataclass
@@ -35,8 +34,13 @@ class Written(WriterCommitMessage):
     `query` is the streaming query's id, empty for a batch job.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[PartFile, ...]
     query: str = ""
+
+
+def part_files(messages: Iterable[WriterCommitMessage | None]) -> list[PartFile]:
+    """The files of the tasks that came to an end; Spark has None for the others."""
+    return [part for message in messages if isinstance(message, Written) for part in message.parts]
 
 
 class PartsWriter:
@@ -57,14 +61,11 @@ class PartsWriter:
         self._options = options
         # Dictionaries are made of the batches as they are written, not as they come.
         plain = [
-            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
-            for field in schema
+            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
         ]
         self._plain = pa.schema(plain)
 
-    def write(
-        self, batches: Iterable[pa.RecordBatch], directory: str, job: str, partition: int
-    ) -> list[Part]:
+    def write(self, batches: Iterable[pa.RecordBatch], directory: str, job: str, partition: int) -> list[PartFile]:
         """Write the rows of one task attempt; no rows, no file.
 
         Parameters
@@ -72,8 +73,8 @@ class PartsWriter:
         batches : iterable of pyarrow.RecordBatch
             As Spark hands them over.
         directory : str
-            Of the job, which is there. The attempt gets a directory of its own in it: one that outlives its
-            job finds its directory gone, one that begins after it that of the job, and fails.
+            Of the job; it exists, and the attempt makes a directory of its own in it. So an attempt that
+            outlives its job fails: the job's end removes the directory, and the attempt never makes it.
         job : str
             What makes the names of the job's files unique.
         partition : int
@@ -83,34 +84,31 @@ class PartsWriter:
         options = self._options
         fitted = (fit(batch, self._plain) for batch in batches)
         rows = regroup(fitted, options.batch_rows, options.batch_bytes)
-        parts: list[Part] = []
+        parts: list[PartFile] = []
         for number, batch_group in enumerate(split_files(rows, options.max_records_per_file)):
             # Only where there can be several, so that the order of names is the order of rows.
             numbered = "" if options.max_records_per_file is None else f"-{number:04}"
             name = f"part-{partition:05}-{job}{numbered}{options.suffix}"
-            count = self._write_file(batch_group, f"{attempt}/{name}")
-            parts.append(Part(f"{attempt}/{name}", name, count))
+            self._write_file(batch_group, f"{attempt}/{name}")
+            parts.append(PartFile(f"{attempt}/{name}", name))
         return parts
 
-    def write_empty(self, directory: str, job: str) -> Part:
+    def write_empty(self, directory: str, job: str) -> PartFile:
         """Write a file that holds the schema and no rows."""
         name = f"part-00000-{job}{self._options.suffix}"
         attempt = f"{directory}/{uuid.uuid4().hex}"
         self._storage.make_child(attempt)
         self._write_file((), f"{attempt}/{name}")
-        return Part(f"{attempt}/{name}", name, 0)
+        return PartFile(f"{attempt}/{name}", name)
 
-    def _write_file(self, batches: Iterable[pa.RecordBatch], name: str) -> int:
-        rows = 0
+    def _write_file(self, batches: Iterable[pa.RecordBatch], name: str) -> None:
         with self._storage.sink(name) as sink, self._options.open(sink, self._schema) as writer:
             for batch in batches:
-                rows += batch.num_rows
                 writer.write_table(
                     self._encoded(batch),
                     self._options.batch_rows,
                     max_chunk_bytes=self._options.batch_bytes,
                 )
-        return rows
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
@@ -156,9 +154,7 @@ def regroup(batches: Iterable[pa.RecordBatch], rows: int, bytes_: int) -> Iterat
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
-    columns = [
-        pa.concat_arrays(columns) for columns in zip(*(batch.columns for batch in batches), strict=True)
-    ]
+    columns = [pa.concat_arrays(columns) for columns in zip(*(batch.columns for batch in batches), strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
