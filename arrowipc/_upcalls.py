@@ -31,6 +31,7 @@ UPCALLS = {
         "export_stream",
     ),
     ("columns.array", "cdata.import_array"): ("array_from", "batch_from"),
+    ("columns.array", "read.decoders"): ("from_buffers",),
     ("columns.array", "values.from_python"): ("build_array", "build_batch"),
     ("columns.array", "values.repr"): ("array_html", "array_text", "batch_html", "batch_text"),
     ("columns.array", "values.to_numpy"): ("as_array", "rows_as_array", "to_numpy"),

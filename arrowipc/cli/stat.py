@@ -317,7 +317,6 @@ def _distinct_text(column: Column) -> str:
 def _bound_value(bound: Any, kind: DataType) -> Any:
     """A bound as an array of one value of its column's type; None if there is none."""
     from arrowipc import types
-    from arrowipc.columns.array import from_buffers
 
     if isinstance(kind, (types.Dictionary, types.RunEndEncoded)):
         return _bound_value(bound, kind.value_type)
@@ -330,7 +329,8 @@ def _bound_value(bound: Any, kind: DataType) -> Any:
     if bound is None or not size:
         return None
     data = bound.to_bytes(size, "little", signed=True)
-    return from_buffers(ipc.Schema([ipc.Field("", kind)]), 1, [(1, 0)], [None, data]).column(0)
+    schema = ipc.Schema([ipc.Field("", kind)])
+    return ipc.RecordBatch.from_buffers(schema, 1, [(1, 0)], [None, data]).column(0)
 
 
 def _bound_text(bound: Any, kind: DataType) -> str:

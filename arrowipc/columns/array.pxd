@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from arrowipc._core cimport Columns
+from arrowipc._core cimport Columns, Plan
 from arrowipc.inline.plan cimport ColumnsData
 
 @cython.final
@@ -27,7 +27,10 @@ cdef class BatchProducer:
 
 
 cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length)
+cdef Array dictionary_array(Columns columns, int32_t field)
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
+cdef Columns single_column(Array array, Plan plan)
+cdef tuple share_dictionaries(Plan plan, list arrays)
 
 # Make of top-level field `f` its elements [offset, offset + length), which exist; its null count is exact.
 cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept

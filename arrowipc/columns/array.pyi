@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from arrowipc._core import Columns, ReadableBuffer
 from arrowipc.datatypes import DataType, Field
+from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
 from arrowipc.schema import Schema
 
@@ -41,6 +42,18 @@ class RecordBatch(Columns):
     def from_arrow(data: object, *, validate: Literal["none", "full", "strict"] = "none") -> RecordBatch: ...
     @staticmethod
     def from_pydict(mapping: Mapping[str, Any], schema: Schema | None = None) -> RecordBatch: ...
+    @staticmethod
+    def from_buffers(
+        schema: Schema,
+        length: SupportsIndex,
+        nodes: Sequence[tuple[SupportsIndex, SupportsIndex]],
+        buffers: Sequence[ReadableBuffer | None],
+        *,
+        variadic: Sequence[SupportsIndex] = (),
+        dictionaries: Sequence[Array | None] = (),
+        validate: Literal["none", "full", "strict"] = "none",
+        limits: Limits | None = None,
+    ) -> RecordBatch: ...
     def to_message(self, **options: Any) -> Message: ...
     def serialize(self, **options: Any) -> bytes: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -107,11 +120,3 @@ def batches_to_pydict(
 def batches_to_pylist(
     batches: Iterable[RecordBatch], schema: Schema, max_values: int | None
 ) -> list[Any]: ...
-
-
-def from_buffers(
-    schema: Schema,
-    length: int,
-    nodes: Sequence[tuple[int, int]],
-    buffers: Sequence[ReadableBuffer | None],
-) -> RecordBatch: ...

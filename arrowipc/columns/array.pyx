@@ -9,20 +9,19 @@ from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from arrowipc._core cimport Columns, Plan, Source, check_sizes, limits_data, raise_fault, window
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, window
 from arrowipc.columns.elements cimport (
     AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, dictionary_of, pause_collector, quota, read_values,
     resume_collector, rows_of, values,
 )
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity
-from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport count_bits, get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent,
-    FieldPlan, LimitsData, Node,
+    LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
+    PlanData, ViewRange,
 )
-from arrowipc.metadata.schema_reader cimport plan_field, plan_schema, python_plan
+from arrowipc.metadata.schema_reader cimport column_named, plan_field, plan_schema
 
 from arrowipc.errors import UsageError
 
@@ -127,16 +126,12 @@ cdef class RecordBatch(Columns):
         cdef int64_t position
         cdef int64_t count = self.d.plan.n_columns
         if isinstance(i, str):
-            schema = plan_schema(self.plan)
-            position = schema.get_field_index(i)
-            if position < 0:
-                schema.field(i)     # says whether there is none or more than one
-        else:
-            position = i.__index__()
-            if position < 0:
-                position += count
-            if position < 0 or position >= count:
-                raise IndexError(f"column index {i} is out of range: the batch has {count} columns")
+            return column_at(self, column_named(self.plan, i))
+        position = i.__index__()
+        if position < 0:
+            position += count
+        if position < 0 or position >= count:
+            raise IndexError(f"column index {i} is out of range: the batch has {count} columns")
         return column_at(self, position)
 
     def __getitem__(self, i):
@@ -298,6 +293,60 @@ cdef class RecordBatch(Columns):
         from arrowipc._upcalls import build_batch
 
         return build_batch(mapping, schema)
+
+    @staticmethod
+    def from_buffers(schema, length, nodes, buffers, *, variadic=(), dictionaries=(), validate="none", limits=None):
+        """Make a batch whose columns point into buffers that exist.
+
+        Parameters
+        ----------
+        schema : Schema
+        length : int
+            Rows.
+        nodes : sequence of (int, int)
+            Length and null count (-1: not counted) of each field, in pre-order.
+        buffers : sequence of bytes-like or None
+            Of each field, in pre-order, those of its layout; a field of a view type has its data buffers behind
+            its views. None: absent. They are held, and must not change. Only numbers at addresses that their
+            width does not divide are copied, and those of a schema in big-endian byte order.
+        variadic : sequence of int
+            The number of data buffers of each field of a view type.
+        dictionaries : sequence of Array or None
+            The values of each dictionary-encoded field; None: they have not arrived. Fields that share a
+            dictionary id share the array.
+        validate : {"none", "full", "strict"}
+            What is proven about the values, those of dictionaries too. The sizes of buffers are always checked.
+        limits : Limits, optional
+            For buffers that somebody else describes: `rows_per_batch`, `depth` and `dictionary_bytes` hold.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            There are more or fewer nodes, buffers, counts or dictionaries than the schema asks for, or a
+            dictionary is of another type.
+        FormatError
+            A length or null count cannot be, a buffer is too small for its node, or a value is broken.
+        LimitError
+            There is more than `limits` allow.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import dictionary, field, int8, utf8
+        >>> schema = ipc.Schema([field("x", int8()), field("y", dictionary(int8(), utf8()))])
+        >>> words = ipc.Array.from_pylist(["a", "b"], utf8())
+        >>> ipc.RecordBatch.from_buffers(
+        ...     schema, 3, [(3, 1), (3, 0)], [bytes([0b101]), bytes(3), None, bytes([1, 0, 1])], dictionaries=[words]
+        ... ).to_pydict()
+        {'x': [0, None, 0], 'y': ['b', 'a', 'b']}
+        """
+        from arrowipc._upcalls import from_buffers
+
+        return from_buffers(schema, length, nodes, buffers, variadic, dictionaries, validate, limits)
 
     def to_message(self, **options):
         """Encode the batch: metadata, and references to the buffers of the body, which are not copied.
@@ -611,15 +660,7 @@ cdef class Array:
 
         None for other types, and as long as no dictionary has arrived.
         """
-        cdef Columns dictionary
-        cdef int32_t f
-        if not self.columns.d.plan.fields[self.index].flags & FIELD_ENCODED:
-            return None
-        dictionary = dictionary_of(self.columns, self.index)
-        if dictionary is None:
-            return None
-        f = dictionary.d.plan.columns[0]
-        return make_array(dictionary, f, dictionary.d.nodes[f].offset, dictionary.d.length)
+        return dictionary_array(self.columns, self.index)
 
     def buffers(self):
         """Return the buffers in the order of the format, as read-only memoryviews of bytes.
@@ -875,6 +916,80 @@ cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t le
     return array
 
 
+cdef Array dictionary_array(Columns columns, int32_t field):
+    """The values of an encoded field's dictionary; None for other fields, and before it has arrived."""
+    cdef Columns dictionary = dictionary_of(columns, field)
+    if dictionary is None:
+        return None
+    return make_array(dictionary, 0, dictionary.d.nodes[0].offset, dictionary.d.length)
+
+
+cdef Columns single_column(Array array, Plan plan):
+    """An array as the only column of `plan`, which is of the same shape and may give dictionaries other ids.
+
+    Buffers are shared, and so are the tables where nothing in them has to change.
+    """
+    cdef Columns source = array.columns, out
+    cdef const PlanData* theirs = source.d.plan
+    cdef const FieldPlan* fields = &theirs.fields[array.index]
+    cdef const Node* node = &source.d.nodes[array.index]
+    cdef const ViewRange* views
+    cdef int32_t i, n_fields = plan.d.n_fields, variadic = 0
+    if (theirs.n_fields == n_fields and not plan.dictionaries and node.offset == array.offset
+            and node.length == array.length):
+        return source
+    for i in range(n_fields):
+        if fields[i].view >= 0:
+            variadic += source.d.views[fields[i].view].count
+    out = Columns.__new__(Columns)
+    out.allocate(plan, variadic)
+    memcpy(out.d.nodes, node, n_fields * sizeof(Node))
+    memcpy(out.d.extents, &source.d.extents[fields[0].first_buffer], plan.d.n_buffers * sizeof(Extent))
+    variadic = plan.d.n_buffers
+    for i in range(n_fields):
+        if fields[i].view >= 0:
+            views = &source.d.views[fields[i].view]
+            memcpy(&out.d.extents[variadic], &source.d.extents[views.first], views.count * sizeof(Extent))
+            out.d.views[plan.d.fields[i].view].first = variadic
+            out.d.views[plan.d.fields[i].view].count = views.count
+            variadic += views.count
+    if node.offset != array.offset or node.length != array.length:
+        slice_column(&out.d, 0, array.offset - node.offset, array.length)
+    out.d.length = array.length
+    out.owner = source
+    out.dictionaries = share_dictionaries(
+        plan, [dictionary_array(source, array.index + i) for i in range(n_fields) if plan.d.fields[i].dictionary >= 0])
+    return out
+
+
+cdef tuple share_dictionaries(Plan plan, list arrays):
+    """The dictionaries of a plan, from those of its encoded fields in pre-order; None: not arrived."""
+    cdef list out = [None] * len(plan.dictionaries), taken = [None] * len(plan.dictionaries)
+    cdef Array array
+    cdef DictionaryPlan dictionary
+    cdef int32_t i, k = 0, ordinal
+    for i in range(plan.d.n_fields):
+        ordinal = plan.d.fields[i].dictionary
+        if ordinal < 0:
+            continue
+        array = arrays[k]
+        k += 1
+        if array is None:
+            continue
+        dictionary = plan.dictionaries[ordinal]
+        if out[ordinal] is None:
+            out[ordinal] = single_column(array, dictionary.values)
+            taken[ordinal] = array
+        elif not same_elements(taken[ordinal], array):
+            raise UsageError(f"column {field_path(plan, i)!r}: it shares dictionary {dictionary.id} with another "
+                             "field, and has other values")
+    return tuple(out)
+
+
+cdef bint same_elements(Array a, Array b):
+    return a.columns is b.columns and a.index == b.index and a.offset == b.offset and a.length == b.length
+
+
 cdef object field_of(Plan plan, int32_t field):
     """The Field of a FieldPlan; for a column that of the schema, if that exists already."""
     cdef int32_t low = 0, high = plan.d.n_columns, middle
@@ -904,62 +1019,3 @@ cdef int64_t count_nulls(Array array) noexcept:
         else:
             array._null_count = array.length - count_bits(bits, array.offset, array.length)
     return array._null_count
-
-
-# -- columns put together of buffers that exist ----------------------------------------------------------------------
-
-def from_buffers(schema, int64_t length, nodes, buffers):
-    """Make a batch whose columns point into buffers.
-
-    Parameters
-    ----------
-    schema : Schema
-        Without views and dictionaries.
-    length : int
-        Rows.
-    nodes : sequence of (int, int)
-        Length and null count of each field, in pre-order.
-    buffers : sequence of bytes-like or None
-        Of each field, in pre-order, those of its layout; None: absent. They are held, and must not change.
-
-    Returns
-    -------
-    RecordBatch
-
-    Raises
-    ------
-    UsageError
-        There are more or fewer nodes or buffers than the schema asks for.
-    FormatError
-        A buffer is too small for its node.
-    """
-    cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
-    cdef LimitsData limits
-    cdef Fault fault
-    cdef Plan plan
-    cdef Source source
-    cdef int32_t i
-    limits_data(None, &limits)
-    plan = python_plan(schema, &limits)
-    if plan.d.n_views or plan.dictionaries or len(nodes) != plan.d.n_fields or len(buffers) != plan.d.n_buffers:
-        raise UsageError(f"expected {plan.d.n_fields} nodes and {plan.d.n_buffers} buffers of a schema without views "
-                         f"and dictionaries, found {len(nodes)} and {len(buffers)}")
-    batch.allocate(plan, 0)
-    batch.d.length = length
-    batch.dictionaries = ()
-    for i in range(plan.d.n_fields):
-        batch.d.nodes[i].length, batch.d.nodes[i].null_count = nodes[i]
-        batch.d.nodes[i].offset = 0
-    owners = []
-    for i in range(plan.d.n_buffers):
-        batch.d.extents[i].data = NULL
-        batch.d.extents[i].size = 0
-        if buffers[i] is not None:
-            source = Source(buffers[i])
-            owners.append(source)
-            batch.d.extents[i].size = source.size
-            batch.d.extents[i].data = source.data if source.size else NULL
-    batch.owner = owners
-    if check_sizes(&batch.d, &fault) < 0:
-        raise_fault(&fault, plan)
-    return batch

@@ -1,36 +1,33 @@
 """Arrow's JSON integration format: batches spelled out buffer by buffer, read and written.
 
-The projects of the Arrow format exchange test data in it. JSON becomes messages, which the stream decoder
-reads like any others; batches become messages, whose nodes and buffers are spelled out. So all rules stand
-elsewhere: here is only how the buffers of each type look in JSON.
+The projects of the Arrow format exchange test data in it. Which buffers a type has, and what they must hold,
+stands elsewhere (`roles_of`, `RecordBatch.from_buffers`): here is only how each buffer looks in JSON.
 """
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import types
 from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.truncate import compact
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
-from arrowipc.events import BatchRead
-from arrowipc.inspection.message_layout import Node, dictionary_fields, nodes_of
+from arrowipc.inspection.message_layout import dictionary_fields, roles_of
 from arrowipc.limits import Limits
-from arrowipc.metadata.schema_writer import (
-    batch_message,
-    number_dictionaries,
-    schema_metadata,
-    separate_dictionaries,
-)
-from arrowipc.read.decoders import StreamDecoder
+from arrowipc.metadata.schema_writer import number_dictionaries, schema_metadata, separate_dictionaries
+from arrowipc.read.decoders import schema_of
 from arrowipc.read.framing import message_of
 from arrowipc.schema import Schema
 from arrowipc.types import DataType, Field
+from arrowipc.values.dtypes import dtype_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,9 +145,7 @@ def _type_json(kind: DataType) -> Json:
         case types.Time(unit, width):
             return {"name": "time", "unit": UNIT_NAMES[unit], "bitWidth": width}
         case types.Timestamp(unit, zone):
-            return {"name": "timestamp", "unit": UNIT_NAMES[unit]} | (
-                {} if zone is None else {"timezone": zone}
-            )
+            return {"name": "timestamp", "unit": UNIT_NAMES[unit]} | ({} if zone is None else {"timezone": zone})
         case types.Duration(unit):
             return {"name": "duration", "unit": UNIT_NAMES[unit]}
         case types.Interval(unit):
@@ -176,51 +171,53 @@ def _pairs_json(pairs: Iterable[tuple[bytes, bytes]]) -> Json:
     return {"metadata": found} if found else {}
 
 
-# -- JSON to messages ----------------------------------------------------------------------------------------
+# -- JSON to batches -----------------------------------------------------------------------------------------
 
 
-class _Body:
-    """The nodes and buffers of one message, gathered in pre-order."""
+class _Parts:
+    """What `RecordBatch.from_buffers` takes, gathered in pre-order."""
 
-    def __init__(self) -> None:
+    def __init__(self, dictionaries: Callable[[int], Array | None]) -> None:
+        self._values_of = dictionaries
         self.nodes: list[tuple[int, int]] = []
         self.buffers: list[bytes] = []
         self.variadic: list[int] = []
+        self.dictionaries: list[Array | None] = []
 
     def add(self, field: Field, column: Json) -> None:
         """Take a column and those below it."""
-        kind, count = field.type, column["count"]
-        valid = column.get("VALIDITY")
-        own = not isinstance(kind, (types.Null, types.Union, types.RunEndEncoded))
-        nulls = count if isinstance(kind, types.Null) else valid.count(0) if own and valid else 0
-        self.nodes.append((count, nulls))
-        if own:
-            self.buffers.append(_bits(valid or []) if nulls else b"")
-        self._add_values(kind, column)
+        kind, roles = field.type, roles_of(field.type)
+        valid = (column.get("VALIDITY") if "validity" in roles else None) or []
+        nulls = valid.count(0)
+        self.nodes.append((column["count"], nulls))
+        self.buffers += [_bits(valid) if nulls else b""] * ("validity" in roles)
+        self.buffers += [_buffer(kind, role, column) for role in roles if role != "validity"]
+        if isinstance(kind, VIEWS):
+            pools = [bytes.fromhex(pool) for pool in column["VARIADIC_DATA_BUFFERS"]]
+            self.buffers += pools
+            self.variadic.append(len(pools))
+        if isinstance(kind, types.Dictionary):
+            assert kind.id is not None
+            self.dictionaries.append(self._values_of(kind.id))
         for child, below in zip(kind.children, column.get("children") or (), strict=True):
             self.add(child, below)
 
-    def _add_values(self, kind: DataType, column: Json) -> None:
-        if isinstance(kind, types.Dictionary):
-            self._add_values(kind.index_type, column)
-        elif isinstance(kind, types.Union):
-            self.buffers.append(_numbers(column["TYPE_ID"], "i1"))
-            if kind.mode == "dense":
-                self.buffers.append(_numbers(column["OFFSET"], "<i4"))
-        elif isinstance(kind, VIEWS):
-            pools = [bytes.fromhex(pool) for pool in column["VARIADIC_DATA_BUFFERS"]]
-            self.buffers += [b"".join([_view(kind, each) for each in column["VIEWS"]]), *pools]
-            self.variadic.append(len(pools))
-        elif isinstance(kind, (*VARIABLE, types.List, types.LargeList, types.Map)):
-            self.buffers.append(_numbers(column["OFFSET"] or [0], "<i8" if isinstance(kind, WIDE) else "<i4"))
-            if isinstance(kind, VARIABLE):
-                encode: Callable[[str], bytes] = str.encode if isinstance(kind, TEXT) else bytes.fromhex
-                self.buffers.append(b"".join(map(encode, column["DATA"])))
-        elif isinstance(kind, (types.ListView, types.LargeListView)):
-            width = "<i8" if isinstance(kind, WIDE) else "<i4"
-            self.buffers += [_numbers(column["OFFSET"], width), _numbers(column["SIZE"], width)]
-        elif not kind.children and not isinstance(kind, (types.Null, types.Struct)):
-            self.buffers.append(_fixed(kind, column["DATA"]))
+
+def _buffer(kind: DataType, role: str, column: Json) -> bytes:
+    width = "<i8" if isinstance(kind, WIDE) else "<i4"
+    match role:
+        case "type codes":
+            return _numbers(column["TYPE_ID"], "i1")
+        case "offsets":
+            return _numbers(column["OFFSET"] or [0], width)
+        case "sizes":
+            return _numbers(column["SIZE"], width)
+        case "views":
+            return b"".join([_view(kind, each) for each in column["VIEWS"]])
+    if isinstance(kind, VARIABLE):
+        encode: Callable[[str], bytes] = str.encode if isinstance(kind, TEXT) else bytes.fromhex
+        return b"".join(map(encode, column["DATA"]))
+    return _fixed(kind.index_type if isinstance(kind, types.Dictionary) else kind, column["DATA"])
 
 
 def _bits(values: list[Any]) -> bytes:
@@ -229,7 +226,7 @@ def _bits(values: list[Any]) -> bytes:
     return np.packbits(np.array(values, np.uint8), bitorder="little").tobytes()
 
 
-def _numbers(values: list[Any], code: str) -> bytes:
+def _numbers(values: list[Any], code: Any) -> bytes:
     """Integers, which may be texts, as the bytes of their type."""
     import numpy as np
 
@@ -240,40 +237,27 @@ def _fixed(kind: DataType, values: list[Any]) -> bytes:
     """Values of fixed width as they are stored."""
     import numpy as np
 
-    match kind:
-        case types.Bool():
-            return _bits(values)
-        case types.FloatingPoint(precision):
-            code = {"half": "<f2", "single": "<f4", "double": "<f8"}[precision]
-            with np.errstate(over="raise"):  # a number too large for its type is not infinity
-                return np.array(values, code).tobytes()
-        case types.Decimal(_, _, width):
-            return b"".join([int(value).to_bytes(width // 8, "little", signed=True) for value in values])
-        case types.FixedSizeBinary(width):
-            return b"".join(map(bytes.fromhex, values))
-        case types.Interval("day_time"):
-            return _numbers([value[name] for value in values for name in ("days", "milliseconds")], "<i4")
-        case types.Interval("month_day_nano"):
-            return b"".join(
-                [
-                    _numbers([value["months"], value["days"]], "<i4")
-                    + _numbers([value["nanoseconds"]], "<i8")
-                    for value in values
-                ]
-            )
-    return _numbers(values, _code(kind))
+    if isinstance(kind, types.Bool):
+        return _bits(values)
+    dtype = _dtype(kind)
+    if dtype.names:
+        return np.array([tuple([int(value[name]) for name in dtype.names]) for value in values], dtype).tobytes()
+    if isinstance(kind, types.Decimal):
+        return b"".join([int(value).to_bytes(dtype.itemsize, "little", signed=True) for value in values])
+    if dtype.kind == "V":
+        return b"".join(map(bytes.fromhex, values))
+    if dtype.kind == "f":
+        with np.errstate(over="raise"):  # a number too large for its type is not infinity
+            return np.array(values, dtype).tobytes()
+    return _numbers(values, dtype)
 
 
-def _code(kind: DataType) -> str:
-    """The NumPy code of the integers that values are stored as."""
-    match kind:
-        case types.Int(width, signed):
-            return f"<{'i' if signed else 'u'}{width // 8}"
-        case types.Date("day") | types.Interval("year_month"):
-            return "<i4"
-        case types.Time(_, width):
-            return f"<i{width // 8}"
-    return "<i8"
+def _dtype(kind: DataType) -> np.dtype[Any]:
+    """How values are stored; dates, times and durations are numbers here."""
+    import numpy as np
+
+    dtype = dtype_of(kind)
+    return np.dtype("<i8") if dtype.kind in "mM" else dtype
 
 
 def _view(kind: DataType, entry: Json) -> bytes:
@@ -326,7 +310,8 @@ def read_json(source: Any, *, limits: Limits | None = None) -> tuple[Schema, lis
     try:
         described = document["schema"]
         schema = Schema([_field_of(entry) for entry in described["fields"]], metadata=_pairs_of(described))
-        return schema, list(_decoded(schema, document, limits))
+        read = schema_of(message_of(schema_metadata(schema)), limits)
+        return schema, list(_batches(read, document, limits))
     except (
         KeyError,
         IndexError,
@@ -362,9 +347,7 @@ def _load(source: Any, limits: Limits) -> Json:
 
 
 def _inflated(data: bytes, limits: Limits) -> bytes:
-    allowed = min(
-        limits.decompressed_bytes, limits.decompressed_slack + limits.decompressed_ratio * len(data)
-    )
+    allowed = min(limits.decompressed_bytes, limits.decompressed_slack + limits.decompressed_ratio * len(data))
     with gzip.open(io.BytesIO(data)) as file:
         document = file.read(allowed + 1)
     if len(document) > allowed:
@@ -375,26 +358,36 @@ def _inflated(data: bytes, limits: Limits) -> bytes:
     return document
 
 
-def _decoded(schema: Schema, document: Json, limits: Limits) -> Iterator[RecordBatch]:
-    decoder = StreamDecoder(limits=limits)
-    decoder.decode_next(message_of(schema_metadata(schema)))
+def _batches(schema: Schema, document: Json, limits: Limits) -> Iterator[RecordBatch]:
     known = dictionary_fields(schema)
-    for entry in document.get("dictionaries") or ():
-        kind = known[entry["id"]][1].value_type
-        body = _Body()
-        body.add(Field("", kind), entry["data"]["columns"][0])
-        parts = batch_message(
-            entry["data"]["count"], body.nodes, body.buffers, body.variadic, (entry["id"], False)
+    entries = {entry["id"]: entry["data"] for entry in document.get("dictionaries") or ()}
+
+    @functools.cache
+    def values_of(id: int) -> Array | None:
+        if id not in entries:
+            return None
+        alone = Schema([Field("", known[id][1].value_type)])
+        return batch(alone, entries[id]["count"], entries[id]["columns"][:1]).column(0)
+
+    def batch(schema: Schema, count: int, columns: list[Json]) -> RecordBatch:
+        parts = _Parts(values_of)
+        for field, column in zip(schema.fields, columns, strict=True):
+            parts.add(field, column)
+        return RecordBatch.from_buffers(
+            schema,
+            count,
+            parts.nodes,
+            parts.buffers,
+            variadic=parts.variadic,
+            dictionaries=parts.dictionaries,
+            validate="full",
+            limits=limits,
         )
-        decoder.decode_next(message_of(*parts))
+
+    for id in entries:
+        values_of(id)
     for entry in document.get("batches") or ():
-        body = _Body()
-        for field, column in zip(schema.fields, entry["columns"], strict=True):
-            body.add(field, column)
-        parts = batch_message(entry["count"], body.nodes, body.buffers, body.variadic)
-        event = decoder.decode_next(message_of(*parts))
-        assert isinstance(event, BatchRead)
-        yield event.batch
+        yield batch(schema, entry["count"], entry["columns"])
 
 
 # -- batches to JSON -----------------------------------------------------------------------------------------
@@ -430,9 +423,7 @@ def write_json(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
     known = dictionary_fields(schema)
     return {
         "schema": {"fields": [_field_json(field) for field in schema]} | _pairs_json(schema.metadata),
-        "dictionaries": [
-            _dictionary_json(id, known[id][1].value_type, each) for id, each in dictionaries.items()
-        ],
+        "dictionaries": [_dictionary_json(id, known[id][1].value_type, each) for id, each in dictionaries.items()],
         "batches": written,
     }
 
@@ -456,9 +447,7 @@ def _gather(kind: DataType, column: Array, found: dict[int, Array]) -> None:
         if before is not None:
             short, long = sorted((before, values), key=len)
             if not long.slice(0, len(short)).equals(short, nan_equal=True):
-                raise UnsupportedError(
-                    f"dictionary {kind.id} was replaced: the integration format has one of each"
-                )
+                raise UnsupportedError(f"dictionary {kind.id} was replaced: the integration format has one of each")
             values = long
         found[kind.id] = values
         return
@@ -467,18 +456,17 @@ def _gather(kind: DataType, column: Array, found: dict[int, Array]) -> None:
 
 
 def _columns(fields: Iterable[Field], batch: RecordBatch) -> list[Json]:
-    message = batch.to_message()
-    nodes = iter(nodes_of(message, fields))
-    body = bytes(message.body)
-    return [_column_json(field, nodes, body) for field in fields]
+    columns = compact(batch, view_waste=math.inf).columns
+    return list(map(_column_json, fields, columns))
 
 
-def _column_json(field: Field, nodes: Iterator[Node], body: bytes) -> Json:
+def _column_json(field: Field, column: Array) -> Json:
+    """Spell out a column whose buffers hold its elements and nothing else."""
     import numpy as np
 
-    node = next(nodes)
-    data = {each.role: body[each.offset : each.offset + each.length] for each in node.buffers}
-    kind, count = field.type, node.length
+    kind, count = field.type, len(column)
+    buffers = [bytes(buffer or b"") for buffer in column.buffers()]
+    data = dict(zip(roles_of(kind), buffers, strict=False))
     out: Json = {"name": field.name, "count": count}
     valid: Any = None
     if "validity" in data:
@@ -493,11 +481,8 @@ def _column_json(field: Field, nodes: Iterator[Node], body: bytes) -> Json:
     if "sizes" in data:
         out["SIZE"] = _spelled(np.frombuffer(data["sizes"], width))
     if "views" in data:
-        pools = [data[role] for role in data if role.startswith("data ")]
-        out["VIEWS"] = [
-            _view_json(kind, data["views"][16 * i : 16 * i + 16], bool(valid[i])) for i in range(count)
-        ]
-        out["VARIADIC_DATA_BUFFERS"] = [pool.hex().upper() for pool in pools]
+        out["VIEWS"] = [_view_json(kind, data["views"][16 * i : 16 * i + 16], bool(valid[i])) for i in range(count)]
+        out["VARIADIC_DATA_BUFFERS"] = [pool.hex().upper() for pool in buffers[2:]]
     elif isinstance(kind, types.Dictionary):
         out["DATA"] = _values(kind.index_type, data["indices"], valid)
     elif isinstance(kind, VARIABLE):
@@ -507,7 +492,7 @@ def _column_json(field: Field, nodes: Iterator[Node], body: bytes) -> Json:
     elif "data" in data:
         out["DATA"] = _values(kind, data["data"], valid)
     if kind.children:
-        out["children"] = [_column_json(child, nodes, body) for child in kind.children]
+        out["children"] = list(map(_column_json, kind.children, column.children))
     return out
 
 
@@ -518,42 +503,33 @@ def _from_bits(data: bytes, count: int) -> np.ndarray[Any, Any]:
 
 
 def _spelled(numbers: np.ndarray[Any, Any]) -> list[Any]:
-    """Integers as JSON's, or as texts where they have 64 bits."""
-    return list(map(str, numbers.tolist())) if numbers.itemsize == 8 else numbers.tolist()
+    """Numbers as JSON's, or as texts where they are integers of 64 bits."""
+    wide = numbers.itemsize == 8 and numbers.dtype.kind != "f"
+    return list(map(str, numbers.tolist())) if wide else numbers.tolist()
 
 
 def _values(kind: DataType, data: bytes, valid: Any) -> list[Any]:
     """Values of fixed width; what lies under a null is 0."""
     import numpy as np
 
-    count = len(valid)
+    if isinstance(kind, types.Bool):
+        found: list[Any] = _from_bits(data, len(valid)).tolist() if data else []
+        return [value and ok for value, ok in zip(found, valid.tolist(), strict=True)]
+    dtype = _dtype(kind)
     nothing: Any = 0
-    match kind:
-        case types.Bool():
-            found: list[Any] = _from_bits(data, count).tolist() if count else []
-            nothing = False
-        case types.FloatingPoint(precision):
-            found = np.frombuffer(data, {"half": "<f2", "single": "<f4", "double": "<f8"}[precision]).tolist()
-        case types.Decimal(_, _, bits):
-            width = bits // 8
-            parts = [data[i * width : i * width + width] for i in range(count)]
-            found, nothing = [str(int.from_bytes(part, "little", signed=True)) for part in parts], "0"
-        case types.FixedSizeBinary(width):
-            found, nothing = (
-                [data[i * width : (i + 1) * width].hex().upper() for i in range(count)],
-                "00" * width,
-            )
-        case types.Interval("day_time"):
-            pairs = np.frombuffer(data, "<i4").reshape(-1, 2).tolist()
-            found = [{"days": days, "milliseconds": rest} for days, rest in pairs]
-            nothing = {"days": 0, "milliseconds": 0}
-        case types.Interval("month_day_nano"):
-            triples = np.frombuffer(data, "<i4,<i4,<i8").tolist()
-            found = [{"months": m, "days": d, "nanoseconds": n} for m, d, n in triples]
-            nothing = {"months": 0, "days": 0, "nanoseconds": 0}
-        case _:
-            numbers = np.frombuffer(data, _code(kind))
-            found, nothing = _spelled(numbers), "0" if numbers.itemsize == 8 else 0
+    stored = np.frombuffer(data, dtype) if dtype.itemsize else np.zeros(len(valid), dtype)
+    if dtype.names:
+        nothing = dict.fromkeys(dtype.names, 0)
+        found = [dict(zip(dtype.names, row, strict=True)) for row in stored.tolist()]
+    elif isinstance(kind, types.Decimal):
+        nothing = "0"
+        found = [str(int.from_bytes(value, "little", signed=True)) for value in stored.tolist()]
+    elif dtype.kind == "V":
+        nothing = "00" * dtype.itemsize
+        found = [value.hex().upper() for value in stored.tolist()]
+    else:
+        found = _spelled(stored)
+        nothing = "0" if dtype.itemsize == 8 and dtype.kind != "f" else 0
     return [value if ok else nothing for value, ok in zip(found, valid, strict=True)]
 
 
@@ -585,9 +561,7 @@ def _content(kind: DataType, data: bytes, valid: bool) -> str:
 # -- comparison ----------------------------------------------------------------------------------------------
 
 
-def differences(
-    left: tuple[Schema, Iterable[RecordBatch]], right: tuple[Schema, Iterable[RecordBatch]]
-) -> list[str]:
+def differences(left: tuple[Schema, Iterable[RecordBatch]], right: tuple[Schema, Iterable[RecordBatch]]) -> list[str]:
     """Compare two sources as the integration tests do; empty: they hold the same.
 
     Names inside of maps and the order of metadata may differ, as between the libraries; NaN equals NaN.

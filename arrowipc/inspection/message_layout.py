@@ -32,6 +32,7 @@ __all__ = [
     "locate_messages",
     "nodes_of",
     "outline_of",
+    "roles_of",
 ]
 
 #: Layouts of types as the roles of their buffers, validity left out.
@@ -182,6 +183,15 @@ def dictionary_fields(schema: Schema) -> dict[int, tuple[str, types.Dictionary]]
     return found
 
 
+def roles_of(kind: types.DataType) -> tuple[str, ...]:
+    """What the buffers of a type are for, in their order; data buffers of view types come behind them."""
+    if isinstance(kind, (types.Null, types.RunEndEncoded)):
+        return ()
+    if isinstance(kind, types.Union):
+        return ("type codes", "offsets") if kind.mode == "dense" else ("type codes",)
+    return ("validity", *ROLES.get(type(kind), ("data",)))
+
+
 def nodes_of(message: Message, fields: Iterable[types.Field]) -> list[Node]:
     """Give each node and buffer of a message the column that it belongs to.
 
@@ -226,22 +236,14 @@ class _Walk:
         length, nulls = next(self._nodes)
         node = Node(path, depth, field.type, length, nulls, [])
         self._found.append(node)
-        roles = self._roles(field.type)
+        roles = roles_of(field.type)
+        if self._old and isinstance(field.type, (types.Union, types.RunEndEncoded)):
+            roles = ("validity", *roles)
         if isinstance(field.type, (types.Utf8View, types.BinaryView)):
             roles += tuple([f"data {i}" for i in range(min(next(self._counts), 1 << 20))])
         node.buffers.extend([self._place(role) for role in roles])
         for child in field.type.children:
             self._add(child, f"{path}.{child.name}", depth + 1)
-
-    def _roles(self, kind: types.DataType) -> tuple[str, ...]:
-        if isinstance(kind, types.Null):
-            return ()
-        if isinstance(kind, types.RunEndEncoded):
-            return ("validity",) if self._old else ()
-        if isinstance(kind, types.Union):
-            codes = ("type codes", "offsets") if kind.mode == "dense" else ("type codes",)
-            return ("validity", *codes) if self._old else codes
-        return ("validity", *ROLES.get(type(kind), ("data",)))
 
     def _place(self, role: str) -> BufferPlace:
         offset, length = next(self._buffers)

@@ -18,9 +18,14 @@ cdef Plan project(Plan whole, object columns)
 cdef Plan arrange(Plan whole, list fields)
 cdef list children_of(Plan plan, int32_t field)
 cdef Plan python_plan(object schema, const LimitsData* limits)
+# The same for messages that have the schema's fields and no others: columns that were read with a projection have a
+# plan for messages of the whole schema.
+cdef Plan message_plan(object schema, const LimitsData* limits)
 cdef object plan_schema(Plan plan)
 cdef object plan_field(Plan plan, int32_t field)
 cdef bint same_shape(Plan a, Plan b)
+# The index of the one column of that name; errors are those of `Schema.field`.
+cdef int32_t column_named(Plan plan, str name) except -1
 
 
 # Whether a Schema table, which nobody has verified, describes the very fields of a plan of a whole schema, in the

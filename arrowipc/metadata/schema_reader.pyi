@@ -1,3 +1,1 @@
 """Everything here is for compiled modules."""
-
-

@@ -708,6 +708,13 @@ cdef dict names_below(Plan whole, int32_t parent):
     return table
 
 
+cdef int32_t column_named(Plan plan, str name) except -1:
+    found = names_below(plan, -1).get(name)
+    if type(found) is not tuple:
+        plan_schema(plan).field(name)   # says whether there is none or more than one
+    return found[0]
+
+
 cdef list find_path(Plan whole, int32_t parent, str name):
     """Child ordinals that lead from a field (-1: the top) to `name`; one that holds dots is tried before its parts."""
     cdef dict names = names_below(whole, parent)
@@ -879,22 +886,30 @@ cdef object nested_type(Plan plan, int32_t field, object types):
 
 cdef Plan python_plan(object schema, const LimitsData* limits):
     """The plan of an `arrowipc.Schema` (or of anything with `__arrow_c_schema__` that offers `serialize`)."""
-    cdef Envelope envelope
-    cdef Fault fault
     cdef Plan plan = getattr(schema, "_plan", None)
-    cdef bytes metadata
     if plan is not None:
         return plan
-    # One parser: a schema made in Python goes through its own Schema message, behind an 8-byte prefix.
-    message = bytes(schema.serialize())
-    metadata = message[8:8 + int.from_bytes(message[4:8], "little")]
-    if open_message(metadata, len(metadata), &envelope, &fault) < 0:
-        raise_fault(&fault)
-    plan = flatten(metadata, len(metadata), metadata, envelope.header.pos, limits.depth)
+    plan = serialized_plan(schema, limits)
     if type(schema).__module__.startswith("arrowipc."):
         plan.schema = schema
         object.__setattr__(schema, "_plan", plan)
     return plan
+
+
+cdef Plan message_plan(object schema, const LimitsData* limits):
+    cdef Plan plan = python_plan(schema, limits)
+    return plan if plan.d.whole else serialized_plan(schema, limits)
+
+
+cdef Plan serialized_plan(object schema, const LimitsData* limits):
+    """One parser: a schema made in Python goes through its own Schema message, behind an 8-byte prefix."""
+    cdef Envelope envelope
+    cdef Fault fault
+    message = bytes(schema.serialize())
+    cdef bytes metadata = message[8:8 + int.from_bytes(message[4:8], "little")]
+    if open_message(metadata, len(metadata), &envelope, &fault) < 0:
+        raise_fault(&fault)
+    return flatten(metadata, len(metadata), metadata, envelope.header.pos, limits.depth)
 
 
 # -- schemas that differ in metadata alone ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Writes the metadata that is made once: schemas, tensors, footers, batches of given buffers."""
+"""Writes the metadata that is made once: schemas, tensors, footers."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, final
@@ -8,7 +8,6 @@ from arrowipc.schema import Schema
 
 @final
 class TableWriter: ...
-
 
 def write_schema_message(
     schema: Schema, version: Literal["V4", "V5"], custom_metadata: tuple[tuple[bytes, bytes], ...]
@@ -36,14 +35,6 @@ def write_sparse_tensor_message(
     non_zero_length: int,
     index: tuple[Any, ...],
     data: tuple[int, int],
-    body_length: int,
-) -> bytes: ...
-def write_batch_message(
-    length: int,
-    nodes: Sequence[tuple[int, int]],
-    buffers: Sequence[tuple[int, int]],
-    variadic: Sequence[int],
-    dictionary: tuple[int, bool] | None,
     body_length: int,
 ) -> bytes: ...
 def dictionaries_of(fields: tuple[Field, ...]) -> list[Dictionary]: ...

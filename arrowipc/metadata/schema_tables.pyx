@@ -278,29 +278,6 @@ cdef bytes finish(TableWriter w, int64_t root):
     return made
 
 
-# -- batches -------------------------------------------------------------------------------------------------
-
-
-def write_batch_message(int64_t length, nodes, buffers, variadic, dictionary, int64_t body_length):
-    """The ``Message`` table of a batch whose body lies there already; see `serialize.batch_message`."""
-    cdef TableWriter w = new_writer()
-    cdef int64_t columns = add_pairs_of_integers(w, nodes), places = add_pairs_of_integers(w, buffers)
-    cdef int64_t counts = add_integers(w, variadic, 8) if variadic else 0, header
-    w.begin()
-    w.field64(RecordBatch_length, length)
-    w.target(RecordBatch_nodes, columns)
-    w.target(RecordBatch_buffers, places)
-    w.target(RecordBatch_variadicBufferCounts, counts)
-    header = w.end()
-    if dictionary is None:
-        return add_message(w, MetadataVersion_V5, MessageHeader_RecordBatch, header, body_length, 0)
-    w.begin()
-    w.field64(DictionaryBatch_id, dictionary[0])
-    w.target(DictionaryBatch_data, header)
-    w.field8(DictionaryBatch_isDelta, dictionary[1])
-    return add_message(w, MetadataVersion_V5, MessageHeader_DictionaryBatch, w.end(), body_length, 0)
-
-
 # -- dictionaries --------------------------------------------------------------------------------------------
 
 

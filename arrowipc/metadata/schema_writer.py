@@ -1,4 +1,4 @@
-"""Schemas, and batches of buffers that exist, as messages; the dictionaries of a schema numbered."""
+"""Schemas as messages and footers; the dictionaries of a schema numbered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from arrowipc.errors import UsageError
 from arrowipc.metadata.schema_tables import (
     dictionaries_of,
     encapsulate,
-    write_batch_message,
     write_footer,
     write_schema_message,
 )
@@ -18,13 +17,12 @@ from arrowipc.schema import Field, Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, Literal
+    from collections.abc import Callable
+    from typing import Literal
 
     from arrowipc.datatypes import DataType
 
 __all__ = [
-    "batch_message",
     "encapsulate",
     "footer_table",
     "number_dictionaries",
@@ -55,42 +53,6 @@ def schema_metadata(
         If two dictionaries of different types share an id.
     """
     return write_schema_message(number_dictionaries(schema), version, custom_metadata)
-
-
-def batch_message(
-    length: int,
-    nodes: Sequence[tuple[int, int]],
-    buffers: Iterable[Any],
-    variadic: Sequence[int] = (),
-    dictionary: tuple[int, bool] | None = None,
-) -> tuple[bytes, bytes]:
-    """Put buffers into a RecordBatch message, as they are.
-
-    Parameters
-    ----------
-    length : int
-        Rows.
-    nodes : sequence of (int, int)
-        Length and null count of each field, in pre-order.
-    buffers : iterable of bytes-like
-        Those of each field, in pre-order.
-    variadic : sequence of int
-        The number of data buffers of each view column.
-    dictionary : (int, bool), optional
-        The id of the dictionary whose values these are, and whether they extend it: a DictionaryBatch.
-
-    Returns
-    -------
-    metadata, body : bytes
-        The ``Message`` table without prefix or padding, and what follows it.
-    """
-    places, body = [], bytearray()
-    for buffer in buffers:
-        data = memoryview(buffer).cast("B")
-        places.append((len(body), len(data)))
-        body += data
-        body += bytes(-len(body) % 8)
-    return write_batch_message(length, nodes, places, variadic, dictionary, len(body)), bytes(body)
 
 
 def footer_table(
@@ -165,9 +127,11 @@ def number_from_zero(schema: Schema) -> Schema:
 def separate_dictionaries(schema: Schema) -> Schema:
     """Give every dictionary of `schema` an id of its own: arrays keep the dictionaries that they have."""
     fresh = count()
-    return schema.__replace__(
-        fields=[_numbered_field(field, lambda encoding: next(fresh)) for field in schema.fields]
-    )
+    return schema.__replace__(fields=[_numbered_field(field, lambda encoding: next(fresh)) for field in schema.fields])
+
+
+#: Where types hold the children whose dictionaries may change, but for lists.
+_CHANGING = {Struct: "fields", Union: "fields", Map: "entries", RunEndEncoded: "values"}
 
 
 def _numbered_field(field: Field, number: Callable[[Dictionary], int]) -> Field:
@@ -186,10 +150,5 @@ def _numbered(type_: DataType, number: Callable[[Dictionary], int]) -> DataType:
     numbered = tuple([_numbered_field(child, number) for child in children])
     if all(map(is_, numbered, children)):
         return type_
-    if isinstance(type_, (Struct, Union)):
-        return type_.__replace__(fields=numbered)
-    if isinstance(type_, Map):
-        return type_.__replace__(entries=numbered[0])
-    if isinstance(type_, RunEndEncoded):
-        return type_.__replace__(values=numbered[1])
-    return type_.__replace__(value_field=numbered[0])
+    name = _CHANGING.get(type(type_), "value_field")
+    return type_.__replace__(**{name: numbered if name == "fields" else numbered[-1]})

@@ -1,10 +1,10 @@
 
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 from arrowipc._core import Columns, ReadableBuffer, Source
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Framer, Message
@@ -32,6 +32,16 @@ def decode_messages(
     use_threads: bool,
 ) -> RecordBatch: ...
 def schema_of(message: Message, limits: Limits | None) -> Schema: ...
+def from_buffers(
+    schema: Schema,
+    length: SupportsIndex,
+    nodes: Iterable[tuple[SupportsIndex, SupportsIndex]],
+    buffers: Iterable[ReadableBuffer | None],
+    variadic: Iterable[SupportsIndex],
+    dictionaries: Iterable[Array | None],
+    validate: Literal["none", "full", "strict"],
+    limits: Limits | None,
+) -> RecordBatch: ...
 
 
 class StreamDecoder(Framer):

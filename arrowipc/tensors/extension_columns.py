@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_integer, described
-from arrowipc.columns.array import Array, from_buffers
+from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.datatypes import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
@@ -420,7 +420,8 @@ def tensor_column(
     length, *shape = tensor.shape
     field = fixed_shape_tensor(name, tensor.type, shape, dim_names=dim_names, permutation=permutation)
     stored = _bytes_of(tensor)
-    batch = from_buffers(Schema([field]), length, [(length, 0), (tensor.size, 0)], [None, None, stored])
+    nodes = [(length, 0), (tensor.size, 0)]
+    batch = RecordBatch.from_buffers(Schema([field]), length, nodes, [None, None, stored])
     return batch.column(0)
 
 
@@ -458,7 +459,7 @@ def _variable_column(
     nulls = int(len(rows) - valid.sum())
     bitmap = np.packbits(valid, bitorder="little") if nulls else None
     n = len(rows)
-    batch = from_buffers(
+    batch = RecordBatch.from_buffers(
         Schema([field]),
         n,
         [(n, nulls), (n, 0), (len(values), 0), (n, 0), (shapes.size, 0)],

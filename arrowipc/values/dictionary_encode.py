@@ -6,15 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer, repeated
-from arrowipc.columns.array import Array, RecordBatch, from_buffers
+from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.columns.builder import concat_batches
 from arrowipc.columns.memo_table import MemoTable
 from arrowipc.columns.take import take_rows
 from arrowipc.errors import UsageError
-from arrowipc.events import BatchRead
-from arrowipc.metadata.schema_writer import batch_message, schema_metadata, separate_dictionaries
-from arrowipc.read.decoders import StreamDecoder
-from arrowipc.read.framing import Message, message_of, outline
+from arrowipc.metadata.schema_writer import separate_dictionaries
 from arrowipc.schema import Schema
 from arrowipc.types import Dictionary, Field, dictionary, int32
 
@@ -63,9 +60,7 @@ def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch
     return _changed(
         batch,
         [
-            _encoded(column, field)
-            if field.name in chosen and not isinstance(field.type, Dictionary)
-            else column
+            _encoded(column, field) if field.name in chosen and not isinstance(field.type, Dictionary) else column
             for field, column in zip(batch.schema, batch.columns, strict=True)
         ],
     )
@@ -141,9 +136,7 @@ def _changed(batch: RecordBatch, columns: list[Array]) -> RecordBatch:
     names = batch.schema.names
     if twice := repeated(names):
         raise UsageError(f"two columns are named {twice[0]!r}: choose columns with other names")
-    fields = [
-        field.__replace__(type=column.type) for field, column in zip(batch.schema, columns, strict=True)
-    ]
+    fields = [field.__replace__(type=column.type) for field, column in zip(batch.schema, columns, strict=True)]
     schema = batch.schema.__replace__(fields=_without_ids(fields))
     return RecordBatch.from_pydict(dict(zip(names, columns, strict=True)), schema)
 
@@ -151,9 +144,7 @@ def _changed(batch: RecordBatch, columns: list[Array]) -> RecordBatch:
 def _without_ids(fields: list[Field]) -> list[Field]:
     """Fields whose dictionaries have no ids: those of new dictionaries may be taken."""
     return [
-        field.__replace__(type=field.type.__replace__(id=None))
-        if isinstance(field.type, Dictionary)
-        else field
+        field.__replace__(type=field.type.__replace__(id=None)) if isinstance(field.type, Dictionary) else field
         for field in fields
     ]
 
@@ -181,38 +172,14 @@ def _encoded(column: Array, field: Field) -> Array:
 
 
 def _joined(indices: Any, validity: bytes, nulls: int, values: RecordBatch) -> Array:
-    """A column of indices and a dictionary, by way of the messages that hold them."""
-    kind = values.schema.fields[0].type
-    schema = separate_dictionaries(Schema([Field("", dictionary(int32(), kind))]))
-    decoder = StreamDecoder()
-    decoder.decode_next(message_of(schema_metadata(schema)))
-    encoding = schema.fields[0].type
-    assert isinstance(encoding, Dictionary)
-    for message in _dictionary_messages(encoding, values.column(0)):
-        decoder.decode_next(message)
-    rows = from_buffers(Schema([Field("", int32())]), len(indices), [(len(indices), nulls)], [validity, indices])
-    event = decoder.decode_next(rows.to_message())
-    assert isinstance(event, BatchRead)
-    return event.batch.column(0)
-
-
-def _dictionary_messages(encoding: Dictionary, values: Array) -> Iterator[Message]:
-    """The message of a dictionary's values, behind those of the dictionaries inside of them."""
-    yield from _inner_messages(encoding.value_type, values)
-    message = _alone(values, encoding.value_type).to_message()
-    found = outline(message)
-    assert found is not None
-    assert encoding.id is not None
-    yield message_of(*batch_message(found[0], found[4], message.buffers, found[6], (encoding.id, False)))
-
-
-def _inner_messages(kind: DataType, column: Array) -> Iterator[Message]:
-    if isinstance(kind, Dictionary):
-        if column.dictionary is not None:
-            yield from _dictionary_messages(kind, column.dictionary)
-        return
-    for child, below in zip(kind.children, column.children, strict=True):
-        yield from _inner_messages(child.type, below)
+    kind = dictionary(int32(), values.schema.fields[0].type)
+    return RecordBatch.from_buffers(
+        separate_dictionaries(Schema([Field("", kind)])),
+        len(indices),
+        [(len(indices), nulls)],
+        [validity, indices],
+        dictionaries=[values.column(0)],
+    ).column(0)
 
 
 def _decoded(column: Array, field: Field) -> Array:

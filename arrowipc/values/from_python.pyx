@@ -17,8 +17,8 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source, field_name, limits_data
 from arrowipc.cdata.import_array cimport import_array
-from arrowipc.columns.array cimport Array, RecordBatch, make_array
-from arrowipc.columns.elements cimport MAX_VALUES, check_native, dictionary_of
+from arrowipc.columns.array cimport Array, RecordBatch, dictionary_array, make_array, single_column
+from arrowipc.columns.elements cimport MAX_VALUES, check_native
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport (
@@ -850,23 +850,6 @@ cdef tuple finished(dict dictionaries, Plan plan):
     return tuple(out)
 
 
-cdef Columns rehome(Columns source, Plan plan):
-    """A dictionary in a plan of the same shape: inner dictionaries get the ids of that plan."""
-    cdef Columns out
-    cdef int32_t i
-    if not plan.dictionaries:
-        return source
-    out = Columns.__new__(Columns)
-    out.share(source, plan)
-    out.owner = source
-    out.dictionaries = tuple([
-        None if source.dictionaries is None or source.dictionaries[i] is None
-        else rehome(source.dictionaries[i], (<DictionaryPlan> plan.dictionaries[i]).values)
-        for i in range(len(plan.dictionaries))
-    ])
-    return out
-
-
 # -- columns -------------------------------------------------------------------------------------------------
 
 
@@ -946,7 +929,8 @@ cdef int masked(Builder b, int32_t f, object mask) except -1:
 
 cdef int adopt(Builder b, int32_t f, Array array) except -1:
     """Let a field be an Array of the same type; its buffers are shared."""
-    cdef Columns source = array.columns, dictionary
+    cdef Columns source = array.columns
+    cdef Array dictionary
     cdef const FieldPlan* field
     cdef const Extent* extents
     cdef const uint8_t* bits
@@ -968,9 +952,9 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
         if field.view >= 0:
             b.pools[field.view] = variadic(source, g)
         if field.dictionary >= 0:
-            dictionary = dictionary_of(source, g)
+            dictionary = dictionary_array(source, g)
             if dictionary is not None:
-                b.values_of(i).columns = rehome(dictionary, b.values_of(i).builder.plan)
+                b.values_of(i).columns = single_column(dictionary, b.values_of(i).builder.plan)
     b.d.nodes[f].offset = array.offset
     b.d.nodes[f].length = array.length
     b.d.nodes[f].null_count = array.null_count

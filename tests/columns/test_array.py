@@ -48,6 +48,17 @@ def test_a_batch_tells_its_shape():
     assert found.to_pylist() == SMALL.to_pylist()
 
 
+def test_columns_by_name_need_no_schema(monkeypatch):
+    decoder = ipc.StreamDecoder()
+    decoder.feed(written(pa.record_batch({"a": [1], "b": [2], "c.d": [3]})))
+    batch = decoder.next_batch()
+    monkeypatch.delattr("arrowipc.schema.Schema")
+    assert [batch[name].to_pylist() for name in ("c.d", "a", "b")] == [[3], [1], [2]]
+    monkeypatch.undo()
+    with pytest.raises(KeyError, match=r"no field is named 'c'; the schema has 'a', 'b', 'c.d'"):
+        batch["c"]
+
+
 def test_columns_by_index_and_name():
     found = read_batch(SMALL)
     for i in (0, -2, "a", True - 1):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import drive, peers
+from helpers import arrays, drive, peers
 from helpers.cdata import CStream
 
 import arrowipc as ipc
@@ -39,9 +39,7 @@ from fuzz import corpus, uses
 from fuzz.imports import Hostile
 
 #: Small enough that a hostile claim costs little, and large enough for every seed.
-FEW = Limits(
-    rows_per_batch=1 << 20, decompressed_bytes=16 << 20, dictionary_bytes=16 << 20, read_ahead=1 << 20
-)
+FEW = Limits(rows_per_batch=1 << 20, decompressed_bytes=16 << 20, dictionary_bytes=16 << 20, read_ahead=1 << 20)
 MOST_BATCHES = 8
 
 
@@ -461,6 +459,36 @@ def append(data: bytes, chance: random.Random) -> None:
     if batch is not None and level != "none":
         with ipc.open_file(path, limits=FEW) as again:
             assert again.get_batch(count).equals(batch, nan_equal=True)
+
+
+@target("buffers", corpus.streams)
+def buffers(data: bytes, chance: random.Random) -> None:
+    """Nodes, buffers and dictionaries of hostile batches, mixed up."""
+    with ipc.open_stream(data, validate="none", limits=FEW) as reader:
+        batch = next(iter(reader), None)
+    if batch is None:
+        return
+    parts = arrays.parts_of(batch)
+    for _ in range(chance.choice((0, 0, 0, 1, 2, 3))):
+        name = chance.choice(("length", "nodes", "buffers", "buffers", "variadic", "dictionaries"))
+        if name == "length":
+            parts[name] = chance.choice((0, -1, parts[name] + 1, 1 << 62, 1 << 70))
+        elif parts[name]:
+            parts[name][chance.randrange(len(parts[name]))] = _other(name, chance.choice(parts[name]), chance)
+    level = level_of(chance)
+    uses.batch(ipc.RecordBatch.from_buffers(**parts, validate=level, limits=FEW), level, chance)
+
+
+def _other(name: str, old: Any, chance: random.Random) -> Any:
+    if name == "nodes":
+        return chance.choice((old, (old[0], -1), (old[0] + 1, old[1]), (1 << 62, 0), (old[0], 1 << 40), (old[0], 0)))
+    if name == "variadic":
+        return chance.choice((0, -1, old + 1, 1 << 62))
+    if old is None:
+        return None
+    if name == "dictionaries":
+        return chance.choice((None, old.slice(1), old))
+    return chance.choice((None, old, old[1:], old[: len(old) // 2], bytes(len(old)), chance.randbytes(len(old))))
 
 
 @target("copy", corpus.files, corpus.streams)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import arrowipc as ipc
+from arrowipc import types
 
 
 def written(*batches: pa.RecordBatch) -> bytes:
@@ -31,6 +32,26 @@ def read_array(array: pa.Array, **options: Any) -> ipc.Array:
     return read_batch(pa.record_batch([array], names=["x"]), **options).column(0)
 
 
+def parts_of(batch: ipc.RecordBatch) -> dict[str, Any]:
+    """What `RecordBatch.from_buffers` takes, of a batch that is no slice."""
+    nodes: list[tuple[int, int]] = []
+    found: dict[str, list[Any]] = {"buffers": [], "variadic": [], "dictionaries": []}
+
+    def add(array: ipc.Array) -> None:
+        nodes.append((len(array), array.null_count))
+        found["buffers"] += array.buffers()
+        if isinstance(array.type, types.Utf8View | types.BinaryView):
+            found["variadic"].append(len(array.buffers()) - 2)
+        if isinstance(array.type, types.Dictionary):
+            found["dictionaries"].append(array.dictionary)
+        for child in array.children:
+            add(child)
+
+    for column in batch.columns:
+        add(column)
+    return {"schema": batch.schema, "length": batch.num_rows, "nodes": nodes, **found}
+
+
 def _unions() -> dict[str, pa.Array]:
     ints, words = pa.array([1, 2, 3, None, 5]), pa.array(["a", "b", None, "d", "e"])
     codes = pa.array([4, 7, 4, 4, 7], pa.int8())
@@ -44,9 +65,7 @@ def _unions() -> dict[str, pa.Array]:
 
 def _run_ends() -> dict[str, pa.Array]:
     return {
-        f"run_end_{ends}": pa.RunEndEncodedArray.from_arrays(
-            pa.array([2, 3, 7], ends), pa.array(["a", None, "c"])
-        )
+        f"run_end_{ends}": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 7], ends), pa.array(["a", None, "c"]))
         for ends in (pa.int16(), pa.int32(), pa.int64())
     }
 
@@ -93,12 +112,8 @@ def _temporal() -> dict[str, pa.Array]:
         dt.datetime(1, 1, 1),
     ]
     found = {
-        "date32": pa.array(
-            [dt.date(1, 1, 1), None, dt.date(1969, 12, 31), dt.date(9999, 12, 31)], pa.date32()
-        ),
-        "date64": pa.array(
-            [dt.date(1, 1, 1), None, dt.date(2024, 2, 29), dt.date(9999, 12, 31)], pa.date64()
-        ),
+        "date32": pa.array([dt.date(1, 1, 1), None, dt.date(1969, 12, 31), dt.date(9999, 12, 31)], pa.date32()),
+        "date64": pa.array([dt.date(1, 1, 1), None, dt.date(2024, 2, 29), dt.date(9999, 12, 31)], pa.date64()),
         "time32[s]": pa.array([dt.time(0), None, dt.time(23, 59, 59)], pa.time32("s")),
         "time32[ms]": pa.array([dt.time(0), None, dt.time(23, 59, 59, 999000)], pa.time32("ms")),
         "time64[us]": pa.array([dt.time(0), None, dt.time(1, 2, 3, 4)], pa.time64("us")),

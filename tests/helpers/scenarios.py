@@ -400,6 +400,12 @@ def values_built() -> Operation:
     return lambda: ipc.RecordBatch.from_pydict(mapping, some)
 
 
+@scenario
+def batches_of_buffers() -> Operation:
+    parts = arrays.parts_of(ours())
+    return lambda: ipc.RecordBatch.from_buffers(**parts, validate="strict")
+
+
 # -- other libraries -----------------------------------------------------------------------------------------
 
 
