@@ -306,7 +306,7 @@ def arena(seed: int) -> None:
                 full += 1
                 continue
             start, size = placed[1][0], len(contents[which])
-            segment = next(each for each in lent._segments if each.find(start))
+            segment = next(each for each in lent._segments.values() if each.find(start))
             if any(segment.identity == i and a < start + size and start < b for i, a, b in gone):
                 wrong.append(f"step {step}: memory of a client that is gone was used again")
             held.append((segment, start, list(placed[1]), which))
@@ -318,7 +318,7 @@ def arena(seed: int) -> None:
                 lent.abandon(addresses)
                 gone.append((segment.identity, start, start + len(contents[which])))
             del segment
-        most = max(most, sum(each.size for each in lent._segments))
+        most = max(most, sum(each.size for each in lent._segments.values()))
         if step % 20 == 0:
             wrong += [
                 f"step {step}: what somebody holds has changed"
@@ -328,7 +328,7 @@ def arena(seed: int) -> None:
             segment = None
     for _, _, addresses, _ in held:
         lent.release(addresses)
-    mapped = [each.key for each in lent._segments]
+    mapped = [each.key for each in lent._segments.values()]
     say([wrong, full > 0, len(gone) > 20, most, lent.free, len(mapped)])
 
 

@@ -92,13 +92,13 @@ class UcxSegment(Segment):
         self.key = region.key
         self.is_first = is_first
         self.identity = os.urandom(IDENTITY)
-        self._memory = memoryview(region)
-        self._memory[:IDENTITY] = self.identity
+        self.memory = memoryview(region)
+        self.memory[:IDENTITY] = self.identity
 
     def write(self, message: Message, block: BodyMemory) -> None:
         """See `Segment.write`."""
         offset = block.start - self.address
-        message.copy_body_into(self._memory[offset : offset + message.body_length])
+        message.copy_body_into(self.memory[offset : offset + message.body_length])
 
 
 class UcxArena(SegmentedMemory[UcxSegment]):
