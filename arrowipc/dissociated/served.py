@@ -103,7 +103,7 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
             yield from sink.take()
         if writer.schema is None:
             raise UsageError("the source has no batches and no schema: say what it is empty of (schema=)")
-        writer.finish()
+        writer.close()
         yield from sink.take()
     finally:
         close = getattr(data, "close", None)
