@@ -98,8 +98,6 @@ class Session:
         Bytes that may wait for the client before the next message is made.
     options : mapping
         Of `messages_of`.
-    first : int
-        See `arrowipc.dissociated.protocol.Outgoing`.
     timeouts : Timeouts
 
     Attributes
@@ -116,7 +114,6 @@ class Session:
         memory: OfferedMemory | None = None,
         max_unsent: int = 64 << 20,
         options: Mapping[str, Any] | None = None,
-        first: int = 0,
         timeouts: Timeouts = PATIENT,
     ) -> None:
         self.connection = connection
@@ -130,7 +127,6 @@ class Session:
         self._memory = memory
         self._max_unsent = max_unsent
         self._options = dict(options or {})
-        self._first = first
         self._queue: deque[tuple[str, bytes]] = deque()
         self._refused = False
         self._unsent = 0
@@ -145,7 +141,7 @@ class Session:
         self._messages: Generator[Message, None, None] | None = None
         self._is_at_hand = False
         self._role = "both"
-        self._outgoing = Outgoing(first)
+        self._outgoing = Outgoing()
 
     @property
     def is_busy(self) -> bool:
@@ -291,7 +287,7 @@ class Session:
             return
         self.requests += 1
         self._role = role
-        self._outgoing = Outgoing(self._first)
+        self._outgoing = Outgoing()
         self._is_at_hand = isinstance(source, AT_HAND)
         if isinstance(source, Prepared):
             self._messages = source.messages(self._memory)
