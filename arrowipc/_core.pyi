@@ -1,11 +1,12 @@
 
 
 from collections.abc import Hashable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 def release_unused() -> None: ...
 
 
+@final
 class Recent:
     def __init__(self, most: int, most_bytes: int = ...) -> None: ...
     def get(self, key: Hashable) -> Any: ...

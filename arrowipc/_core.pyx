@@ -1,4 +1,4 @@
-"""The compiled core: memory, its owners and its reuse, faults in words, opened messages, the RecordBatch walk."""
+"""The compiled core: memory, its owners and its reuse, what was made last, faults in words, messages, the walk."""
 
 cimport cython
 from cpython.buffer cimport (
