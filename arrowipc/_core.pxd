@@ -1,6 +1,6 @@
 # The compiled core: memory, plans and columns as objects, opened messages, the walk.
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t, uintptr_t
 
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.flatbuf cimport Table
@@ -9,6 +9,36 @@ from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Envelope, LimitsData
 # 64-byte aligned memory of at least `size` bytes; `capacity` receives its true size. Both need the GIL.
 cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL
 cdef void give_block(uint8_t* data, int64_t capacity) noexcept
+
+
+cdef enum:
+    MOST_RECENT = 64
+
+# Whether a thing that was kept is the one that is wanted.
+ctypedef bint (*matches_t)(object thing, const void* wanted) except -1
+
+
+@cython.final
+cdef class Recent:
+    """The last things that were made, each under a mark, so that they are found instead of being made again."""
+    cdef object last                    # the one that was found or kept last
+    cdef list things                    # in any order; once there are `most`, or `most_bytes`, the oldest make room
+    cdef uint64_t[MOST_RECENT] marks    # numbers that tell most things apart
+    cdef int64_t[MOST_RECENT] sizes
+    cdef Py_ssize_t most
+    cdef Py_ssize_t oldest
+    cdef int64_t bytes
+    cdef int64_t most_bytes
+
+    # The last one again, or any of a mark; None: there is none. Without `matches` the mark alone decides.
+    cdef object again(self, const void* wanted, matches_t matches)
+    cdef object find(self, uint64_t mark, const void* wanted=*, matches_t matches=*)
+    cdef int keep(self, object thing, uint64_t mark, int64_t size=*) except -1
+
+
+cdef inline uint64_t identity(object key) noexcept:
+    """A mark for things that hold their key: no other object has it as long as they do."""
+    return <uint64_t> <uintptr_t> <void*> key
 
 
 cdef class Memory:

@@ -1,10 +1,16 @@
 
 
-from typing import TypeAlias
+from collections.abc import Hashable
+from typing import Any, TypeAlias, final
 
-def idle_bytes() -> int: ...
 def release_unused() -> None: ...
 
+
+@final
+class Recent:
+    def __init__(self, most: int, most_bytes: int = ...) -> None: ...
+    def get(self, key: Hashable) -> Any: ...
+    def put(self, key: Hashable, value: object) -> None: ...
 
 # Anything with the buffer protocol; collections.abc.Buffer is newer than our oldest Python.
 ReadableBuffer: TypeAlias = object

@@ -1,4 +1,4 @@
-"""The compiled core: memory, its owners and its reuse, faults in words, opened messages, the RecordBatch walk."""
+"""The compiled core: memory, its owners and its reuse, what was made last, faults in words, messages, the walk."""
 
 cimport cython
 from cpython.buffer cimport (
@@ -108,17 +108,79 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept:
     idle_total += capacity
 
 
-def idle_bytes() -> int:
-    """Bytes that wait for the next batch."""
-    return idle_total
-
-
 def release_unused() -> None:
     """Give the waiting memory back to the system."""
     cdef int slot
     for slot in range(SLOTS):
         if idle_capacity[slot]:
             drop(slot)
+
+
+# -- what was made last ----------------------------------------------------------------------------------------------
+
+
+cdef class Recent:
+    """The last things that were made, each under a mark, so that they are found instead of being made again.
+
+    Parameters
+    ----------
+    most : int
+        Things that are kept, `MOST_RECENT` at most.
+    most_bytes : int, optional
+        Of all sizes that are given with them.
+    """
+
+    def __cinit__(self, Py_ssize_t most, int64_t most_bytes=INT64_MAX):
+        self.things = []
+        self.most = min(most, <Py_ssize_t> MOST_RECENT)
+        self.most_bytes = most_bytes
+
+    cdef object again(self, const void* wanted, matches_t matches):
+        return self.last if self.last is not None and matches(self.last, wanted) else None
+
+    cdef object find(self, uint64_t mark, const void* wanted=NULL, matches_t matches=NULL):
+        cdef list things = self.things      # `matches` may run Python, and others keep things meanwhile
+        cdef Py_ssize_t i
+        for i in range(len(things)):
+            if self.marks[i] == mark:
+                thing = things[i]
+                if matches == NULL or matches(thing, wanted):
+                    self.last = thing
+                    return thing
+        return None
+
+    cdef int keep(self, object thing, uint64_t mark, int64_t size=0) except -1:
+        cdef Py_ssize_t place = len(self.things)
+        if size > self.most_bytes - self.bytes:
+            self.things = []
+            self.bytes = self.oldest = place = 0
+        if place < self.most:
+            self.things.append(thing)
+        else:
+            place = self.oldest
+            self.oldest = (place + 1) % self.most
+            self.bytes -= self.sizes[place]
+            self.things[place] = thing
+        self.marks[place] = mark
+        self.sizes[place] = size
+        self.bytes += size
+        self.last = thing
+        return 0
+
+    # For Python, with keys that can be hashed.
+
+    def get(self, key):
+        """What was kept for an equal key; None: nothing."""
+        found = self.find(<uint64_t> <Py_ssize_t> hash(key), <void*> key, is_pair_of)
+        return None if found is None else found[1]
+
+    def put(self, key, value):
+        """Keep a value for a key."""
+        self.keep((key, value), <uint64_t> <Py_ssize_t> hash(key))
+
+
+cdef bint is_pair_of(object thing, const void* wanted) except -1:
+    return (<tuple> thing)[0] == <object> wanted
 
 
 # -- memory, plans and columns ---------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.reader import MessageReader, RecordBatchFileReader
-from arrowipc.write.atomic_file import named
+from arrowipc.write.atomic_file import NewFile, named
+from arrowipc.write.batch_writer import DescriptorSink
 
 if TYPE_CHECKING:
     from typing import Literal, Self
@@ -54,7 +55,7 @@ class ExistingFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._name = os.fsdecode(path)
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - close() and copy_to() do
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - close() does
         try:
             if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
                 raise UsageError(f"append: {self._name!r} is not a regular file")
@@ -120,16 +121,21 @@ class ExistingFile:
             raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
         return cls(target)
 
-    def copy_to(self, descriptor: int) -> None:
-        """Copy everything up to `end` into a new file, leave its position there, and close the old one."""
+    def copied(self, durable: bool) -> DescriptorSink:
+        """Copy everything up to `end` into a new file that will replace this one; return a sink that goes on there."""
+        opened = NewFile(self._name, durable)
         try:
             self._file.seek(0)
             done = 0
             with named(self._name):
                 while done < self.end:
-                    done += self._copy_some(descriptor, self.end - done)
-        finally:
-            self.close()
+                    done += self._copy_some(opened.descriptor, self.end - done)
+            sink = DescriptorSink(opened.descriptor, self._name, self.end)
+        except BaseException:
+            opened.discard()
+            raise
+        sink.behind = opened
+        return sink
 
     def _copy_some(self, target: int, size: int) -> int:
         """Copy up to `size` bytes at the positions of both files, within the kernel where it can do that."""
@@ -152,3 +158,9 @@ class ExistingFile:
     def close(self) -> None:
         """Let go of the old file."""
         self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -7,10 +7,7 @@ from _thread import RLock
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError, UsageError
 from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, StreamDecoder, decode_messages, footer_range, schema_of
-from arrowipc.read.file_objects import (
-    end_of,
-    read_at,
-)
+from arrowipc.read.file_objects import end_of, read_at
 from arrowipc.read.framing import Framer, Message
 from arrowipc.read.remote import RemoteBlocks, RemoteSource
 from arrowipc.read.sources import first_bytes, locate_source, open_source, pump

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 
 from arrowipc.arguments import check_integer, metadata_pairs
@@ -10,18 +9,9 @@ from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.schema import Schema
-from arrowipc.write.atomic_file import NewFile
-from arrowipc.write.batch_writer import (
-    BatchWriter,
-    DescriptorSink,
-    EncodeOptions,
-    FixedSink,
-    Sink,
-    batch_size,
-    check_schema,
-)
+from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, Sink, batch_size, check_schema
 from arrowipc.write.batches import as_schema, batches_of
-from arrowipc.write.targets import is_map, open_sink
+from arrowipc.write.targets import open_sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,53 +42,26 @@ __all__ = [
 class _Writer(BatchWriter):
     """What both kinds of writers share: everything but what a file has more."""
 
-    __slots__ = ("_closed", "_destination", "_metadata", "_target")
+    __slots__ = ()
 
     def __init__(
         self,
-        target: Any,
-        schema: Any,
+        sink: Sink,
+        schema: Schema | None,
         encode_options: EncodeOptions,
         rules: Rules,
-        durable: bool,
         is_file: bool = False,
         metadata: tuple[tuple[bytes, bytes], ...] = (),
+        existing: ExistingFile | None = None,
     ) -> None:
-        self._closed = False
-        self._metadata = metadata
-        self._target = target
-        known = None if schema is None else as_schema(schema)
-        sink, self._destination = self._open(target, durable)
         try:
-            super().__init__(sink, encode_options, is_file, *rules)
-            self._start(known)
+            super().__init__(sink, encode_options, is_file, *rules, metadata)
+            if existing is not None:
+                self.resume(existing)
+            elif schema is not None:
+                self.begin(schema)
         except BaseException:
-            self._abort("it could not begin")
-            raise
-
-    def _open(self, target: Any, durable: bool) -> tuple[Sink, Any]:
-        return open_sink(target, durable)
-
-    def _start(self, schema: Schema | None) -> None:
-        if schema is not None:
-            self.begin(schema, self._metadata)
-
-    def expect(self, schema: Schema) -> None:
-        """Begin with `schema` if the writer has none yet; else compare the two.
-
-        Raises
-        ------
-        UsageError
-            The schemas differ; nothing was written.
-        """
-        self._check_open()
-        if self.schema is not None:
-            check_schema(self.schema, schema)
-            return
-        try:
-            self._start(schema)
-        except BaseException:
-            self._abort("it could not begin")
+            sink.discard()
             raise
 
     def write(self, data: Any) -> None:
@@ -153,15 +116,11 @@ class _Writer(BatchWriter):
 
     def _opened(self, data: Any) -> Iterable[RecordBatch]:
         """Find the batches of what was handed in; a schema that is known without them is written first."""
-        self._check_open()
+        self.check()
         schema, batches = batches_of(data, self.schema)
         if self.schema is None and schema is not None:
             self.expect(schema)
         return batches
-
-    def _check_open(self) -> None:
-        if not self.is_open:
-            self.check()
 
     @property
     def stats(self) -> WriteStats:
@@ -169,49 +128,6 @@ class _Writer(BatchWriter):
         from arrowipc.stats import WriteStats
 
         return WriteStats(*self.counters)
-
-    def close(self) -> None:
-        """Write what ends the stream or file, and put a file that was made under its name.
-
-        Raises
-        ------
-        UsageError
-            An error ended the writer before: there is nothing complete to close, and what it made is removed.
-        OSError
-            The sink failed, or (for paths) data could not be brought to the disk; the old file is still
-            there.
-        """
-        if self._closed:
-            return
-        self.check_free()
-        try:
-            self.finish(self._metadata)
-        except BaseException:
-            self._abort("it could not be closed")
-            raise
-        self._closed = True
-        target = self._release()
-        if self._destination is not None:
-            self._destination.commit()
-        elif hasattr(target, "flush") and not is_map(target):
-            target.flush()
-
-    def _abort(self, reason: object) -> None:
-        self.abandon(reason)
-        self.check_free()  # what another thread is writing to must not go away
-        self._closed = True
-        if self._destination is not None:
-            self._destination.discard()
-        self._release()
-
-    def _release(self) -> Any:
-        """Let go of what was written to, and return it; a map goes on behind what was written."""
-        sink, target, self._target = self.sink, self._target, None
-        if isinstance(sink, FixedSink):
-            sink.release()
-            if is_map(target):
-                target.seek(sink.position, os.SEEK_CUR)
-        return target
 
     def __enter__(self) -> Self:
         return self
@@ -221,12 +137,12 @@ class _Writer(BatchWriter):
     ) -> None:
         if kind is None:
             self.close()
-        elif not self._closed:
+        else:
             # No end marker and no footer: whoever reads what is there must not take it for all.
-            self._abort(f"the with block was left by {kind.__name__}")
+            self.abandon(f"the with block was left by {kind.__name__}")
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"batches written: {self.stats.num_record_batches}"
+        state = "closed" if self.ended else f"batches written: {self.stats.num_record_batches}"
         return f"<{type(self).__name__}: {state}>" + (f"\n{self.schema}" if self.schema is not None else "")
 
 
@@ -240,12 +156,6 @@ def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
     from arrowipc.columns.statistics import Annotator
 
     return Annotator(columns)
-
-
-def _merges(rules: Rules) -> bool:
-    """Whether a file gets its dictionaries at the end, because they may still change until then."""
-    dictionary_deltas, unify_dictionaries, *_ = rules
-    return unify_dictionaries and not dictionary_deltas
 
 
 class RecordBatchStreamWriter(_Writer):
@@ -264,72 +174,17 @@ class RecordBatchFileWriter(_Writer):
     A file appears under its name when the writer is closed, complete; until then it has another name.
     """
 
-    __slots__ = ("_existing",)
-
-    def __init__(
-        self,
-        target: Any,
-        schema: Any,
-        options: dict[str, Any],
-        rules: Rules,
-        durable: bool,
-        append: bool,
-        metadata: MetadataLike,
-    ) -> None:
-        existing = self._existing = ExistingFile.find(target) if append else None
-        try:
-            if existing is not None:
-                if options.setdefault("metadata_version", existing.version) != existing.version:
-                    raise UsageError(
-                        f"append: the file has metadata version {existing.version}, its messages cannot have "
-                        "another one: leave metadata_version out"
-                    )
-                if existing.last_batch is not None and _merges(rules):
-                    raise UsageError(
-                        "append: the dictionaries of the file are written already and cannot be merged with "
-                        "others: with dictionary_deltas=True they can grow"
-                    )
-                if schema is not None:
-                    check_schema(existing.schema, as_schema(schema))
-                schema = existing.schema
-            super().__init__(
-                target, schema, EncodeOptions(**options), rules, durable, True, metadata_pairs(metadata)
-            )
-        finally:
-            if existing is not None:
-                existing.close()
-
-    def _open(self, target: Any, durable: bool) -> tuple[Sink, Any]:
-        if self._existing is None:
-            return open_sink(target, durable)
-        opened = NewFile(target, durable)
-        try:
-            self._existing.copy_to(opened.descriptor)
-        except BaseException:
-            opened.discard()
-            raise
-        return DescriptorSink(opened.descriptor, os.fsdecode(target), self._existing.end), opened
-
-    def _start(self, schema: Schema | None) -> None:
-        existing = self._existing
-        if existing is None:
-            super()._start(schema)
-            return
-        self._metadata = self._metadata or existing.metadata
-        self.resume(existing.schema, existing.batch_blocks, existing.dictionary_blocks)
-        if existing.last_batch is not None:
-            self.remember(existing.last_batch)
-        self._existing = None
+    __slots__ = ()
 
     @property
     def metadata(self) -> tuple[tuple[bytes, bytes], ...]:
         """Pairs of bytes: the footer's metadata; may be set, to a mapping or pairs, until the end."""
-        return self._metadata
+        return self.file_metadata
 
     @metadata.setter
     def metadata(self, value: MetadataLike) -> None:
-        self._check_open()
-        self._metadata = metadata_pairs(value)
+        self.check()
+        self.file_metadata = metadata_pairs(value)
 
 
 def new_stream(
@@ -419,7 +274,8 @@ def new_stream(
         compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
     )
     rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
-    return RecordBatchStreamWriter(sink, schema, encode_options, rules, durable)
+    known = None if schema is None else as_schema(schema)
+    return RecordBatchStreamWriter(open_sink(sink, durable), known, encode_options, rules)
 
 
 def new_file(
@@ -502,7 +358,41 @@ def new_file(
     if metadata_version is not None:
         options["metadata_version"] = metadata_version
     rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
-    return RecordBatchFileWriter(sink, schema, options, rules, durable, append, metadata)
+    existing = ExistingFile.find(sink) if append else None
+    if existing is not None:
+        with existing:
+            return _continued(existing, schema, options, rules, durable, metadata_pairs(metadata))
+    known = None if schema is None else as_schema(schema)
+    encode_options, pairs = EncodeOptions(**options), metadata_pairs(metadata)
+    return RecordBatchFileWriter(open_sink(sink, durable), known, encode_options, rules, True, pairs)
+
+
+def _continued(
+    existing: ExistingFile,
+    schema: Any,
+    options: dict[str, Any],
+    rules: Rules,
+    durable: bool,
+    metadata: tuple[tuple[bytes, bytes], ...],
+) -> RecordBatchFileWriter:
+    """Begin a writer behind the batches of a file, if its rules fit what is there."""
+    if options.setdefault("metadata_version", existing.version) != existing.version:
+        raise UsageError(
+            f"append: the file has metadata version {existing.version}, its messages cannot have another one: "
+            "leave metadata_version out"
+        )
+    dictionary_deltas, unify_dictionaries, *_ = rules
+    if existing.last_batch is not None and unify_dictionaries and not dictionary_deltas:
+        raise UsageError(
+            "append: the dictionaries of the file are written already and cannot be merged with others: with "
+            "dictionary_deltas=True they can grow"
+        )
+    if schema is not None:
+        check_schema(existing.schema, as_schema(schema))
+    encode_options, pairs = EncodeOptions(**options), metadata or existing.metadata
+    return RecordBatchFileWriter(
+        existing.copied(durable), None, encode_options, rules, True, pairs, existing
+    )
 
 
 def get_record_batch_size(

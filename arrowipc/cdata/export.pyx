@@ -17,7 +17,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, identity
 from arrowipc.columns.array cimport Array, BatchProducer, RecordBatch
 from arrowipc.inline.loads cimport prefetch, round_up
 from arrowipc.inline.plan cimport (
@@ -99,20 +99,20 @@ cdef struct ExportedPart:
 
 # -- schemas -----------------------------------------------------------------------------------------------
 
-# The schema exported last and its nodes: hand-overs of batch after batch ask for the same one each time.
-cdef tuple last_described = (None, None)
+# (schema, its nodes) of the schemas that were exported last: hand-overs of batch after batch ask for the same one.
+cdef Recent recent_schemas = Recent(4)
 
 
 cdef list schema_nodes(object schema):
     """What `cdata.format_strings.nodes_of` says about a Schema, Field or DataType."""
-    global last_described
-    cdef tuple last = last_described
-    if schema is None or last[0] is not schema:
+    found = recent_schemas.find(identity(schema))
+    if found is None:
         # Not at the top: readers load this module for its batch producer, and most export no schema.
         from arrowipc.cdata.format_strings import nodes_of
 
-        last_described = last = (schema, nodes_of(schema))
-    return last[1]
+        found = (schema, nodes_of(schema))
+        recent_schemas.keep(found, identity(schema))
+    return found[1]
 
 
 cdef struct SchemaBlock:

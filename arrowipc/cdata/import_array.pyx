@@ -13,7 +13,7 @@ from libc.errno cimport EINVAL, ENOMEM, ENOSYS
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memset, strcmp, strerror
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, level_of, limits_data, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, field_path, level_of, limits_data, raise_fault
 from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowArrayStream, ArrowDeviceArray, ArrowSchema
 from arrowipc.columns.array cimport Array, RecordBatch, make_array
 from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
@@ -41,7 +41,6 @@ cdef enum:
     MAX_LEVELS = 64             # of nested types: Limits.depth
     MAX_FIELDS = 1 << 18        # in one schema: more than metadata of Limits.metadata_bytes can describe
     MAX_METADATA = 1 << 24      # bytes of it at one field: Limits.metadata_bytes
-    RECENT = 8                  # schemas that are kept
     WORTH_KEEPING = 1 << 22     # bytes of a flattened schema up to which it is
 
 
@@ -58,6 +57,11 @@ cdef struct Record:
     int32_t encoded
 
 
+cdef struct Wanted:
+    const ArrowSchema* schema
+    bint whole
+
+
 @cython.final
 cdef class Known:
     cdef bytes records          # in pre-order, a dictionary after the children
@@ -65,7 +69,7 @@ cdef class Known:
     cdef Plan plan
 
 
-cdef list recent = []
+cdef Recent recent = Recent(8)      # Known; there is no mark of a schema that takes less than comparing it
 
 
 cdef bint same_metadata(const uint8_t* known, int32_t size, const char* found) noexcept nogil:
@@ -120,11 +124,17 @@ cdef const uint8_t* match(const uint8_t* at, const ArrowSchema* schema) noexcept
 
 cdef Plan plan_of(const ArrowSchema* schema, bint whole):
     """The plan of a producer's schema; `whole`: of the batches that it describes, else of one column."""
-    cdef Known known
-    for known in recent:
-        if known.whole == whole and match(<const uint8_t*> PyBytes_AS_STRING(known.records), schema) != NULL:
-            return known.plan
-    return learn(schema, whole)
+    cdef Wanted wanted = [schema, whole]
+    cdef Known known = recent.again(&wanted, is_known)
+    if known is None:
+        known = recent.find(0, &wanted, is_known)
+    return known.plan if known is not None else learn(schema, whole)
+
+
+cdef bint is_known(object thing, const void* wanted) except -1:
+    cdef Known known = <Known> thing
+    cdef const Wanted* w = <const Wanted*> wanted
+    return known.whole == w.whole and match(<const uint8_t*> PyBytes_AS_STRING(known.records), w.schema) != NULL
 
 
 cdef Plan learn(const ArrowSchema* schema, bint whole):
@@ -144,8 +154,7 @@ cdef Plan learn(const ArrowSchema* schema, bint whole):
     known.whole = whole
     known.records = flatten(nodes)
     if len(known.records) <= WORTH_KEEPING:
-        recent.insert(0, known)
-        del recent[RECENT:]
+        recent.keep(known, 0)
     return known.plan
 
 

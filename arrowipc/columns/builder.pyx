@@ -1094,42 +1094,9 @@ cdef class ColumnsBuilder(BuilderMemory):
                 adopted[i] = dictionary
         return tuple(adopted)
 
-    @property
-    def nbytes(self):
-        """Bytes in the buffers, data buffers borrowed from pieces included."""
-        return self.total_bytes()
-
     cdef Columns snapshot(self):
         """Everything so far, in memory that later appends leave alone."""
         cdef Columns out = Columns.__new__(Columns)
-        self.snapshot_into(out)
-        return out
-
-    # For Python: tests, and whoever collects batches one by one.
-
-    @staticmethod
-    def like(RecordBatch batch not None):
-        """A builder without rows, for batches of the same types as `batch`."""
-        return ColumnsBuilder(batch.plan)
-
-    def append_batch(self, RecordBatch batch not None):
-        """Append the rows of a batch whose dictionaries are, or continue, those of the batches so far.
-
-        Raises
-        ------
-        UsageError
-            The batch has other types.
-        UnsupportedError
-            Offsets or run ends would outgrow their integer type.
-        FormatError
-            The batch was read with ``validate="none"`` and its contents are broken.
-        """
-        self.append(batch)
-
-    def batch(self):
-        """Everything so far as a `RecordBatch` that shares this object's memory."""
-        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-        out.custom_metadata = ()
         self.snapshot_into(out)
         return out
 

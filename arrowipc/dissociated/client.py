@@ -41,8 +41,6 @@ class ClientStream:
     decoder : StreamDecoder
     limits : Limits, optional
     dialect : Dialect
-    first : int
-        See `arrowipc.dissociated.protocol.Incoming`.
     keep : callable, optional
         Takes the link when the stream has ended well; else the link is closed with the stream.
     """
@@ -53,7 +51,6 @@ class ClientStream:
         decoder: StreamDecoder,
         limits: Limits | None = None,
         dialect: Dialect = STRICT,
-        first: int = 0,
         keep: Callable[[Link], object] | None = None,
     ) -> None:
         self.decoder = decoder
@@ -68,7 +65,7 @@ class ClientStream:
         #: What each connection brings.
         self._carriers = list(zip(self.connections, whats, strict=True))
         self._limits = limits
-        self._incoming = Incoming(limits, dialect=dialect, first=first)
+        self._incoming = Incoming(limits, dialect=dialect)
         self._failure: str | None = None
         self.num_bodies_sent = 0
         self._turn = Lock()

@@ -50,6 +50,8 @@ TYPE_SHIFT = 56
 #: Sequence numbers roll over; more than half of them ahead is behind.
 NUMBERS = 1 << 32
 WINDOW = 1 << 31
+#: The number of a stream's first message, its schema.
+FIRST_NUMBER = 0
 
 END_OF_STREAM = 0
 METADATA = 1
@@ -289,8 +291,6 @@ class Incoming:
         The same in bytes.
     dialect : Dialect
         What is accepted besides the text of the specification.
-    first : int
-        The first sequence number: 0, except for tests of what happens 4 billion messages later.
     """
 
     def __init__(
@@ -300,14 +300,12 @@ class Incoming:
         max_waiting: int = 1 << 16,
         max_waiting_bytes: int = 1 << 30,
         dialect: Dialect = STRICT,
-        first: int = 0,
     ) -> None:
         self.limits = limits
         self.max_waiting = max_waiting
         self.max_waiting_bytes = max_waiting_bytes
         self.dialect = dialect
-        self.first = first
-        self.next = first
+        self.first = self.next = FIRST_NUMBER
         self.end: int | None = None
         self.waiting_bytes = 0
         #: Whether all of the next message is there, to be taken.
@@ -523,16 +521,10 @@ class Incoming:
 
 
 class Outgoing:
-    """Numbers the messages of one stream.
+    """Numbers the messages of one stream."""
 
-    Parameters
-    ----------
-    first : int
-        See `Incoming`.
-    """
-
-    def __init__(self, first: int = 0) -> None:
-        self.next = first
+    def __init__(self) -> None:
+        self.next = FIRST_NUMBER
 
     def number(self) -> int:
         """Return the number of the next message."""

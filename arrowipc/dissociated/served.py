@@ -103,7 +103,7 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
         for batch in batches:
             writer.write_batch(batch)
             yield from sink.take()
-        writer.finish()
+        writer.close()
         yield from sink.take()
     finally:
         close = getattr(data, "close", None)

@@ -95,8 +95,6 @@ class Session:
         Bytes that may wait for the client before the next message is made.
     options : mapping
         Of `messages_of`.
-    first : int
-        See `arrowipc.dissociated.protocol.Outgoing`.
     timeouts : Timeouts
 
     Attributes
@@ -113,7 +111,6 @@ class Session:
         memory: OfferedMemory | None = None,
         max_unsent: int = 64 << 20,
         options: Mapping[str, Any] | None = None,
-        first: int = 0,
         timeouts: Timeouts = PATIENT,
     ) -> None:
         self.connection = connection
@@ -126,7 +123,6 @@ class Session:
         self._memory = memory
         self._max_unsent = max_unsent
         self._options = dict(options or {})
-        self._first = first
         self._queue: deque[tuple[str, bytes]] = deque()
         self._refused = False  # it asked for a stream that nobody knows
         self._unsent = 0  # when `patience` looked last
@@ -141,7 +137,7 @@ class Session:
         self._messages: Generator[Message, None, None] | None = None  # of the stream that is being sent
         self._is_at_hand = False  # they take no waiting
         self._role = "both"
-        self._outgoing = Outgoing(first)
+        self._outgoing = Outgoing()
 
     @property
     def is_busy(self) -> bool:
@@ -284,7 +280,7 @@ class Session:
             self.reason = Reason.UNKNOWN
             return
         self._role = role
-        self._outgoing = Outgoing(self._first)
+        self._outgoing = Outgoing()
         self._is_at_hand = isinstance(source, AT_HAND)
         if isinstance(source, Prepared):
             self._messages = source.messages(self._memory)

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport DictionaryPlan, Plan, field_name, open_message, raise_fault, read_pairs, text_size
+from arrowipc._core cimport DictionaryPlan, Plan, Recent, field_name, open_message, raise_fault, read_pairs, text_size
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
@@ -487,17 +487,18 @@ cdef bint same_shape(Plan a, Plan b):
 
 
 cdef enum:
-    RECENT = 64
-    MOST_RECENT_BYTES = 1 << 21
     WORTH_COPYING = 1 << 18     # bytes of metadata up to which a copy is cheap
 
 # The plans that were read last. A service, a Spark task or a Kafka consumer that opens many small streams meets the
 # same few schemas again and again, and comparing their bytes costs a hundredth of reading them.
-cdef list recent_plans = []
-cdef uint64_t[RECENT] recent_marks      # of the same plans: those of other marks need not be compared
-cdef int64_t recent_bytes = 0           # of their metadata
-cdef int64_t oldest = 0                 # the one that makes room, once there are `RECENT`
-cdef Plan last_plan = None
+cdef Recent recent_plans = Recent(64, 1 << 21)
+
+cdef struct Wanted:
+    # A Schema table, and the limits that it is read under.
+    const uint8_t* metadata
+    int64_t size
+    int64_t schema_table
+    int64_t max_depth
 
 
 cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
@@ -506,30 +507,27 @@ cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table,
 
     The flatbuffer is copied, unless it is large (the footer of a file of many batches): then `owner` keeps it.
     """
-    global last_plan
-    cdef Plan plan
+    cdef Wanted wanted = [metadata, size, schema_table, limits.depth]
     cdef bytes copy
     cdef uint64_t mark
-    cdef int64_t i
     if size > WORTH_COPYING:
         return flatten(metadata, size, owner, schema_table, limits.depth)
-    if last_plan is not None and is_plan_of(last_plan, metadata, size, schema_table, limits):
-        return last_plan
-    mark = mark_of(metadata, size)
-    for i in range(len(recent_plans)):
-        if recent_marks[i] == mark and is_plan_of(recent_plans[i], metadata, size, schema_table, limits):
-            last_plan = recent_plans[i]
-            return last_plan
-    copy = PyBytes_FromStringAndSize(<const char*> metadata, size)
-    plan = flatten(copy, size, copy, schema_table, limits.depth)
-    remember(plan, mark)
+    plan = recent_plans.again(&wanted, is_plan_of)
+    if plan is None:
+        mark = mark_of(metadata, size)
+        plan = recent_plans.find(mark, &wanted, is_plan_of)
+        if plan is None:
+            copy = PyBytes_FromStringAndSize(<const char*> metadata, size)
+            plan = flatten(copy, size, copy, schema_table, limits.depth)
+            recent_plans.keep(plan, mark, size)
     return plan
 
 
-cdef bint is_plan_of(Plan plan, const uint8_t* metadata, int64_t size, int64_t schema_table,
-                     const LimitsData* limits) noexcept:
-    return (plan.metadata_size == size and plan.schema_table == schema_table and plan.max_depth == limits.depth
-            and memcmp(plan.metadata, metadata, size) == 0)
+cdef bint is_plan_of(object thing, const void* wanted) except -1:
+    cdef Plan plan = <Plan> thing
+    cdef const Wanted* w = <const Wanted*> wanted
+    return (plan.metadata_size == w.size and plan.schema_table == w.schema_table and plan.max_depth == w.max_depth
+            and memcmp(plan.metadata, w.metadata, w.size) == 0)
 
 
 cdef uint64_t mark_of(const uint8_t* metadata, int64_t size) noexcept nogil:
@@ -542,25 +540,6 @@ cdef uint64_t mark_of(const uint8_t* metadata, int64_t size) noexcept nogil:
         mark ^= mark >> 32
         other ^= other >> 29
     return mark ^ other
-
-
-cdef int remember(Plan plan, uint64_t mark) except -1:
-    global last_plan, oldest, recent_bytes
-    cdef int64_t place = len(recent_plans)
-    if recent_bytes + plan.metadata_size > MOST_RECENT_BYTES:
-        recent_plans.clear()
-        recent_bytes = oldest = place = 0
-    if place < RECENT:
-        recent_plans.append(plan)
-    else:
-        place = oldest
-        oldest = (oldest + 1) % RECENT
-        recent_bytes -= (<Plan> recent_plans[place]).metadata_size
-        recent_plans[place] = plan
-    recent_bytes += plan.metadata_size
-    recent_marks[place] = mark
-    last_plan = plan
-    return 0
 
 
 cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t schema_table, int64_t max_depth):

@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport Memory, Source, limits_data, open_message, window
+from arrowipc._core cimport Memory, Recent, Source, identity, limits_data, open_message, window
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
@@ -34,8 +34,6 @@ from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
 __all__ = ["Tensor"]
 
 cdef enum:
-    MOST_REMEMBERED = 256
-    MOST_HEADS = 16
     COMPARED = 1 << 20          # bytes of each tensor that are gathered to be compared: what a Gathered asks for
 
 # Floats at any address, as in inline/loads.pxd.
@@ -384,7 +382,7 @@ cdef class Tensor:
 
 cdef dict formats = {}
 cdef object numpy = None        # once somebody has asked for an array
-cdef dict dtypes = {}           # id of a type object -> (that object, its dtype): a view takes less than hashing a type
+cdef Recent dtypes = Recent(64)     # (type object, its dtype): a view takes less than hashing a type
 
 
 cdef object numpy_module():
@@ -395,13 +393,12 @@ cdef object numpy_module():
 
 
 cdef object dtype_for(object kind):
-    found = dtypes.get(id(kind))
+    found = dtypes.find(identity(kind))
     if found is None:
         from arrowipc.values.dtypes import dtype_of
 
-        if len(dtypes) >= MOST_REMEMBERED:
-            dtypes.clear()
-        found = dtypes[id(kind)] = (kind, dtype_of(kind))
+        found = (kind, dtype_of(kind))
+        dtypes.keep(found, identity(kind))
     return found[1]
 
 
@@ -613,18 +610,28 @@ cdef class Head:
     cdef bytes head
 
 
-cdef list recent_heads = []     # those who write tensors write many of the same shape
+cdef Recent recent_heads = Recent(16)   # those who write tensors write many of the same shape
+
+cdef struct WantedHead:
+    void* tensor
+    void* strides
+
+
+cdef bint is_head_of(object thing, const void* wanted) except -1:
+    cdef Head head = <Head> thing
+    cdef Tensor tensor = <Tensor> (<const WantedHead*> wanted).tensor
+    return (head.ndim == tensor._ndim and memcmp(head.shape, tensor.dims, head.ndim * sizeof(int64_t)) == 0
+            and (head.type is tensor.type or head.type == tensor.type)
+            and head.strides == <object> (<const WantedHead*> wanted).strides and head.names == tensor.dim_names)
 
 
 def recent_head(Tensor tensor not None, strides):
     """Return the head of an earlier tensor that this one shares; None if there is none."""
-    cdef Head head
-    for head in recent_heads:
-        if (head.ndim == tensor._ndim and memcmp(head.shape, tensor.dims, head.ndim * sizeof(int64_t)) == 0
-                and (head.type is tensor.type or head.type == tensor.type) and head.strides == strides
-                and head.names == tensor.dim_names):
-            return head.head
-    return None
+    cdef WantedHead wanted = [<void*> tensor, <void*> strides]
+    cdef Head head = recent_heads.again(&wanted, is_head_of)
+    if head is None:
+        head = recent_heads.find(tensor._ndim, &wanted, is_head_of)
+    return None if head is None else head.head
 
 
 def remember_head(Tensor tensor not None, strides, bytes head not None):
@@ -636,9 +643,7 @@ def remember_head(Tensor tensor not None, strides, bytes head not None):
     made.strides = strides
     made.names = tensor.dim_names
     made.head = head
-    if len(recent_heads) >= MOST_HEADS:
-        recent_heads.pop()
-    recent_heads.insert(0, made)
+    recent_heads.keep(made, tensor._ndim)
 
 
 def joined(bytes head not None, buffer, int64_t stored):

@@ -15,8 +15,8 @@ from arrowipc.read.file_objects import read_some
 from arrowipc.read.framing import Framer, Message
 from arrowipc.read.sources import open_source, pump
 from arrowipc.tensors.message import Piecewise, leading_padding, stored_length, write_message
-from arrowipc.write.batch_writer import FixedSink, Sink
-from arrowipc.write.targets import is_map, open_sink
+from arrowipc.write.batch_writer import FixedSink
+from arrowipc.write.targets import open_sink
 
 if TYPE_CHECKING:
     from arrowipc.limits import Limits
@@ -174,7 +174,8 @@ def write_framed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: b
     """
     if type(target) is memoryview and target.c_contiguous and not target.readonly:
         return _write_to_memory(target, head, buffers)
-    sink, destination, position = _sink_at(target, durable)
+    sink = open_sink(target, durable)
+    position = _position_of(target)
     try:
         if zeros := stored_length(position) - position:
             head = bytes(zeros) + head
@@ -182,16 +183,11 @@ def write_framed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: b
             _check_room(buffer_size(target) - position, head, buffers)
         written = write_message(sink, head, buffers)
     except BaseException:
-        _give_up(target, sink, position, destination)
+        sink.discard()
+        if isinstance(target, bytearray) and len(target) > position:
+            del target[position:]
         raise
-    if destination is not None:
-        destination.commit()
-    elif isinstance(sink, FixedSink):
-        sink.release()
-        if is_map(target):
-            target.seek(written, os.SEEK_CUR)
-    elif type(target) is not bytearray and hasattr(target, "flush"):
-        target.flush()
+    sink.commit()
     return written
 
 
@@ -205,30 +201,16 @@ def _write_to_memory(target: memoryview, head: bytes, buffers: Sequence[Any]) ->
         sink.release()
 
 
-def _sink_at(target: Any, durable: bool) -> tuple[Sink, Any, int]:
-    """Open a sink; also what has to be told how it ended, and where in the sink the next byte goes.
-
-    The position is 0 where it is unknown, as for pipes and sockets.
-    """
-    sink, destination = open_sink(target, durable)
+def _position_of(target: Any) -> int:
+    """Where in a target the next byte goes; 0 where it is unknown, as for pipes and sockets."""
     if isinstance(target, bytearray):
-        return sink, destination, len(target)
-    if destination is not None or not hasattr(target, "tell"):
-        return sink, destination, 0
+        return len(target)
+    if isinstance(target, (str, os.PathLike)) or not hasattr(target, "tell"):
+        return 0
     try:
-        return sink, destination, int(target.tell())
+        return int(target.tell())
     except (OSError, ValueError, TypeError):
-        return sink, destination, 0
-
-
-def _give_up(target: Any, sink: Any, position: int, destination: Any) -> None:
-    """Take back what can be taken back of a message that was not completed."""
-    if destination is not None:
-        destination.discard()
-    elif isinstance(sink, FixedSink):
-        sink.release()
-    elif isinstance(target, bytearray) and len(target) > position:
-        del target[position:]
+        return 0
 
 
 def buffer_size(buffer: Any) -> int:

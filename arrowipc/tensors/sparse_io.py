@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from arrowipc._core import Recent
 from arrowipc.arguments import check_choice
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.metadata.schema_tables import write_sparse_tensor_message
@@ -197,8 +198,7 @@ def get_sparse_tensor_size(x: Any, dim_names: Sequence[str] | None = None) -> in
 
 
 #: What metadata is made of -> metadata: those who write sparse tensors write many of the same structure.
-_recent: dict[tuple[Any, ...], bytes] = {}
-_MOST_RECENT = 64
+_recent = Recent(64)
 
 
 def _encoded(tensor: SparseTensor, counted: bool = False) -> tuple[bytes, list[memoryview]]:
@@ -211,15 +211,13 @@ def _encoded(tensor: SparseTensor, counted: bool = False) -> tuple[bytes, list[m
     buffers, places, length = _laid_out((*index, tensor.data))
     about = (tensor.shape, tensor.dim_names, tensor.type, tensor.non_zero_length)
     key = (*about, type(tensor), tensor._axes(), index[0].dtype, index[-1].dtype, canonical, counted, *places)
-    metadata = _recent.get(key)
+    metadata: bytes | None = _recent.get(key)
     if metadata is None:
         table = _index_table(tensor, places[:-1], counted)
         metadata = write_sparse_tensor_message(
             tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, table, places[-1], length
         )
-        if len(_recent) >= _MOST_RECENT:
-            _recent.clear()
-        _recent[key] = metadata
+        _recent.put(key, metadata)
     return metadata, buffers
 
 

@@ -15,7 +15,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source, field_name, limits_data
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, Source, field_name, identity, limits_data
 from arrowipc.cdata.import_array cimport import_array
 from arrowipc.columns.array cimport Array, RecordBatch, dictionary_array, make_array, single_column
 from arrowipc.columns.elements cimport MAX_VALUES, check_native
@@ -614,10 +614,7 @@ cdef bint holds_surrogates(str text) except -1:
 
 # Plans of the types that arrays were built of last, found by identity: making one costs more than filling a
 # short array. Types are immutable, and plans do not change.
-cdef list recent_types = []
-
-cdef enum:
-    RECENT = 8
+cdef Recent recent_types = Recent(8)
 
 
 # -- entry points --------------------------------------------------------------------------------------------
@@ -775,15 +772,13 @@ cdef Plan plan_of_type(object type):
     from arrowipc.datatypes import DataType, Field
     from arrowipc.schema import Schema
 
-    for known, plan in recent_types:
-        if known is type:
-            return plan
+    found = recent_types.find(identity(type))
+    if found is not None:
+        return found[1]
     if not isinstance(type, DataType):
         raise UsageError(f"expected a DataType, found {described(type)}")
     plan = plan_of(Schema([Field("", type)]))
-    recent_types.append((type, plan))
-    if len(recent_types) > RECENT:
-        recent_types.pop(0)
+    recent_types.keep((type, plan), identity(type))
     return plan
 
 

@@ -10,11 +10,10 @@ from arrowipc.read.framing cimport Message
 
 @cython.final
 cdef class Compressor:
-    """Compresses the buffers of batch after batch with one codec; contexts and memory are reused."""
+    """Compresses the buffers of batch after batch with one codec, for one writer; contexts and memory are reused."""
     cdef readonly int codec     # CompressionType: 0 LZ4_FRAME, 1 ZSTD
     cdef double savings         # least fraction of a buffer that its frame must save
     cdef bint use_threads
-    cdef bint busy              # a call is under way, maybe without the GIL
     cdef CodecPool pool
     cdef object work            # Work: the buffers of one batch that are worth trying
     cdef Memory memory          # the frames of the last batch

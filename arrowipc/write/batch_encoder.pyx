@@ -311,18 +311,12 @@ cdef class Compressor:
         self.work = Work(self.pool, self.savings)
 
     cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
-        if self.busy:
-            raise UsageError("another thread is writing with this writer, or this call is part of one: one thread at "
-                             "a time may")
-        self.busy = True
         try:
             compress_all(self, d, chosen, parts)
         except BaseException:
             # A helper of the thread pool that comes too late finds the jobs of its own batch, all taken.
             self.work = Work(self.pool, self.savings)
             raise
-        finally:
-            self.busy = False
         return 0
 
     cdef object keep(self):

@@ -9,10 +9,11 @@ from arrowipc.write.batch_encoder cimport Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
 cdef class Sink:
-    """Takes one message after another, each a head and the parts of a body."""
+    """Takes one message after another, each a head and the parts of a body, and is told once how they ended."""
     cdef readonly int64_t position      # bytes taken since it began
     cdef bint keeps                     # it goes on pointing at the parts after `write`: the writer sets `owners`
     cdef object owners
+    cdef public object behind           # what was opened for it: has `commit` and `discard`; None: nothing
 
     # Takes all of it or raises; after an error nobody knows how much has arrived.
     cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
@@ -49,7 +50,10 @@ cdef class BatchWriter:
     cdef int64_t pending_rows
     cdef bytearray batch_blocks     # of the footer
     cdef bytearray dictionary_blocks
-    cdef object failure             # why it cannot go on
+    cdef public tuple file_metadata
+    cdef object failure             # why nothing more can be written
+    cdef bint busy                  # a thread is writing a message
+    cdef readonly bint ended        # closed or abandoned: the sink knows
     cdef int64_t num_messages
     cdef int64_t num_record_batches
     cdef int64_t num_dictionary_batches
@@ -58,21 +62,17 @@ cdef class BatchWriter:
     cdef int64_t raw_bytes
     cdef int64_t stored_bytes
 
-    cdef bint busy                  # a thread is writing a message
-
     cdef int check_usable(self) except -1
     cdef int check_idle(self) except -1
     cdef int occupy(self) except -1
+    cdef int fail(self, object error) except -1
+    cdef int fail_if_torn(self, object error, int64_t position, list emissions) except -1
     cdef int set_plan(self, object schema) except -1
     cdef int accept(self, Columns columns) except -1
     cdef int truncate(self, Columns columns, int64_t start, int64_t count) except -1
     cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1
-    cdef int64_t put_rows(self, Columns columns, int64_t start, int64_t count, tuple pairs,
-                          int64_t max_bytes) except -1
-    cdef int put_stored(self, Message message, list emissions) except -1
-    cdef int put_end(self, tuple metadata) except -1
+    cdef int put_end(self) except -1
     cdef int put_dictionaries(self, list emissions) except -1
     cdef int put_dictionary(self, Emission emission) except -1
     cdef int hand_over(self, bytearray blocks) except -1
     cdef int flush(self) except -1
-    cdef int poison(self, object error) except -1

@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memset, strchr
 
 import os
 
-from arrowipc._core cimport Columns, Plan, export_bytes, field_path, limits_data, raise_fault
+from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, identity, limits_data, raise_fault
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport concat_into
 from arrowipc.columns.truncate cimport Truncator
@@ -78,7 +78,7 @@ cdef enum:
 
 
 cdef class Sink:
-    """Takes one message after another, each a head and the parts of a body."""
+    """Takes one message after another, each a head and the parts of a body, and is told once how they ended."""
 
     cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
@@ -87,6 +87,18 @@ cdef class Sink:
     def write_bytes(self, bytes data not None):
         """Take bytes that stand for themselves: magic, schema messages, markers, footers."""
         self.write(<const uint8_t*> PyBytes_AS_STRING(data), len(data), NULL, 0, 8, 0)
+
+    def commit(self):
+        """All is written: what was opened for it is completed."""
+        behind, self.behind = self.behind, None
+        if behind is not None:
+            behind.commit()
+
+    def discard(self):
+        """What was written is not whole, and nothing follows: what was opened for it is given up."""
+        behind, self.behind = self.behind, None
+        if behind is not None:
+            behind.discard()
 
 
 cdef inline void put_message(uint8_t* out, const uint8_t* head, int64_t head_size, const BodyPart* parts,
@@ -170,19 +182,23 @@ cdef class FixedSink(Sink):
     Parameters
     ----------
     target : writable bytes-like
-        Held until `release`.
+        Held until the end.
     start : int
         Where in `target` to begin.
+    seek : callable, optional
+        ``target.seek`` of a map, whose position then goes on behind what was written.
     """
 
     cdef Py_buffer view
     cdef bint held
     cdef int64_t start
+    cdef object seek
 
-    def __cinit__(self, target, int64_t start=0):
+    def __cinit__(self, target, int64_t start=0, seek=None):
         PyObject_GetBuffer(target, &self.view, PyBUF_WRITABLE | PyBUF_ND | PyBUF_FORMAT)
         self.held = True
         self.start = start
+        self.seek = seek
         if self.view.format != NULL and strchr(self.view.format, b"O") != NULL:
             raise UsageError("this memory holds Python objects: bytes written there would crash the interpreter")
         if not 0 <= start <= self.view.len:
@@ -196,6 +212,17 @@ cdef class FixedSink(Sink):
         if self.held:
             self.held = False
             PyBuffer_Release(&self.view)
+
+    def commit(self):
+        """Let go of the memory; the rest is the caller's."""
+        seek, self.seek = self.seek, None
+        self.release()
+        if seek is not None:
+            seek(self.position, os.SEEK_CUR)
+
+    def discard(self):
+        """The same: nothing can be taken back."""
+        self.commit()
 
     cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
@@ -540,10 +567,7 @@ cdef inline int check_order(Plan plan) except -1:
     return 0
 
 
-cdef list recent = []       # (schema that was asked for, schema that is written), of the last writers
-
-cdef enum:
-    MOST_RECENT = 8
+cdef Recent recent = Recent(8)      # (schema that was asked for, schema that is written)
 
 
 cdef object written_schema(object schema):
@@ -552,16 +576,15 @@ cdef object written_schema(object schema):
     The same object for the same object: a schema keeps its message and its plan once they are made, and services
     write thousands of small streams with few schemas.
     """
-    for asked, written in recent:
-        if asked is schema:
-            return written
+    found = recent.find(identity(schema))
+    if found is not None:
+        return found[1]
     written = schema
     if schema.features or schema.endianness != "little" or schema._plan is not None:
         # A plan may be that of a reader: of some of the columns, or of another byte order.
         written = schema.__replace__(features=(), endianness="little")
     written = number_from_zero(written)
-    recent.insert(0, (schema, written))
-    del recent[MOST_RECENT:]
+    recent.keep((schema, written), identity(schema))
     return written
 
 
@@ -585,11 +608,13 @@ cdef class BatchWriter:
         Write arrays of more than 2**31 - 1 elements.
     annotate : arrowipc.columns.statistics.Annotator, optional
         Adds statistics to the metadata of each batch.
+    metadata : pairs of bytes
+        Of the file; may be set until the end.
     """
 
     def __init__(self, Sink sink not None, EncodeOptions encode_options not None, bint is_file=False,
                  dictionary_deltas=None, bint unify_dictionaries=False, int64_t coalesce_rows=0,
-                 bint allow_64bit=False, annotate=None):
+                 bint allow_64bit=False, annotate=None, tuple metadata=()):
         if coalesce_rows < 0:
             raise UsageError(f"coalesce_rows must not be negative, found {coalesce_rows}")
         self.sink = sink
@@ -601,9 +626,15 @@ cdef class BatchWriter:
         self.coalesce_rows = coalesce_rows
         self.allow_64bit = allow_64bit
         self.annotate = annotate
+        self.file_metadata = metadata
         self.pending = []
         self.batch_blocks = bytearray()
         self.dictionary_blocks = bytearray()
+
+    # -- the life of a writer --
+
+    # A writer is open until it is closed, abandoned, or fails in the middle of a message: `failure` says why nothing
+    # more can be written. Only closing and abandoning end it and tell the sink.
 
     cdef int check_usable(self) except -1:
         if self.failure is not None:
@@ -626,30 +657,75 @@ cdef class BatchWriter:
         self.busy = True
         return 0
 
-    cdef int poison(self, object error) except -1:
+    cdef int fail(self, object error) except -1:
         """After an error in the middle of a message nobody knows what has arrived."""
         self.failure = f"an error ended it: {str(error) or type(error).__name__}"
         self.pending = []
         return 0
 
+    cdef int fail_if_torn(self, object error, int64_t position, list emissions) except -1:
+        """After an error in a message that was to begin at `position`, behind dictionaries that count as written.
+
+        A sink that has no room says so before it takes anything: then there is still an end to be written.
+        """
+        if emissions or self.sink.position != position or not isinstance(error, UsageError):
+            self.fail(error)
+        return 0
+
+    def check(self):
+        """Raise a UsageError if nothing can be written any more: the writer is closed, or an error ended it."""
+        self.check_usable()
+
+    @property
+    def is_open(self):
+        """bool: neither closed nor ended by an error."""
+        return self.failure is None
+
+    def close(self):
+        """Write what ends the stream or file, and put a file that was made under its name.
+
+        Raises
+        ------
+        UsageError
+            An error ended the writer before: there is nothing complete to close, and what it made is removed.
+        OSError
+            The sink failed, or (for paths) data could not be brought to the disk; the old file is still
+            there.
+        """
+        if self.ended:
+            return
+        self.check_idle()
+        try:
+            self.put_end()
+        except BaseException:
+            self.abandon("it could not be closed")
+            raise
+        self.failure = "it was closed"
+        self.ended = True
+        self.sink.commit()
+
+    def abandon(self, reason):
+        """Stop without an end-of-stream marker or a footer; what was made is removed, as far as it can be."""
+        if self.ended:
+            return
+        if self.failure is None:
+            self.failure = str(reason)
+        self.pending = []
+        self.check_idle()   # what another thread is writing to must not go away
+        self.ended = True
+        self.sink.discard()
+
     # -- the beginning --
 
-    def begin(self, schema, tuple metadata=()):
-        """Write what comes before the first batch.
-
-        Parameters
-        ----------
-        schema : Schema
-            Dictionaries are numbered anew.
-        metadata : pairs of bytes
-            Of the Schema message; files repeat theirs here, where it survives the loss of the footer.
-        """
+    def begin(self, schema):
+        """Write what comes before the first batch; dictionaries are numbered anew."""
         head = MAGIC + b"\0\0" if self.is_file else b""
         self.asked = schema
         schema = written_schema(schema)
         self.set_plan(schema)
-        if metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
-            message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8,
+        if self.file_metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
+            # Files repeat their metadata in the Schema message, where it survives the loss of the footer.
+            message = encapsulate(schema_metadata(schema, version_name(self.encoder), self.file_metadata), 8,
                                   self.encoder.legacy)
         else:
             message = schema.serialize()
@@ -657,28 +733,40 @@ cdef class BatchWriter:
         try:
             self.sink.write_bytes(head + message)
         except BaseException as error:
-            self.poison(error)
+            self.fail(error)
             raise
         finally:
             self.busy = False
         self.num_messages += 1
 
     def expect(self, schema):
-        """Begin with `schema` if the writer has none yet."""
-        if self.plan is None:
+        """Begin with `schema` if the writer has none yet; else compare the two.
+
+        Raises
+        ------
+        UsageError
+            The schemas differ; nothing was written.
+        """
+        self.check_usable()
+        if self.plan is not None:
+            check_schema(plan_schema(self.plan), schema)
+            return
+        self.check_idle()
+        try:
             self.begin(schema)
+        except BaseException:
+            self.abandon("it could not begin")
+            raise
 
-    def resume(self, schema, batch_blocks, dictionary_blocks):
-        """Go on behind the messages of an existing file, whose ids and blocks stay."""
-        self.set_plan(schema)
-        self.batch_blocks = bytearray(batch_blocks)
-        self.dictionary_blocks = bytearray(dictionary_blocks)
-
-    def remember(self, Columns columns not None):
-        """Take the dictionaries of a batch for written, because the existing file has them."""
-        self.accept(columns)
-        if self.dictionaries is not None:
-            self.dictionaries.before(columns, [])
+    def resume(self, existing):
+        """Go on behind the messages of an `ExistingFile`, whose ids and blocks stay."""
+        self.set_plan(existing.schema)
+        self.batch_blocks = bytearray(existing.batch_blocks)
+        self.dictionary_blocks = bytearray(existing.dictionary_blocks)
+        if existing.last_batch is not None:
+            self.accept(existing.last_batch)
+            if self.dictionaries is not None:
+                self.dictionaries.before(existing.last_batch, [])   # the file has them
 
     cdef int set_plan(self, object schema) except -1:
         cdef LimitsData limits
@@ -781,6 +869,8 @@ cdef class BatchWriter:
             False: nothing was written, the batch has to be decoded.
         """
         cdef list emissions = []
+        cdef int64_t position
+        cdef bint decided = False
         self.check_usable()
         if columns.plan is not self.accepted:
             self.accept(columns)
@@ -792,26 +882,24 @@ cdef class BatchWriter:
         if self.pending:
             self.flush()
         self.occupy()
+        position = self.sink.position
         try:
             if self.dictionaries is not None:
                 self.dictionaries.before(columns, emissions)
-            self.put_stored(message, emissions)
-        finally:
-            self.busy = False
-        return True
-
-    cdef int put_stored(self, Message message, list emissions) except -1:
-        try:
+            decided = True
             self.put_dictionaries(emissions)
             self.encoder.wrap(message, self.sink.position)
             if self.sink.keeps:
                 self.sink.owners = message
             self.hand_over(self.batch_blocks)
         except BaseException as error:
-            self.poison(error)
+            if decided:
+                self.fail_if_torn(error, position, emissions)
             raise
+        finally:
+            self.busy = False
         self.num_record_batches += 1
-        return 0
+        return True
 
     cdef int accept(self, Columns columns) except -1:
         """Whether a batch has the writer's schema, as far as bytes are concerned."""
@@ -849,32 +937,28 @@ cdef class BatchWriter:
 
         Returns how many.
         """
-        self.occupy()
-        try:
-            return self.put_rows(columns, start, count, pairs, max_bytes)
-        finally:
-            self.busy = False
-
-    cdef int64_t put_rows(self, Columns columns, int64_t start, int64_t count, tuple pairs,
-                          int64_t max_bytes) except -1:
         cdef Columns written = columns
         cdef list emissions = None
-        cdef int64_t position = self.sink.position
-        fetch_ahead(&columns.d)
-        self.truncate(columns, start, count)
-        while (max_bytes < INT64_MAX and count > 1
-               and body_size(&self.truncator.d, self.encoder.alignment) > max_bytes):
-            count = max(1, min(count - 1, <int64_t> (count * (<double> max_bytes
-                                                     / body_size(&self.truncator.d, self.encoder.alignment)))))
-            self.truncate(columns, start, count)
-        if self.annotate is not None:
-            pairs = self.annotate(columns, start, count, pairs)
-        if self.dictionaries is not None:
-            emissions = []
-            written = self.dictionaries.before(columns, emissions)
-        # From here on an error leaves a message torn, or a dictionary unwritten that is believed to be there.
+        cdef int64_t position
+        cdef bint decided = False
+        self.occupy()
+        position = self.sink.position
         try:
+            fetch_ahead(&columns.d)
+            self.truncate(columns, start, count)
+            while (max_bytes < INT64_MAX and count > 1
+                   and body_size(&self.truncator.d, self.encoder.alignment) > max_bytes):
+                count = max(1, min(count - 1, <int64_t> (count * (<double> max_bytes
+                                                         / body_size(&self.truncator.d, self.encoder.alignment)))))
+                self.truncate(columns, start, count)
+            if self.annotate is not None:
+                pairs = self.annotate(columns, start, count, pairs)
             if self.dictionaries is not None:
+                emissions = []
+                written = self.dictionaries.before(columns, emissions)
+            # From here on an error leaves a message torn, or a dictionary unwritten that is believed to be there.
+            decided = True
+            if emissions is not None:
                 self.put_dictionaries(emissions)
                 if written is not columns:
                     self.truncate(written, start, count)
@@ -883,10 +967,11 @@ cdef class BatchWriter:
                 self.sink.owners = owners_of(written, self.truncator, self.encoder)
             self.hand_over(self.batch_blocks)
         except BaseException as error:
-            # A sink that has no room says so before it takes anything: then there is still an end to be written.
-            if emissions or self.sink.position != position or not isinstance(error, UsageError):
-                self.poison(error)
+            if decided:
+                self.fail_if_torn(error, position, emissions)
             raise
+        finally:
+            self.busy = False
         self.num_record_batches += 1
         return count
 
@@ -955,14 +1040,14 @@ cdef class BatchWriter:
                 self.put(batch, 0, (<Columns> batch).d.length, (), INT64_MAX)
         except BaseException as error:
             # Their writers were told that they are written: nothing may follow as if they were.
-            self.poison(error)
+            self.fail(error)
             raise
         return 0
 
     # -- the end --
 
-    def finish(self, tuple metadata=()):
-        """Write what comes behind the last batch; `metadata` is that of a file's footer."""
+    cdef int put_end(self) except -1:
+        """Write what comes behind the last batch."""
         self.check_usable()
         if self.plan is None:
             raise UsageError("nothing was written and no schema was given: give the writer a schema, so that it can "
@@ -971,45 +1056,21 @@ cdef class BatchWriter:
             self.flush()
         self.occupy()
         try:
-            self.put_end(metadata)
-        finally:
-            self.busy = False
-        self.failure = "it was closed"
-
-    cdef int put_end(self, tuple metadata) except -1:
-        try:
             if self.dictionaries is not None:
                 self.put_dictionaries(self.dictionaries.at_close())
             end = bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
             if self.is_file:
                 footer = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
-                                      self.batch_blocks, metadata)
+                                      self.batch_blocks, self.file_metadata)
                 # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
                 end = b"".join((end.ljust(8, b"\0"), footer, len(footer).to_bytes(4, "little"), MAGIC))
             self.sink.write_bytes(end)
         except BaseException as error:
-            self.poison(error)
+            self.fail(error)
             raise
+        finally:
+            self.busy = False
         return 0
-
-    def check(self):
-        """Raise a UsageError if nothing can be written any more: the writer is closed, or an error ended it."""
-        self.check_usable()
-
-    def check_free(self):
-        """Raise UsageError if another thread is writing."""
-        self.check_idle()
-
-    def abandon(self, reason):
-        """Stop without an end-of-stream marker or a footer; nothing more can be written."""
-        if self.failure is None:
-            self.failure = str(reason)
-        self.pending = []
-
-    @property
-    def is_open(self):
-        """bool: neither closed nor ended by an error."""
-        return self.failure is None
 
     @property
     def bytes_written(self):

@@ -8,25 +8,26 @@ together, and only when nothing has raised does any of it become the new state.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, limits_data, raise_fault
-from arrowipc.columns.array cimport RecordBatch, make_array
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, raise_fault
+from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, Span, grew_by_deltas, same_memory
-from arrowipc.columns.elements cimport check_native, dictionary_of, values
+from arrowipc.columns.elements cimport check_native, dictionary_of
 from arrowipc.columns.memo_table cimport SPELLED_LEAST, MemoTable, nested_memo_table, new_budget, transpose
 from arrowipc.columns.memo_table cimport continues, plainly_continues
 from arrowipc.inline.bits cimport largest, load_int
 from arrowipc.inline.element cimport index_at
 from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_OFFSET, Fault, fail
+from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS, BufferSpec
 from arrowipc.inline.loads cimport get_bit, inside
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_SPARSE,
-    LAYOUT_STRUCT, ColumnsData, FieldPlan, LimitsData, Node, PlanData,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, FieldPlan, Node,
+    PlanData,
 )
-from arrowipc.metadata.schema_reader cimport python_plan, same_shape
+from arrowipc.metadata.schema_reader cimport same_shape
 from arrowipc.read.validate cimport index_range
 
 from arrowipc.errors import UsageError
@@ -112,7 +113,7 @@ cdef class Transposition:
 
 cdef int check_indices(const ColumnsData* d, int32_t f, const Span* rows, int64_t count,
                        Fault* fault) noexcept nogil:
-    """The same for indices that stay what they are."""
+    """Whether the indices of some rows that are not null lie in a dictionary of `count` values."""
     cdef const uint8_t* bits = d.extents[d.plan.fields[f].first_buffer].data
     cdef int64_t low, high, i
     if not index_range(d, f, rows.start, rows.count, &low, &high) or (low >= 0 and high < count):
@@ -137,39 +138,39 @@ cdef int spread(const ColumnsData* d, int64_t start, int64_t count, Span* spans,
     """Which elements of every field rows start .. start + count use, at most. `spans` are zeros before."""
     cdef const PlanData* p = d.plan
     cdef const FieldPlan* field
+    cdef const BufferSpec* offsets
     cdef int64_t first, n
     cdef int32_t i, child, f
-    cdef int width
+    cdef bint in_order
     for i in range(p.n_columns):
         if set_span(d, p.columns[i], start, count, spans, fault) < 0:
             return -1
     for f in range(p.n_fields):
         field = &p.fields[f]
-        child = f + 1
         first = spans[f].start
         n = spans[f].count
         if n == 0:
             continue
+        offsets = &LAYOUTS[field.layout].buffers[1]
+        # Children of list views, dense unions and runs are used in any order.
+        in_order = True
         if field.layout == LAYOUT_FIXED_LIST:
             # No overflow: check_sizes has multiplied for the whole node.
             first *= field.width
             n *= field.width
-        elif field.layout == LAYOUT_LIST32 or field.layout == LAYOUT_LIST64:
-            width = 4 if field.layout == LAYOUT_LIST32 else 8
-            n = load_int(d.extents[field.first_buffer + 1].data, first + n, width)
-            first = load_int(d.extents[field.first_buffer + 1].data, first, width)
+        elif LAYOUTS[field.layout].n_children == 1 and offsets.kind == BUFFER_OFFSETS:
+            n = load_int(d.extents[field.first_buffer + 1].data, first + n, offsets.width)
+            first = load_int(d.extents[field.first_buffer + 1].data, first, offsets.width)
             if first < 0 or n < first:
                 return fail(fault, FAULT_OFFSET, f, 1, spans[f].start, first, n)
             n -= first
+        else:
+            in_order = field.layout == LAYOUT_STRUCT or field.layout == LAYOUT_SPARSE
+        child = f + 1
         while child < field.end:
-            if field.layout == LAYOUT_STRUCT or field.layout == LAYOUT_SPARSE or child == f + 1 and (
-                    field.layout == LAYOUT_FIXED_LIST or field.layout == LAYOUT_LIST32
-                    or field.layout == LAYOUT_LIST64):
-                if set_span(d, child, first, n, spans, fault) < 0:
-                    return -1
-            else:
-                # List views, dense unions and runs point anywhere.
-                set_span(d, child, 0, d.nodes[child].length, spans, fault)
+            if set_span(d, child, first if in_order else 0, n if in_order else d.nodes[child].length, spans,
+                        fault) < 0:
+                return -1
             child = p.fields[child].end
     return 0
 
@@ -263,12 +264,6 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list sources, t
 cdef class Emission:
     """One DictionaryBatch to be written."""
 
-    def array(self):
-        """The rows to write, as an `Array`."""
-        cdef int32_t f = self.values.plan.d.columns[0]
-        return make_array(self.values, f, self.values.d.nodes[f].offset + self.start,
-                          self.values.d.length - self.start)
-
 
 cdef class Brought:
     """A dictionary that the batch at hand has for an id."""
@@ -330,13 +325,6 @@ cdef class WrittenDictionaries:
         self.encoded = encoded_fields(plan)
         self.top = tuple([self.enter((<DictionaryPlan> one).values, (<DictionaryPlan> one).id, known)
                           for one in plan.dictionaries])
-
-    @staticmethod
-    def for_schema(schema, *, file=False, deltas=None, unify=False):
-        """The dictionaries of a writer with this `Schema`."""
-        cdef LimitsData limits
-        limits_data(None, &limits)
-        return WrittenDictionaries(python_plan(schema, &limits), file, deltas, unify)
 
     cdef Written enter(self, Plan plan, int64_t id, dict known):
         """The one `Written` of an id, behind those that it refers to."""
@@ -568,46 +556,6 @@ cdef class WrittenDictionaries:
                 w.sent = w.next
                 w.next = None
         return made
-
-    # For Python: tests.
-
-    def emissions(self, RecordBatch batch not None):
-        """What must go out before `batch`, as a list of `Emission`, and the batch to write instead of it.
-
-        Raises
-        ------
-        UsageError
-            The batch has other columns; or its dictionaries cannot be written, see the class.
-        FormatError
-            The batch was read with ``validate="none"`` and its contents are broken.
-        """
-        cdef list made = []
-        cdef Columns out = self.before(batch, made)
-        return made, out
-
-    def decide(self, RecordBatch batch not None):
-        """The same, with each emission as (id, is_delta, replaces, values)."""
-        made, out = self.emissions(batch)
-        return listed(made), out
-
-    def remaining(self):
-        """What must go out when a file is closed, as a list of `Emission`."""
-        return self.at_close()
-
-    def close(self):
-        """The same, with each emission as (id, is_delta, replaces, values)."""
-        return listed(self.at_close())
-
-
-cdef list listed(list made):
-    cdef Emission e
-    cdef int32_t f
-    out = []
-    for e in made:
-        f = e.values.plan.d.columns[0]
-        out.append((e.id, e.is_delta, e.replaces,
-                    values(e.values, f, e.values.d.nodes[f].offset + e.start, e.values.d.length - e.start)))
-    return out
 
 
 cdef Brought longest(Written w):

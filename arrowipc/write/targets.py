@@ -8,7 +8,7 @@ import sys
 
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
-from arrowipc.write.atomic_file import NewFile, open_path, open_url
+from arrowipc.write.atomic_file import RemoteFile, open_path, open_url
 from arrowipc.write.batch_writer import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
 
 TYPE_CHECKING = False
@@ -16,24 +16,48 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def open_sink(target: Any, durable: bool) -> tuple[Sink, Any]:
-    """Make a sink of what the caller gave; also what has to be told how it ended (None: nothing)."""
+def open_sink(target: Any, durable: bool) -> Sink:
+    """Make a sink of what the caller gave; its `commit` or `discard` says how it ended."""
     # Memory first: the tests for all else take as long as a small batch.
     if isinstance(target, bytearray):
-        return BytearraySink(target), None
+        return BytearraySink(target)
     if isinstance(target, memoryview):
-        return _memory_sink(target), None
-    if isinstance(target, str) and "://" in target:
-        remote = open_url(target, durable)
-        if isinstance(remote, NewFile):
-            return DescriptorSink(remote.descriptor, target), remote
-        return ObjectSink(remote.write), remote
+        return _memory_sink(target)
     if isinstance(target, (str, os.PathLike)):
-        opened = open_path(target, durable)
-        return DescriptorSink(opened.descriptor, os.fsdecode(target)), opened
+        return _opened_sink(target, durable)
     if not is_map(target) and (hasattr(target, "write") or hasattr(target, "sendall")):
-        return _object_sink(target), None
-    return _memory_sink(target), None
+        sink = _object_sink(target)
+        if hasattr(target, "flush"):
+            sink.behind = _CallersFile(target)
+        return sink
+    return _memory_sink(target)
+
+
+def _opened_sink(target: str | os.PathLike[str], durable: bool) -> Sink:
+    is_url = isinstance(target, str) and "://" in target
+    opened = open_url(os.fspath(target), durable) if is_url else open_path(target, durable)
+    sink: Sink
+    if isinstance(opened, RemoteFile):
+        sink = ObjectSink(opened.write)
+    else:
+        sink = DescriptorSink(opened.descriptor, os.fsdecode(target))
+    sink.behind = opened
+    return sink
+
+
+class _CallersFile:
+    """A file object of the caller's: it stays open, and gets no end where something went wrong."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def commit(self) -> None:
+        self._file.flush()
+
+    def discard(self) -> None:
+        pass
 
 
 def _object_sink(target: Any) -> Sink:
@@ -53,7 +77,7 @@ def _object_sink(target: Any) -> Sink:
 
 def _memory_sink(target: Any) -> Sink:
     try:
-        return FixedSink(target, target.tell() if is_map(target) else 0)
+        return FixedSink(target, target.tell(), target.seek) if is_map(target) else FixedSink(target)
     except TypeError:
         if memory := getattr(target, "buf", None):
             raise UsageError(

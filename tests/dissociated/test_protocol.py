@@ -63,7 +63,7 @@ def take_in(incoming: Incoming, *sent: peers.Sent) -> list[Arrival]:
 def begun(**options) -> Incoming:
     """A stream whose schema was taken."""
     incoming = Incoming(**options)
-    (schema,) = take_in(incoming, peers.metadata(options.get("first", 0), SCHEMA))
+    (schema,) = take_in(incoming, peers.metadata(0, SCHEMA))
     assert schema.body is None
     return incoming
 
@@ -294,7 +294,8 @@ def test_d061_d065_messages_come_in_order_from_any_order_also_over_the_roll_over
     rolled = 0
     for seed in seeds:
         first, sent, parts = shuffled(seed)
-        incoming, arrivals = Incoming(first=first), []
+        with peers.numbered_from(first):
+            incoming, arrivals = Incoming(), []
         for each in sent:
             arrivals += take_in(incoming, each)
         assert incoming.is_complete, seed

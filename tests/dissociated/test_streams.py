@@ -570,7 +570,7 @@ def test_d047_d058_golden_streams_of_every_version_and_byte_order_arrive(case):
     for tag, each in with_schema:
         server.send(tag, [each])
     server.close()
-    with peers.client_of((client,), first=first) as reader:
+    with peers.numbered_from(first), peers.client_of((client,)) as reader:
         golden.assert_matches(data.json, reader.schema, list(reader))
 
 
@@ -650,11 +650,12 @@ def test_d061_d065_300_orders_over_the_roll_over_give_the_same_batches(from_seed
         storms = [Storm(seed, n_meta), Storm(-seed, n_data)] if separate else [Storm(seed, n_meta + n_data)]
         ends = [memory_pair(weather=storm) for storm in storms]
         for role, (client, server) in zip(("meta", "data") if separate else ("both",), ends, strict=True):
-            session = Session(server, lambda ident, t=tables[size]: t, Roles({tag: role}, None), first=first)
             client.send(tag, [b""])
-            while session.step():
-                pass
-        with peers.client_of(tuple(client for client, _ in ends), first=first) as reader:
+            with peers.numbered_from(first):
+                session = Session(server, lambda ident, t=tables[size]: t, Roles({tag: role}, None))
+                while session.step():
+                    pass
+        with peers.numbered_from(first), peers.client_of(tuple(client for client, _ in ends)) as reader:
             assert_equal(reader.read_all(), tables[size])
         for _, server in ends:
             server.close()

@@ -301,20 +301,18 @@ def test_a_file_that_becomes_shorter_while_it_is_copied_is_an_error(path):
     whole = path.read_bytes()
     existing = ExistingFile.find(path)
     path.write_bytes(whole[:300_000])
-    with (
-        (path.parent / "new").open("wb", buffering=0) as new,
-        pytest.raises(TruncatedError, match=r"x.arrow"),
-    ):
-        existing.copy_to(new.fileno())
+    with existing, pytest.raises(TruncatedError, match=r"x.arrow"):
+        existing.copied(False)
+    assert os.listdir(path.parent) == ["x.arrow"]
     # Replaced, it is still there for those who have it open.
     path.write_bytes(whole)
-    existing = ExistingFile.find(path)
-    path.unlink()
-    path.write_bytes(b"another")
-    with (path.parent / "new").open("wb", buffering=0) as new:
-        existing.copy_to(new.fileno())
-        assert new.tell() == existing.end
-    assert (path.parent / "new").read_bytes() == whole[: existing.end]
+    with ExistingFile.find(path) as existing:
+        path.unlink()
+        path.write_bytes(b"another")
+        sink = existing.copied(False)
+        assert sink.position == existing.end
+    sink.commit()
+    assert path.read_bytes() == whole[: existing.end]
 
 
 def test_nothing_stays_open(path):

@@ -16,11 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc import dissociated as served
+from arrowipc.dissociated import protocol
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
@@ -111,6 +113,13 @@ def words() -> list[pa.RecordBatch]:
 def stream_between(connections: tuple[Connection, ...], **options: Any) -> ClientStream:
     """The reading end of one connection, or of one for metadata and one for bodies."""
     return ClientStream(Link(connections[0], connections[-1]), StreamDecoder(), **options)
+
+
+@contextlib.contextmanager
+def numbered_from(first: int) -> Iterator[None]:
+    """Streams that begin 4 billion messages later than others."""
+    with mock.patch.object(protocol, "FIRST_NUMBER", first):
+        yield
 
 
 def client_of(connections: tuple[Connection, ...], timeout: float | None = SECONDS, **options: Any) -> Client:

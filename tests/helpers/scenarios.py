@@ -17,7 +17,6 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc.columns import truncate
-from arrowipc.columns.builder import ColumnsBuilder
 from arrowipc.columns.statistics import batch_statistics
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
@@ -600,16 +599,9 @@ def file_readers_that_go_on() -> Operation:
 
 
 @scenario
-def growing_columns_that_go_on() -> Operation:
+def concatenation_that_goes_on() -> Operation:
     pieces = [ours(), ours().slice(3), ours().slice(1, 2)]
-
-    def grow() -> Any:
-        growing = insist(lambda: ColumnsBuilder.like(pieces[0]))
-        for piece in pieces:
-            insist(lambda: growing.append_batch(piece))  # noqa: B023
-        return insist(growing.batch)
-
-    return grow
+    return lambda: insist(lambda: ipc.concat_batches(pieces))
 
 
 # -- tensors -------------------------------------------------------------------------------------------------

@@ -236,7 +236,8 @@ def test_d090_frames_in_any_order_and_damaged_ones(seed):
                     sent.append((chance.choice([None, *EDGES]), chance.randbytes(chance.randrange(30))))
         if chance.random() < 0.5:
             chance.shuffle(sent)
-        incoming = Incoming(FEW, max_waiting=50, max_waiting_bytes=1 << 20, first=first)
+        with peers.numbered_from(first):
+            incoming = Incoming(FEW, max_waiting=50, max_waiting_bytes=1 << 20)
         decoder = StreamDecoder(limits=FEW)
         try:
             for tag, data in sent:

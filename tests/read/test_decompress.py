@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -282,16 +284,52 @@ def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
     second = read(data)
     assert address(second.column(0).buffers()[1]) != where  # `kept` still lies there
     assert (kept == content).all()
+    free = {where, address(second.column(0).buffers()[1])}
     del kept, second
     gc.collect()
-    assert 0 < _core.idle_bytes() <= 1 << 28
     live = live_objects()["memory"]
     third = read(data)
+    assert address(third.column(0).buffers()[1]) in free  # which waited for the next batch
     assert (third.column(0).to_numpy() == content).all()
     del third
     assert live_objects()["memory"] == live
-    _core.release_unused()
-    assert _core.idle_bytes() == 0
+
+
+RESIDENT = """
+import numpy as np, pyarrow as pa, arrowipc as ipc
+from arrowipc import _core
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+sink = pa.BufferOutputStream()
+columns = {str(i): np.arange(1 << 20) for i in range(64)}
+options = pa.ipc.IpcWriteOptions(compression="zstd")
+with pa.ipc.new_stream(sink, pa.record_batch(columns).schema, options=options) as writer:
+    writer.write_batch(pa.record_batch(columns))
+data = sink.getvalue().to_pybytes()
+del columns, sink
+small = [slice(i, i + 1) for i in range(64)]
+first = next(iter(ipc.open_stream(data, columns=["0"])))
+del first
+_core.release_unused()
+before = resident()
+for chosen in small:  # half a gigabyte in all, a block of 8 MiB each
+    next(iter(ipc.open_stream(data, columns=list(range(64))[chosen])))
+held = [next(iter(ipc.open_stream(data, columns=[i]))) for i in range(64)]
+assert resident() - before > 400 << 20
+del held
+assert resident() - before < 300 << 20, "more than 256 MiB wait"
+assert resident() - before > 100 << 20, "nothing waits"
+_core.release_unused()
+assert resident() - before < 30 << 20, "something waits"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how much memory is resident")
+def test_no_more_than_256_mib_wait_for_the_next_batch_and_release_unused_gives_them_back():
+    subprocess.run([sys.executable, "-c", RESIDENT], check=True)
 
 
 # Alignment.

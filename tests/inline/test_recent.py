@@ -1,0 +1,41 @@
+"""What was made last is found again under an equal key, until newer things have taken its place."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from arrowipc._core import Recent
+
+
+@pytest.mark.parametrize("most", [1, 2, 8, 64])
+def test_the_last_things_are_found_and_the_oldest_make_room(most: int) -> None:
+    recent = Recent(most)
+    kept: list[int] = []
+    chance = random.Random(most)
+    for _ in range(1000):
+        key = chance.randrange(3 * most)
+        found = recent.get(("key", key))
+        if key in kept:
+            assert found == [key]
+        else:
+            assert found is None
+            recent.put(("key", key), [key])
+            kept = [*kept, key][-most:]
+
+
+def test_equal_marks_are_no_equal_keys() -> None:
+    recent = Recent(8)
+    recent.put(-1, "one")
+    assert hash(-1) == hash(-2)
+    assert recent.get(-2) is None
+    recent.put(-2, "two")
+    assert (recent.get(-1), recent.get(-2)) == ("one", "two")
+
+
+def test_no_more_than_64_things_are_kept() -> None:
+    recent = Recent(1000)
+    for i in range(100):
+        recent.put(i, i)
+    assert [recent.get(i) is not None for i in range(100)] == [False] * 36 + [True] * 64
