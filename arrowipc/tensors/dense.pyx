@@ -34,8 +34,8 @@ from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
 __all__ = ["Tensor"]
 
 cdef enum:
-    MOST_REMEMBERED = 256
-    MOST_HEADS = 16
+    MOST_REMEMBERED = 256       # types whose dtypes are kept
+    MOST_HEADS = 16             # of messages that are kept for the next tensor of the same shape
     COMPARED = 1 << 20          # bytes of each tensor that are gathered to be compared: what a Gathered asks for
 
 # Floats at any address, as in inline/loads.pxd.
@@ -524,7 +524,7 @@ limits_data(None, &default_bounds)
 
 
 cdef Tensor tensor_at(const uint8_t* data, int64_t size, object owner, const LimitsData* limits):
-    """The tensor of a whole message at `data`; None where a framer has to look, which has the words for it."""
+    """The tensor of a whole Tensor message at `data`; None for anything else, of which `Framer` says what it is."""
     cdef CutMessage cut
     cdef Envelope envelope
     cdef Fault fault
@@ -538,7 +538,7 @@ cdef Tensor tensor_at(const uint8_t* data, int64_t size, object owner, const Lim
 
 
 def tensor_in_bytes(bytes data not None):
-    """Return the tensor of bytes that begin with a whole Tensor message; None where a framer has to look."""
+    """Return the tensor of bytes that begin with a whole Tensor message; None for any others."""
     return tensor_at(<const uint8_t*> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, &default_bounds)
 
 
@@ -549,8 +549,8 @@ def tensors_of_cells(column, on_other, limits=None):
     ----------
     column : Arrow column of binary, or sequence of bytes-like or None
     on_other : callable
-        Is given the bytes of each cell that is not simply a Tensor message: it has the words for what is wrong, and
-        knows other kinds.
+        Is given the bytes of each cell that is not simply a Tensor message; raises what is wrong with them, or returns
+        what takes the tensor's place.
     limits : Limits, optional
 
     Returns
