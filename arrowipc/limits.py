@@ -51,19 +51,19 @@ class Limits(Immutable):
     8
     """
 
-    __slots__ = (
+    __match_args__ = (
+        "metadata_bytes",
+        "depth",
+        "rows_per_batch",
         "decompressed_bytes",
         "decompressed_ratio",
         "decompressed_slack",
-        "depth",
-        "dictionary_bytes",
-        "metadata_bytes",
-        "overlap_bytes",
         "payload_slack",
+        "dictionary_bytes",
         "read_ahead",
-        "rows_per_batch",
+        "overlap_bytes",
     )
-    __match_args__ = __slots__
+    __slots__ = __match_args__
 
     metadata_bytes: int
     depth: int

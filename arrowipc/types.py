@@ -155,11 +155,7 @@ _FLOAT16, _FLOAT32, _FLOAT64 = FloatingPoint("half"), FloatingPoint("single"), F
 _UTF8, _LARGE_UTF8, _UTF8_VIEW = Utf8(), LargeUtf8(), Utf8View()
 _BINARY, _LARGE_BINARY, _BINARY_VIEW = Binary(), LargeBinary(), BinaryView()
 _DATE32, _DATE64 = Date("day"), Date("ms")
-_YEAR_MONTH, _DAY_TIME, _MONTH_DAY_NANO = (
-    Interval("year_month"),
-    Interval("day_time"),
-    Interval("month_day_nano"),
-)
+_YEAR_MONTH, _DAY_TIME, _MONTH_DAY_NANO = Interval("year_month"), Interval("day_time"), Interval("month_day_nano")
 
 
 def null() -> Null:
@@ -487,17 +483,7 @@ _ALIASES: dict[str, DataType] = {}
 def _type_names() -> dict[str, DataType]:
     units: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
     types: list[DataType] = [_NULL, _BOOL, _INT8, _INT16, _INT32, _INT64, _UINT8, _UINT16, _UINT32, _UINT64]
-    types += [
-        _FLOAT16,
-        _FLOAT32,
-        _FLOAT64,
-        _UTF8,
-        _LARGE_UTF8,
-        _UTF8_VIEW,
-        _BINARY,
-        _LARGE_BINARY,
-        _BINARY_VIEW,
-    ]
+    types += [_FLOAT16, _FLOAT32, _FLOAT64, _UTF8, _LARGE_UTF8, _UTF8_VIEW, _BINARY, _LARGE_BINARY, _BINARY_VIEW]
     types += [_DATE32, _DATE64, _YEAR_MONTH, _DAY_TIME, _MONTH_DAY_NANO]
     types += [Time("s", 32), Time("ms", 32), Time("us", 64), Time("ns", 64)]
     types += [Timestamp(unit) for unit in units] + [Duration(unit) for unit in units]

@@ -14,7 +14,7 @@ cdef enum Frame:
 
 
 cdef struct CutMessage:
-    # A message's metadata in memory that holds it whole, and what follows it: the body, then the next message.
+    # Where the metadata of a message lies, whole in one stretch, and what follows it: body and further messages.
     const uint8_t* metadata
     int64_t metadata_size
     const uint8_t* rest
@@ -27,7 +27,7 @@ cdef inline bint sized_right(int32_t size, const LimitsData* limits) noexcept no
 
 cdef inline int cut_message(const uint8_t* data, int64_t size, const LimitsData* limits,
                             CutMessage* out) noexcept nogil:
-    """What `Framer` finds at `data`, for kernels: FRAME_MESSAGE, FRAME_END, or FRAME_MORE: it must say itself."""
+    """What `Framer` finds at `data`, for kernels. FRAME_MORE: it is cut short or broken, and `Framer` says which."""
     cdef int64_t prefix = 4
     cdef int32_t word
     if size < 4:
@@ -85,7 +85,7 @@ cdef class Framer:
 
     @cython.final
     cdef inline int occupy(self) except -1:
-        """Begin what must not meet itself: kernels let other threads run, and so does every piece of Python."""
+        """Begin a call that changes this object; until `vacate`, calls of other threads are refused."""
         if self.failure is not None or self.busy:
             self.check_usable()
             self.check_idle()
@@ -94,7 +94,7 @@ cdef class Framer:
 
     @cython.final
     cdef inline int vacate(self) except -1:
-        """End it; a reader that was closed, or has failed, meanwhile lets go of its input."""
+        """End such a call; if the object was closed or has failed meanwhile, it lets go of its input."""
         if self.failure is not None:
             self._forget()
         self.busy = False

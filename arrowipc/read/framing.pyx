@@ -191,7 +191,7 @@ cdef class Framer:
             self.vacate()
 
     def interrupt(self, error):
-        """Refuse to go on after an error that bytes of the source may be lost with."""
+        """Refuse to go on after an error that may have lost bytes of the source."""
         self.failure = "an error ended it while it was reading, and bytes may be lost with that"
         self.release()
         self.failure = f"{self.failure}: {error!r}"     # whose own words may fail

@@ -443,7 +443,7 @@ class RemoteBlocks:
         return list(islice(expected, 1, BATCHES)) if in_order and expected[0] == i else []
 
     def _fetch(self, numbers: list[int]) -> None:
-        """Fetch the first of some batches, and with it those behind it that fit into the window."""
+        """Fetch batch `numbers[0]`, and those of `numbers` behind it that fit into the window."""
         wanted: dict[int, list[Range]] = {}
         total = 0
         for position, number in enumerate(numbers):
@@ -466,7 +466,7 @@ class RemoteBlocks:
                 self._ready[number][1].append(self._heads[number])
 
     def _ranges(self, numbers: list[int]) -> list[Range]:
-        """What to fetch of the first of some batches, beside its metadata if that lies alone."""
+        """What to fetch of batch `numbers[0]`: all of it, or what is read of its body once its metadata is here."""
         offset, head, body = self._decoder.block(numbers[0])
         if self._is_whole(head, body):
             return [(offset, offset + head + body)]
@@ -481,7 +481,7 @@ class RemoteBlocks:
         return self._decoder.reads_all or head + body <= self._source.gap
 
     def _fetch_heads(self, numbers: list[int]) -> None:
-        """Fetch the metadata of the first of some batches, and of some behind it."""
+        """Fetch the metadata of batch `numbers[0]`, and of some of `numbers` behind it."""
         ranges: dict[int, Range] = {}
         cost = last = 0
         for number in numbers[:HEADS]:

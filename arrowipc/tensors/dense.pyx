@@ -521,7 +521,7 @@ limits_data(None, &default_bounds)
 
 
 cdef Tensor tensor_at(const uint8_t* data, int64_t size, object owner, const LimitsData* limits):
-    """The tensor of a whole message at `data`; None where a framer has to look, which has the words for it."""
+    """The tensor of a whole Tensor message at `data`; None for anything else, of which `Framer` says what it is."""
     cdef CutMessage cut
     cdef Envelope envelope
     cdef Fault fault
@@ -535,7 +535,7 @@ cdef Tensor tensor_at(const uint8_t* data, int64_t size, object owner, const Lim
 
 
 def tensor_in_bytes(bytes data not None):
-    """Return the tensor of bytes that begin with a whole Tensor message; None where a framer has to look."""
+    """Return the tensor of bytes that begin with a whole Tensor message; None for any others."""
     return tensor_at(<const uint8_t*> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, &default_bounds)
 
 
@@ -546,8 +546,8 @@ def tensors_of_cells(column, on_other, limits=None):
     ----------
     column : Arrow column of binary, or sequence of bytes-like or None
     on_other : callable
-        Is given the bytes of each cell that is not simply a Tensor message: it has the words for what is wrong, and
-        knows other kinds.
+        Is given the bytes of each cell that is not simply a Tensor message; raises what is wrong with them, or returns
+        what takes the tensor's place.
     limits : Limits, optional
 
     Returns

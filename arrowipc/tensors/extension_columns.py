@@ -104,7 +104,7 @@ def fixed_shape_tensor(
 
     Examples
     --------
-    >>> from arrowipc.tensors.extension_columns import fixed_shape_tensor
+    >>> from arrowipc.tensor_columns import fixed_shape_tensor
     >>> from arrowipc.types import uint8
     >>> fixed_shape_tensor("image", uint8(), (32, 32, 3), dim_names=("y", "x", "rgb"))
     Field(image: fixed_size_list<item: uint8>[3072])
@@ -401,7 +401,7 @@ def tensor_column(
     Examples
     --------
     >>> import numpy as np
-    >>> from arrowipc.tensors.extension_columns import tensor_column
+    >>> from arrowipc.tensor_columns import tensor_column
     >>> images = tensor_column(np.zeros((10, 32, 32), "uint8"), "image")
     >>> images.to_numpy().shape
     (10, 32, 32)
@@ -463,16 +463,7 @@ def _variable_column(
         Schema([field]),
         n,
         [(n, nulls), (n, 0), (len(values), 0), (n, 0), (shapes.size, 0)],
-        [
-            bitmap,
-            None,
-            offsets.astype(np.int32),
-            None,
-            values.view(f"V{values.itemsize}"),
-            None,
-            None,
-            shapes,
-        ],
+        [bitmap, None, offsets.astype(np.int32), None, values.view(f"V{values.itemsize}"), None, None, shapes],
     )
     return batch.column(0)
 

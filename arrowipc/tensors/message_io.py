@@ -116,7 +116,7 @@ def _next_in_file(framer: Framer, file: Any) -> Message | None:
 
 
 def _skip_padding(file: Any) -> bytes:
-    """Read words until one is not zero; what was read of the message that it begins."""
+    """Skip zeros, four bytes at a time; return what was read of the message behind them."""
     word = bytearray(4)
     skipped = b""
     while len(skipped) < 64:

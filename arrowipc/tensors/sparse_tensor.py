@@ -141,6 +141,7 @@ class SparseTensor(ABC):
         """Make the index (`_index_names`) of unique coordinates, sorted by their columns, which are `axes`."""
 
     def _prove(self) -> bool:
+        """Check the indices, unless that is done; return whether they are sorted and unique."""
         if self._canonical is None:
             self._canonical = self._check()
         return self._canonical
