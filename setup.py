@@ -61,8 +61,8 @@ DIRECTIVES = {
     "autotestdict": False,  # tests/project/test_docstrings.py reads the docstrings themselves
 }
 
-#: Compilers started side by side: the machines that build us have two cores.
-JOBS = 2
+#: Compilers started side by side: one for each processor that we may use.
+JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def switch(name: str) -> bool:

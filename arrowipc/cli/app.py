@@ -1,4 +1,4 @@
-"""The commands by name, and what becomes of whatever they raise: words on stderr and an exit code."""
+"""The commands by name; what they raise becomes a text on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -94,17 +94,10 @@ def commands() -> None:
     """Look at, check and convert Arrow IPC files and streams."""
 
 
-# Arrow's harness calls the program without a command: `arrowipc --integration --mode=VALIDATE ...`.
 def run(arguments: list[str]) -> int:
-    """Run a command; whatever happens becomes an exit code.
-
-    Parameters
-    ----------
-    arguments : list of str
-        Without the program's name.
-    """
+    """Run a command; whatever happens becomes an exit code. The program's name is none of the arguments."""
     command: click.Command = commands
-    if arguments[:1] == ["--integration"]:
+    if arguments[:1] == ["--integration"]:  # as Arrow's integration tests call programs
         from arrowipc.cli.harness import integration
 
         command, arguments = integration, arguments[1:]
@@ -120,7 +113,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _outcome(command: click.Command, arguments: list[str]) -> int:
-    """Run a command and put what it raises into words."""
+    """Run a command, and say what it raises."""
     try:
         if "_ARROWIPC_COMPLETE" in os.environ:
             command.main(arguments, prog_name="arrowipc")  # completion in shells
@@ -177,12 +170,10 @@ def _failed(error: Exception, path: str | None) -> int:
 
 
 def _say(words: str) -> None:
+    from arrowipc.cli.terminal import coloured  # not on the way to --help
+
     shown = "\n".join([printable(line.expandtabs(2)) for line in words.split("\n")])
-    click.echo(click.style("arrowipc: ", fg="red") + shown, err=True, color=_coloured())
-
-
-def _coloured() -> bool | None:
-    return False if os.environ.get("NO_COLOR") else None
+    click.echo(click.style("arrowipc: ", fg="red") + shown, err=True, color=coloured())
 
 
 def _gone() -> int:

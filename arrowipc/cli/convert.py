@@ -13,12 +13,10 @@ from arrowipc.cli.foreign import FORMATS, foreign_reader, foreign_writer, format
 from arrowipc.cli.sources import Failure, about, opened, sink
 from arrowipc.cli.terminal import (
     Progress,
-    column_options,
+    column_option,
     columns_of,
-    counted,
     json_option,
-    say_json,
-    say_note,
+    say_written,
 )
 from arrowipc.errors import UsageError
 
@@ -71,7 +69,7 @@ def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="spark: SOURCE and TARGET are directories, which many machines convert.",
 )
 @click.option("--master", metavar="URL", help="With --engine spark: where Spark runs; default: local[*].")
-@column_options
+@column_option
 @_writing_options
 def convert(source: str, target: str | None, output: str, columns: str | None, **options: Any) -> None:
     """Convert SOURCE to TARGET.
@@ -106,13 +104,13 @@ def convert(source: str, target: str | None, output: str, columns: str | None, *
         progress = stack.enter_context(Progress("converting"))
         with about(path):
             rows, count = _write(path, kind, reader.schema, batches, options, progress)
-    _report(path, kind, rows, count, as_json)
+    say_written(path, kind, rows, count, as_json)
 
 
 @click.command()
 @click.argument("sources", metavar="FILE...", nargs=-1, required=True)
 @click.option("--to", "kind", type=click.Choice(ARROW), help="Default: a stream; a file where -o says .arrow.")
-@column_options
+@column_option
 @_writing_options
 def cat(
     sources: tuple[str, ...],
@@ -143,7 +141,7 @@ def cat(
         batches = _chained(sources, first, chosen, options)
         with about(output):
             rows, count = _write(output, kind, first.schema, batches, options, progress)
-    _report(output, kind, rows, count, as_json)
+    say_written(output, kind, rows, count, as_json)
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -159,13 +157,13 @@ def _reader(path: str, origin: str | None, columns: list[str] | None) -> Any:
 
 
 def _named(path: str, batches: Batches) -> Batches:
-    """The same batches; what goes wrong with them, and not with where they go, concerns `path`."""
+    """The same batches; errors of reading them, unlike those of writing, name `path`."""
     with about(path):
         yield from batches
 
 
 def _stored(reader: Any, options: dict[str, Any]) -> Batches:
-    """The batches of a source, with the messages that they came in; notes the first one's codec."""
+    """The batches of a source, with the messages that they came in; puts the first one's codec into `options`."""
     from arrowipc.inspection.message_layout import outline_of
 
     if not isinstance(reader, (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)):
@@ -173,9 +171,9 @@ def _stored(reader: Any, options: dict[str, Any]) -> Batches:
             yield None, batch
         return
     for message, batch in reader._stored():
-        if "kept" not in options:
+        if "codec" not in options:
             found = outline_of(message)
-            options["kept"] = None if found is None else found.codec
+            options["codec"] = None if found is None else found.codec
         yield message, batch
 
 
@@ -191,7 +189,7 @@ def _chained(sources: tuple[str, ...], first: Any, columns: list[str] | None, op
 
 
 def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> Batches:
-    """The batches of a source as they shall be written; those that change have no message any more."""
+    """The batches of a source as they are to be written; those that change lose their messages."""
     from arrowipc.values.dictionary_encode import dictionary_decode, dictionary_encode, rebatch
 
     encode, rows, plain = columns_of(options["dictionary"]), options["batch_rows"], options["no_dictionary"]
@@ -245,7 +243,7 @@ def _writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -
             sink(path)  # refuses a terminal
         return foreign_writer(path, kind, schema, None if codec in ("keep", "none") else codec, options["level"])
     if codec == "keep":
-        codec = options.get("kept")
+        codec = options.get("codec")
     made: dict[str, Any] = {
         "compression": None if codec == "none" else codec,
         "compression_level": options["level"],
@@ -257,11 +255,3 @@ def _writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -
     if kind == "file":
         return ipc.new_file(sink(path), schema, **made)
     return ipc.new_stream(sink(path), schema, legacy=kind == "legacy", **made)
-
-
-def _report(path: str, kind: str, rows: int, count: int, as_json: bool) -> None:
-    document = {"rows": rows, "batches": count, "written": path, "format": kind}
-    if as_json:
-        say_json(document, line=path == "-", error=path == "-")
-    elif path != "-":
-        say_note(f"{path}: {counted(rows, 'row')} in {counted(count, 'batch', 'batches')}")

@@ -13,11 +13,12 @@ from arrowipc.cli.sources import opened
 from arrowipc.cli.terminal import (
     Progress,
     as_json,
-    column_options,
+    column_option,
     columns_of,
     console,
     counted,
     json_option,
+    plain_table,
     say_json,
     say_line,
     width,
@@ -39,13 +40,13 @@ from arrowipc.values.preview import shorten, value_text
     help="Print so many.",
 )
 @click.option("--metadata", is_flag=True, help="Metadata of schemas and fields counts, too.")
-@column_options
+@column_option
 @json_option
 def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, as_json: bool) -> None:
     """Compare the schemas and the rows of two sources, in order; exit with 1 if they differ.
 
     How rows are cut into batches, framing, compression and dictionaries do not matter; NaN equals NaN.
-    Columns are compared by name; of those whose types differ only that is told.
+    Columns are compared by name; where the types of two differ, only that is printed.
 
     JSON: {"equal", "schema": [{"column", "left", "right"}], "rows": {"left", "right"}, "differences":
     [{"row", "column", "left", "right"}], "complete"}; complete: these are all differences.
@@ -196,11 +197,10 @@ def _say(
     if not schema and not found and rows[0] == rows[1]:
         say_line(f"equal: {counted(rows[0], 'row')}", fg="green")
         return
-    from rich.table import Table
     from rich.text import Text
 
     most = max((width() - 30) // 2, 10)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table()
     for title in ("row", "column", _tail(left, most), _tail(right, most)):
         table.add_column(Text(title), justify="right" if title == "row" else "left", overflow="fold")
     for each in schema[:100]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import arrowipc as ipc
 from arrowipc.arguments import repeated
+from arrowipc.cdata.import_array import schema_from
 from arrowipc.cli.sources import about, require, source, target
 from arrowipc.cli.terminal import as_json, json_text
 from arrowipc.errors import FormatError, UnsupportedError
@@ -38,7 +39,7 @@ def format_of(path: str) -> str | None:
 
 
 @contextmanager
-def _in_our_words() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     """Turn pyarrow's errors into ours."""
     pa = require("pyarrow", "this format")
     try:
@@ -58,12 +59,12 @@ class _Reader:
     """Batches of another format with the schema in front."""
 
     def __init__(self, schema: Any, batches: Iterator[Any]) -> None:
-        self.schema = ipc.read_schema(schema.serialize())
+        self.schema = schema_from(schema)
         self._batches = batches
 
     def __iter__(self) -> Iterator[ipc.RecordBatch]:
         while True:
-            with _in_our_words():
+            with _translated_errors():
                 batch = next(self._batches, None)
             if batch is None:
                 return
@@ -72,18 +73,10 @@ class _Reader:
 
 @contextmanager
 def foreign_reader(path: str, kind: str, columns: list[str] | None) -> Iterator[_Reader]:
-    """Open a source of another format.
-
-    Parameters
-    ----------
-    path : str
-    kind : {"parquet", "csv", "ndjson"}
-    columns : list of str or None
-        None: all.
-    """
+    """Open a source of another format, for some columns or all."""
     require("pyarrow", f"reading {kind}")
     with about(path), ExitStack() as stack:
-        with _in_our_words():
+        with _translated_errors():
             schema, batches = READERS[kind](_handle(path, kind, stack), columns)
         yield _Reader(schema, batches)
 
@@ -91,7 +84,7 @@ def foreign_reader(path: str, kind: str, columns: list[str] | None) -> Iterator[
 def _handle(path: str, kind: str, stack: ExitStack) -> Any:
     """What pyarrow opens: a path, or standard input, copied to the disk where the format needs its end."""
     if path != "-":
-        with open(path, "rb"):  # its own errors are about its own words
+        with open(path, "rb"):  # pyarrow's errors do not name the path
             return path
     pa = require("pyarrow", f"reading {kind}")
     data = source("-")
@@ -154,23 +147,13 @@ class _Writer:
         self._write = write
 
     def write_batch(self, batch: ipc.RecordBatch) -> None:
-        with _in_our_words():
+        with _translated_errors():
             self._write(batch)
 
 
 @contextmanager
 def foreign_writer(path: str, kind: str, schema: ipc.Schema, codec: str | None, level: int | None) -> Iterator[_Writer]:
-    """Open a destination of another format.
-
-    Parameters
-    ----------
-    path : str
-    kind : {"parquet", "csv", "ndjson"}
-    schema : Schema
-        Of the batches.
-    codec, level
-        Of Parquet's pages.
-    """
+    """Open a destination of another format; the codec is that of Parquet's pages."""
     if kind == "csv":
         _check_csv(schema)
     if kind == "ndjson":
@@ -180,7 +163,7 @@ def foreign_writer(path: str, kind: str, schema: ipc.Schema, codec: str | None, 
         return
     pa = require("pyarrow", f"writing {kind}")
     with ExitStack() as stack:
-        with _in_our_words():
+        with _translated_errors():
             fields = pa.schema(schema)
             if kind == "csv":
                 file = stack.enter_context(target(path, terminal=True))

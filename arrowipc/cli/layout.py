@@ -67,13 +67,7 @@ class Anatomy(NamedTuple):
 
 
 def anatomy_of(file: str) -> Anatomy:
-    """Go through a source and keep what is drawn of it.
-
-    Parameters
-    ----------
-    file : str
-        A path, a URL or - for standard input.
-    """
+    """Go through a source and keep what is drawn of it."""
     from arrowipc.inspection.message_layout import dictionary_fields, locate_messages
     from arrowipc.read.sources import first_bytes
 

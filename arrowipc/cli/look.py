@@ -13,13 +13,14 @@ from arrowipc.cli.sources import about, opened, source
 from arrowipc.cli.terminal import (
     FILE,
     as_json,
-    column_options,
+    column_option,
     columns_of,
     console,
     counted,
     fit,
     json_option,
     metadata_json,
+    plain_table,
     say_json,
     say_line,
     width,
@@ -160,7 +161,7 @@ def _field_json(field: Field) -> dict[str, Any]:
     metavar="N",
     help="Characters of a line; 0: as many as all columns need.",
 )
-@column_options
+@column_option
 @json_option
 def head(file: str, rows: int, wide: int | None, columns: str | None, as_json: bool) -> None:
     """Print the first rows of FILE as a table.
@@ -195,24 +196,23 @@ def _first_rows(reader: Any, rows: int) -> Iterator[Any]:
 def _say_rows(batch: Any) -> None:
     """Print each row as a line of JSON, a thousand rows of Python values at a time."""
     names = batch.schema.names
-    schemas_equal = len(set(names)) != len(names)
+    repeated = len(set(names)) != len(names)
     for start in range(0, len(batch), 1000):
         piece = batch.slice(start, 1000)
         lists = [column.to_pylist() for column in piece.columns]
         for i in range(len(piece)):
             pairs = [(name, as_json(values[i])) for name, values in zip(names, lists, strict=True)]
-            say_json(pairs if schemas_equal else dict(pairs), line=True)
+            say_json(pairs if repeated else dict(pairs), line=True)
 
 
 def _say_table(schema: Any, batches: list[Any], room: int) -> None:
     """Print rows as a table of the columns that fit into `room` characters (0: all)."""
-    from rich.table import Table
     from rich.text import Text
 
     from arrowipc.types import Decimal, FloatingPoint, Int
 
     most = CELL_WIDTH if not room else max(min(CELL_WIDTH, room - 3), 4)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table()
     cells: list[list[Text]] = []
     used = 0
     for i, field in enumerate(schema.fields):

@@ -15,13 +15,12 @@ from arrowipc.cli.foreign import format_of
 from arrowipc.cli.sources import about, opened, sink
 from arrowipc.cli.terminal import (
     Progress,
-    column_options,
+    column_option,
     columns_of,
-    counted,
     json_option,
     say_json,
     say_line,
-    say_note,
+    say_written,
 )
 from arrowipc.errors import UsageError
 
@@ -36,7 +35,7 @@ from arrowipc.errors import UsageError
     help="How streams travel; shm: shared memory of this machine.",
 )
 @click.option("--address", metavar="ADDRESS", help="HOST:PORT or a socket's path; default: one that is free.")
-@column_options
+@column_option
 @json_option
 def serve(files: tuple[str, ...], transport: str, address: str | None, columns: str | None, as_json: bool) -> None:
     """Serve FILEs under their names until interrupted (Ctrl-C).
@@ -56,7 +55,7 @@ def serve(files: tuple[str, ...], transport: str, address: str | None, columns: 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
     options = None if chosen is None else {"columns": chosen}
-    for file in files:  # errors tell their names
+    for file in files:  # raises for what cannot be served, and names it
         with opened(file, **options or {}):
             pass
     with serve_files(files, transport, place, read_options=options) as server:
@@ -114,8 +113,4 @@ def fetch(uri: str, name: str, output: str, kind: str | None, compression: str, 
             write_options=options,
             on_batch=lambda _: progress.advance(),
         )
-    document = {"rows": done.num_rows, "batches": done.num_batches, "written": output, "format": kind}
-    if as_json:
-        say_json(document, line=output == "-", error=output == "-")
-    elif output != "-":
-        say_note(f"{output}: {counted(done.num_rows, 'row')} in {done.num_batches:,} batches")
+    say_written(output, kind, done.num_rows, done.num_batches, as_json)

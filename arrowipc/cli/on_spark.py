@@ -15,7 +15,7 @@ from arrowipc.errors import UsageError
 
 __all__ = ["convert_on_spark"]
 
-#: Formats in Spark's words.
+#: Our names of formats -> Spark's.
 SPARK = {
     "file": "arrowipc",
     "stream": "arrowipc",
@@ -28,17 +28,7 @@ LOCAL_ONLY = {"no_dictionary": False, "unify": False, "v4": False, "alignment": 
 
 
 def convert_on_spark(source: str, target: str, columns: list[str] | None, options: dict[str, Any]) -> None:
-    """Convert all files of a directory or pattern into a directory of files.
-
-    Parameters
-    ----------
-    source, target : str
-        What Spark calls paths.
-    columns : list of str or None
-        None: all.
-    options : dict
-        Those of `arrowipc convert`.
-    """
+    """Convert all files of a directory or pattern into a directory of files; the options are those of `convert`."""
     if "-" in (source, target):
         raise UsageError("--engine spark reads and writes directories: give both by name")
     for name, plain in LOCAL_ONLY.items():
@@ -47,7 +37,6 @@ def convert_on_spark(source: str, target: str, columns: list[str] | None, option
     kind = options["kind"] or "file"
     if kind not in SPARK:
         raise UsageError(f"--engine spark writes {', '.join(['file', 'stream', *FORMATS[1:]])}, not {kind}")
-    require("pyspark", "--engine spark", "'arrowipc[spark]'")
     failed = require("pyspark.errors", "--engine spark", "'arrowipc[spark]'").PySparkException
     try:
         rows, files = _run(source, target, columns, kind, options)

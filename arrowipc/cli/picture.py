@@ -68,12 +68,7 @@ s.addEventListener('dblclick',function(){set.apply(null,all);});
 
 
 def as_html(found: Anatomy) -> str:
-    """Return a page that needs nothing else.
-
-    Parameters
-    ----------
-    found : Anatomy
-    """
+    """Return the picture in a page that needs nothing else."""
     name = escape(printable(found.name))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}: layout</title><style>'
@@ -86,12 +81,7 @@ def as_html(found: Anatomy) -> str:
 
 
 def as_svg(found: Anatomy) -> str:
-    """Return the picture.
-
-    Parameters
-    ----------
-    found : Anatomy
-    """
+    """Return the picture."""
     canvas = _Canvas()
     canvas.text(MARGIN, 32, f"{shorten(printable(found.name), 90)}: Arrow IPC {found.format}", "h")
     canvas.text(MARGIN, 52, found.title, "d")

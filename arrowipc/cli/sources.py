@@ -102,7 +102,7 @@ def looks_arrow(path: str) -> bool:
 
 @contextmanager
 def opened(path: str, **options: Any) -> Iterator[Any]:
-    """Open a file or a stream; errors, also those while it is read, tell its name."""
+    """Open a file or a stream; errors, also those while it is read, name it."""
     with about(path), ipc.open(source(path), **options) as reader:
         yield reader
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from arrowipc.cli.terminal import (
     counted,
     fit,
     json_option,
+    plain_table,
     say_json,
     say_line,
     size_text,
@@ -107,14 +107,14 @@ class Column:
             self.codecs.add(codec)
 
     def add(self, column: Any, found: Any, step: Callable[[float], None]) -> None:
-        """Take the values of one batch, and the statistics of them; `step` is told which part was done."""
+        """Take the values of one batch, and their statistics; `step` is called with the part that was done."""
         self.rows += len(column)
         self.nulls += column.null_count if found is None or found.null_count is None else found.null_count
         if found is not None:
             for name, choose in (("min", min), ("max", max)):
                 bound, old = getattr(found, name), getattr(self, name)
                 if bound is not None:
-                    setattr(self, name, bound if old is None else choose(old, bound, key=_sortable))
+                    setattr(self, name, bound if old is None else choose(old, bound, key=_in_bytes))
         # Tables of a few distinct values stay in the caches. What nested values share, a call must see whole.
         kind = column.type
         nested = bool(kind.children) or hasattr(kind, "value_type")
@@ -139,12 +139,13 @@ class Column:
         return None if self.distinct is None else self.distinct.count(self.rows - self.nulls)
 
 
-def _sortable(bound: Any) -> Any:
+def _in_bytes(bound: Any) -> Any:
+    """What bounds are compared by: texts by their bytes, as the statistics of batches do."""
     return bound.encode() if isinstance(bound, str) else bound
 
 
 class Survey:
-    """All columns of a source, and what lies beside them."""
+    """All columns of a source, and the sizes of its messages."""
 
     def __init__(self, schema: Any) -> None:
         from arrowipc.inspection.message_layout import dictionary_fields
@@ -178,16 +179,17 @@ class Survey:
             nodes = nodes_of(located.message, [ipc.Field("", kind.value_type)])
             self.columns[int(path.partition(".")[0])].weigh(nodes, found.codec, True)
 
-    def add(self, batch: Any, step: Callable[[float], None]) -> None:
-        """Take the values of a batch; `step` is told which part of its columns was done."""
+    def add(self, batch: Any, size: int, progress: Progress) -> None:
+        """Take the values of a batch, whose stored bytes `size` count for the progress."""
         self.batches += 1
         self.rows += len(batch)
         names = self._renamed.names
         # By number: two columns may share a name, and a name may hold a dot.
         numbered = ipc.RecordBatch.from_pydict(dict(zip(names, batch.columns, strict=True)), self._renamed)
         found = ipc.compute_statistics(numbered) if names else {}
+        share = size / max(len(names), 1)
         for name, column, values in zip(names, self.columns, batch.columns, strict=True):
-            column.add(values, found.get(name), step)
+            column.add(values, found.get(name), lambda part: progress.advance(part * share))
 
 
 def survey(file: str) -> Survey:
@@ -200,13 +202,9 @@ def survey(file: str) -> Survey:
             if located is not None:
                 found.weigh(located)
             if batch is not None:
-                found.add(batch, partial(_advance, progress, size / max(len(schema), 1)))
+                found.add(batch, size, progress)
     assert found is not None
     return found
-
-
-def _advance(progress: Progress, size: float, part: float) -> None:
-    progress.advance(part * size)
 
 
 def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
@@ -275,7 +273,6 @@ DROPPED = ("dict", "raw", "type", "share", "max", "min", "stored", "nulls")
 
 
 def _say_table(found: Survey, columns: list[Column]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     rows = [_cells(found, column) for column in columns]
@@ -283,7 +280,7 @@ def _say_table(found: Survey, columns: list[Column]) -> None:
     for title in DROPPED:
         if sum(needs.values()) > width():
             del needs[title]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table()
     for title, need in needs.items():
         left = title in ("column", "type", "min", "max")
         table.add_column(title, justify="left" if left else "right", no_wrap=True, min_width=need - 2)

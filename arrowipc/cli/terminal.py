@@ -10,9 +10,8 @@ import shutil
 import sys
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,12 +23,14 @@ if TYPE_CHECKING:
     from typing import Self
 
     from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
     "FILE",
     "Progress",
     "as_json",
-    "column_options",
+    "coloured",
+    "column_option",
     "columns_of",
     "console",
     "counted",
@@ -37,9 +38,11 @@ __all__ = [
     "json_option",
     "json_text",
     "metadata_json",
+    "plain_table",
     "say_json",
     "say_line",
     "say_note",
+    "say_written",
     "size_text",
     "width",
 ]
@@ -52,14 +55,12 @@ FILE = click.argument("file", metavar="FILE")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-def column_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option that chooses columns."""
-    return click.option(
-        "-c",
-        "--columns",
-        metavar="A,B",
-        help="Only these columns, in this order: names or dotted paths, with commas in between.",
-    )(function)
+column_option = click.option(
+    "-c",
+    "--columns",
+    metavar="A,B",
+    help="Only these columns, in this order: names or dotted paths, with commas in between.",
+)
 
 
 def columns_of(text: str | None) -> list[str] | None:
@@ -88,13 +89,33 @@ def console(*, error: bool = False) -> Console:
 
 def say_line(text: str = "", **style: Any) -> None:
     """Print a line; colours only go to a terminal."""
-    colour = False if os.environ.get("NO_COLOR") else None
-    click.echo(click.style(text, **style) if style else text, color=colour)
+    click.echo(click.style(text, **style) if style else text, color=coloured())
+
+
+def coloured() -> bool | None:
+    """What click takes as `color`: False where NO_COLOR is set, None to let the output decide."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def plain_table() -> Table:
+    """Make a table without lines."""
+    from rich.table import Table
+
+    return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
 
 
 def say_note(text: str) -> None:
     """Print a line on stderr; what may drive a terminal is escaped: names of files, too, come from others."""
     click.echo(printable(text), err=True)
+
+
+def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) -> None:
+    """Say what was written where; on stderr, as standard output may hold the data."""
+    if as_json:
+        document = {"rows": rows, "batches": batches, "written": path, "format": kind}
+        say_json(document, line=path == "-", error=path == "-")
+    elif path != "-":
+        say_note(f"{path}: {counted(rows, 'row')} in {counted(batches, 'batch', 'batches')}")
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -120,12 +141,10 @@ def size_text(size: int) -> str:
 def as_json(value: Any) -> Any:
     """A value of an array in what JSON has.
 
-    Bytes are Base64; decimals, NaN and infinities are strings; dates and times are ISO 8601; what JSON's own
-    integers may lose in other languages is exact here.
+    Bytes are Base64; decimals, NaN and infinities are strings; dates and times are ISO 8601; integers keep all
+    their digits.
     """
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, str):
+    if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
@@ -139,8 +158,6 @@ def as_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, datetime.timedelta):
         return value / datetime.timedelta(seconds=1)
-    if isinstance(value, Decimal):
-        return str(value)
     return str(value)
 
 

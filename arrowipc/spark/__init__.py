@@ -36,21 +36,15 @@ __all__ = [
     "to_spark_schema",
 ]
 
-_HOME = {
-    "ArrowIpcDataSource": "source",
-    "BatchConverter": "read.convert",
-    "Shared": "share",
-    "TypeOptions": "types",
-    "decode_payload_batches": "payloads.decode",
-    "decode_payloads": "payloads.decode",
-    "encode_payload_batches": "payloads.encode",
-    "encode_payloads": "payloads.encode",
-    "payload_schema": "payloads.encode",
-    "register": "source",
-    "share": "share",
-    "to_spark_batch": "read.convert",
-    "to_spark_schema": "types",
+_MODULES = {
+    "payloads.decode": ("decode_payload_batches", "decode_payloads"),
+    "payloads.encode": ("encode_payload_batches", "encode_payloads", "payload_schema"),
+    "read.convert": ("BatchConverter", "to_spark_batch"),
+    "share": ("Shared", "share"),
+    "source": ("ArrowIpcDataSource", "register"),
+    "types": ("TypeOptions", "to_spark_schema"),
 }
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

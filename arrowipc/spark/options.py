@@ -226,7 +226,7 @@ def flag(options: Mapping[str, str], name: str) -> bool:
 
 
 def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    """Take one of a few words, in any case; the first is the default."""
+    """Take one of a few values, in any case; the first is the default."""
     value = options.get(name.lower(), allowed[0]).lower()
     if value not in allowed:
         raise UsageError(f"option {name}: expected one of {', '.join(allowed)}, found {value!r}")

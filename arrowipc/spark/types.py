@@ -1,14 +1,14 @@
 """Which Spark type each Arrow type becomes, and which Arrow type Spark then expects back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
-import arrowipc
 from arrowipc import types as at
+from arrowipc.cdata.import_array import schema_from
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 
@@ -16,14 +16,21 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 __all__ = [
+    "ARROW_OF",
     "TypeOptions",
     "arrow_schema_of",
     "arrow_type_of",
+    "as_schema",
+    "check_unique",
     "find_name",
+    "index_of",
     "schema_to_read",
+    "spark_type",
     "to_spark_schema",
+    "union_names",
 ]
 
+ListType: "TypeAlias" = at.List | at.LargeList | at.ListView | at.LargeListView | at.FixedSizeList
 Nanoseconds: "TypeAlias" = Literal["error", "truncate", "long"]
 Unsupported: "TypeAlias" = Literal["error", "drop", "string"]
 
@@ -76,7 +83,7 @@ class TypeOptions:
 
     @classmethod
     def of(cls, options: "TypeOptions | Mapping[str, Any] | None") -> "TypeOptions":
-        """Take the options from a mapping (other keys are ignored), from None (defaults) or as they are."""
+        """Take the options as they are, from a mapping (other keys are ignored), or the defaults for None."""
         if isinstance(options, cls):
             return options
         given = dict(options or {})  # type: ignore[arg-type]
@@ -129,12 +136,8 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
 
 
 def as_schema(schema: Any) -> Schema:
-    """Our Schema of anything that speaks the Arrow C schema interface."""
-    if isinstance(schema, Schema):
-        return schema
-    # By way of its Schema message: what pyarrow writes, our decoder reads.
-    found: Schema = arrowipc.read_schema(memoryview(pa.schema(schema).serialize()))
-    return found
+    """The Schema of anything that has the Arrow C schema interface."""
+    return schema if isinstance(schema, Schema) else schema_from(schema)
 
 
 def check_unique(names: Iterable[str], what: str) -> None:
@@ -200,35 +203,32 @@ def union_names(type_: at.Union) -> list[str]:
     ]
 
 
+_LEAVES: dict[type[at.DataType], st.DataType] = {
+    at.Null: st.NullType(),
+    at.Bool: st.BooleanType(),
+    **dict.fromkeys((at.Utf8, at.LargeUtf8, at.Utf8View), st.StringType()),
+    **dict.fromkeys((at.Binary, at.LargeBinary, at.BinaryView, at.FixedSizeBinary), st.BinaryType()),
+    at.Date: st.DateType(),
+    at.Time: TIME_TYPE,
+    at.Duration: st.DayTimeIntervalType(),
+}
+
+
 def _leaf_type(type_: at.DataType, options: TypeOptions) -> st.DataType | None:
     match type_:
-        case at.Null():
-            return st.NullType()
-        case at.Bool():
-            return st.BooleanType()
         case at.Int():
             return (_SIGNED if type_.signed else _UNSIGNED)[type_.bit_width]
         case at.FloatingPoint():
             return _FLOATING[type_.precision]
-        case at.Utf8() | at.LargeUtf8() | at.Utf8View():
-            return st.StringType()
-        case at.Binary() | at.LargeBinary() | at.BinaryView() | at.FixedSizeBinary():
-            return st.BinaryType()
-        case at.Date():
-            return st.DateType()
         case at.Time() | at.Timestamp() | at.Duration() if type_.unit == "ns" and options.nanoseconds == "long":
             return st.LongType()
-        case at.Time():
-            return TIME_TYPE
         case at.Timestamp():
             return st.TimestampNTZType() if type_.timezone is None else st.TimestampType()
-        case at.Duration():
-            return st.DayTimeIntervalType()
         case at.Interval():
             return _INTERVALS[type_.unit]
         case at.Decimal():
             return _decimal(type_)
-    return None
+    return _LEAVES.get(type(type_))
 
 
 def _decimal(type_: at.Decimal) -> st.DecimalType | None:
@@ -238,7 +238,8 @@ def _decimal(type_: at.Decimal) -> st.DecimalType | None:
     return st.DecimalType(precision, scale) if precision <= MAX_PRECISION else None
 
 
-_ARROW_OF = {
+#: The Arrow type that Spark expects for each of its types without parameters.
+ARROW_OF = {
     st.NullType: pa.null(),
     st.BooleanType: pa.bool_(),
     st.ByteType: pa.int8(),
@@ -255,7 +256,7 @@ _ARROW_OF = {
     st.DayTimeIntervalType: pa.duration("us"),
 }
 if hasattr(st, "TimeType"):
-    _ARROW_OF[st.TimeType] = pa.time64("ns")
+    ARROW_OF[st.TimeType] = pa.time64("ns")
 
 
 def arrow_type_of(type_: st.DataType, path: str) -> pa.DataType:
@@ -272,7 +273,7 @@ def arrow_type_of(type_: st.DataType, path: str) -> pa.DataType:
     if isinstance(type_, st.StructType):
         return pa.struct(_arrow_fields(type_, path + "."))
     try:
-        return _ARROW_OF[type(type_)]
+        return ARROW_OF[type(type_)]
     except KeyError:
         raise UsageError(
             f"column {path!r}: the schema asks for the Spark type {type_.simpleString()}, "
@@ -306,7 +307,7 @@ def schema_to_read(source: Schema, target: st.StructType, label: str) -> Schema:
     names = [field.name for field in source]
     found = [find_name(field.name, names, label, optional=True) for field in target.fields]
     if found and all(index is None for index in found):
-        # Which is more likely to be another kind of payload than one without a value.
+        # More likely payloads of another kind than payloads without values: raise.
         find_name(target.fields[0].name, names, label)
     return Schema(
         [
@@ -321,12 +322,11 @@ def _field_to_read(source: Field | None, target: st.StructField, label: str, pat
         return Field(source.name, _type_to_read(source.type, target.dataType, label, path), target.nullable)
     if not target.nullable:
         raise UsageError(f"{label} has no column {path!r}, and the schema says that it is never null")
-    missing: Field = as_schema(pa.schema([pa.field(target.name, arrow_type_of(target.dataType, path))]))[0]
-    return missing
+    return as_schema(pa.schema([pa.field(target.name, arrow_type_of(target.dataType, path))]))[0]
 
 
 def _type_to_read(source: at.DataType, target: st.DataType, label: str, path: str) -> at.DataType:
-    """The type with those children of its structs that are wanted, and nullable all the way down."""
+    """The type with those children of its structs that are wanted, all of them nullable."""
     match source, target:
         case at.Struct(), st.StructType():
             names = [field.name for field in source.fields]
@@ -336,18 +336,15 @@ def _type_to_read(source: at.DataType, target: st.DataType, label: str, path: st
                 child = None if index is None else source.fields[index]
                 children.append(_field_to_read(child, field, label, f"{path}.{field.name}"))
             return at.Struct(tuple(children))
-        case (
-            (at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()),
-            st.ArrayType(),
-        ):
-            element = Field(
-                source.value_field.name,
-                _type_to_read(source.value_field.type, target.elementType, label, f"{path}.element"),
-            )
-            if isinstance(source, at.FixedSizeList):
-                return at.FixedSizeList(element, source.list_size)
-            return type(source)(element)
+        case ((at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType()):
+            type_ = _type_to_read(source.value_field.type, target.elementType, label, f"{path}.element")
+            return list_of(source, Field(source.value_field.name, type_))
     return source
+
+
+def list_of(like: ListType, element: Field) -> at.DataType:
+    """The type of lists that are laid out as those of another type, with other elements."""
+    return at.FixedSizeList(element, like.list_size) if isinstance(like, at.FixedSizeList) else type(like)(element)
 
 
 @overload
@@ -355,15 +352,22 @@ def find_name(name: str, names: list[str], label: str) -> int: ...
 @overload
 def find_name(name: str, names: list[str], label: str, optional: bool) -> int | None: ...
 def find_name(name: str, names: list[str], label: str, optional: bool = False) -> int | None:
-    """Index of a column by its exact name, or by the only one that differs in case; None if optional."""
+    """Index of a column, see `index_of`; an error if there are several, or, unless `optional`, none."""
+    index = index_of(name, names)
+    if index is not None:
+        return index
+    similar = sum(other.lower() == name.lower() for other in names)
+    if similar:
+        raise UsageError(f"{label} has {similar} columns named {name!r}; Spark finds columns by name")
+    if optional:
+        return None
+    shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+    raise UsageError(f"{label} has no column {name!r}; its columns are {shown or 'none at all'}")
+
+
+def index_of(name: str, names: Sequence[str]) -> int | None:
+    """Index of the only equal name, or else of the only one that differs in case; None if there is no such."""
     if names.count(name) == 1:
         return names.index(name)
-    schemas_equal = [index for index, other in enumerate(names) if other.lower() == name.lower()]
-    if len(schemas_equal) == 1:
-        return schemas_equal[0]
-    if not schemas_equal:
-        if optional:
-            return None
-        shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-        raise UsageError(f"{label} has no column {name!r}; its columns are {shown or 'none at all'}")
-    raise UsageError(f"{label} has {len(schemas_equal)} columns named {name!r}; Spark finds columns by name")
+    similar = [index for index, other in enumerate(names) if other.lower() == name.lower()]
+    return similar[0] if len(similar) == 1 else None

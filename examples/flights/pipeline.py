@@ -229,24 +229,17 @@ class Stopwatch:
                 self._progress.tasks(done, sum(stage.numTasks for stage in running))
 
 
-def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Result:
-    """Run the job on a session.
+def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> None:
+    """Run the job on any session; if the sources disagree, nothing is written or aggregated.
 
     Parameters
     ----------
     spark : SparkSession
-        Any; the data source is registered with it.
     job : Job
-        What to do.
     result : Result
         Receives what comes out.
     watch : Stopwatch
         Times the steps.
-
-    Returns
-    -------
-    Result
-        The same. If the sources disagree, nothing is aggregated or written.
 
     Raises
     ------
@@ -272,7 +265,7 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
             result.comparison = compare_rows(frames)
             timed.rows = sum(result.comparison.counts)
         if not result.comparison.agree:
-            return result
+            return
     name = "flights" if job.flights else "rows"
     again = _write_and_read(spark, first, job.output / f"{name}.arrow", result, watch)
     with watch.step("compare what was written") as timed:
@@ -280,13 +273,19 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
         timed.rows = sum(comparison.counts)
     result.comparison = result.comparison.and_(comparison) if result.comparison else comparison
     if not comparison.agree:
-        return result
+        return
+    rows_path = job.output / f"{name}.parquet"
     with watch.step("write Parquet") as timed:
-        rows_path = job.output / f"{name}.parquet"
         first.write.mode("overwrite").parquet(str(rows_path))
         timed.rows = result.rows
     result.written.append(rows_path)
-    written = spark.read.parquet(str(rows_path))
+    _aggregate(spark, job, spark.read.parquet(str(rows_path)), result, watch)
+
+
+def _aggregate(
+    spark: "SparkSession", job: Job, written: "DataFrame", result: Result, watch: Stopwatch
+) -> None:
+    """Count nulls, and where the job says so, group: into a Parquet table and the result."""
     with watch.step(f"aggregate by {', '.join(job.by)}" if job.by else "count nulls") as timed:
         timed.rows = result.rows
         result.columns = _profile(written)
@@ -299,7 +298,6 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> Re
         if job.flights:
             result.names = airline_names()
             result.hours = [row.asDict() for row in _late_by_hour(written).collect()]
-    return result
 
 
 def _write_and_read(

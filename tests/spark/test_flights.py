@@ -39,7 +39,8 @@ def inputs(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 def run(spark: SparkSession, job: pipeline.Job) -> pipeline.Result:
     result = pipeline.Result(title="test")
-    return pipeline.run(spark, job, result, pipeline.Stopwatch(result, pipeline.Progress(), spark))
+    pipeline.run(spark, job, result, pipeline.Stopwatch(result, pipeline.Progress(), spark))
+    return result
 
 
 # The data.

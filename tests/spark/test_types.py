@@ -401,6 +401,6 @@ def test_few_bytes_that_stand_for_many_values_are_refused(shape):
 def test_a_column_that_is_too_long_is_unsupported():
     batch = one(pa.array(["x" * 600]).dictionary_encode().take(pa.array([0, 0])))
     converter = convert.BatchConverter(as_schema(batch.schema), to_spark_schema(batch.schema), TypeOptions())
-    converter._room.most = 1000  # in the place of 2 GiB
+    converter._limit.bytes = 1000  # in the place of 2 GiB
     with pytest.raises(UnsupportedError, match="the batch: column 'x'"):
         converter(batch)

@@ -1,30 +1,57 @@
-"""Decodes the cells of one payload column after the other, with everything that stands beside their rows."""
+"""Decodes the cells of a payload column, and adds the columns that are kept and the reasons of failures."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 import arrowipc
 from arrowipc import types as at
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
-from arrowipc.spark.read.convert import BatchConverter
+from arrowipc.spark.read.convert import BatchConverter, rows_without_columns, value_sizes
 from arrowipc.spark.types import TypeOptions, arrow_schema_of, find_name, schema_to_read
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from arrowipc import DecodedPayloads
 
-__all__ = ["PayloadDecoder", "binary_column"]
+__all__ = ["DecodeOptions", "OnError", "PayloadDecoder", "binary_column", "nullable"]
 
-MOST_PLANS = 64
-# Cells per call of the kernel after one in which payloads failed: what lies behind may be decoded in vain.
+OnError: "TypeAlias" = Literal["raise", "skip", "null"]
+
+MOST_SETUPS = 64
+# Cells per call of the kernel after a call in which payloads failed: when the setup changes, those behind the
+# failure are decoded again.
 SMALL_WINDOW = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """The options of :func:`arrowipc.spark.decode_payload_batches`, checked."""
+
+    column: str
+    keep: list[str]
+    on_error: OnError
+    error_column: str | None
+    types: TypeOptions
+    validate: str
+    rows_per_batch: int
+    bytes_per_batch: int
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("on_error", get_args(OnError)), ("validate", ("full", "none", "strict"))):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise UsageError(f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}")
+        if self.error_column is not None and self.on_error != "null":
+            raise UsageError(f'error_column needs on_error="null": with {self.on_error!r} no row holds a reason')
 
 
 def binary_column(batch: pa.RecordBatch, name: str) -> Any:
@@ -37,18 +64,20 @@ def binary_column(batch: pa.RecordBatch, name: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """How payloads of like schemas are read.
+class Setup:
+    """How payloads of one schema, or of schemas that differ in nothing that matters, are read.
 
     Parameters
     ----------
     schema : Schema
-        What the kernel decodes into, or of which it decodes ``columns``.
+        What the kernel decodes into.
+    columns : list of str, optional
+        Those of the schema that are decoded; None: all.
     bare : bool
-        Whether that is also the schema of payloads that bring none.
+        Whether the schema is also that of payloads that are bare messages.
     dictionaries : str
-        As the kernel takes it. Plain values are what Spark holds; where they take too much room, their
-        dictionary does until the batch is cut.
+        As `arrowipc.decode_payloads` takes it: "decode", because Spark has no dictionaries; "unify" where the
+        values repeat so often that they must stay encoded until the converter splits the batch.
     converter : BatchConverter
         From the kernel's batches to Spark's.
     """
@@ -59,8 +88,8 @@ class Plan:
     dictionaries: str
     converter: BatchConverter
 
-    def like(self, other: "Plan") -> bool:
-        """Whether the other plan reads the same payloads in the same way."""
+    def same_as(self, other: "Setup") -> bool:
+        """Whether the other setup reads payloads in the same way."""
         return self is other or (
             (self.bare, self.dictionaries, self.schema) == (other.bare, other.dictionaries, other.schema)
         )
@@ -69,9 +98,9 @@ class Plan:
 class PayloadDecoder:
     """Decodes the payload columns of the batches of one Spark task.
 
-    The kernel takes as many payloads as one `Plan` reads. A payload that it refuses gets a plan of its own
-    schema; only what fails with that too is broken. So what a payload becomes does not depend on those
-    before it.
+    The kernel is called with the last `Setup`. A payload that fails with it is tried again with the setup of
+    its own schema, and is broken only if it fails with that too. So what a payload becomes does not depend on
+    the payloads before it.
 
     Parameters
     ----------
@@ -79,88 +108,68 @@ class PayloadDecoder:
         The columns wanted.
     given : Schema, optional
         The Arrow schema of bare messages.
-    column, keep, on_error, error_column, options, validate, rows_per_batch, bytes_per_batch
-        As in :func:`arrowipc.spark.decode_payload_batches`.
+    options : DecodeOptions
     """
 
-    def __init__(
-        self,
-        target: StructType,
-        given: Schema | None,
-        *,
-        column: str,
-        keep: list[str],
-        on_error: str,
-        error_column: str | None,
-        options: TypeOptions,
-        validate: str,
-        rows_per_batch: int,
-        bytes_per_batch: int,
-    ) -> None:
-        self._column = column
-        self._target = target if on_error != "null" else _nullable(target)
-        self._keep = keep
-        self._on_error = on_error
-        self._error_column = error_column
+    def __init__(self, target: StructType, given: Schema | None, options: DecodeOptions) -> None:
         self._options = options
-        self._validate = validate
-        self._rows = rows_per_batch
-        self._bytes = bytes_per_batch
+        self._target = target if options.on_error != "null" else nullable(target)
         self._rows_before = 0
-        self._plans: dict[tuple[Schema, str], Plan] = {}
-        self._base = None if given is None else self._base_plan(given)
-        self._plan = self._base
+        self._setups: dict[tuple[Schema, str], Setup] = {}
+        self._base = None if given is None else self._base_setup(given)
+        self._setup = self._base
 
     def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the payloads of one batch, in batches fit for Spark."""
-        cells = binary_column(batch, self._column)
-        beside = _Beside(batch, self._keep, self._target, self._error_column, self._bytes)
+        cells = binary_column(batch, self._options.column)
+        others = _OtherColumns(batch, self._target, self._options)
         count = len(cells)
-        at, window, tried = 0, count, _Tried()
+        at, window = 0, count
+        tried: dict[int, list[Setup]] = defaultdict(list)
         while at < count:
-            if self._plan is None:
-                at = yield from self._find_plan(cells, at, beside)
+            if self._setup is None:
+                at = yield from self._find_setup(cells, at, others)
                 continue
             some = cells if count - at <= window else cells.slice(0, at + window)
-            decoded = self._call(self._plan, some, at)
-            stop, switch = self._judge(decoded, cells, beside, tried)
-            yield from self._convert(self._plan.converter, decoded, stop, beside)
+            decoded = self._call(self._setup, some, at)
+            stop, switch = self._check(decoded, cells, others, tried)
+            yield from self._convert(self._setup.converter, decoded, stop, others)
             window = SMALL_WINDOW if decoded.num_failed else min(4 * window, count)
-            self._plan = switch or self._plan
+            self._setup = switch or self._setup
             at = stop
         self._rows_before += count
 
-    def _call(self, plan: Plan, cells: Any, start: int) -> "DecodedPayloads":
+    def _call(self, setup: Setup, cells: Any, start: int) -> "DecodedPayloads":
         return arrowipc.decode_payloads(
             cells,
-            plan.schema,
-            columns=plan.columns,
-            on_error="skip" if self._on_error == "raise" else self._on_error,
-            validate=self._validate,
-            max_rows=self._rows,
-            max_bytes=self._bytes,
-            dictionaries=plan.dictionaries,
+            setup.schema,
+            columns=setup.columns,
+            on_error="skip" if self._options.on_error == "raise" else self._options.on_error,
+            validate=self._options.validate,
+            max_rows=self._options.rows_per_batch,
+            max_bytes=self._options.bytes_per_batch,
+            dictionaries=setup.dictionaries,
             start=start,
-            bare=plan.bare,
+            bare=setup.bare,
         )
 
-    # -- plans --
+    # -- setups --
 
-    def _base_plan(self, given: Schema) -> Plan:
+    def _base_setup(self, given: Schema) -> Setup:
         names = [field.name for field in given]
         columns = [names[find_name(name, names, "the schema")] for name in self._target.names]
-        return self._make_plan(given, columns, True, "decode")
+        return self._make_setup(given, columns, True, "decode")
 
-    def _make_plan(self, schema: Schema, columns: list[str] | None, bare: bool, dictionaries: str) -> Plan:
-        # The kernel's answer for no cells at all tells what it makes of the schema.
+    def _make_setup(self, schema: Schema, columns: list[str] | None, bare: bool, dictionaries: str) -> Setup:
+        # Decoded from no cells, for the schema of the batches to come.
         empty = arrowipc.decode_payloads([], schema, columns=columns, dictionaries=dictionaries)
-        converter = BatchConverter(empty.schema, self._target, self._options, "the payload")
-        return Plan(schema, columns, bare, dictionaries, converter)
+        converter = BatchConverter(empty.schema, self._target, self._options.types, "the payload")
+        return Setup(schema, columns, bare, dictionaries, converter)
 
-    def _plan_of(self, payload: memoryview, dictionaries: str = "decode") -> Plan:
-        """The plan for a payload's own schema, or for that of bare messages."""
+    def _setup_of(self, payload: memoryview, dictionaries: str = "decode") -> Setup:
+        """The setup for a payload's own schema, or for that of bare messages."""
         try:
-            with arrowipc.open(payload, validate=self._validate) as reader:
+            with arrowipc.open(payload, validate=self._options.validate) as reader:
                 schema = reader.schema
         except ArrowIpcError as error:
             if self._base is not None:
@@ -171,57 +180,57 @@ class PayloadDecoder:
                     "pass that as schema="
                 ) from error
             raise
-        plan = self._plans.get((schema, dictionaries))
-        if plan is None:
+        setup = self._setups.get((schema, dictionaries))
+        if setup is None:
             wanted = schema_to_read(schema, self._target, "the payload")
             if dictionaries == "unify":
                 wanted = Schema([_with_wide_indices(field) for field in wanted])
-            plan = self._make_plan(wanted, None, False, dictionaries)
-            if len(self._plans) == MOST_PLANS:
-                self._plans.clear()
-            self._plans[schema, dictionaries] = plan
-        return plan
+            setup = self._make_setup(wanted, None, False, dictionaries)
+            if len(self._setups) == MOST_SETUPS:
+                self._setups.clear()
+            self._setups[schema, dictionaries] = setup
+        return setup
 
-    def _find_plan(self, cells: Any, at: int, beside: "_Beside") -> Any:
-        """Take the plan of the first payload that has one; a generator that returns where to go on."""
+    def _find_setup(self, cells: Any, at: int, others: "_OtherColumns") -> Any:
+        """Take the setup of the first payload that has one; a generator that returns where to go on."""
         refused: dict[int, str] = {}
-        while at < len(cells) and self._plan is None:
+        while at < len(cells) and self._setup is None:
             if cells[at].is_valid:
                 try:
-                    self._plan = self._plan_of(_cell(cells, at))
+                    self._setup = self._setup_of(_cell(cells, at))
                     break
                 except ArrowIpcError as error:
                     refused[at] = self._refuse(at, error)
             at += 1
-        yield from self._nulls(refused, beside)
+        yield from self._nulls(refused, others)
         return at
 
-    def _judge(
-        self, decoded: "DecodedPayloads", cells: Any, beside: "_Beside", tried: "_Tried"
-    ) -> tuple[int, Plan | None]:
-        """Where what was decoded counts up to, and the plan to go on with if it is another one."""
+    def _check(
+        self, decoded: "DecodedPayloads", cells: Any, others: "_OtherColumns", tried: dict[int, list[Setup]]
+    ) -> tuple[int, Setup | None]:
+        """The end of the cells whose rows are right, and the setup for the next one if it has to change."""
         for cell, error in decoded.failures:
-            other = self._other_plan(_cell(cells, cell), error, tried.at(cell))
-            if isinstance(other, Plan):
+            other = self._other_setup(_cell(cells, cell), error, tried[cell])
+            if isinstance(other, Setup):
                 return cell, other
-            beside.reasons[cell] = self._refuse(cell, other)
+            others.reasons[cell] = self._refuse(cell, other)
         if decoded.num_failed > len(decoded.failures):
-            # The reasons of the others are not known yet.
+            # A call names the first failures only; the next one begins behind them.
             return decoded.failures[-1][0] + 1, None
         return decoded.next, None
 
-    def _other_plan(self, payload: memoryview, error: ArrowIpcError, tried: list[Plan]) -> Plan | ArrowIpcError:
-        """A plan with which the payload that failed has not been read yet, or what is wrong with it."""
-        assert self._plan is not None
-        tried.append(self._plan)
+    def _other_setup(self, payload: memoryview, error: ArrowIpcError, tried: list[Setup]) -> Setup | ArrowIpcError:
+        """A setup that was not `tried` yet on a payload that failed, or what is wrong with the payload."""
+        assert self._setup is not None
+        tried.append(self._setup)
         kinds = ["decode", "unify"] if isinstance(error, LimitError | UnsupportedError) else ["decode"]
         for kind in kinds:
             try:
-                plan = self._plan_of(payload, kind)
+                setup = self._setup_of(payload, kind)
             except ArrowIpcError as own:
                 return own
-            if not any(plan.like(each) for each in tried):
-                return plan
+            if not any(setup.same_as(each) for each in tried):
+                return setup
         return error
 
     # -- payloads that cannot be read --
@@ -229,26 +238,26 @@ class PayloadDecoder:
     def _refuse(self, row: int, error: ArrowIpcError) -> str:
         """Raise, or return the reason as text."""
         reason = str(error).removeprefix(f"cell {row}: ")
-        if self._on_error == "raise":
-            where = f"column {self._column!r}, row {self._rows_before + row}{_partition()}"
+        if self._options.on_error == "raise":
+            where = f"column {self._options.column!r}, row {self._rows_before + row}{_partition()}"
             help_ = 'on_error="skip" leaves such payloads out'
             raise type(error)(f"{where}: {reason}; {help_}") from error
         return reason
 
-    def _nulls(self, refused: Mapping[int, str], beside: "_Beside") -> Iterator[pa.RecordBatch]:
+    def _nulls(self, refused: Mapping[int, str], others: "_OtherColumns") -> Iterator[pa.RecordBatch]:
         """A row of nulls for each of some cells."""
-        if not refused or self._on_error != "null":
+        if not refused or self._options.on_error != "null":
             return
-        beside.reasons.update(refused)
+        others.reasons.update(refused)
         schema = arrow_schema_of(self._target)
         arrays = [pa.nulls(len(refused), field.type) for field in schema]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else _only_rows(len(refused))
-        yield from beside.put(rows, np.fromiter(refused, np.int64, len(refused)))
+        rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else rows_without_columns(len(refused))
+        yield from others.around(rows, np.fromiter(refused, np.int64, len(refused)))
 
     # -- from the kernel's batches to Spark's --
 
     def _convert(
-        self, converter: BatchConverter, decoded: "DecodedPayloads", stop: int, beside: "_Beside"
+        self, converter: BatchConverter, decoded: "DecodedPayloads", stop: int, others: "_OtherColumns"
     ) -> Iterator[pa.RecordBatch]:
         """Convert the rows of the cells before `stop`."""
         counts = decoded.counts.to_numpy()[: stop - decoded.start]
@@ -257,51 +266,39 @@ class PayloadDecoder:
         if not rows:
             return
         batch = converter.hand_over(decoded.batch).slice(0, rows)
-        parents = np.repeat(np.arange(decoded.start, stop), counts) if beside.needed else None
-        yield from self._convert_cells(converter, batch, ends, decoded.start, (0, len(ends)), parents, beside)
+        parents = np.repeat(np.arange(decoded.start, stop), counts) if others.needed else None
 
-    def _convert_cells(
-        self,
-        converter: BatchConverter,
-        batch: pa.RecordBatch,
-        ends: Any,
-        start: int,
-        cells: tuple[int, int],
-        parents: Any,
-        beside: "_Beside",
-    ) -> Iterator[pa.RecordBatch]:
-        """Convert the rows of some cells; where that fails, those of each half, down to the one to blame."""
-        first, last = cells
-        begin, end = (int(ends[first - 1]) if first else 0), int(ends[last - 1])
-        if begin == end:
-            return
-        try:
-            pieces = self._pieces(converter, batch.slice(begin, end - begin))
-            row = begin
-            for piece in pieces:
-                rows = None if parents is None else parents[row : row + piece.num_rows]
-                row += piece.num_rows
-                yield from beside.put(piece, rows)
-        except _ConversionError as failure:
-            # Nothing was handed on yet, so the halves begin anew.
-            if last - first > 1:
-                middle = (first + last) // 2
-                for half in ((first, middle), (middle, last)):
-                    yield from self._convert_cells(converter, batch, ends, start, half, parents, beside)
-            else:
-                cell = start + first
-                yield from self._nulls({cell: self._refuse(cell, failure.error)}, beside)
+        def convert(first: int, last: int) -> Iterator[pa.RecordBatch]:
+            """The rows of some cells; where that fails, of each half of them, down to the cell that fails."""
+            row, end = (int(ends[first - 1]) if first else 0), int(ends[last - 1])
+            if row == end:
+                return
+            try:
+                for piece in self._pieces(converter, batch.slice(row, end - row)):
+                    yield from others.around(piece, None if parents is None else parents[row : row + piece.num_rows])
+                    row += piece.num_rows
+            except _ConversionError as failure:
+                # Nothing was handed on yet, so the halves begin anew.
+                if last - first > 1:
+                    middle = (first + last) // 2
+                    yield from convert(first, middle)
+                    yield from convert(middle, last)
+                else:
+                    cell = decoded.start + first
+                    yield from self._nulls({cell: self._refuse(cell, failure.error)}, others)
+
+        yield from convert(0, len(ends))
 
     def _pieces(self, converter: BatchConverter, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The converted batch, in as many pieces as its size wants; raises before the first or never."""
+        """The converted batch, in pieces if it is large; an error comes before the first piece or not at all."""
         try:
-            pieces = converter.split(batch, self._rows, self._bytes)
+            pieces = converter.split(batch, self._options.rows_per_batch, self._options.bytes_per_batch)
             first = next(pieces)
             if first.num_rows < batch.num_rows:
                 # A payload larger than a batch is converted twice rather than held whole.
                 for _ in pieces:
                     pass
-                pieces = converter.split(batch, self._rows, self._bytes)
+                pieces = converter.split(batch, self._options.rows_per_batch, self._options.bytes_per_batch)
                 first = next(pieces)
         except ArrowIpcError as error:
             raise _ConversionError(error) from error
@@ -317,43 +314,27 @@ class _ConversionError(Exception):
         self.error = error
 
 
-class _Tried:
-    """The plans with which the cell at hand was read in vain."""
+class _OtherColumns:
+    """The columns around the decoded ones: the kept ones in front of them, and the reasons of failures behind."""
 
-    def __init__(self) -> None:
-        self._cell = -1
-        self._plans: list[Plan] = []
-
-    def at(self, cell: int) -> list[Plan]:
-        """Those of one cell, which has to be the last one asked for."""
-        if cell != self._cell:
-            self._cell, self._plans = cell, []
-        return self._plans
-
-
-class _Beside:
-    """What stands beside the rows of a batch's payloads: kept columns, and the reasons of failures."""
-
-    def __init__(
-        self, batch: pa.RecordBatch, keep: list[str], target: StructType, error_column: str | None, most: int
-    ) -> None:
-        names = batch.schema.names
+    def __init__(self, batch: pa.RecordBatch, target: StructType, options: DecodeOptions) -> None:
+        names, keep, error_column = batch.schema.names, options.keep, options.error_column
         indices = [find_name(name, names, "the batch") for name in keep]
         fields = [batch.schema.field(index).with_name(name) for index, name in zip(indices, keep, strict=True)]
         self.reasons: dict[int, str] = {}
         self.needed = bool(keep) or error_column is not None
-        self._most = most
+        self._most = options.bytes_per_batch
         self._has_reasons = error_column is not None
         self._kept = None
         if keep:
             columns = [batch.column(index) for index in indices]
             self._kept = arrowipc.RecordBatch.from_arrow(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
-            self._sizes = sum(map(_value_sizes, columns))
+            self._sizes = np.sum([value_sizes(column) for column in columns], axis=0)
         reasons = [pa.field(error_column, pa.string())] if error_column is not None else []
         self._schema = pa.schema([*fields, *arrow_schema_of(target), *reasons])
 
-    def put(self, rows: pa.RecordBatch, parents: Any) -> Iterator[pa.RecordBatch]:
-        """Put it beside rows of the cells `parents`, in pieces if it makes them too large."""
+    def around(self, rows: pa.RecordBatch, parents: Any) -> Iterator[pa.RecordBatch]:
+        """Put these columns around rows of the cells `parents`, in pieces if that makes them too large."""
         if not self.needed:
             yield rows
             return
@@ -370,36 +351,20 @@ class _Beside:
         arrays = list(rows.columns)
         if self._kept is not None:
             arrays = pa.record_batch(arrowipc.repeat(self._kept, parent_index=parents)).columns + arrays
-        if self._has_reasons:
-            if self.reasons:
-                reasons = pa.array(map(self.reasons.get, parents.tolist()), pa.string())
-            else:
-                reasons = pa.nulls(len(parents), pa.string())
-            arrays.append(reasons)
+        if self._has_reasons and self.reasons:
+            arrays.append(pa.array(map(self.reasons.get, parents.tolist()), pa.string()))
+        elif self._has_reasons:
+            arrays.append(pa.nulls(len(parents), pa.string()))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _value_sizes(column: Any) -> Any:
-    """About how many bytes each value of a column takes."""
-    type_ = column.type
-    if pa.types.is_binary(type_) or pa.types.is_string(type_) or pa.types.is_large_binary(type_):
-        return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64) + 4
-    return np.full(len(column), column.nbytes // max(len(column), 1) + 1)
-
-
-def _nullable(schema: StructType) -> StructType:
-    result = StructType()
-    for field in schema.fields:
-        result.add(field.name, field.dataType, True)
-    return result
-
-
-def _only_rows(count: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+def nullable(schema: StructType) -> StructType:
+    """The schema with columns that may all be null."""
+    return StructType([StructField(field.name, field.dataType) for field in schema.fields])
 
 
 def _with_wide_indices(field: Field) -> Field:
-    """The field with room for the words of any number of dictionaries."""
+    """The field with indices that are wide enough for the values of many dictionaries."""
     if not isinstance(field.type, at.Dictionary):
         return field
     type_ = at.Dictionary(at.Int(32, True), field.type.value_type, field.type.ordered)

@@ -1,7 +1,7 @@
 """Decodes a binary column whose every cell is Arrow IPC: a whole stream, a whole file, or bare messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -9,17 +9,13 @@ from pyspark.sql import types as st
 import arrowipc
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.schema import Schema
-from arrowipc.spark.payloads.cells import PayloadDecoder, binary_column
+from arrowipc.spark.payloads.cells import DecodeOptions, OnError, PayloadDecoder, binary_column, nullable
 from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, find_name, to_spark_schema
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from pyspark.sql import Column, DataFrame
 
 __all__ = ["decode_payload_batches", "decode_payloads"]
-
-OnError: "TypeAlias" = Literal["raise", "skip", "null"]
 
 # More rows per batch gain nothing, and 16 MiB of them keep a worker small: it holds its input, what it
 # decodes and what it hands over at the same time.
@@ -105,29 +101,20 @@ def decode_payloads(
         find_name(name, df.columns, "the data frame")
     if isinstance(schema, st.StructType | str) and columns is not None:
         raise UsageError("give either schema= or columns=: a schema already says which columns are wanted")
-    _check_choices(on_error, error_column, validate)
-    options = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
+    types = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
+    options = DecodeOptions(
+        column, list(keep), on_error, error_column, types, validate, rows_per_batch, bytes_per_batch
+    )
     if schema is None:
-        schema = infer_schema(df, column, options, sample)
+        schema = infer_schema(df, column, types, sample)
     elif isinstance(schema, str):
         schema = st.StructType.fromDDL(schema)
-    wanted = _wanted(schema, columns, options)
+    wanted = _wanted(schema, columns, types)
     source = df.select(*map(quoted, dict.fromkeys((column, *keep))))
     output = _output(source.schema, keep, wanted.target, on_error, error_column)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _decoded(
-            batches,
-            wanted,
-            column=column,
-            keep=list(keep),
-            on_error=on_error,
-            error_column=error_column,
-            options=options,
-            validate=validate,
-            rows_per_batch=rows_per_batch,
-            bytes_per_batch=bytes_per_batch,
-        )
+        return _decoded(batches, wanted, options)
 
     return map_in_arrow(source, decode, output)
 
@@ -182,34 +169,13 @@ def decode_payload_batches(
     ...     yield from decode_payload_batches(batches, "payload", schema)
     >>> messages.mapInArrow(decode, schema)                                             # doctest: +SKIP
     """
-    _check_choices(on_error, error_column, validate)
     if isinstance(schema, str):
         raise UsageError("schema: DDL can be read on the driver only; call StructType.fromDDL there")
-    options = options or TypeOptions()
-    return _decoded(
-        batches,
-        _wanted(schema, columns, options),
-        column=column,
-        keep=list(keep),
-        on_error=on_error,
-        error_column=error_column,
-        options=options,
-        validate=validate,
-        rows_per_batch=rows_per_batch,
-        bytes_per_batch=bytes_per_batch,
+    types = options or TypeOptions()
+    checked = DecodeOptions(
+        column, list(keep), on_error, error_column, types, validate, rows_per_batch, bytes_per_batch
     )
-
-
-def _check_choices(on_error: str, error_column: str | None, validate: str) -> None:
-    for name, value, allowed in (
-        ("on_error", on_error, get_args(OnError)),
-        ("validate", validate, ("full", "none", "strict")),
-    ):
-        if value not in allowed:
-            choices = ", ".join(map(repr, allowed))
-            raise UsageError(f"{name}: expected one of {choices}, found {value!r}")
-    if error_column is not None and on_error != "null":
-        raise UsageError(f'error_column needs on_error="null": with {on_error!r} no row holds a reason')
+    return _decoded(batches, _wanted(schema, columns, types), checked)
 
 
 class Wanted(NamedTuple):
@@ -228,15 +194,14 @@ def _wanted(schema: Any, columns: Sequence[str] | None, options: TypeOptions) ->
         target = to_spark_schema(given, options)
     if columns is not None:
         target = narrowed(target, columns)
-    # Asked for here, where the driver still hears of types that no payload can have.
-    arrow_schema_of(target)
+    arrow_schema_of(target)  # raises for types that no payload can have, on the driver
     return Wanted(target, given)
 
 
-def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, **options: Any) -> Iterator[pa.RecordBatch]:
-    if not wanted.target.fields and not options["keep"]:
+def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, options: DecodeOptions) -> Iterator[pa.RecordBatch]:
+    if not wanted.target.fields and not options.keep:
         raise UsageError("no column is wanted from the payloads, and none is kept")
-    decoder = PayloadDecoder(wanted.target, wanted.given, **options)
+    decoder = PayloadDecoder(wanted.target, wanted.given, options)
     for batch in batches:
         yield from decoder.decode(batch)
 
@@ -284,9 +249,7 @@ def _output(
             raise UsageError(
                 f"the payloads have a column {field.name!r} and so does keep=; rename the column of the data frame"
             )
-    fields = [
-        st.StructField(field.name, field.dataType, field.nullable or on_error == "null") for field in target.fields
-    ]
+    fields = list((nullable(target) if on_error == "null" else target).fields)
     if error_column is not None:
         if error_column.lower() in taken | {field.name.lower() for field in fields}:
             raise UsageError(f"error_column: there is a column {error_column!r} already; choose another name")
@@ -303,7 +266,7 @@ def quoted(name: str) -> "Column":
 
 
 def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "DataFrame":
-    """As the method of data frames, which fails for columns with a dot in their names."""
+    """``df.mapInArrow``, also for columns with a dot in their names, for which Spark's fails."""
     names = df.columns
     if not any("." in name for name in names):
         return df.mapInArrow(function, schema)
@@ -320,7 +283,7 @@ def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "Data
 def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int) -> st.StructType:
     """The columns of the first payloads, merged; their schemas alone travel to the driver.
 
-    Payloads without a readable schema are passed over: decoding says more about them, or what to do instead.
+    Payloads without a readable schema are left out: decoding them says more about what is wrong.
     """
     if df.isStreaming:
         raise UsageError(
@@ -343,7 +306,7 @@ def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int
             f"column {column!r}: none of the first {len(found)} payloads has a schema that can be read; pass "
             f"schema=. The first: {found[0]['problem']}"
         )
-    return merge_schemas([to_spark_schema(arrowipc.read_schema(bytes(each)), options) for each in readable])
+    return merge_fields([to_spark_schema(arrowipc.read_schema(bytes(each)), options) for each in readable])
 
 
 def _schemas_of(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
@@ -368,18 +331,8 @@ def _schemas_of(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Rec
             return
 
 
-def merge_schemas(schemas: Sequence[st.StructType]) -> st.StructType:
-    """All columns of all schemas, in the order in which they appear.
-
-    Raises
-    ------
-    UsageError
-        For a column that has two types.
-    """
-    return _merge_fields(schemas, "")
-
-
-def _merge_fields(structs: Sequence[st.StructType], prefix: str) -> st.StructType:
+def merge_fields(structs: Sequence[st.StructType], prefix: str = "") -> st.StructType:
+    """All fields of some schemas, or structs, in the order in which they appear; an error if one has two types."""
     merged: dict[str, st.StructField] = {}
     for struct in structs:
         for field in struct.fields:
@@ -393,7 +346,7 @@ def _merge_fields(structs: Sequence[st.StructType], prefix: str) -> st.StructTyp
 def _merge_types(one: st.DataType, other: st.DataType, path: str) -> st.DataType:
     match one, other:
         case st.StructType(), st.StructType():
-            return _merge_fields([one, other], f"{path}.")
+            return merge_fields([one, other], f"{path}.")
         case st.ArrayType(), st.ArrayType():
             return st.ArrayType(_merge_types(one.elementType, other.elementType, f"{path}.element"))
     if one != other:

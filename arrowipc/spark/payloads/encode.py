@@ -15,7 +15,7 @@ from arrowipc.columns.group_runs import runs_of
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.schema import Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
-from arrowipc.spark.read.convert import Disguised
+from arrowipc.spark.read.convert import WithSchema
 from arrowipc.spark.types import arrow_type_of, as_schema, check_unique, find_name
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DEFAULT_ROWS_PER_BATCH = 10_000
 DEFAULT_BYTES_PER_BATCH = 16 << 20
 # What rows_per_payload may make wait in memory for one payload; a cell of Spark ends at 2 GiB.
 MOST_PAYLOAD_BYTES = 1 << 30
-# About what a payload holds beside its values, and once more for each of its columns.
+# About how many bytes a payload has besides its values, and for each of its columns.
 PAYLOAD_OVERHEAD = 300
 COLUMN_OVERHEAD = 150
 
@@ -253,9 +253,13 @@ def _keys(group_by: str | Sequence[str] | None) -> list[str]:
 
 def _output(source: st.StructType, keys: Sequence[str], column: str) -> st.StructType:
     fields = [source.fields[find_name(name, source.names, "the data frame")] for name in keys]
-    if column.lower() in (field.name.lower() for field in fields):
-        raise UsageError(f"column: there is a key column {column!r} already; choose another name")
+    _check_name(column, [field.name for field in fields])
     return st.StructType([*fields, st.StructField(column, st.BinaryType(), False)])
+
+
+def _check_name(column: str, keys: list[str]) -> None:
+    if column.lower() in map(str.lower, keys):
+        raise UsageError(f"column: there is a key column {column!r} already; choose another name")
 
 
 def _sorted(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -272,7 +276,7 @@ def _encoded(batches: Iterable[pa.RecordBatch], options: "EncodeOptions") -> Ite
             encoder = PayloadEncoder(batch.schema, options)
         yield from encoder.add(batch)
     if encoder is not None:
-        yield from encoder.finish()
+        yield from encoder.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,13 +316,7 @@ class EncodeOptions:
 
 
 class _Split:
-    """Which columns go into the payloads, which are keys, and what the payloads declare.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        Of the rows.
-    """
+    """Which columns go into the payloads, which are keys, and the schemas of rows and payloads."""
 
     def __init__(
         self, schema: pa.Schema, keys: Sequence[str], keep_keys: bool, dictionary_columns: Sequence[str]
@@ -328,7 +326,7 @@ class _Split:
         self.columns = [i for i in range(len(names)) if keep_keys or i not in self.keys]
         if not self.columns:
             raise UsageError("all columns are keys, so the payloads would be empty; pass keep_keys=True")
-        # The words of Spark's column metadata are not for the readers of payloads.
+        # Without the metadata of fields, which is Spark's own.
         self.rows = pa.schema([pa.field(f.name, _utc(f.type), f.nullable) for f in schema])
         wanted = {find_name(name, names, "the data frame") for name in dictionary_columns}
         for index in sorted(wanted):
@@ -383,7 +381,7 @@ def _rebuilt(type_: pa.DataType, change: Any) -> pa.DataType:
 
 @dataclass(slots=True)
 class _Rows:
-    """Some rows: what goes into payloads, and their keys; about how many bytes one takes."""
+    """Some rows: the columns of payloads and those of keys, and about how many bytes a row takes."""
 
     rows: RecordBatch
     keys: RecordBatch | None
@@ -412,11 +410,10 @@ class PayloadEncoder:
         self._schema = schema
         self._split = _Split(schema, options.group_by, options.keep_keys, options.dictionary_columns)
         names = [schema.names[index] for index in self._split.keys]
-        if options.column.lower() in map(str.lower, names):
-            raise UsageError(f"column: there is a key column {options.column!r} already; choose another name")
+        _check_name(options.column, names)
         self._names = [*names, options.column]
         self._overhead = PAYLOAD_OVERHEAD + COLUMN_OVERHEAD * _count_fields(self._split.payload_schema)
-        # The group at hand, which the next batch may go on with.
+        # The group that is not complete yet: the next batch may continue it.
         self._pending: list[_Rows] = []
         self._pending_rows = 0
         self._pending_bytes = 0.0
@@ -433,28 +430,24 @@ class PayloadEncoder:
             bounds, first_keys = runs_of(rows.keys, range(rows.keys.num_columns))
         begin = 0
         if self._pending:
-            if first_keys is None or self._goes_on(first_keys):
+            if first_keys is None or self._continued_by(first_keys):
                 yield from self._extend(rows.slice(0, bounds[1]))
                 begin = 1
             if len(bounds) - begin > 1:
-                yield from self._flush()
+                yield from self.flush()
         if len(bounds) - begin > 1:
             yield from self._encode(rows, self._cut(bounds[begin:-1], rows))
             yield from self._extend(rows.slice(bounds[-2], bounds[-1]))
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        """The payload of the rows that are left."""
-        yield from self._flush()
-
     def _take(self, batch: pa.RecordBatch) -> _Rows:
         split = self._split
-        renamed = pa.record_batch(Disguised(batch, split.rows)) if batch.schema != split.rows else batch
+        renamed = pa.record_batch(WithSchema(batch, split.rows)) if batch.schema != split.rows else batch
         payload = RecordBatch.from_arrow(renamed.select(split.columns))
         keys = RecordBatch.from_arrow(renamed.select(split.keys)) if split.keys else None
         return _Rows(payload, keys, batch.nbytes / batch.num_rows)
 
-    def _goes_on(self, keys: RecordBatch) -> bool:
-        """Whether the first of some keys is that of the group at hand."""
+    def _continued_by(self, keys: RecordBatch) -> bool:
+        """Whether the first of some keys is that of the incomplete group."""
         before = self._pending[-1].keys
         assert before is not None
         both = arrowipc.concat_batches([before.slice(before.num_rows - 1), keys.slice(0, 1)])
@@ -479,20 +472,20 @@ class PayloadEncoder:
         return offsets
 
     def _extend(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
-        """Add rows to the group at hand, and encode the payloads that this fills."""
+        """Add rows to the incomplete group, and encode the payloads that this fills."""
         limit = self._limit(rows)
         if self._pending_rows and self._pending_rows + len(rows) >= limit:
             missing = max(limit - self._pending_rows, 0)
             self._hold(rows.slice(0, missing))
             rows = rows.slice(missing, len(rows))
-            yield from self._flush()
+            yield from self.flush()
         whole = len(rows) // limit * limit
         if whole:
             yield from self._encode(rows, np.arange(0, whole + 1, limit))
         if whole < len(rows):
             self._hold(rows.slice(whole, len(rows)))
         if self._options.group_by and self._pending_bytes >= self._options.bytes_per_payload:
-            yield from self._flush()
+            yield from self.flush()
 
     def _hold(self, rows: _Rows) -> None:
         if not len(rows):
@@ -506,8 +499,8 @@ class PayloadEncoder:
                 f"is to have {self._options.rows_per_payload:,}; lower rows_per_payload"
             )
 
-    def _flush(self) -> Iterator[pa.RecordBatch]:
-        """Encode the group at hand as one payload."""
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Encode the incomplete group as one payload."""
         held, self._pending = self._pending, []
         size, self._pending_bytes, self._pending_rows = self._pending_bytes, 0.0, 0
         if not held:
@@ -535,7 +528,7 @@ class PayloadEncoder:
         if rows.keys is not None:
             arrays += pa.record_batch(arrowipc.repeat(rows.keys, parent_index=offsets[:-1])).columns
         if self._split.dictionaries:
-            # Only of the rows at hand: each of the payloads then takes the words that it uses.
+            # Of these rows only; each payload then gets the part of the dictionary that it uses.
             first, last = int(offsets[0]), int(offsets[-1])
             columns = pa.record_batch(source.slice(first, last - first)).columns
             for index in self._split.dictionaries:

@@ -1,4 +1,4 @@
-"""Reading in Spark.
+"""Reading in Spark: ``partitions`` plans and reads what ``files`` finds, ``convert`` makes it fit.
 
-``partitions`` plans and reads, on what ``files`` finds and ``pruning`` leaves out; ``convert``.
+``pruning`` leaves out batches that the query does not need.
 """

@@ -13,11 +13,13 @@ from arrowipc import types as at
 from arrowipc.errors import LimitError, UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 from arrowipc.spark.types import (
+    ListType,
     TypeOptions,
     arrow_schema_of,
     arrow_type_of,
     as_schema,
     find_name,
+    list_of,
     spark_type,
     to_spark_schema,
     union_names,
@@ -29,14 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["BatchConverter", "to_spark_batch"]
 
 Convert: "TypeAlias" = Callable[[Any], Any]  # pyarrow array -> pyarrow array
-ListLike: "TypeAlias" = at.List | at.LargeList | at.ListView | at.LargeListView | at.FixedSizeList
 
 MILLISECONDS_PER_DAY = 86_400_000
 NANOSECONDS_PER_MICROSECOND = 1_000
 # Offsets of Spark's strings, binaries and lists are 32 bits wide.
 MAX_OFFSET = 2**31 - 1
-# What the values of a dictionary may become where they are encoded themselves: few bytes can be any number.
-WORDS_LEAST, WORDS_PER_BYTE = 1 << 26, 32
+# Nested values of a dictionary may expand to so many times their bytes, and to this many in any case.
+EXPANSION, EXPANSION_LEAST = 32, 1 << 26
 
 # pyarrow has no class for two of the three kinds of interval, so they cross the border as their bare bytes.
 _INTERVAL_STORAGE: dict[str, at.DataType] = {
@@ -111,14 +112,14 @@ class BatchConverter:
     def __init__(self, source: Schema, target: st.StructType, options: TypeOptions, label: str = "the batch") -> None:
         self.schema = arrow_schema_of(target)
         self._label = label
-        self._room = _Room()
-        rules = _Rules(options.nanoseconds, options.unsupported, self._room)
+        self._limit = _SizeLimit()
+        rules = _Rules(options.nanoseconds, options.unsupported, self._limit)
         names = [field.name for field in source]
         self._columns: list[tuple[int, Convert]] = []
         for field in target.fields:
             index = find_name(field.name, names, label)
-            convert = _converter(source[index].type, field.dataType, rules, field.name)
-            self._columns.append((index, convert if field.nullable else _not_null(convert, field.name)))
+            convert = _checked(source[index].type, field.dataType, rules, field.name, field.nullable)
+            self._columns.append((index, convert))
         storage = Schema([_storage_field(field) for field in source], source.metadata, source.endianness)
         self._storage = None if storage.equals(source, check_metadata=True) else storage
 
@@ -131,7 +132,7 @@ class BatchConverter:
 
     def hand_over(self, batch: Any) -> pa.RecordBatch:
         """Pass a batch to pyarrow without copying, in a form that `convert` and `split` understand."""
-        return pa.record_batch(batch if self._storage is None else Disguised(batch, self._storage))
+        return pa.record_batch(batch if self._storage is None else WithSchema(batch, self._storage))
 
     def split(self, batch: pa.RecordBatch, rows: int, bytes_: int = 1 << 26) -> Iterator[pa.RecordBatch]:
         """Convert what was handed over into batches of at most ``rows`` rows and about ``bytes_`` bytes."""
@@ -144,7 +145,7 @@ class BatchConverter:
     def _halve(self, batch: pa.RecordBatch, bytes_: int) -> Iterator[pa.RecordBatch]:
         # Dictionary and run-end columns grow when they are decoded, maybe past Spark's 32-bit offsets.
         half = batch.num_rows // 2
-        self._room.most = min(bytes_, MAX_OFFSET) if half else MAX_OFFSET
+        self._limit.bytes = min(bytes_, MAX_OFFSET) if half else MAX_OFFSET
         try:
             yield self.convert(batch)
         except _TooLongError as error:
@@ -153,12 +154,12 @@ class BatchConverter:
             yield from self._halve(batch.slice(0, half), bytes_)
             yield from self._halve(batch.slice(half), bytes_)
         finally:
-            self._room.most = MAX_OFFSET
+            self._limit.bytes = MAX_OFFSET
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert what was handed over, as one batch."""
         if not self._columns:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+            return rows_without_columns(batch.num_rows)
         columns = batch.columns
         try:
             arrays = [convert(columns[index]) for index, convert in self._columns]
@@ -168,24 +169,24 @@ class BatchConverter:
 
 
 class _TooLongError(Exception):
-    """A column of a batch does not fit 32-bit offsets, or its room; half of its rows may."""
+    """A column of a batch does not fit 32-bit offsets, or its limit; half of its rows may."""
 
 
 @dataclasses.dataclass(slots=True)
-class _Room:
+class _SizeLimit:
     """How many bytes a text, binary or nested column may have once its dictionary or runs are decoded."""
 
-    most: int = MAX_OFFSET
+    bytes: int = MAX_OFFSET
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rules(TypeOptions):
-    """The options of one converter, and the room that its columns have."""
+    """The options of one converter, and the limit of its columns."""
 
-    room: _Room = dataclasses.field(default_factory=_Room)
+    limit: _SizeLimit = dataclasses.field(default_factory=_SizeLimit)
 
 
-class Disguised:
+class WithSchema:
     """A batch under another schema of the same physical layout, for pyarrow to import."""
 
     def __init__(self, batch: Any, schema: Schema) -> None:
@@ -209,10 +210,8 @@ def _storage(type_: at.DataType) -> at.DataType:
         case at.Time(unit="ns"):
             # Spark's TIME has this Arrow type and fewer digits: a bare count cannot pass for it unchecked.
             return at.Int(64, True)
-        case at.List() | at.LargeList() | at.ListView() | at.LargeListView():
-            return type(type_)(_storage_field(type_.value_field))
-        case at.FixedSizeList():
-            return at.FixedSizeList(_storage_field(type_.value_field), type_.list_size)
+        case at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList():
+            return list_of(type_, _storage_field(type_.value_field))
         case at.Struct():
             return at.Struct(tuple(_storage_field(field) for field in type_.fields))
         case at.Map():
@@ -226,29 +225,39 @@ def _storage(type_: at.DataType) -> at.DataType:
     return type_
 
 
+def _checked(source: at.DataType, target: st.DataType, options: _Rules, path: str, nullable: bool) -> Convert:
+    """Plan the conversion of a column or child; nulls that the schema rules out are refused: Spark reads garbage."""
+    convert = _converter(source, target, options, path)
+
+    def check(array: Any) -> Any:
+        result = convert(array)
+        if result.null_count:
+            raise UsageError(f"column {path!r} holds {result.null_count} nulls, and the schema says that it has none")
+        return result
+
+    return convert if nullable else check
+
+
 def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
-    """Plan the conversion of one column, or of one child of one."""
+    """Plan the conversion of a column or child, whatever nulls it holds."""
     match source:
         case at.Dictionary():
-            return _dictionary(_converter(source.value_type, target, options, path), path, options.room)
+            return _dictionary(_converter(source.value_type, target, options, path), path, options.limit)
         case at.RunEndEncoded():
-            return _run_ends(_converter(source.values.type, target, options, path), path, options.room)
+            return _run_ends(_converter(source.values.type, target, options, path), path, options.limit)
     expected = arrow_type_of(target, path)
     match source, target:
-        case (
-            (at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()),
-            st.ArrayType(),
-        ):
-            child = _converter(source.value_field.type, target.elementType, options, f"{path}.element")
-            child = child if target.containsNull else _not_null(child, f"{path}.element")
+        case ((at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType()):
+            type_, nullable = source.value_field.type, target.containsNull
+            child = _checked(type_, target.elementType, options, f"{path}.element", nullable)
             convert = _list(source, child, expected)
         case at.Struct(), st.StructType():
             convert = _struct(source, target, options, path)
         case at.Map(), st.MapType():
-            key = _converter(source.key_field.type, target.keyType, options, f"{path}.key")
-            item = _converter(source.item_field.type, target.valueType, options, f"{path}.value")
-            item = item if target.valueContainsNull else _not_null(item, f"{path}.value")
-            convert = _map(_not_null(key, f"{path}.key"), item, expected)
+            type_, nullable = source.item_field.type, target.valueContainsNull
+            key = _checked(source.key_field.type, target.keyType, options, f"{path}.key", False)
+            item = _checked(type_, target.valueType, options, f"{path}.value", nullable)
+            convert = _map(key, item, expected)
         case at.Union(), st.StructType():
             convert = _union(source, target, options, path)
         case _:
@@ -361,18 +370,6 @@ def _unpack_interval(array: Any, layout: np.dtype[Any], expected: pa.DataType) -
     return pa.StructArray.from_arrays(children, fields=list(expected), mask=_mask(array))
 
 
-def _not_null(convert: Convert, path: str) -> Convert:
-    """Refuse nulls where the schema promises none; Spark would read garbage."""
-
-    def check(array: Any) -> Any:
-        result = convert(array)
-        if result.null_count:
-            raise UsageError(f"column {path!r} holds {result.null_count} nulls, and the schema says that it has none")
-        return result
-
-    return check
-
-
 def _mask(array: Any, as_numpy: bool = False) -> Any:
     if not array.null_count:
         return None
@@ -380,73 +377,80 @@ def _mask(array: Any, as_numpy: bool = False) -> Any:
     return mask.to_numpy(zero_copy_only=False) if as_numpy else mask
 
 
-def _dictionary(convert: Convert, path: str, room: _Room) -> Convert:
-    # The slices of a batch, and mostly the batches of a file, share their dictionary. The one converted last
-    # is kept with its result, so that its addresses cannot come to mean another one.
+def _dictionary(convert: Convert, path: str, limit: _SizeLimit) -> Convert:
+    # The slices of a batch, and mostly the batches of a file, share their dictionary. The last one is kept with
+    # its result: as long as it is, no other dictionary can have its addresses.
     last: list[Any] = [None, None, None]
 
     def decode(array: Any) -> Any:
-        words = array.dictionary
-        flat = not words.type.num_fields and not pa.types.is_dictionary(words.type)
-        key = flat and (len(words), words.offset, [each and each.address for each in words.buffers()])
+        values = array.dictionary
+        flat = not values.type.num_fields and not pa.types.is_dictionary(values.type)
+        key = flat and (len(values), values.offset, [each and each.address for each in values.buffers()])
         if not key or key != last[0]:
-            last[:] = key, words, convert(words) if flat else _words(convert, words, path, room)
-        return _take(last[2], array.indices, path, room)
+            converted = convert(values) if flat else _nested_dictionary(convert, values, path, limit)
+            last[:] = key, values, converted
+        return _take(last[2], array.indices, path, limit)
 
     return decode
 
 
-def _words(convert: Convert, words: Any, path: str, room: _Room) -> Any:
-    """Nested values of a dictionary: what is encoded in them multiplies, however few rows there are."""
-    most, room.most = room.most, min(room.most, WORDS_LEAST + WORDS_PER_BYTE * words.get_total_buffer_size())
+def _nested_dictionary(convert: Convert, values: Any, path: str, limit: _SizeLimit) -> Any:
+    """Convert nested values of a dictionary, which may expand to any size, however few rows refer to them."""
+    usual, limit.bytes = limit.bytes, min(limit.bytes, EXPANSION_LEAST + EXPANSION * values.get_total_buffer_size())
     try:
-        return convert(words)
+        return convert(values)
     except _TooLongError:
         raise LimitError(
             f"column {path!r}: the dictionary's values share so many elements that they become more than "
-            f"{room.most:,} bytes for Spark, which has no dictionaries: {WORDS_PER_BYTE} times theirs and "
-            f"{WORDS_LEAST:,}"
+            f"{limit.bytes:,} bytes for Spark, which has no dictionaries: {EXPANSION} times theirs and "
+            f"{EXPANSION_LEAST:,}"
         ) from None
     finally:
-        room.most = most
+        limit.bytes = usual
 
 
-def _sizes(array: Any) -> np.ndarray[Any, Any]:
-    """About how many bytes each value takes, in a column as Spark has it."""
+def value_sizes(array: Any) -> np.ndarray[Any, Any]:
+    """About how many bytes each value of an array takes, one by one for texts, binaries and what holds them."""
     kind = array.type
     if pa.types.is_struct(kind):
-        parts = [_sizes(array.field(number)) for number in range(kind.num_fields)]
+        parts = [value_sizes(array.field(number)) for number in range(kind.num_fields)]
         return np.asarray(np.sum(parts, axis=0) if parts else np.ones(len(array), np.int64))
     if pa.types.is_list(kind) or pa.types.is_map(kind):
-        ends = np.concatenate([[0], np.cumsum(_sizes(array.values))])
+        ends = np.concatenate([[0], np.cumsum(value_sizes(array.values))])
         return np.asarray(np.diff(ends[array.offsets.to_numpy()]) + 4)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return np.asarray(pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64) + 4)
-    return np.full(len(array), 1 if pa.types.is_null(kind) else -(-kind.bit_width // 8))
+    if isinstance(array, pa.StringArray | pa.BinaryArray | pa.LargeStringArray | pa.LargeBinaryArray):
+        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+        return np.asarray(lengths.astype(np.int64) + 4)
+    return np.full(len(array), max(1, -(-array.nbytes // max(len(array), 1))))
 
 
-def _run_ends(convert: Convert, path: str, room: _Room) -> Convert:
+def rows_without_columns(count: int) -> pa.RecordBatch:
+    """A batch of so many rows and no columns."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+
+
+def _run_ends(convert: Convert, path: str, limit: _SizeLimit) -> Convert:
     def expand(array: Any) -> Any:
-        # The values and run ends of a slice are those of the whole; only offset and length tell.
+        # A slice has the values and run ends of the whole array: its rows are found by offset and length.
         rows = np.arange(array.offset, array.offset + len(array))
         runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
-        return _take(convert(array.values), pa.array(runs), path, room)
+        return _take(convert(array.values), pa.array(runs), path, limit)
 
     return expand
 
 
-def _take(values: Any, indices: Any, path: str, room: _Room) -> Any:
+def _take(values: Any, indices: Any, path: str, limit: _SizeLimit) -> Any:
     too_long = _TooLongError(f"column {path!r}: a value is longer than Spark's 2 GiB")
     texts = pa.types.is_string(values.type) or pa.types.is_binary(values.type)
     # Checked here because older versions of pyarrow wrap around instead of raising.
-    if texts and values.get_total_buffer_size() * len(indices) > room.most:
+    if texts and values.get_total_buffer_size() * len(indices) > limit.bytes:
         lengths = pc.binary_length(values)
         longest = pc.max(lengths).as_py() or 0
-        if longest * len(indices) > room.most and (pc.sum(lengths.take(indices)).as_py() or 0) > room.most:
+        if longest * len(indices) > limit.bytes and (pc.sum(lengths.take(indices)).as_py() or 0) > limit.bytes:
             raise too_long
-    if values.type.num_fields and values.get_total_buffer_size() * len(indices) > room.most:
+    if values.type.num_fields and values.get_total_buffer_size() * len(indices) > limit.bytes:
         chosen = pc.drop_null(indices).to_numpy()
-        if int(_sizes(values)[chosen].sum()) > room.most:
+        if int(value_sizes(values)[chosen].sum()) > limit.bytes:
             raise _TooLongError(f"column {path!r}: its values are more than Spark's 2 GiB")
     try:
         return values.take(indices)
@@ -454,7 +458,7 @@ def _take(values: Any, indices: Any, path: str, room: _Room) -> Any:
         raise too_long from None
 
 
-def _list(source: ListLike, child: Convert, expected: pa.DataType) -> Convert:
+def _list(source: ListType, child: Convert, expected: pa.DataType) -> Convert:
     def convert(array: Any) -> Any:
         offsets, values = _list_parts(source, array)
         if offsets[-1] > MAX_OFFSET:

@@ -23,6 +23,7 @@ __all__ = [
     "is_hidden",
     "is_local",
     "is_url",
+    "passes",
     "walk",
 ]
 
@@ -131,21 +132,9 @@ def walk(
     ----------
     *directories : str
     ignore_missing : bool
-        Whether broken links are left out, with a warning.
+        Whether broken links are left out, with a warning, or a UsageError.
     links : list of str, optional
         To this list are added the links to directories, but those that are found by following another link.
-
-    Yields
-    ------
-    (str, os.stat_result)
-        Path and description of a regular file.
-
-    Raises
-    ------
-    UsageError
-        A link leads nowhere; the text names it.
-    OSError
-        A directory cannot be read.
     """
     real = deque(sorted(directories, key=os.path.islink))
     linked: deque[str] = deque()
@@ -186,13 +175,12 @@ def _listed(
         try:
             yield path, os.stat(path), is_link
         except OSError as error:
-            if os.path.islink(path):
-                if error.errno not in _BROKEN_LINK:
-                    raise
-                if not ignore_missing:
-                    raise UsageError(_broken(path)) from None
-                log.warning("left out: %s", _broken(path))
-            elif not isinstance(error, FileNotFoundError):
+            broken = _broken(path)
+            if broken is not None and not ignore_missing:
+                raise UsageError(broken) from None
+            if broken is not None:
+                log.warning("left out: %s", broken)
+            elif not isinstance(error, FileNotFoundError):  # that it is gone is no error
                 raise
 
 
@@ -201,25 +189,22 @@ _BROKEN_LINK = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR)
 
 
 def check_link(path: str) -> None:
-    """Refuse a path that is a broken link.
+    """Refuse a path that is a broken link."""
+    broken = _broken(path)
+    if broken is not None:
+        raise UsageError(broken)
 
-    Raises
-    ------
-    UsageError
-        Names the link, and where it leads.
-    """
+
+def _broken(path: str) -> str | None:
+    """The error text for a path that is a broken link; None for all others."""
     if not os.path.islink(path):
-        return
+        return None
     try:
         os.stat(path)
+        return None
     except OSError as error:
-        if error.errno in _BROKEN_LINK:
-            raise UsageError(_broken(path)) from None
-        raise
-
-
-def _broken(path: str) -> str:
-    """The error text for a broken link."""
+        if error.errno not in _BROKEN_LINK:
+            raise
     try:
         to = repr(os.readlink(path))
     except OSError:  # gone meanwhile
@@ -228,6 +213,11 @@ def _broken(path: str) -> str:
         f"{path}: a link to {to}, which leads nowhere; remove it, or put back what it leads to "
         "(ignoreMissingFiles=true reads without it)"
     )
+
+
+def passes(path: str, name_filter: str | None) -> bool:
+    """Whether the last part of a path matches the pattern for names, if there is one."""
+    return name_filter is None or fnmatch(os.path.basename(path), name_filter)
 
 
 def is_hidden(name: str) -> bool:
@@ -274,7 +264,7 @@ def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
 
 def _in(*directories: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     for path, found in walk(*directories, ignore_missing=ignore_missing):
-        if name_filter is None or fnmatch(os.path.basename(path), name_filter):
+        if passes(path, name_filter):
             yield FoundFile(path, found.st_size)
 
 
@@ -295,8 +285,9 @@ def _deep_matches(fixed: str, rest: str, name_filter: str | None, ignore_missing
     wanted = rest.split(os.sep)
     for path, _ in walk(fixed, ignore_missing=ignore_missing):
         parts = os.path.relpath(path, fixed).split(os.sep)
-        chosen = name_filter is None or fnmatch(parts[-1], name_filter)
-        if _fits(parts, wanted) or (chosen and any(_fits(parts[:i], wanted) for i in range(1, len(parts)))):
+        if _fits(parts, wanted) or (
+            passes(path, name_filter) and any(_fits(parts[:i], wanted) for i in range(1, len(parts)))
+        ):
             yield path
 
 
@@ -381,8 +372,7 @@ def _below(system: Any, directory: str, name_filter: str | None) -> Iterable[dic
     return [
         info
         for name, info in system.find(directory, detail=True).items()
-        if not is_hidden(name[len(directory.rstrip("/")) :])
-        and (name_filter is None or fnmatch(os.path.basename(name), name_filter))
+        if not is_hidden(name[len(directory.rstrip("/")) :]) and passes(name, name_filter)
     ]
 
 

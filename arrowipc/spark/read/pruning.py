@@ -28,7 +28,7 @@ from arrowipc.columns.statistics import ColumnStatistics, batch_statistics
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 from arrowipc.spark.read.partitions import ArrowIpcReader
-from arrowipc.spark.types import TypeOptions, spark_type
+from arrowipc.spark.types import TypeOptions, index_of, spark_type
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -129,20 +129,9 @@ class Pruner:
         return Pruner, (self._filters, self._schema, self._options)
 
     def keeps(self, custom_metadata: "Pairs", schema: Schema) -> bool:
-        """Whether a batch has to be read.
+        """Whether a batch with this metadata, in a file of this schema, has to be read.
 
-        Parameters
-        ----------
-        custom_metadata : pairs of bytes
-            Of the batch; what `RecordBatchFileReader.get_batch_metadata` returns.
-        schema : Schema
-            Of the file.
-
-        Returns
-        -------
-        bool
-            False only if no row of the batch can pass all filters. Without statistics, or where types leave
-            any doubt, True.
+        False only if no row of the batch can pass all filters; without statistics, and in any doubt, True.
         """
         found = batch_statistics(custom_metadata)
         if found is None:
@@ -192,20 +181,9 @@ def _attribute(test: Any) -> tuple[str, ...]:
     return tuple(getattr(test, "attribute", ()))
 
 
-def _find(name: str, names: Sequence[str]) -> int | None:
-    """Index of a name: the only one that is equal, or else the only one that differs in case."""
-    for schemas_equal in (
-        [i for i, other in enumerate(names) if other == name],
-        [i for i, other in enumerate(names) if other.lower() == name.lower()],
-    ):
-        if len(schemas_equal) == 1:
-            return schemas_equal[0]
-    return None
-
-
 def _spark_type(type_: st.DataType, name: tuple[str, ...]) -> st.DataType | None:
     for part in name:
-        index = _find(part, type_.names) if isinstance(type_, st.StructType) else None
+        index = index_of(part, type_.names) if isinstance(type_, st.StructType) else None
         if index is None:
             return None
         type_ = type_.fields[index].dataType  # type: ignore[attr-defined]
@@ -217,7 +195,7 @@ def _arrow_field(schema: Schema, name: tuple[str, ...]) -> tuple[Field | None, s
     fields: Sequence[Field] = list(schema)
     field, path = None, []
     for part in name:
-        index = _find(part, [each.name for each in fields])
+        index = index_of(part, [each.name for each in fields])
         if index is None:
             return None, ""
         field = fields[index]
@@ -229,26 +207,27 @@ def _arrow_field(schema: Schema, name: tuple[str, ...]) -> tuple[Field | None, s
 # -- what bounds and literals become -------------------------------------------------------------------------
 
 Convert = Callable[[Any], Any]
+Domain = tuple[Callable[[ColumnStatistics], tuple[Any, Any]], Convert]
+#: Where nothing can be compared.
+UNKNOWN: Domain = (lambda found: (None, None), lambda value: None)
 
 
-def _domain(
-    source: at.DataType, target: st.DataType, options: TypeOptions
-) -> tuple[Callable[[ColumnStatistics], tuple[Any, Any]], Convert]:
+def _domain(source: at.DataType, target: st.DataType, options: TypeOptions) -> Domain:
     """How the bounds of an Arrow column and the literals of a Spark type become comparable."""
     while isinstance(source, at.Dictionary | at.RunEndEncoded):
         source = source.value_type if isinstance(source, at.Dictionary) else source.values.type
     try:
         natural = spark_type(source, options, "")
     except (UnsupportedError, UsageError):
-        return _unknown, _no_literal
-    # What a schema of the user's own turns values into is left to Spark; so are texts with another collation.
+        return UNKNOWN
+    # With another type, which the user's schema asks for, or another collation, values compare otherwise.
     if natural != target:
-        return _unknown, _no_literal
+        return UNKNOWN
     if isinstance(source, at.FloatingPoint):
         return _float_bounds, _float
     found = _leaf(source, natural)
     if found is None:
-        return _unknown, _no_literal
+        return UNKNOWN
     stored, convert, literal = found
 
     def bounds(found: ColumnStatistics) -> tuple[Any, Any]:
@@ -260,19 +239,11 @@ def _domain(
     return bounds, literal
 
 
-def _unknown(found: ColumnStatistics) -> tuple[Any, Any]:
-    return None, None
-
-
-def _no_literal(value: Any) -> Any:
-    return None
-
-
 def _leaf(source: at.DataType, natural: st.DataType) -> tuple[type, Convert, Convert] | None:
     """The type of the stored bounds, what becomes of them in Spark (in the same order), and of literals."""
     match source, natural:
         case at.Bool(), _:
-            return bool, bool, _same(bool)
+            return bool, bool, lambda value: value if type(value) is bool else None
         case at.Int(), _:
             return int, int, _number
         case at.Decimal(), st.DecimalType():
@@ -290,10 +261,6 @@ def _leaf(source: at.DataType, natural: st.DataType) -> tuple[type, Convert, Con
             zoned = isinstance(natural, st.TimestampType)
             return int, _to_microseconds(source.unit), lambda value: _microseconds(value, zoned)
     return None
-
-
-def _same(kind: type) -> Convert:
-    return lambda value: value if type(value) is kind else None
 
 
 def _number(value: Any) -> Any:

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from arrowipc.spark.write.commit import check_replaceable, open_destination, remove_old
-from arrowipc.spark.write.options import WriteOptions, file_schema
-from arrowipc.spark.write.task import HIDDEN, PartFile, PartsWriter, Written, part_files
+from arrowipc.spark.write.commit import begin_write, remove_old
+from arrowipc.spark.write.task import HIDDEN, PartFile, Written, part_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,28 +41,16 @@ class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
     Spark makes one for the tasks of each micro-batch and another for its commit; what they have in common are
     the options, what the tasks say in their messages, and the names in the directory.
 
-    Parameters
-    ----------
-    schema : pyspark.sql.types.StructType
-        Of the rows.
-    options : mapping
-        Spark's; see :class:`arrowipc.spark.ArrowIpcDataSource`.
-    overwrite : bool
-        Whether a micro-batch replaces all that the directory holds: output mode ``complete``.
+    `overwrite`, which is output mode ``complete``: a micro-batch replaces all that the directory holds.
     """
 
     def __init__(self, schema: "StructType", options: Mapping[str, str], overwrite: bool) -> None:
-        checked = WriteOptions.of(options, "writeStream")
-        files = file_schema(schema, checked)
-        self._storage = open_destination(options)
-        if overwrite:
-            check_replaceable(self._storage)
+        self._storage, self._parts = begin_write(schema, options, "writeStream", overwrite)
         self._overwrite = overwrite
-        # Known without a task's message, which an abort may not have. Where the session sets the location
-        # of checkpoints we are not told it; then only messages have the query's id.
+        # An abort may come without a task's message, which has the query's id; then the checkpoint stands for
+        # the query. It is not known here where the session sets the location of checkpoints.
         checkpoint = options.get("checkpointlocation")
         self._checkpoint = hashlib.sha256(checkpoint.encode()).hexdigest()[:16] if checkpoint else ""
-        self._parts = PartsWriter(self._storage, files, checked)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> Written:
         """Write the rows of one task attempt of one micro-batch."""
@@ -74,7 +61,7 @@ class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty(QUERY_PROPERTY) or self._checkpoint
         batch = int(context.getLocalProperty(BATCH_PROPERTY) or 0)
         directory = self._attempts(query, batch)
-        # The driver is told the number of a batch when it commits, so its tasks make the directory.
+        # The tasks make it: the driver learns the number of a batch only when it commits.
         self._storage.make_directory(directory)
         parts = self._parts.write(iterator, directory, f"{query}-{batch:08}", context.partitionId())
         return Written(tuple(parts), query)

@@ -21,7 +21,6 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -35,6 +34,7 @@ from pyspark.sql.streaming.datasource import (
 
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.spark.options import ReadOptions, check_names, count
+from arrowipc.spark.read.files import passes
 from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.write.storage import Entry, open_storage
 
@@ -123,15 +123,7 @@ def digest(name: str) -> str:
 
 
 class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the files that appear in a directory, at any depth, as a stream.
-
-    Parameters
-    ----------
-    schema : pyspark.sql.types.StructType
-        The columns wanted.
-    options : mapping
-        Spark's; see :class:`arrowipc.spark.ArrowIpcDataSource`.
-    """
+    """Reads the files that appear in a directory, at any depth, as a stream."""
 
     def __init__(self, schema: "StructType", options: Mapping[str, str]) -> None:
         check_names(options, "readStream")
@@ -247,8 +239,4 @@ class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if not self._storage.exists():
             raise UsageError(f"{self._storage.root}: no such directory; make it before the stream begins")
-        return [
-            entry
-            for entry in self._storage.files()
-            if self._pattern is None or fnmatch(entry.name.rsplit("/", 1)[-1], self._pattern)
-        ]
+        return [entry for entry in self._storage.files() if passes(entry.name, self._pattern)]

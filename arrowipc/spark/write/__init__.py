@@ -1,4 +1,4 @@
-"""Writing in Spark.
+"""Writing in Spark: tasks write files (``task``), the driver renames them (``commit``).
 
-``task`` writes parts, ``commit`` shows them all, ``storage`` moves files, ``options`` parses.
+``storage`` is what both do with file systems, ``options`` what users may ask for.
 """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["ArrowIpcWriter", "check_replaceable", "open_destination", "remove_old"]
+__all__ = ["ArrowIpcWriter", "begin_write", "open_destination", "remove_old"]
 
 SUCCESS = "_SUCCESS"
 #: What an overwrite may remove.
@@ -43,31 +43,18 @@ class ArrowIpcWriter(DataSourceArrowWriter):
     Made on the driver, where everything that can be wrong with the options, the types and the path is found
     before any data moves; sent to the tasks; used on the driver again for `commit` or `abort`.
 
-    Parameters
-    ----------
-    schema : pyspark.sql.types.StructType
-        Of the data frame.
-    options : mapping
-        Spark's; see :class:`arrowipc.spark.ArrowIpcDataSource`.
-    overwrite : bool
-        Whether the Arrow files that lie in the directory, at any depth, are replaced: after it a read of the
-        directory gives exactly the data frame. Of links only the link is removed, also of one to a directory:
-        what it leads to stays. What is not an Arrow file by its name is never removed; if there is such a
-        file, which a read would stumble over, the write is refused, as it is for a link that leads nowhere.
+    With `overwrite`, the Arrow files in the directory, at any depth, are replaced: a read of it then gives
+    exactly the data frame. Of a link only the link is removed, also of one to a directory. Files that are no
+    Arrow files by their names are never removed: they, and broken links, make the write fail before it begins.
     """
 
     def __init__(self, schema: "StructType", options: Mapping[str, str], overwrite: bool) -> None:
-        checked = WriteOptions.of(options)
-        files = file_schema(schema, checked)
-        self._storage = open_destination(options)
-        if overwrite:
-            check_replaceable(self._storage)
+        self._storage, self._parts = begin_write(schema, options, "write", overwrite)
         self._existed = self._storage.exists()
         self._succeeded = self._storage.exists(SUCCESS)
         self._overwrite = overwrite
         self._job = uuid.uuid4().hex
         self._directory = f"{HIDDEN}/{self._job}"
-        self._parts = PartsWriter(self._storage, files, checked)
         # Made here and by nobody else: a task that begins after the job has ended finds it gone.
         self._storage.make_directory(self._directory)
 
@@ -136,6 +123,18 @@ class ArrowIpcWriter(DataSourceArrowWriter):
         """Remove the job's directory, with the files of attempts that failed or came second."""
         self._storage.remove_tree(self._directory)
         self._storage.remove_if_empty(HIDDEN)
+
+
+def begin_write(
+    schema: "StructType", options: Mapping[str, str], kind: str, overwrite: bool
+) -> tuple[Storage, PartsWriter]:
+    """Check all that can be wrong before any data moves; `kind` is ``write`` or ``writeStream``."""
+    checked = WriteOptions.of(options, kind)
+    files = file_schema(schema, checked)
+    storage = open_destination(options)
+    if overwrite:
+        check_replaceable(storage)
+    return storage, PartsWriter(storage, files, checked)
 
 
 def open_destination(options: Mapping[str, str]) -> Storage:

@@ -9,7 +9,7 @@ from pyspark.sql import types as st
 
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.spark.options import check_names, choice, count, names
-from arrowipc.spark.types import arrow_schema_of, check_unique
+from arrowipc.spark.types import ARROW_OF, arrow_schema_of, check_unique
 
 __all__ = ["WriteOptions", "file_schema"]
 
@@ -135,26 +135,7 @@ def _check_columns(option: str, columns: Iterable[str], schema: st.StructType) -
             raise UsageError(f"option {option}: there is no column {name!r}; the columns are {', '.join(schema.names)}")
 
 
-_WRITABLE = (
-    st.NullType,
-    st.BooleanType,
-    st.ByteType,
-    st.ShortType,
-    st.IntegerType,
-    st.LongType,
-    st.FloatType,
-    st.DoubleType,
-    st.DecimalType,
-    st.StringType,
-    st.CharType,
-    st.VarcharType,
-    st.BinaryType,
-    st.DateType,
-    st.TimestampType,
-    st.TimestampNTZType,
-    st.DayTimeIntervalType,
-    *((st.TimeType,) if hasattr(st, "TimeType") else ()),
-)
+_WRITABLE = (*ARROW_OF, st.DecimalType, st.CharType, st.VarcharType)
 _INSTEAD = {
     "YearMonthIntervalType": "pyarrow, through which Spark hands rows to Python, cannot take it; write its "
     "months as a number: extract(YEAR FROM {path}) * 12 + extract(MONTH FROM {path})",

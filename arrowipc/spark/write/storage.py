@@ -32,19 +32,12 @@ class Entry:
 
 
 def open_storage(path: str, options: Mapping[str, str]) -> "Storage":
-    """Find the storage that a path or URL means.
-
-    Parameters
-    ----------
-    path : str
-        A local path, a ``file:`` URL, or any URL that fsspec knows.
-    options : mapping
-        Of them ``storage.*``, see `storage_options`, and ``ignoremissingfiles``, see `walk`.
+    """Find the storage that a local path or a URL means; of the options, for ``storage.*`` and broken links.
 
     Raises
     ------
     UsageError
-        If fsspec, or its package for this kind of URL, is not installed; if the path is a link to nowhere.
+        If fsspec, or its package for this kind of URL, is not installed; if the path is a broken link.
     """
     ignore_missing = flag(options, "ignoreMissingFiles")
     if path.lower().startswith("file:"):
@@ -225,14 +218,7 @@ class _Local(Storage):
 
 
 class _Remote(Storage):
-    """A directory of an fsspec file system; most know no directories and copy where others rename.
-
-    Parameters
-    ----------
-    system : fsspec.AbstractFileSystem
-    root : str
-        As that file system writes it.
-    """
+    """A directory of an fsspec file system; most of these know no directories and copy instead of renaming."""
 
     renames_directories = False
 

@@ -44,16 +44,7 @@ def part_files(messages: Iterable[WriterCommitMessage | None]) -> list[PartFile]
 
 
 class PartsWriter:
-    """Writes the rows of tasks as files of one schema.
-
-    Parameters
-    ----------
-    storage : Storage
-        The destination.
-    schema : pyarrow.Schema
-        Of the files.
-    options : WriteOptions
-    """
+    """Writes the rows of tasks as files of one schema."""
 
     def __init__(self, storage: Storage, schema: pa.Schema, options: WriteOptions) -> None:
         self._storage = storage
