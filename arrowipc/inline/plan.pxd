@@ -124,6 +124,29 @@ cdef inline void copy_tables(ColumnsData* out, const ColumnsData* source) noexce
         memcpy(out.views, source.views, source.plan.n_views * sizeof(ViewRange))
 
 
+cdef inline int32_t place_field(ColumnsData* out, int32_t f, const ColumnsData* source, int32_t g,
+                                int32_t next) noexcept nogil:
+    """Let field `f` of `out` be field `g` of `source`, which has the same layout, over the same buffers.
+
+    The data buffers of a view field go to the extents from `next` on, which exist; returns the one behind them.
+    """
+    cdef const FieldPlan* field = &out.plan.fields[f]
+    cdef const FieldPlan* origin = &source.plan.fields[g]
+    cdef const ViewRange* view
+    cdef int32_t k
+    out.nodes[f] = source.nodes[g]
+    for k in range(field.n_buffers):
+        out.extents[field.first_buffer + k] = source.extents[origin.first_buffer + k]
+    if field.view < 0:
+        return next
+    view = &source.views[origin.view]
+    out.views[field.view].first = next
+    out.views[field.view].count = view.count
+    if view.count:
+        memcpy(&out.extents[next], &source.extents[view.first], view.count * sizeof(Extent))
+    return next + view.count
+
+
 cdef struct Envelope:
     # A Message table, opened.
     Table root

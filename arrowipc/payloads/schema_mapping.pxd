@@ -158,7 +158,6 @@ cdef class Merger:
     cdef int spend(self, int64_t size, bint nested) except -1
     cdef Columns decoded(self, SchemaMapping mapping, int32_t f, Columns columns)
     cdef Columns plain_values(self, Columns values)
-    cdef int place(self, SchemaMapping mapping, int32_t f, Columns values, int32_t* used) except -1
     cdef object encode(self, SchemaMapping mapping, int32_t f, Columns columns)
     cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns)
     cdef int mark(self) except -1

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, limits_data, raise_fault
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, begins_with, extends, raise_append_fault
@@ -18,6 +18,7 @@ from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
     LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    place_field,
 )
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, python_plan, same_shape
 
@@ -272,9 +273,8 @@ cdef class SchemaMapping:
 cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, ColumnsData* piece,
                        Fault* fault) noexcept nogil:
     """Nodes and extents of every field of the output."""
-    cdef const FieldPlan* read = d.plan.fields
     cdef const FieldPlan* out = piece.plan.fields
-    cdef int32_t f = 0, r, count, used = piece.plan.n_buffers
+    cdef int32_t f = 0, used = piece.plan.n_buffers
     cdef int64_t n
     piece.length = d.length
     while f < piece.plan.n_fields:
@@ -285,17 +285,7 @@ cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, C
         if origins[f].how == HOW_ABSENT or origins[f].how == HOW_DECODED:
             f = out[f].end
             continue
-        r = origins[f].field
-        piece.nodes[f] = d.nodes[r]
-        memcpy(&piece.extents[out[f].first_buffer], &d.extents[read[r].first_buffer],
-               out[f].n_buffers * sizeof(Extent))
-        if out[f].view >= 0:
-            count = d.views[read[r].view].count
-            piece.views[out[f].view].first = used
-            piece.views[out[f].view].count = count
-            if count:
-                memcpy(&piece.extents[used], &d.extents[d.views[read[r].view].first], count * sizeof(Extent))
-            used += count
+        used = place_field(piece, f, d, origins[f].field, used)
         f += 1
     piece.n_extents = used
     return 0
@@ -720,7 +710,7 @@ cdef class Merger:
         used = mapping.piece.d.n_extents
         kept = [values for _, values in decoded]
         for f, values in decoded:
-            self.place(mapping, f, values, &used)
+            used = mapping.piece.place_column(f, values, 0, used, None)
         mapping.piece.d.n_extents = used
         for f in range(mapping.out.d.n_fields):
             if mapping.origins[f].how == HOW_TRANSPOSED:
@@ -728,26 +718,6 @@ cdef class Merger:
             elif mapping.origins[f].how == HOW_ENCODED:
                 kept.append(self.encode(mapping, f, columns))
         return kept
-
-    cdef int place(self, SchemaMapping mapping, int32_t f, Columns values, int32_t* used) except -1:
-        """Put the only column of `values` where field `f` and all below it belong."""
-        cdef ColumnsData* piece = &mapping.piece.d
-        cdef const FieldPlan* fields = &mapping.out.d.fields[f]
-        cdef const ColumnsData* d = &values.d
-        cdef int32_t i, count
-        for i in range(values.plan.d.n_fields):
-            piece.nodes[f + i] = d.nodes[i]
-            memcpy(&piece.extents[fields[i].first_buffer], &d.extents[values.plan.d.fields[i].first_buffer],
-                   fields[i].n_buffers * sizeof(Extent))
-            if fields[i].view >= 0:
-                count = d.views[values.plan.d.fields[i].view].count
-                piece.views[fields[i].view].first = used[0]
-                piece.views[fields[i].view].count = count
-                if count:
-                    memcpy(&piece.extents[used[0]], &d.extents[d.views[values.plan.d.fields[i].view].first],
-                           count * sizeof(Extent))
-                used[0] += count
-        return 0
 
     cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns):
         """Give field `f` indices into the merged dictionary; returns what keeps them."""
