@@ -91,6 +91,9 @@ cdef class Columns:
     cdef int allocate(self, Plan plan, int64_t variadic) except -1
     # Become the columns `source` in tables of their own, which may be changed; `plan` is of the same shape.
     cdef int share(self, Columns source, Plan plan) except -1
+    # Let field `f` and all below it be field `g` of `source`, of the same shape; `next` is as for `place_field`.
+    # Their dictionaries go to their places in `dictionaries`.
+    cdef int32_t place_column(self, int32_t f, Columns source, int32_t g, int32_t next, list dictionaries) except -1
 
 
 cdef int limits_data(object limits, LimitsData* out) except -1

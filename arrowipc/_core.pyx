@@ -655,6 +655,17 @@ cdef class Columns:
         self.owner = source.owner
         return 0
 
+    cdef int32_t place_column(self, int32_t f, Columns source, int32_t g, int32_t next, list dictionaries) except -1:
+        cdef int32_t end = self.plan.d.fields[f].end, ordinal
+        while f < end:
+            next = place_field(&self.d, f, &source.d, g, next)
+            ordinal = self.plan.d.fields[f].dictionary
+            if ordinal >= 0 and source.dictionaries is not None:
+                dictionaries[ordinal] = source.dictionaries[source.plan.d.fields[g].dictionary]
+            f += 1
+            g += 1
+        return next
+
 
 # -- the walk ------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Hand-over to other libraries: schemas, arrays, batches and streams as capsules of the Arrow C interfaces.
+"""Hands schemas, arrays, batches and streams to other libraries, as capsules of the Arrow C interfaces.
 
-What is exported lives in *blocks*: one allocation for all structs of a schema or a batch, with a count of the
-structs that somebody still holds. A consumer may move a child out and release it later, in any order and from
-any thread; the last release frees the block and lets go of the `Columns` behind it.
+All structs of an exported schema or batch lie in one block of memory, which counts those that are not released yet.
+A consumer may move a child out and release it later, in any order and from any thread; the last release frees the
+block and drops the reference to the `Columns` that the structs point into.
 
 ``requested_schema`` is accepted and ignored, as the interface allows: a consumer gets the data as it is, and
 casts if it wants to.
@@ -10,7 +10,7 @@ casts if it wants to.
 
 cimport cython
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
+from cpython.pycapsule cimport PyCapsule_Destructor, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_INCREF, PyObject
 from libc.errno cimport EINVAL, EIO, ENOMEM, ENOSYS
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -19,11 +19,9 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, identity
 from arrowipc.columns.array cimport Array, BatchProducer, RecordBatch
+from arrowipc.inline.layouts cimport BUFFER_DATA, LAYOUTS, LayoutSpec
 from arrowipc.inline.loads cimport prefetch, round_up
-from arrowipc.inline.plan cimport (
-    LAYOUT_DENSE, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64, ColumnsData, Extent,
-    FieldPlan, PlanData,
-)
+from arrowipc.inline.plan cimport LAYOUT_NULL, ColumnsData, Extent, FieldPlan, PlanData
 from arrowipc.metadata.schema_reader cimport plan_field, plan_schema
 
 from arrowipc.errors import UnsupportedError, UsageError
@@ -91,7 +89,7 @@ cdef void free_block(void* block) noexcept nogil:
 
 
 cdef struct ExportedPart:
-    # What private_data of an exported struct points at: where it stood in its block.
+    # What private_data of an exported struct points at: the struct's place in its block, wherever it was moved.
     void* block
     int32_t index
     int32_t end             # one past the last struct below it
@@ -283,7 +281,8 @@ cdef int measure(Plan plan, Columns columns, int32_t first, int32_t end, int dep
     return 0
 
 
-cdef inline const uint8_t* there(const Extent* extent) noexcept nogil:
+cdef inline const uint8_t* address_of(const Extent* extent) noexcept nogil:
+    """Where a buffer lies; readable zeros in the place of an empty one."""
     return extent.data if extent.size > 0 and extent.data != NULL else zeros
 
 
@@ -291,20 +290,17 @@ cdef void fill_buffers(Cursor* cursor, const FieldPlan* field, const ColumnsData
                        ArrowArray* array) noexcept nogil:
     """Buffers of one array; `d` NULL: of an empty one. A validity bitmap may be NULL, nothing else is."""
     cdef const void** buffers = <const void**> cursor.pointers
+    cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
     cdef const Extent* extent
     cdef int32_t i, n = field.n_buffers, variadic = 0
     array.buffers = buffers
     for i in range(n):
-        buffers[i] = there(&d.extents[field.first_buffer + i]) if d != NULL else zeros
-    # Consumers soon take the size of the data from the last offset: often memory that nobody touched yet.
-    if field.layout == LAYOUT_VAR32:
-        prefetch(<const uint8_t*> buffers[1] + 4 * (array.offset + array.length))
-    elif field.layout == LAYOUT_VAR64:
-        prefetch(<const uint8_t*> buffers[1] + 8 * (array.offset + array.length))
-    if field.layout == LAYOUT_NULL:
-        array.null_count = array.length
-    elif field.layout == LAYOUT_SPARSE or field.layout == LAYOUT_DENSE or field.layout == LAYOUT_RUN_END:
-        array.null_count = 0
+        buffers[i] = address_of(&d.extents[field.first_buffer + i]) if d != NULL else zeros
+    if spec.buffers[2].kind == BUFFER_DATA:
+        # Consumers soon take the size of the data from the last offset: often memory that nobody touched yet.
+        prefetch(<const uint8_t*> buffers[1] + spec.buffers[1].width * (array.offset + array.length))
+    if not spec.has_validity:
+        array.null_count = array.length if field.layout == LAYOUT_NULL else 0
     elif array.null_count == 0 or buffers[0] == zeros:
         array.null_count = 0
         buffers[0] = NULL
@@ -314,7 +310,7 @@ cdef void fill_buffers(Cursor* cursor, const FieldPlan* field, const ColumnsData
             variadic = d.views[field.view].count
         for i in range(variadic):
             extent = &d.extents[d.views[field.view].first + i]
-            buffers[n + i] = there(extent)
+            buffers[n + i] = address_of(extent)
             cursor.sizes[i] = extent.size
         buffers[n + variadic] = cursor.sizes if variadic else <const void*> zeros
         cursor.sizes += variadic
@@ -448,8 +444,8 @@ cdef int fill_array(Array array, ArrowArray* out) except -1:
     return 0
 
 
-cdef int64_t give_up(ArrowArray* array) noexcept nogil:
-    """Mark an array of ours released, and all below it that was not moved out; how many those are."""
+cdef int64_t mark_released(ArrowArray* array) noexcept nogil:
+    """Mark an exported array as released, and all below it that was not moved out; returns how many these are."""
     cdef ExportedPart* part = <ExportedPart*> array.private_data
     cdef ArrayBlock* block = <ArrayBlock*> part.block
     cdef ExportedPart* parts = <ExportedPart*> (block + 1)
@@ -458,14 +454,14 @@ cdef int64_t give_up(ArrowArray* array) noexcept nogil:
     cdef int32_t i = part.index + 1
     array.release = NULL
     if array.dictionary != NULL:
-        released += give_up_dictionary(array.dictionary)
+        released += release_dictionary(array.dictionary)
     while i < part.end:
         below = &block.arrays[i]
         if below.release == release_array:
             below.release = NULL
             released += 1
             if below.dictionary != NULL:
-                released += give_up_dictionary(below.dictionary)
+                released += release_dictionary(below.dictionary)
             i += 1
         else:
             # Moved out, with all below it (or replaced by something that is not ours).
@@ -475,9 +471,9 @@ cdef int64_t give_up(ArrowArray* array) noexcept nogil:
     return released
 
 
-cdef int64_t give_up_dictionary(ArrowArray* dictionary) noexcept nogil:
+cdef int64_t release_dictionary(ArrowArray* dictionary) noexcept nogil:
     if dictionary.release == release_array:
-        return give_up(dictionary)
+        return mark_released(dictionary)
     if dictionary.release != NULL:
         dictionary.release(dictionary)
     return 0
@@ -487,7 +483,7 @@ cdef void release_array(ArrowArray* array) noexcept nogil:
     """Let go of an array: the last one of a block frees it and drops the reference to its owner."""
     cdef ArrayBlock* block = <ArrayBlock*> (<ExportedPart*> array.private_data).block
     cdef PyObject* owner
-    if atomic_add(&block.refs, -give_up(array), ACQ_REL) == 0:
+    if atomic_add(&block.refs, -mark_released(array), ACQ_REL) == 0:
         owner = block.owner
         free_array_block(block)
         drop(owner)
@@ -747,6 +743,15 @@ cdef int fill_any(object exported, ArrowArray* out) except -1:
     return fill_batch(<RecordBatch> exported, out)
 
 
+cdef object capsule_of(void* block, const char* name, PyCapsule_Destructor destroy):
+    """Make the capsule of a struct before it is filled: from then on the capsule frees both, also after an error."""
+    try:
+        return PyCapsule_New(block, name, destroy)
+    except BaseException:
+        free_block(block)
+        raise
+
+
 def export_schema(schema):
     """Export a Schema (as a struct), a Field or a DataType (without a name): an ``arrow_schema`` capsule.
 
@@ -755,27 +760,17 @@ def export_schema(schema):
     cdef list nodes = schema_nodes(schema)
     cdef ArrowSchema* out = <ArrowSchema*> new_block(sizeof(ArrowSchema))
     out.release = NULL
-    try:
-        fill_nodes(nodes, out)
-        return PyCapsule_New(out, "arrow_schema", destroy_schema_capsule)
-    except BaseException:
-        if out.release != NULL:
-            out.release(out)
-        free_block(out)
-        raise
+    capsule = capsule_of(out, "arrow_schema", destroy_schema_capsule)
+    fill_nodes(nodes, out)
+    return capsule
 
 
 cdef object array_capsule(object exported):
     cdef ArrowArray* out = <ArrowArray*> new_block(sizeof(ArrowArray))
     out.release = NULL
-    try:
-        fill_any(exported, out)
-        return PyCapsule_New(out, "arrow_array", destroy_array_capsule)
-    except BaseException:
-        if out.release != NULL:
-            out.release(out)
-        free_block(out)
-        raise
+    capsule = capsule_of(out, "arrow_array", destroy_array_capsule)
+    fill_any(exported, out)
+    return capsule
 
 
 def export_array(Array array not None, requested_schema=None):
@@ -819,16 +814,11 @@ cdef object device_capsule(object exported, int32_t device_type, int64_t device_
     out.device_id = device_id
     out.device_type = device_type
     out.sync_event = sync_event
-    try:
-        fill_any(exported, &out.array)
-        if device_type != ARROW_DEVICE_CPU:
-            forget_zeros(&out.array)
-        return PyCapsule_New(out, "arrow_device_array", destroy_device_array_capsule)
-    except BaseException:
-        if out.array.release != NULL:
-            out.array.release(&out.array)
-        free_block(out)
-        raise
+    capsule = capsule_of(out, "arrow_device_array", destroy_device_array_capsule)
+    fill_any(exported, &out.array)
+    if device_type != ARROW_DEVICE_CPU:
+        forget_zeros(&out.array)
+    return capsule
 
 
 cdef void forget_zeros(ArrowArray* array) noexcept nogil:
@@ -857,11 +847,6 @@ def export_stream(schema, source, requested_schema=None):
     check_requested(requested_schema)
     out = <ArrowArrayStream*> new_block(sizeof(ArrowArrayStream))
     out.release = NULL
-    try:
-        fill_stream(schema, source, out)
-        return PyCapsule_New(out, "arrow_array_stream", destroy_stream_capsule)
-    except BaseException:
-        if out.release != NULL:
-            out.release(out)
-        free_block(out)
-        raise
+    capsule = capsule_of(out, "arrow_array_stream", destroy_stream_capsule)
+    fill_stream(schema, source, out)
+    return capsule

@@ -33,50 +33,96 @@ INT32_MAX = 2**31 - 1
 
 _EXTENSION = (types.EXTENSION_NAME, types.EXTENSION_METADATA)
 
+_UNITS: dict[str, Any] = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 _INTEGERS = {8: "c", 16: "s", 32: "i", 64: "l"}
 _FLOATS: dict[Any, str] = {"half": "e", "single": "f", "double": "g"}
 _INTERVALS: dict[Any, str] = {"year_month": "tiM", "day_time": "tiD", "month_day_nano": "tin"}
 
+# Types without parameters and children, and lists with one child and nothing else to say.
+_SIMPLE: dict[type[types.DataType], str] = {
+    types.Null: "n",
+    types.Bool: "b",
+    types.Binary: "z",
+    types.LargeBinary: "Z",
+    types.BinaryView: "vz",
+    types.Utf8: "u",
+    types.LargeUtf8: "U",
+    types.Utf8View: "vu",
+}
+_LISTS: dict[type[Any], str] = {
+    types.List: "+l",
+    types.LargeList: "+L",
+    types.ListView: "+vl",
+    types.LargeListView: "+vL",
+}
 
-def _integer(t: Any) -> str:
-    letter = _INTEGERS[t.bit_width]
-    return letter if t.signed else letter.upper()
-
-
-def _decimal(t: Any) -> str:
-    return f"d:{t.precision},{t.scale}" + ("" if t.bit_width == 128 else f",{t.bit_width}")
-
-
-# A table, so that it can be read beside the interface's own. Units are written by their first letter.
-_FORMATS: dict[type, Callable[[Any], str]] = {
-    types.Null: lambda t: "n",
-    types.Bool: lambda t: "b",
-    types.Int: _integer,
+# Type -> its format string, or what makes one of it. Units are written by their first letter.
+_FORMATS: dict[type, str | Callable[[Any], str]] = {
+    **_SIMPLE,
+    **_LISTS,
+    types.Struct: "+s",
+    types.Map: "+m",
+    types.RunEndEncoded: "+r",
+    types.Int: lambda t: _integer(t),
     types.FloatingPoint: lambda t: _FLOATS[t.precision],
-    types.Decimal: _decimal,
-    types.Binary: lambda t: "z",
-    types.LargeBinary: lambda t: "Z",
-    types.BinaryView: lambda t: "vz",
-    types.Utf8: lambda t: "u",
-    types.LargeUtf8: lambda t: "U",
-    types.Utf8View: lambda t: "vu",
+    types.Decimal: lambda t: f"d:{t.precision},{t.scale}" + ("" if t.bit_width == 128 else f",{t.bit_width}"),
     types.FixedSizeBinary: lambda t: f"w:{t.byte_width}",
     types.Date: lambda t: "tdD" if t.unit == "day" else "tdm",
     types.Time: lambda t: f"tt{t.unit[0]}",
     types.Timestamp: lambda t: f"ts{t.unit[0]}:{t.timezone or ''}",
     types.Duration: lambda t: f"tD{t.unit[0]}",
     types.Interval: lambda t: _INTERVALS[t.unit],
-    types.List: lambda t: "+l",
-    types.LargeList: lambda t: "+L",
-    types.ListView: lambda t: "+vl",
-    types.LargeListView: lambda t: "+vL",
     types.FixedSizeList: lambda t: f"+w:{t.list_size}",
-    types.Struct: lambda t: "+s",
-    types.Map: lambda t: "+m",
     types.Union: lambda t: f"+u{t.mode[0]}:{','.join(map(str, t.type_codes))}",
-    types.RunEndEncoded: lambda t: "+r",
     types.Dictionary: lambda t: _integer(t.index_type),
 }
+
+# And back: format string -> type, of those without parameters and children.
+_INDICES = {
+    **{letter: types.Int(bits, True) for bits, letter in _INTEGERS.items()},
+    **{letter.upper(): types.Int(bits, False) for bits, letter in _INTEGERS.items()},
+}
+_PLAIN: dict[str, types.DataType] = {
+    **_INDICES,
+    **{text: kind() for kind, text in _SIMPLE.items()},
+    **{letter: types.FloatingPoint(precision) for precision, letter in _FLOATS.items()},
+    **{letters: types.Interval(unit) for unit, letters in _INTERVALS.items()},
+    **{f"tt{letter}": types.Time(unit, types.TIME_BITS[unit]) for letter, unit in _UNITS.items()},
+    **{f"tD{letter}": types.Duration(unit) for letter, unit in _UNITS.items()},
+    "tdD": types.Date("day"),
+    "tdm": types.Date("ms"),
+}
+
+# Format string up to its parameters -> children that the type has (-1: any number), and what makes the type of its
+# parameters, its children and the flags of the struct.
+_PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.DataType]]] = {
+    **{
+        text: (1, lambda text, children, flags, kind=kind: kind(children[0]))  # type: ignore[misc]
+        for kind, text in _LISTS.items()
+    },
+    **{
+        f"ts{letter}": (0, lambda text, children, flags, unit=unit: types.Timestamp(unit, text))  # type: ignore[misc]
+        for letter, unit in _UNITS.items()
+    },
+    "d": (0, lambda text, children, flags: _read_decimal(text)),
+    "w": (0, lambda text, children, flags: types.FixedSizeBinary(_number(text))),
+    "+w": (1, lambda text, children, flags: types.FixedSizeList(children[0], _number(text))),
+    "+us": (-1, lambda text, children, flags: types.Union("sparse", children, _numbers(text))),
+    "+ud": (-1, lambda text, children, flags: types.Union("dense", children, _numbers(text))),
+    "+s": (-1, lambda text, children, flags: types.Struct(children)),
+    "+m": (1, lambda text, children, flags: _read_map(children[0], bool(flags & FLAG_MAP_KEYS_SORTED))),
+    "+r": (2, lambda text, children, flags: types.RunEndEncoded(children[0], children[1])),
+}
+# Those that have a colon, and something behind it.
+_WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{letter}" for letter in _UNITS)}
+
+
+# -- there ---------------------------------------------------------------------------------------------------
+
+
+def _integer(t: Any) -> str:
+    letter = _INTEGERS[t.bit_width]
+    return letter if t.signed else letter.upper()
 
 
 def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
@@ -145,7 +191,8 @@ def _add_type(
         flags |= FLAG_MAP_KEYS_SORTED
     if isinstance(kind, types.Dictionary) and kind.ordered:
         flags |= FLAG_DICTIONARY_ORDERED
-    format = _c_string(_FORMATS[type(kind)](kind), "the type", path)
+    spelled = _FORMATS[type(kind)]
+    format = _c_string(spelled if isinstance(spelled, str) else spelled(kind), "the type", path)
     encoded = isinstance(kind, types.Dictionary)
     at = len(nodes)
     nodes.append((format, name, metadata, flags, len(kind.children), encoded, 0))
@@ -182,53 +229,6 @@ def encoded_metadata(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 # -- and back ------------------------------------------------------------------------------------------------
-
-_UNITS: dict[str, Any] = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
-_INDICES = {
-    **{letter: types.Int(bits, True) for bits, letter in _INTEGERS.items()},
-    **{letter.upper(): types.Int(bits, False) for bits, letter in _INTEGERS.items()},
-}
-
-# Format strings of types without parameters and children.
-_PLAIN: dict[str, types.DataType] = {
-    **_INDICES,
-    **{letter: types.FloatingPoint(precision) for precision, letter in _FLOATS.items()},
-    **{letters: types.Interval(unit) for unit, letters in _INTERVALS.items()},
-    **{f"tt{letter}": types.Time(unit, types.TIME_BITS[unit]) for letter, unit in _UNITS.items()},
-    **{f"tD{letter}": types.Duration(unit) for letter, unit in _UNITS.items()},
-    "tdD": types.Date("day"),
-    "tdm": types.Date("ms"),
-    "n": types.Null(),
-    "b": types.Bool(),
-    "z": types.Binary(),
-    "Z": types.LargeBinary(),
-    "vz": types.BinaryView(),
-    "u": types.Utf8(),
-    "U": types.LargeUtf8(),
-    "vu": types.Utf8View(),
-}
-
-# Format string up to its parameters -> children that the type has (-1: any number), and the type.
-_PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.DataType]]] = {
-    "d": (0, lambda text, children, flags: _read_decimal(text)),
-    "w": (0, lambda text, children, flags: types.FixedSizeBinary(_number(text))),
-    **{
-        f"ts{letter}": (0, lambda text, children, flags, unit=unit: types.Timestamp(unit, text))  # type: ignore[misc]
-        for letter, unit in _UNITS.items()
-    },
-    "+w": (1, lambda text, children, flags: types.FixedSizeList(children[0], _number(text))),
-    "+us": (-1, lambda text, children, flags: types.Union("sparse", children, _numbers(text))),
-    "+ud": (-1, lambda text, children, flags: types.Union("dense", children, _numbers(text))),
-    "+l": (1, lambda text, children, flags: types.List(children[0])),
-    "+L": (1, lambda text, children, flags: types.LargeList(children[0])),
-    "+vl": (1, lambda text, children, flags: types.ListView(children[0])),
-    "+vL": (1, lambda text, children, flags: types.LargeListView(children[0])),
-    "+s": (-1, lambda text, children, flags: types.Struct(children)),
-    "+m": (1, lambda text, children, flags: _read_map(children[0], bool(flags & FLAG_MAP_KEYS_SORTED))),
-    "+r": (2, lambda text, children, flags: types.RunEndEncoded(children[0], children[1])),
-}
-# Those that have a colon, and something behind it.
-_WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{letter}" for letter in _UNITS)}
 
 
 def schema_of(nodes: list[Node]) -> Schema:

@@ -43,14 +43,14 @@ cdef class BatchStream:
     cdef int finish(self) except -1
 
 
-cdef object import_schema(object source)            # arrowipc.Schema of anything with __arrow_c_schema__
-cdef RecordBatch import_batch(object source)        # of anything with __arrow_c_array__ (a struct array)
-cdef Array import_array(object source)
-cdef BatchStream import_stream(object source)       # of anything with __arrow_c_stream__
+# As `schema_from`, `batch_from`, `array_from` and `stream_from`; `level` is a Level.
+cdef object import_schema(object source)
+cdef RecordBatch import_batch(object source, int level=*)
+cdef Array import_array(object source, int level=*)
+cdef BatchStream import_stream(object source, int level=*)
 
-# For modules that put batches together of what several producers give.
-cdef void count_live(int64_t change) noexcept       # for owners that are defined elsewhere
-# What must be so for the structs of every array (`f`: its field), or of a struct that stands for a batch.
+cdef void count_live(int64_t change) noexcept       # for owners that other modules define
+# Check the structs of an array (`f`: its field), or of a struct that stands for a batch, and count variadic buffers.
 cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic) except -1
 cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1
 cdef ArrowSchema* schema_in(object capsule) except NULL

@@ -16,12 +16,13 @@ from libc.string cimport memcmp, memset, strcmp, strerror
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, field_path, level_of, limits_data, raise_fault
 from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowArrayStream, ArrowDeviceArray, ArrowSchema
 from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
-from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
+from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, is_binary, width_of
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, load_i32, load_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_LIST64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, LEVEL_NONE,
-    Extent, FieldPlan, LimitsData, Node, ViewRange,
+    FIELD_ENCODED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan, LimitsData, Node,
+    ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.decompress cimport normalise
@@ -30,12 +31,10 @@ from arrowipc.read.validate cimport validate as prove
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 
 
-# -- schemas ---------------------------------------------------------------------------------------------------------
+# -- schemas -------------------------------------------------------------------------------------------------
 
-# Schemas of other libraries: an ArrowSchema, checked and made a plan, and the last few of them recognised.
-#
-# Batch after batch of one producer comes with an equal schema. The last few are kept, flattened into bytes, and
-# compared with what comes in without making a Python object.
+# Batch after batch of one producer comes with an equal schema. The last few schemas are kept, flattened into bytes,
+# and compared with the one that comes in without making a Python object.
 
 cdef enum:
     MAX_LEVELS = 64             # of nested types: Limits.depth
@@ -246,7 +245,7 @@ cdef bytes copy_metadata(const char* encoded, list path):
     return PyBytes_FromStringAndSize(encoded, size) if count else b""
 
 
-# -- arrays and streams ----------------------------------------------------------------------------------------------
+# -- owners of producers' memory -----------------------------------------------------------------------------
 
 
 cdef int64_t live = 0
@@ -266,13 +265,11 @@ cdef class ArrayOwner:
     """A producer's array, ours since it was moved here."""
 
     def __cinit__(self):
-        global live
-        live += 1
+        count_live(1)
 
     def __dealloc__(self):
         # An error in flight survives this: deallocation puts it aside.
-        global live
-        live -= 1
+        count_live(-1)
         if self.array.release != NULL:
             self.array.release(&self.array)
 
@@ -288,7 +285,7 @@ cdef int refuse(Plan plan, int32_t f, str what) except -1:
 
 cdef int check_struct(Plan plan, int32_t f, const ArrowArray* array, int64_t n_children,
                       bint encoded) except -1:
-    """What must be so for every type: numbers in range, pointers where the counts ask for them."""
+    """Check what holds for every type: numbers in range, pointers where the counts ask for them."""
     cdef int64_t end
     if array.release == NULL:
         where = f"column {field_path(plan, f)!r}" if f >= 0 else "the batch"
@@ -337,7 +334,7 @@ cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic
 
 
 cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1:
-    """The same for a struct whose children are the columns: it has no nulls, and they are as long."""
+    """The same for a struct that is a batch: it has no nulls, and its children, the columns, are long enough."""
     cdef const ArrowArray* column
     cdef int64_t valid
     cdef int32_t i, f
@@ -364,11 +361,6 @@ cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) exce
 
 
 # -- arrays: what the buffers hold ---------------------------------------------------------------------------
-
-
-cdef struct Room:
-    # Where the next variadic extent goes.
-    int32_t next
 
 
 cdef int missing(Columns out, int32_t f, int32_t buffer, int64_t elements, int64_t size) except -1:
@@ -398,7 +390,7 @@ cdef inline int take(Columns out, int32_t f, int32_t buffer, const void* data, i
 
 
 cdef int take_validity(Columns out, int32_t f, const void* bits, int64_t null_count) except -1:
-    """The bitmap, unless there are no nulls: whatever reads columns relies on it that there is none then."""
+    """The bitmap if there are nulls: columns without nulls have none, and whatever reads them relies on that."""
     cdef Node* node = &out.d.nodes[f]
     cdef Extent* extent = &out.d.extents[out.d.plan.fields[f].first_buffer]
     cdef int64_t reach = node.offset + node.length
@@ -424,33 +416,33 @@ cdef int take_offsets(Columns out, int32_t f, const ArrowArray* array) except -1
     cdef const Node* node = &out.d.nodes[f]
     cdef const uint8_t* offsets = <const uint8_t*> array.buffers[1]
     cdef int64_t reach = node.offset + node.length, first = 0, last = 0
-    cdef bint wide = field.layout == LAYOUT_VAR64 or field.layout == LAYOUT_LIST64
+    cdef int32_t width = <int32_t> width_of(field, 1)
     # Of an array without elements the one offset need not be there, and the others are nobody's.
-    take(out, f, 1, offsets, reach + 1 if node.length else 0, 8 if wide else 4)
+    take(out, f, 1, offsets, reach + 1 if node.length else 0, width)
     if node.length:
-        first = load_i64(offsets + 8 * node.offset) if wide else load_i32(offsets + 4 * node.offset)
-        last = load_i64(offsets + 8 * reach) if wide else load_i32(offsets + 4 * reach)
+        first = load_int(offsets, node.offset, width)
+        last = load_int(offsets, reach, width)
         if first < 0:
             return bad_offset(out, f, node.offset, first, 0, "expected at least")
         if last < first:
             return bad_offset(out, f, reach, last, first, "expected at least")
-    if field.layout == LAYOUT_VAR32 or field.layout == LAYOUT_VAR64:
+    if is_binary(field.layout):
         return take(out, f, 2, array.buffers[2], last, 1)
     if last > array.children[0].length:
         return bad_offset(out, f, reach, last, array.children[0].length, "the child ends at")
     return 0
 
 
-cdef int take_variadic(Columns out, int32_t f, const ArrowArray* array, Room* room) except -1:
-    """The data of views: the last buffer says how large the ones before it are."""
+cdef int take_variadic(Columns out, int32_t f, const ArrowArray* array, int32_t* next) except -1:
+    """The data buffers of views become the extents from `next` on; the last buffer says how large they are."""
     cdef const FieldPlan* field = &out.d.plan.fields[f]
     cdef ViewRange* view = &out.d.views[field.view]
     cdef const uint8_t* sizes = <const uint8_t*> array.buffers[array.n_buffers - 1]
     cdef Extent* extent
     cdef int32_t i
-    view.first = room.next
+    view.first = next[0]
     view.count = <int32_t> (array.n_buffers - 1 - field.n_buffers)
-    room.next += view.count
+    next[0] += view.count
     if view.count and sizes == NULL:
         return refuse(out.plan, f, f"ArrowArray.buffers[{array.n_buffers - 1}], the sizes of {view.count} "
                                    "data buffers, is NULL")
@@ -466,7 +458,7 @@ cdef int take_variadic(Columns out, int32_t f, const ArrowArray* array, Room* ro
 
 
 cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t null_count,
-                      Room* room) except -1:
+                      int32_t* next) except -1:
     """The buffers of one field, whose node is set."""
     cdef const FieldPlan* field = &out.d.plan.fields[f]
     cdef Node* node = &out.d.nodes[f]
@@ -493,10 +485,10 @@ cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t n
             take(out, f, k, buffers[k], bitmap_bytes(reach), 1)
         else:
             take(out, f, k, buffers[k], reach, width_of(field, k))
-    return take_variadic(out, f, array, room) if layout == LAYOUT_VIEW else 0
+    return take_variadic(out, f, array, next) if layout == LAYOUT_VIEW else 0
 
 
-cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, int64_t length, Room* room,
+cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, int64_t length, int32_t* next,
               list dictionaries, int level) except -1:
     """Elements [start, start + length) of an array, which it has, as field `f`, and all that is below it."""
     cdef const FieldPlan* field = &out.d.plan.fields[f]
@@ -507,13 +499,13 @@ cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, in
     # Whatever a producer says of the offset of nothing, no byte of it may be needed.
     node.offset = array.offset + start if length else 0
     fill_buffers(out, f, array, -1 if array.null_count > 0 and length != array.length
-                 else array.null_count if length else 0, room)
+                 else array.null_count if length else 0, next)
     for i in range(field.n_children):
         child_length = array.children[i].length
         if field.layout == LAYOUT_RUN_END and child_length > array.children[0].length:
             # Values behind the last run: legal here, and not in a message.
             child_length = array.children[0].length
-        fill(out, child, array.children[i], 0, child_length, room, dictionaries, level)
+        fill(out, child, array.children[i], 0, child_length, next, dictionaries, level)
         child = out.d.plan.fields[child].end
     if field.dictionary >= 0:
         dictionaries[field.dictionary] = load_values(out, field.dictionary, array.dictionary, level)
@@ -528,18 +520,17 @@ cdef Columns load_values(Columns user, int32_t ordinal, const ArrowArray* array,
     return values
 
 
-cdef list begin(Columns out, Plan plan, int64_t variadic, int64_t length, object owner, Room* room):
-    """Room for what a survey found; returns that for dictionaries, None when there are none."""
+cdef list begin(Columns out, Plan plan, int64_t variadic, int64_t length, object owner):
+    """Allocate `out` for what a survey found; returns the list for its dictionaries."""
     out.allocate(plan, variadic)
     out.owner = owner
     out.d.length = length
-    room.next = plan.d.n_buffers
-    return [None] * len(plan.dictionaries) if plan.dictionaries else None
+    return [None] * len(plan.dictionaries)
 
 
 cdef int complete(Columns out, list dictionaries, int level) except -1:
     """What is left to do once all fields are filled."""
-    out.dictionaries = tuple(dictionaries) if dictionaries is not None else ()
+    out.dictionaries = tuple(dictionaries)
     normalise(out, -1, NULL, False)
     return prove(out, level)
 
@@ -547,19 +538,18 @@ cdef int complete(Columns out, list dictionaries, int level) except -1:
 cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level) except -1:
     cdef list dictionaries
     cdef int64_t variadic = 0
-    cdef int32_t i
-    cdef Room room
+    cdef int32_t i, next = plan.d.n_buffers
     if whole:
         survey_batch(plan, array, &variadic)
     else:
         survey(plan, 0, array, &variadic)
-    dictionaries = begin(out, plan, variadic, array.length, owner, &room)
+    dictionaries = begin(out, plan, variadic, array.length, owner)
     if whole:
         for i in range(plan.d.n_columns):
-            fill(out, plan.d.columns[i], array.children[i], array.offset, array.length, &room, dictionaries,
+            fill(out, plan.d.columns[i], array.children[i], array.offset, array.length, &next, dictionaries,
                  level)
     else:
-        fill(out, 0, array, 0, array.length, &room, dictionaries, level)
+        fill(out, 0, array, 0, array.length, &next, dictionaries, level)
     return complete(out, dictionaries, level)
 
 
@@ -567,13 +557,12 @@ cdef int load_columns(Columns out, Plan plan, const ArrowArray* arrays, int64_t 
                       int level) except -1:
     cdef list dictionaries
     cdef int64_t variadic = 0
-    cdef int32_t i
-    cdef Room room
+    cdef int32_t i, next = plan.d.n_buffers
     for i in range(plan.d.n_columns):
         survey(plan, plan.d.columns[i], &arrays[i], &variadic)
-    dictionaries = begin(out, plan, variadic, length, owner, &room)
+    dictionaries = begin(out, plan, variadic, length, owner)
     for i in range(plan.d.n_columns):
-        fill(out, plan.d.columns[i], &arrays[i], 0, length, &room, dictionaries, level)
+        fill(out, plan.d.columns[i], &arrays[i], 0, length, &next, dictionaries, level)
     return complete(out, dictionaries, level)
 
 
@@ -633,9 +622,8 @@ cdef class BatchStream:
         raise UsageError("streams are made of something that has __arrow_c_stream__: use stream_from")
 
     def __dealloc__(self):
-        global live
         if self.stream.release != NULL:
-            live -= 1
+            count_live(-1)
             self.stream.release(&self.stream)
 
     @property
@@ -711,12 +699,11 @@ cdef class BatchStream:
         raise stream_error(code, self.message)
 
     cdef int finish(self) except -1:
-        global live
         cdef ArrowArrayStream stream = self.stream
         if stream.release != NULL:
             # Moved first: a producer in Python lets other threads run, and these may come here too.
             self.stream.release = NULL
-            live -= 1
+            count_live(-1)
             stream.release(&stream)
         return 0
 
@@ -804,7 +791,6 @@ cdef BatchStream moved_stream(object source):
     """The stream that `source` is or offers, which is not asked for its schema yet; None: it offers none."""
     cdef BatchStream stream
     cdef ArrowArrayStream* found
-    global live
     if PyCapsule_IsValid(source, "arrow_array_stream"):
         capsule = source
     else:
@@ -820,7 +806,7 @@ cdef BatchStream moved_stream(object source):
     stream = BatchStream.__new__(BatchStream)
     stream.stream = found[0]
     found.release = NULL
-    live += 1
+    count_live(1)
     return stream
 
 
@@ -850,7 +836,7 @@ cdef RecordBatch all_of(BatchStream stream):
     return concat_batches(batches)
 
 
-cdef object schema_at(object source):
+cdef object import_schema(object source):
     from arrowipc.schema import Schema
 
     if isinstance(source, Schema):
@@ -873,7 +859,7 @@ cdef inline bint is_native(Plan plan) noexcept:
     return not (plan.d.stored_big and plan.d.keep_stored)
 
 
-cdef RecordBatch batch_at(object source, int level):
+cdef RecordBatch import_batch(object source, int level=LEVEL_NONE):
     cdef ArrayOwner owner
     cdef BatchStream stream
     cdef tuple pair
@@ -890,7 +876,7 @@ cdef RecordBatch batch_at(object source, int level):
     return all_of(stream)
 
 
-cdef Array array_at(object source, int level):
+cdef Array import_array(object source, int level=LEVEL_NONE):
     cdef ArrayOwner owner
     cdef BatchStream stream
     cdef RecordBatch batch
@@ -909,7 +895,7 @@ cdef Array array_at(object source, int level):
     return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
 
 
-cdef BatchStream stream_at(object source, int level):
+cdef BatchStream import_stream(object source, int level=LEVEL_NONE):
     cdef BatchStream stream
     cdef ArrowSchema* schema
     cdef ArrayOwner owner
@@ -920,7 +906,7 @@ cdef BatchStream stream_at(object source, int level):
             return stream
     stream = BatchStream.__new__(BatchStream)
     if type(source) is RecordBatch:
-        stream.single = batch_at(source, level)
+        stream.single = import_batch(source, level)
     else:
         pair = pair_of(source)
         if pair is None:
@@ -932,22 +918,6 @@ cdef BatchStream stream_at(object source, int level):
         stream.single = new_batch(plan_of(schema, stream.whole), owner, stream.whole, level)
     stream.plan = stream.single.plan
     return stream
-
-
-cdef object import_schema(object source):
-    return schema_at(source)
-
-
-cdef RecordBatch import_batch(object source):
-    return batch_at(source, LEVEL_NONE)
-
-
-cdef Array import_array(object source):
-    return array_at(source, LEVEL_NONE)
-
-
-cdef BatchStream import_stream(object source):
-    return stream_at(source, LEVEL_NONE)
 
 
 def schema_from(source):
@@ -980,7 +950,7 @@ def schema_from(source):
     x: int32
     y: list<item: string>
     """
-    return schema_at(source)
+    return import_schema(source)
 
 
 def batch_from(source, validate="none"):
@@ -1017,7 +987,7 @@ def batch_from(source, validate="none"):
     >>> import_array.batch_from(pa.record_batch({"x": [1, 2, None]})).to_pydict()
     {'x': [1, 2, None]}
     """
-    return batch_at(source, level_of(validate))
+    return import_batch(source, level_of(validate))
 
 
 def array_from(source, validate="none"):
@@ -1046,7 +1016,7 @@ def array_from(source, validate="none"):
     >>> import_array.array_from(pa.array(["a", None])).to_pylist()
     ['a', None]
     """
-    return array_at(source, level_of(validate))
+    return import_array(source, level_of(validate))
 
 
 def stream_from(source, validate="none"):
@@ -1079,4 +1049,4 @@ def stream_from(source, validate="none"):
     ...     [len(batch) for batch in stream]
     [3]
     """
-    return stream_at(source, level_of(validate))
+    return import_stream(source, level_of(validate))

@@ -7,7 +7,7 @@ together here: one array of each column's stream where the chunks are equally lo
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, strcmp
+from libc.string cimport strcmp
 
 from arrowipc._core cimport Columns, Plan, field_name, level_of
 from arrowipc.cdata.export cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowArrayStream, ArrowSchema
@@ -15,7 +15,6 @@ from arrowipc.cdata.import_array cimport (
     ArrayOwner, BatchStream, count_live, import_stream, load, load_columns, moved_stream, plan_of, schema_in,
 )
 from arrowipc.columns.array cimport RecordBatch, slice_column
-from arrowipc.inline.plan cimport Extent, FieldPlan, Node, ViewRange
 from arrowipc.metadata.schema_reader cimport plan_schema, project
 
 from arrowipc.errors import FormatError, UsageError
@@ -121,40 +120,6 @@ cdef int check_type(Plan plan, int32_t column, const ArrowSchema* known, BatchSt
 
 
 # -- batches -------------------------------------------------------------------------------------------------
-
-
-cdef struct Rest:
-    # Where the views and buffers of the next column go.
-    int32_t view
-    int32_t variadic
-
-
-cdef int place(RecordBatch out, int32_t column, Columns piece, int64_t start, int64_t length,
-               list dictionaries, Rest* rest) except -1:
-    """Put elements [start, start + length) of a column by itself in its place among the others."""
-    cdef int32_t f = out.d.plan.columns[column]
-    cdef const FieldPlan* field = &out.d.plan.fields[f]
-    cdef int32_t first = piece.d.plan.n_buffers, n_views = piece.d.plan.n_views, n_fields = field.end - f
-    cdef int32_t variadic = piece.d.n_extents - first, i
-    cdef ViewRange* view
-    memcpy(&out.d.nodes[f], piece.d.nodes, n_fields * sizeof(Node))
-    if first:
-        memcpy(&out.d.extents[field.first_buffer], piece.d.extents, first * sizeof(Extent))
-    if variadic:
-        memcpy(&out.d.extents[rest.variadic], piece.d.extents + first, variadic * sizeof(Extent))
-    for i in range(n_views):
-        view = &out.d.views[rest.view + i]
-        view[0] = piece.d.views[i]
-        view.first += rest.variadic - first
-    rest.view += n_views
-    rest.variadic += variadic
-    if piece.dictionaries:
-        for i in range(n_fields):
-            if piece.d.plan.fields[i].dictionary >= 0:
-                dictionaries[out.d.plan.fields[f + i].dictionary] = (
-                    piece.dictionaries[piece.d.plan.fields[i].dictionary])
-    slice_column(&out.d, f, start, length)
-    return 0
 
 
 cdef class ColumnStream:
@@ -304,8 +269,7 @@ cdef class ColumnStream:
         cdef list owners = []
         cdef list dictionaries = [None] * len(self.plan.dictionaries)
         cdef int64_t length = INT64_MAX, variadic = 0
-        cdef int32_t i
-        cdef Rest rest
+        cdef int32_t i, f, next = self.plan.d.n_buffers
         for i in range(self.count):
             piece = self.pieces[i]
             variadic += piece.d.n_extents - piece.d.plan.n_buffers
@@ -314,14 +278,15 @@ cdef class ColumnStream:
         batch.allocate(self.plan, variadic)
         batch.d.length = length
         batch.owner = tuple(owners)
-        rest.view = 0
-        rest.variadic = self.plan.d.n_buffers
         for i in range(self.count):
             piece = self.pieces[i]
-            place(batch, i, piece, piece.d.length - self.left[i], length, dictionaries, &rest)
+            f = self.plan.d.columns[i]
+            next = batch.place_column(f, piece, 0, next, dictionaries)
+            slice_column(&batch.d, f, piece.d.length - self.left[i], length)
             self.left[i] -= length
             if self.left[i] == 0:
                 self.pieces[i] = None
+        batch.d.n_extents = next
         batch.dictionaries = tuple(dictionaries)
         self.rows += length
         return batch

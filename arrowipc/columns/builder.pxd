@@ -1,13 +1,13 @@
 # Columns that grow at the end, and what one append walks.
 cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.inline.bits cimport SLACK
-from arrowipc.inline.fault cimport Fault
-from arrowipc.inline.loads cimport unlikely
+from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, Fault, fail_count
+from arrowipc.inline.loads cimport add_overflows, inside, unlikely
 from arrowipc.inline.plan cimport ColumnsData, Extent, Node, PlanData
 
 cdef struct GrowableBuffer:
@@ -59,7 +59,7 @@ cdef class BuilderMemory:
     cdef int64_t saved_length
     cdef int32_t saved_kept
     cdef int32_t n_kept             # len(kept)
-    cdef GrowableBuffer* blocks              # per buffer of the plan
+    cdef GrowableBuffer* blocks     # per buffer of the plan
     cdef Buffers* buffers           # per view field
     cdef list memories              # Memory or None, per buffer of the plan
     cdef list kept                  # Memory of view data, and owners of borrowed view data
@@ -121,9 +121,32 @@ cdef enum:
     FAULT_FULL = 100
 
 cdef struct Span:
-    # The elements of a field that an append takes.
+    # The elements of a field that are taken.
     int64_t start           # physical: node.offset is in it
     int64_t count
+
+
+cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t count, Span* spans,
+                         Fault* fault) noexcept nogil:
+    """Take elements first .. first + count of field f, which must have them."""
+    if unlikely(not inside(first, count, d.nodes[f].length), 0):
+        if add_overflows(first, count, &count):
+            count = INT64_MAX
+        return fail_count(fault, FAULT_CHILD_LENGTH, f, d.nodes[f].length, count)
+    spans[f].start = d.nodes[f].offset + first
+    spans[f].count = count
+    return 0
+
+
+cdef inline int set_children(const ColumnsData* d, int32_t f, Span* spans, Fault* fault) noexcept nogil:
+    """Every child of field f takes the elements that the field takes."""
+    cdef int32_t child = f + 1, end = d.plan.fields[f].end
+    while child < end:
+        if set_span(d, child, spans[f].start, spans[f].count, spans, fault) < 0:
+            return -1
+        child = d.plan.fields[child].end
+    return 0
+
 
 cdef struct PoolTarget:
     # Where one variadic buffer of a piece goes.
@@ -141,8 +164,8 @@ cdef struct Append:
 
 cdef class ColumnsBuilder(BuilderMemory):
     """Columns that grow at the end; snapshots share their memory."""
-    cdef Span* spans                      # per field
-    cdef PoolTarget* targets              # scratch: per variadic buffer of one field of the piece
+    cdef Span* spans                # per field
+    cdef PoolTarget* targets        # scratch: per variadic buffer of one field of the piece
     cdef int32_t targets_room
     cdef Plan matched               # the last plan of a piece that has this one's shape
 

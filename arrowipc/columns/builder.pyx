@@ -17,16 +17,16 @@ from libc.string cimport memcmp, memcpy, memset
 from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, store_int
+from arrowipc.inline.element cimport find_run
 from arrowipc.inline.fault cimport (
-    FAULT_BUFFER_SMALL, FAULT_CHILD_LENGTH, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
+    FAULT_BUFFER_SMALL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
     FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.layouts cimport (
-    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, width_of,
+    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, alignment_of, width_of,
 )
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64, mul_overflows,
-    unlikely,
 )
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
@@ -36,17 +36,11 @@ from arrowipc.inline.plan cimport (
 
 from arrowipc.errors import UnsupportedError, UsageError
 
+# -- memory that grows ---------------------------------------------------------------------------------------
 
-# -- memory that grows -----------------------------------------------------------------------------------------------
-
-# The memory of columns that grow: blocks that double, data buffers of views, and snapshots that share them.
-#
 # A block that is full is never moved: a larger one takes a copy and the old one stays with the snapshots that
 # point at it, so all copying together stays linear. Data buffers of views are not even copied: a view may point
 # into any of many buffers, so the full one is closed and the next one opened, twice as large.
-#
-# Nothing here writes to bytes that a snapshot can see; `ColumnsBuilder`, which fills the blocks, says what it does to
-# the last byte of a bitmap.
 
 # Blocks of these sizes grow fourfold instead of twofold.
 cdef int64_t STEEP_FROM = 1 << 16
@@ -243,7 +237,7 @@ cdef class BuilderMemory:
         return total
 
     cdef int snapshot_into(self, Columns out) except -1:
-        """Let `out`, which is new, hold everything so far; later appends leave that memory alone."""
+        """Let `out`, which is new, hold everything so far, in memory that later appends do not change."""
         cdef int64_t variadic = 0
         cdef int32_t i, next_extent = self.p.n_buffers
         cdef Pool* pool
@@ -337,7 +331,7 @@ cdef inline bint same_start(const Extent* a, const Extent* b, int64_t size) noex
 
 
 cdef bint same_first_bits(const Extent* a, const Extent* b, int64_t count) noexcept nogil:
-    """The same for `count` (> 0) bits; a bitmap that is absent has only ones."""
+    """Whether two bitmaps begin with the same `count` (> 0) bits; one that is absent has only ones."""
     cdef int64_t whole = count >> 3
     if a.data == NULL or b.data == NULL:
         if a.data != NULL:
@@ -394,7 +388,7 @@ cdef bint begins_with(Columns longer, Columns shorter):
                for a, b in zip(longer.dictionaries, shorter.dictionaries))
 
 
-# -- appending -------------------------------------------------------------------------------------------------------
+# -- appending -----------------------------------------------------------------------------------------------
 
 # A data buffer of views that has this many bytes, and is mostly used, is borrowed instead of copied.
 cdef int64_t KEEP_BYTES = 1 << 18
@@ -410,27 +404,6 @@ cdef inline int need(const Append* job, int32_t f, int32_t which, int64_t elemen
     cdef int64_t size
     if mul_overflows(elements, width, &size) or size > extent.size:
         return fail(job.fault, FAULT_BUFFER_SMALL, f, which, elements, extent.size, elements * width, NULL)
-    return 0
-
-
-cdef inline int set_span(ColumnsBuilder g, const Append* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
-    """Take elements first .. first + count of field f."""
-    cdef const Node* node = &job.piece.nodes[f]
-    if unlikely(not inside(first, count, node.length), 0):
-        return fail(job.fault, FAULT_CHILD_LENGTH, f, -1, first, node.length, first + count, NULL)
-    g.spans[f].start = node.offset + first
-    g.spans[f].count = count
-    return 0
-
-
-cdef inline int set_children(ColumnsBuilder g, const Append* job, int32_t f, int64_t first,
-                             int64_t count) noexcept nogil:
-    """The same for every child of field f."""
-    cdef int32_t child = f + 1, end = g.p.fields[f].end
-    while child < end:
-        if set_span(g, job, child, first, count) < 0:
-            return -1
-        child = g.p.fields[child].end
     return 0
 
 
@@ -552,7 +525,7 @@ cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t 
     if fresh:
         memset(g.blocks[buffer].data, 0, width)
         g.sizes[buffer] = width
-    # What lies between the two ends is not looked at: a wild offset stays wild. Unsigned, as it may wrap.
+    # The offsets between the two are not checked: those that are wrong stay so. Unsigned, because they may wrap.
     shift = base - first
     if width == 4:
         from32 = <const loose_i32*> offsets + start + 1
@@ -583,7 +556,7 @@ cdef int append_list(ColumnsBuilder g, const Append* job, int32_t f, int32_t wid
     cdef Span elements
     if append_offsets(g, job, f, width, job.piece.nodes[f + 1].length, g.nodes[f + 1].length, &elements) < 0:
         return -1
-    return set_span(g, job, f + 1, elements.start, elements.count)
+    return set_span(job.piece, f + 1, elements.start, elements.count, g.spans, job.fault)
 
 
 cdef int list_view_range(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, int64_t* low,
@@ -638,14 +611,14 @@ cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_
             store_int(out_sizes, i, width, size)
     g.sizes[first + 1] += count * width
     g.sizes[first + 2] += count * width
-    return set_span(g, job, f + 1, low, high - low)
+    return set_span(job.piece, f + 1, low, high - low, g.spans, job.fault)
 
 
 cdef int append_fixed_list(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     cdef int64_t width = g.p.fields[f].width, first, count
     if mul_overflows(g.spans[f].start, width, &first) or mul_overflows(g.spans[f].count, width, &count):
         return full(job, f, INT64_MAX, INT64_MAX, b"elements")
-    return set_span(g, job, f + 1, first, count)
+    return set_span(job.piece, f + 1, first, count, g.spans, job.fault)
 
 
 cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
@@ -677,7 +650,7 @@ cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
     while child < field.end:
         g.spans[child].count = 0
         if k < 128 and high[k] >= 0:
-            if set_span(g, job, child, low[k], high[k] - low[k] + 1) < 0:
+            if set_span(job.piece, child, low[k], high[k] - low[k] + 1, g.spans, job.fault) < 0:
                 return -1
             if g.nodes[child].length > INT32_MAX - (high[k] - low[k]):
                 return full(job, f, g.nodes[child].length + (high[k] - low[k]), INT32_MAX, b"offsets")
@@ -706,18 +679,6 @@ cdef int copy_dense(ColumnsBuilder g, const Append* job, int32_t f, const int64_
     return 0
 
 
-cdef int64_t first_run(const uint8_t* ends, int64_t runs, int32_t width, int64_t position) noexcept nogil:
-    """The run that holds `position`; `runs` when none reaches that far."""
-    cdef int64_t low = 0, high = runs, middle
-    while low < high:
-        middle = low + ((high - low) >> 1)
-        if load_int(ends, middle, width) > position:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """Run ends count on from the length so far; equal neighbours are not joined."""
     cdef int32_t width = g.p.fields[f + 1].width, buffer = g.p.fields[f + 1].first_buffer + 1
@@ -731,8 +692,8 @@ cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f) noexcept no
     if stop - start > largest(width, True) - base:
         return full(job, f, base + (stop - start), largest(width, True), b"run ends")
     ends = job.piece.extents[buffer].data + runs.offset * width
-    first = first_run(ends, runs.length, width, start)
-    last = first_run(ends, runs.length, width, stop - 1)
+    first = find_run(job.piece, f, start)
+    last = find_run(job.piece, f, stop - 1)
     if last == runs.length:
         return fail(job.fault, FAULT_RUN_END, f, -1, last - 1,
                     load_int(ends, last - 1, width) if last else 0, stop, NULL)
@@ -748,7 +709,7 @@ cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f) noexcept no
     g.sizes[buffer] += (last - first + 1) * width
     g.nodes[f + 1].length += last - first + 1
     g.spans[f + 1].count = 0
-    return set_span(g, job, g.p.fields[f + 1].end, first, last - first + 1)
+    return set_span(job.piece, g.p.fields[f + 1].end, first, last - first + 1, g.spans, job.fault)
 
 
 # -- views ---------------------------------------------------------------------------------------------------
@@ -770,13 +731,14 @@ cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
         outside |= load_u32(views + 16 * i) > 12
     if bits == NULL and not outside:
         return copy_in(g, first + 1, views, 16 * count, job.fault)
-    if (prepare_routes(g, variadic, job.fault) < 0 or measure_views(g, job, f, views, bits) < 0
+    if (reset_targets(g, variadic, job.fault) < 0 or measure_views(g, job, f, views, bits) < 0
             or choose_targets(g, job, f) < 0 or reserve(g, first + 1, 16 * count, job.fault) < 0):
         return -1
     return copy_views(g, job, f, views, bits)
 
 
-cdef int prepare_routes(ColumnsBuilder g, int32_t count, Fault* fault) noexcept nogil:
+cdef int reset_targets(ColumnsBuilder g, int32_t count, Fault* fault) noexcept nogil:
+    """Nothing is known yet of where the piece's `count` data buffers go."""
     cdef void* moved
     if count > g.targets_room:
         moved = realloc(g.targets, <size_t> count * 2 * sizeof(PoolTarget))
@@ -834,7 +796,7 @@ cdef int choose_targets(ColumnsBuilder g, const Append* job, int32_t f) noexcept
                     return -1
                 target.index = g.pools[view].count - 1
                 continue
-        # An eighth of unused bytes costs less than to pick the values out.
+        # Copying an eighth of unused bytes takes less time than copying value by value.
         if target.used < extent.size - (extent.size >> 3):
             target.index = -1
             continue
@@ -895,7 +857,7 @@ cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept 
     if layout == LAYOUT_LIST32:
         return append_list(g, job, f, 4)
     if layout == LAYOUT_STRUCT:
-        return set_children(g, job, f, g.spans[f].start, g.spans[f].count)
+        return set_children(job.piece, f, g.spans, job.fault)
     if layout == LAYOUT_VIEW:
         return append_views(g, job, f)
     if layout == LAYOUT_VAR64:
@@ -918,7 +880,7 @@ cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept 
                            job.piece.extents[g.p.fields[f].first_buffer].data + g.spans[f].start,
                            g.spans[f].count, job.fault) < 0):
             return -1
-        return set_children(g, job, f, g.spans[f].start, g.spans[f].count)
+        return set_children(job.piece, f, g.spans, job.fault)
     return 0
 
 
@@ -928,7 +890,7 @@ cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
     cdef int32_t i, f = 0
     cdef int layout
     for i in range(p.n_columns):
-        if set_span(g, job, p.columns[i], 0, job.piece.length) < 0:
+        if set_span(job.piece, p.columns[i], 0, job.piece.length, g.spans, job.fault) < 0:
             return -1
     if add_overflows(g.length, job.piece.length, &length):
         return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
@@ -942,7 +904,7 @@ cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
         layout = p.fields[f].layout
         if layout == LAYOUT_NULL:
             g.nodes[f].null_count = length
-        elif layout < LAYOUT_SPARSE and append_validity(g, job, f) < 0:
+        elif LAYOUTS[layout].has_validity and append_validity(g, job, f) < 0:
             return -1
         if append_layout(g, job, f) < 0:
             return -1
@@ -977,14 +939,13 @@ cdef bint same_shape(const PlanData* a, const PlanData* b) noexcept nogil:
 
 
 cdef bint needs_native_order(const PlanData* p) noexcept nogil:
-    """Whether appending looks at words of the buffers: then they must be in this machine's byte order."""
+    """Whether appending reads offsets, views, run ends or indices: they must be in this machine's byte order."""
+    cdef const FieldPlan* field
     cdef int32_t i
-    cdef int layout
     for i in range(p.n_fields):
-        layout = p.fields[i].layout
-        if (layout != LAYOUT_NULL and layout != LAYOUT_BOOL and layout != LAYOUT_FIXED_LIST
-                and layout != LAYOUT_STRUCT and layout != LAYOUT_SPARSE
-                and (layout != LAYOUT_FIXED or p.fields[i].flags & FIELD_ENCODED)):
+        field = &p.fields[i]
+        if (field.layout == LAYOUT_RUN_END or field.flags & FIELD_ENCODED
+                or (field.layout != LAYOUT_FIXED and alignment_of(field) > 1)):
             return True
     return False
 
@@ -1079,7 +1040,7 @@ cdef class ColumnsBuilder(BuilderMemory):
         return 0
 
     cdef int match(self, Plan plan) except -1:
-        """Whether pieces of another plan fit."""
+        """Refuse pieces of a plan that has another shape."""
         if plan is not self.plan and not same_shape(self.p, &plan.d):
             raise UsageError("the columns to append have another type than the columns so far, or share "
                              "their dictionaries differently")

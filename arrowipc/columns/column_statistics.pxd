@@ -8,8 +8,8 @@ cdef enum Kind:
     KIND_NONE = 0           # lists, maps, structs, unions, intervals, nulls: only nulls are counted
     KIND_BOOL
     KIND_SIGNED             # `low`, `high`; dates, times and small decimals too
-    KIND_UNSIGNED           # the same bits, unsigned
-    KIND_HALF               # the same, see `half_key`
+    KIND_UNSIGNED           # `low`, `high`, whose bits are those of unsigned numbers
+    KIND_HALF               # `low`, `high`: 16-bit numbers as integers that sort as they do
     KIND_FLOAT              # `least`, `most`
     KIND_WIDE               # decimals of 16 and 32 bytes: where they lie
     KIND_TEXT               # where the bytes lie, and how many they are

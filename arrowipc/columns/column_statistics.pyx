@@ -7,20 +7,21 @@ further, so views that share one long text cost no more than others.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
 from arrowipc.columns.memo_table cimport MemoTable
-from arrowipc.inline.bits cimport append_bits, ones
+from arrowipc.inline.bits cimport SLACK, WORD, append_bits, load_bits, ones
 from arrowipc.inline.element cimport find_run, index_at, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport (
     Precision_DOUBLE, Precision_HALF, Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
     Type_Interval,
 )
+from arrowipc.inline.layouts cimport is_binary
 from arrowipc.inline.loads cimport (
     bitmap_bytes, bswap64, count_bits, get_bit, load_i64, load_u16, loose_i16, loose_i32, loose_i64, loose_u16,
     loose_u32, loose_u64, set_bit,
@@ -28,7 +29,7 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.minmax cimport Number, Real, loose_f32, loose_f64, widen, widen_reals
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, FieldPlan,
+    LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, FieldPlan,
 )
 
 from arrowipc.errors import FormatError, LimitError, UsageError
@@ -41,20 +42,11 @@ LONGEST = 64
 
 cdef enum:
     CUT = 64
-    STEP = 56               # bits of a bitmap that are looked at together: a word at any bit offset
     MAX_NESTING = 256       # dictionaries within dictionaries
     SPARSE = 4              # a dictionary of so many values per row is not worth a pass over all of them
 
 
 # -- which rows count ----------------------------------------------------------------------------------------
-
-
-cdef inline uint64_t take_bits(const uint8_t* bits, int64_t at, int64_t count) noexcept nogil:
-    """Up to STEP bits from bit `at`."""
-    cdef uint64_t word = 0
-    # Not a load of 8 bytes: those behind the bitmap may belong to somebody else.
-    memcpy(&word, bits + (at >> 3), ((at & 7) + count + 7) >> 3)
-    return (word >> (at & 7)) & ones(count)
 
 
 cdef inline int64_t first_valid(const uint8_t* bits, int64_t at, int64_t count) noexcept nogil:
@@ -65,16 +57,27 @@ cdef inline int64_t first_valid(const uint8_t* bits, int64_t at, int64_t count) 
     return i
 
 
-cdef Memory both(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, int64_t count):
-    """The bits that are set in two bitmaps; bit 0 of the result is the first."""
+cdef Memory merge(const uint8_t** bits, int64_t* at, const uint8_t* mask, int64_t mask_at, int64_t count):
+    """Let `bits`, from bit `at` on, be only those that are set in `mask` too; NULL stands for ones.
+
+    Returns what keeps their memory, None: that of one of the two.
+    """
     cdef int64_t k, size = bitmap_bytes(count)
-    # append_bits stores whole words.
-    cdef Memory out = Memory(size + 8)
-    cdef Memory other = Memory(size + 8)
-    append_bits(out.data, 0, a, i, count)
-    append_bits(other.data, 0, b, j, count)
+    cdef Memory out, other
+    if mask == NULL:
+        return None
+    if bits[0] == NULL:
+        bits[0] = mask
+        at[0] = mask_at
+        return None
+    out = Memory(size + SLACK)
+    other = Memory(size + SLACK)
+    append_bits(out.data, 0, bits[0], at[0], count)
+    append_bits(other.data, 0, mask, mask_at, count)
     for k in range(size):
         out.data[k] &= other.data[k]
+    bits[0] = out.data
+    at[0] = 0
     return out
 
 
@@ -108,8 +111,8 @@ cdef void numbers(const Number* values, int64_t count, const uint8_t* bits, int6
         widen(values, count, &low, &high)
         i = count
     while i < count:
-        n = min(count - i, <int64_t> STEP)
-        word = take_bits(bits, at + i, n)
+        n = min(count - i, <int64_t> WORD)
+        word = load_bits(bits, at + i, n)
         if word == ones(n):
             widen(values + i, n, &low, &high)
         elif word:
@@ -133,8 +136,8 @@ cdef void reals(const Real* values, int64_t count, const uint8_t* bits, int64_t 
         b.nan |= widen_reals(values, count, &low, &high)
         i = count
     while i < count:
-        n = min(count - i, <int64_t> STEP)
-        word = take_bits(bits, at + i, n)
+        n = min(count - i, <int64_t> WORD)
+        word = load_bits(bits, at + i, n)
         if word == ones(n):
             b.nan |= widen_reals(values + i, n, &low, &high)
         elif word:
@@ -177,9 +180,9 @@ cdef void booleans(const uint8_t* values, int64_t values_at, int64_t count, cons
         merge_signed(b, i == count, i != 0)
         return
     while i < count and not (b.found and b.low == 0 and b.high == 1):
-        n = min(count - i, <int64_t> STEP)
-        mask = take_bits(bits, at + i, n)
-        word = take_bits(values, values_at + i, n)
+        n = min(count - i, <int64_t> WORD)
+        mask = load_bits(bits, at + i, n)
+        word = load_bits(values, values_at + i, n)
         if mask:
             merge_signed(b, word & mask == mask, word & mask != 0)
         i += n
@@ -293,21 +296,24 @@ cdef void blobs(const uint8_t* values, int32_t width, int64_t count, const uint8
 # -- one column ----------------------------------------------------------------------------------------------
 
 
-cdef int kind_of(Plan plan, int32_t f) except -1:
-    """What the bounds of a field are, behind dictionaries and runs."""
-    cdef const FieldPlan* field = &plan.d.fields[f]
+cdef const FieldPlan* value_field(Plan plan, int32_t f) except NULL:
+    """The field that has the values of field `f`: behind dictionaries and runs."""
     cdef DictionaryPlan dictionary
-    cdef int layout = field.layout
-    if field.flags & FIELD_ENCODED:
-        dictionary = plan.dictionaries[field.dictionary]
-        return kind_of(dictionary.values, dictionary.values.d.columns[0])
-    if layout == LAYOUT_RUN_END:
-        return kind_of(plan, plan.d.fields[f + 1].end)
-    if layout == LAYOUT_BOOL:
+    if plan.d.fields[f].flags & FIELD_ENCODED:
+        dictionary = plan.dictionaries[plan.d.fields[f].dictionary]
+        return value_field(dictionary.values, dictionary.values.d.columns[0])
+    if plan.d.fields[f].layout == LAYOUT_RUN_END:
+        return value_field(plan, plan.d.fields[f + 1].end)
+    return &plan.d.fields[f]
+
+
+cdef int kind_of(const FieldPlan* field) noexcept nogil:
+    """What the bounds of a field's values are."""
+    if field.layout == LAYOUT_BOOL:
         return KIND_BOOL
-    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+    if is_binary(field.layout):
         return KIND_TEXT if field.flags & FIELD_UTF8 else KIND_BYTES
-    if layout != LAYOUT_FIXED or field.type == Type_Interval:
+    if field.layout != LAYOUT_FIXED or field.type == Type_Interval:
         return KIND_NONE
     if field.type == Type_FixedSizeBinary:
         return KIND_BYTES
@@ -389,13 +395,7 @@ cdef int gather(Columns columns, int32_t f, int64_t first, int64_t count, const 
         add_nulls(b, -1)
         b.unknown = True
         return 0
-    if bits == NULL:
-        bits = mask
-        at = mask_at
-    elif mask != NULL:
-        merged = both(bits, first, mask, mask_at, count)
-        bits = merged.data
-        at = 0
+    merged = merge(&bits, &at, mask, mask_at, count)
     if bits != NULL:
         nulls = count - count_bits(bits, at, count)
     if nulls == 0:
@@ -453,7 +453,7 @@ cdef int64_t count_null_values(const ColumnsData* d, int32_t f, int64_t first, i
 
 cdef int gather_encoded(Columns columns, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
                         int64_t nulls, Bounds* b, int depth) except -1:
-    """The same for dictionary indices, of which some are not null: the values that they lead to."""
+    """Do what `gather` does for dictionary indices, of which some are not null: the values that they lead to count."""
     cdef Columns dictionary = dictionary_of(columns, f)
     cdef int64_t i, index = 0, size, before, unused, origin
     cdef int32_t value
@@ -519,7 +519,7 @@ cdef int64_t measure_runs(const ColumnsData* d, int32_t f, int64_t first, int64_
 
 
 cdef int gather_runs(Columns columns, int32_t f, int64_t first, int64_t count, Bounds* b, int depth) except -1:
-    """The same for run-end encoded elements."""
+    """Do what `gather` does for run-end encoded elements."""
     cdef const ColumnsData* d = &columns.d
     cdef int32_t value = d.plan.fields[f + 1].end
     cdef const uint8_t* valid = validity(d, value) if has_bitmap(d, value) else NULL
@@ -566,17 +566,6 @@ cdef object number(const Bounds* b, bint upper):
 
 cdef object wide(const uint8_t* p, int32_t width):
     return int.from_bytes(PyBytes_FromStringAndSize(<const char*> p, width), "little", signed=True)
-
-
-cdef int32_t wide_width(Plan plan, int32_t f) except -1:
-    """Bytes of the decimals behind dictionaries and runs."""
-    cdef DictionaryPlan dictionary
-    if plan.d.fields[f].flags & FIELD_ENCODED:
-        dictionary = plan.dictionaries[plan.d.fields[f].dictionary]
-        return wide_width(dictionary.values, dictionary.values.d.columns[0])
-    if plan.d.fields[f].layout == LAYOUT_RUN_END:
-        return wide_width(plan, plan.d.fields[f + 1].end)
-    return plan.d.fields[f].width
 
 
 cdef object text(bytes data):
@@ -635,7 +624,7 @@ cdef tuple described(Columns columns, int32_t f, object path, const Bounds* b):
     nulls = b.nulls if b.nulls >= 0 else None
     if b.found and not b.unknown:
         if b.kind == KIND_WIDE:
-            width = wide_width(columns.plan, f)
+            width = value_field(columns.plan, f).width
             low = wide(b.first, width)
             high = wide(b.last, width)
         elif is_text or b.kind == KIND_BYTES:
@@ -701,19 +690,13 @@ cdef class Collector:
             return 0
         if unique:
             memset(&b, 0, sizeof(Bounds))
-            b.kind = kind_of(columns.plan, f)
+            b.kind = kind_of(value_field(columns.plan, f))
             gather(columns, f, at, count, mask, mask_at, &b, 0)
             out.append(described(columns, f, path, &b))
         if field.layout != LAYOUT_STRUCT:
             return 0
         bits = validity(&columns.d, f)
-        if bits == NULL:
-            bits = mask
-            bits_at = mask_at
-        elif mask != NULL:
-            merged = both(bits, at, mask, mask_at, count)
-            bits = merged.data
-            bits_at = 0
+        merged = merge(&bits, &bits_at, mask, mask_at, count)
         if bits != NULL and count_bits(bits, bits_at, count) == count:
             bits = NULL
         while child < field.end:
@@ -765,15 +748,9 @@ def value_hashes(RecordBatch column not None):
         Lists share so many elements that to tell them apart would take too long.
     """
     cdef MemoTable table = MemoTable(column.plan)
-    cdef int64_t i, start = 0, null
+    cdef int64_t null
     table.add_batch(column)
-    null = table.null_at
-    if not table.flat:
-        for i in range(table.count):
-            if table.ends[i] == start + 1 and table.spelled.data[start] == 0:  # how null is spelled
-                null = i
-                break
-            start = table.ends[i]
+    null = table.null_number()
     hashes = PyBytes_FromStringAndSize(<const char*> table.hashes, 8 * table.count)
     stable = table.stable_hashes()
     if null < 0:

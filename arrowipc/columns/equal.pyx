@@ -13,10 +13,10 @@ from arrowipc.columns.elements cimport count_bytes, dictionary_id, dictionary_of
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport Precision_DOUBLE, Precision_SINGLE, Type_FloatingPoint
+from arrowipc.inline.layouts cimport is_binary, is_union
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, FieldPlan,
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT, FieldPlan,
 )
 
 from arrowipc.errors import LimitError
@@ -27,16 +27,16 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_NESTING = 256
 
-# Elements of lists, and words of 8 bytes of what lies under them. Views, unions and dictionaries may share
-# what they point at: a million views of a million elements are few bytes and 2**40 comparisons. Beyond these,
-# each byte of either side may stand for eight.
+# Comparisons that are always allowed, in list elements and in 8 bytes of their contents; beyond these, eight for each
+# byte of either side. Views, unions and dictionaries may share what they point at: a million list views of the same
+# million elements are few bytes and 2**40 comparisons.
 cdef int64_t FREE_ELEMENTS = 2**25
 
 
 @cython.final
 @cython.auto_pickle(False)
 cdef class Comparison:
-    """What one comparison carries down the types: options, budget and depth."""
+    """Options, budget and depth of one comparison."""
 
     cdef bint nan_equal
     cdef int64_t limit
@@ -71,7 +71,7 @@ cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int6
 
 cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
               int64_t count) except -1:
-    """Null slots agree, and every stretch between them."""
+    """Whether nulls are in the same places, and values equal between them."""
     cdef const FieldPlan* field = &a.d.plan.fields[f]
     cdef const uint8_t* valid = validity(&a.d, f)
     cdef int equal
@@ -95,7 +95,7 @@ cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t 
 
 cdef int same_between_nulls(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                             int64_t count) except -1:
-    """Elements whose bitmaps say the same: only what is valid counts."""
+    """Whether the valid elements are equal; both sides have their nulls in the same places."""
     cdef const FieldPlan* field = &a.d.plan.fields[f]
     cdef const uint8_t* valid = validity(&a.d, f)
     cdef int64_t k = 0, start
@@ -153,7 +153,7 @@ cdef bint same_nulls(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, i
 
 cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                     int64_t count) except -1:
-    """The same for elements that are all valid."""
+    """Whether elements are equal that are all valid."""
     cdef const FieldPlan* field = &a.d.plan.fields[f]
     cdef const uint8_t* p
     cdef const uint8_t* r
@@ -171,7 +171,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         p = a.d.extents[field.first_buffer + 1].data
         r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data
         return same_bits(p, i, r, j, count)
-    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+    if is_binary(layout):
         return same_words(q, a, f, i, b, g, j, count)
     if layout == LAYOUT_STRUCT:
         child = f + 1
@@ -183,7 +183,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
             child = a.d.plan.fields[child].end
             other = b.d.plan.fields[other].end
         return True
-    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+    if is_union(layout):
         return same_members(q, a, f, i, b, g, j, count)
     if layout == LAYOUT_RUN_END:
         return same_runs(q, a, f, i, b, g, j, count)
@@ -329,20 +329,20 @@ cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int
 
 cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                       int64_t count) except -1:
-    """Dictionary-encoded values, each pair of indices compared once; the index may be null, or the word."""
-    cdef Columns words = dictionary_of(a, f), others = dictionary_of(b, g)
+    """Dictionary-encoded values, each pair of indices compared once; null is a null index or an index of a null."""
+    cdef Columns values = dictionary_of(a, f), others = dictionary_of(b, g)
     cdef int64_t index = 0, other = 0, k, first, second
-    cdef int32_t child = 0 if words is None else words.d.plan.columns[0]
+    cdef int32_t child = 0 if values is None else values.d.plan.columns[0]
     cdef int32_t twin = 0 if others is None else others.d.plan.columns[0]
     cdef bint identical = False
     cdef dict seen = {}
-    if words is not None and others is not None and words.d.length == others.d.length <= count:
+    if values is not None and others is not None and values.d.length == others.d.length <= count:
         # Mostly the two dictionaries are the same; then equal indices need no second look.
-        identical = same(q, words, child, words.d.nodes[child].offset,
-                         others, twin, others.d.nodes[twin].offset, words.d.length)
+        identical = same(q, values, child, values.d.nodes[child].offset,
+                         others, twin, others.d.nodes[twin].offset, values.d.length)
     for k in range(count):
-        index = word_at(a, f, i + k, words, child)
-        other = word_at(b, g, j + k, others, twin)
+        index = value_index(a, f, i + k, values, child)
+        other = value_index(b, g, j + k, others, twin)
         if index < 0 or other < 0:
             if index != other:
                 return False
@@ -352,27 +352,27 @@ cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
         pair = (index, other)
         equal = seen.get(pair)
         if equal is None:
-            first = words.d.nodes[child].offset + index
+            first = values.d.nodes[child].offset + index
             second = others.d.nodes[twin].offset + other
-            equal = seen[pair] = same(q, words, child, first, others, twin, second, 1)
+            equal = seen[pair] = same(q, values, child, first, others, twin, second, 1)
         if not equal:
             return False
     return True
 
 
-cdef int64_t word_at(Columns columns, int32_t f, int64_t at, Columns words, int32_t child) except -2:
-    """Index of the word of element `at`; -1 for null."""
+cdef int64_t value_index(Columns columns, int32_t f, int64_t at, Columns values, int32_t child) except -2:
+    """Which value of the dictionary element `at` stands for; -1 for null."""
     cdef const uint8_t* valid = validity(&columns.d, f)
     cdef int64_t index = 0
     cdef Fault fault
     if valid != NULL and not get_bit(valid, at):
         return -1
-    if words is None:
+    if values is None:
         fail(&fault, FAULT_NO_DICTIONARY, f, 1, at, dictionary_id(columns, f))
         raise_fault(&fault, columns.plan)
-    if index_at(&columns.d, f, at, words.d.length, &index, &fault) < 0:
+    if index_at(&columns.d, f, at, values.d.length, &index, &fault) < 0:
         raise_fault(&fault, columns.plan)
-    if words.d.plan.fields[child].layout == LAYOUT_NULL:
+    if values.d.plan.fields[child].layout == LAYOUT_NULL:
         return -1
-    valid = validity(&words.d, child)
-    return -1 if valid != NULL and not get_bit(valid, words.d.nodes[child].offset + index) else index
+    valid = validity(&values.d, child)
+    return -1 if valid != NULL and not get_bit(valid, values.d.nodes[child].offset + index) else index

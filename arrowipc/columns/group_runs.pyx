@@ -6,7 +6,7 @@ goes through `columns.equal`. Nothing here trusts the contents of buffers.
 """
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -17,10 +17,10 @@ from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
+from arrowipc.inline.layouts cimport is_binary
 from arrowipc.inline.loads cimport get_bit, loose_u16, loose_u32, loose_u64
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
-    ColumnsData, FieldPlan, Node, PlanData, ViewRange,
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, ColumnsData, FieldPlan, Node, PlanData,
 )
 from arrowipc.metadata.schema_reader cimport project
 
@@ -49,36 +49,16 @@ cdef RecordBatch select(RecordBatch batch, tuple columns):
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef Plan plan = plan_of(batch.plan, columns)
     cdef const PlanData* p = &batch.plan.d
-    cdef const FieldPlan* field
-    cdef const FieldPlan* source
-    cdef const ViewRange* views
-    cdef int32_t f = 0, g, variadic = 0
+    cdef int32_t i, f, variadic = 0, next = plan.d.n_buffers
     cdef list dictionaries = [None] * len(plan.dictionaries)
     for column in columns:
-        for g in range(p.columns[<int32_t> column], p.fields[p.columns[<int32_t> column]].end):
-            if p.fields[g].view >= 0:
-                variadic += batch.d.views[p.fields[g].view].count
+        f = p.columns[<int32_t> column]
+        for i in range(f, p.fields[f].end):
+            if p.fields[i].view >= 0:
+                variadic += batch.d.views[p.fields[i].view].count
     out.allocate(plan, variadic)
-    variadic = plan.d.n_buffers
-    for column in columns:
-        for g in range(p.columns[<int32_t> column], p.fields[p.columns[<int32_t> column]].end):
-            source = &p.fields[g]
-            field = &plan.d.fields[f]
-            out.d.nodes[f] = batch.d.nodes[g]
-            if field.n_buffers:
-                memcpy(&out.d.extents[field.first_buffer], &batch.d.extents[source.first_buffer],
-                       field.n_buffers * sizeof(out.d.extents[0]))
-            if field.view >= 0:
-                views = &batch.d.views[source.view]
-                if views.count:
-                    memcpy(&out.d.extents[variadic], &batch.d.extents[views.first],
-                           views.count * sizeof(out.d.extents[0]))
-                out.d.views[field.view].first = variadic
-                out.d.views[field.view].count = views.count
-                variadic += views.count
-            if field.dictionary >= 0 and batch.dictionaries is not None:
-                dictionaries[field.dictionary] = batch.dictionaries[source.dictionary]
-            f += 1
+    for i, column in enumerate(columns):
+        next = out.place_column(plan.d.columns[i], batch, p.columns[<int32_t> column], next, dictionaries)
     out.d.length = batch.d.length
     out.owner = batch.owner
     out.dictionaries = tuple(dictionaries)
@@ -103,7 +83,7 @@ cdef inline void mark_numbers(const Number* values, int64_t count, uint8_t* mark
 
 
 cdef void mark_nulls(const uint8_t* bits, int64_t start, int64_t count, uint8_t* marks) noexcept nogil:
-    """Put right what was found without looking at nulls: two of them are equal, one and a value are not."""
+    """Correct marks that were set without looking at nulls: two nulls are equal, a null and a value are not."""
     cdef int64_t i
     cdef bint before = get_bit(bits, start), now
     for i in range(1, count):
@@ -114,7 +94,7 @@ cdef void mark_nulls(const uint8_t* bits, int64_t start, int64_t count, uint8_t*
 
 
 cdef inline uint64_t canonical(const uint8_t* p, int32_t width) noexcept nogil:
-    """A floating-point number's bits; one pattern for all NaNs, and one for both zeros."""
+    """The bits of a floating-point number, the same for all NaNs and the same for both zeros."""
     cdef uint64_t bits, sign, infinity
     if width == 8:
         bits = (<const loose_u64*> p)[0]
@@ -140,7 +120,7 @@ cdef void mark_floats(const uint8_t* values, int32_t width, int64_t count, uint8
 
 
 cdef void mark_fixed(const ColumnsData* d, int32_t f, int64_t start, int64_t count, uint8_t* marks) noexcept nogil:
-    """Values, or dictionary indices, of a fixed width; at least two."""
+    """Mark changes in at least two values, or dictionary indices, of a fixed width."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef int32_t width = field.width
     cdef const uint8_t* values = d.extents[field.first_buffer + 1].data + start * width
@@ -164,7 +144,7 @@ cdef void mark_fixed(const ColumnsData* d, int32_t f, int64_t start, int64_t cou
 
 cdef int mark_words(const ColumnsData* d, int32_t f, int64_t start, int64_t count, uint8_t* marks,
                     Fault* fault) noexcept nogil:
-    """Texts; those under nulls are not looked at."""
+    """Mark where text or binary changes; bytes under nulls are not looked at."""
     cdef const uint8_t* bits = validity(d, f)
     cdef const uint8_t* before = NULL
     cdef const uint8_t* now = NULL
@@ -183,7 +163,7 @@ cdef int mark_words(const ColumnsData* d, int32_t f, int64_t start, int64_t coun
 
 cdef int mark_others(RecordBatch keys, int32_t f, int64_t start, int64_t count, uint8_t* marks,
                      const uint8_t* doubtful) except -1:
-    """What is compared value by value; `doubtful`: only these rows may differ (NULL: all)."""
+    """Mark changes in values of any type, compared one by one; only `doubtful` rows may differ (NULL: all)."""
     cdef int64_t i
     for i in range(1, count):
         if not marks[i] and (doubtful == NULL or doubtful[i]):
@@ -200,7 +180,7 @@ cdef int mark_column(RecordBatch keys, int32_t f, uint8_t* marks, uint8_t* scrat
     cdef Fault fault
     if layout == LAYOUT_NULL:
         return 0
-    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
+    if is_binary(layout):
         if mark_words(&keys.d, f, start, count, marks, &fault) < 0:
             raise_fault(&fault, keys.plan)
         return 0
@@ -302,10 +282,7 @@ cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t cou
 
 
 def runs_of(RecordBatch batch not None, columns):
-    """Where runs of equal values in some columns begin (and the number of rows), and those columns at the starts.
-
-    A seam for tests.
-    """
+    """Return where runs of equal values in some columns begin, then the number of rows; and these columns there."""
     cdef RecordBatch keys = select(batch, tuple(columns))
     cdef Memory starts = find_runs(keys)
     cdef int64_t count = starts.size // 8 - 1

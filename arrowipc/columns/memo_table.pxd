@@ -98,10 +98,10 @@ cdef class MemoTable:
 cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint earns)
 
 
-# Nested values as bytes: `plant` fills an empty tree, `fell` frees it, also after an exception. `tables`: those whose
-# values the dictionaries are, None: dictionaries of any kind.
-cdef int plant(Columns columns, Tree* tree, tuple tables) except -1
-cdef void fell(Tree* tree) noexcept
+# Nested values as bytes: `fill_tree` fills an empty tree, `free_tree` frees it, also after an exception. `tables`:
+# those whose values the dictionaries are, None: dictionaries of any kind.
+cdef int fill_tree(Columns columns, Tree* tree, tuple tables) except -1
+cdef void free_tree(Tree* tree) noexcept
 # Appends element `at` of field f. -1: `fault`, in words by `raise_value_fault`.
 cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil
 cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1

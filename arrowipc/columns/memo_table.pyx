@@ -1,9 +1,9 @@
 """Tables of distinct values: what many dictionaries become when they are unified.
 
 Flat values (numbers, booleans, text, binary) are compared as bytes, where the table keeps them. Nested ones
-are spelled out first, as bytes that two elements share exactly when their decoded values are equal, whatever
-their offsets, views, runs and dictionaries look like. Both ways NaN equals NaN, and -0.0 differs from 0.0: a
-dictionary that took one for the other would change data.
+are spelled first: written as bytes that are the same for two elements exactly when their decoded values are equal,
+whatever their offsets, views, runs and dictionaries look like. Both ways NaN equals NaN, and -0.0 differs from 0.0:
+a dictionary that took one for the other would change data.
 
 Nothing here trusts contents: broken offsets, indices, views, codes and run ends raise.
 """
@@ -25,14 +25,15 @@ from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, st
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
-from arrowipc.inline.hash cimport hash_with, load_u64, stable_hash
+from arrowipc.inline.hash cimport hash_with, stable_hash
+from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_union
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, loose_u64, mul_overflows, prefetch,
-    unlikely,
+    add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, load_u64, loose_u64, mul_overflows,
+    prefetch, unlikely,
 )
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
-    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, FieldPlan, Node,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT, LAYOUT_VIEW,
+    ColumnsData, FieldPlan, Node,
 )
 from arrowipc.metadata.schema_reader cimport same_shape
 
@@ -56,6 +57,7 @@ cdef const uint8_t* EMPTY = <const uint8_t*> b""
 
 
 cdef struct Word:
+    # The bytes by which a value is known.
     const uint8_t* data     # NULL: null
     int64_t size
 
@@ -68,7 +70,7 @@ cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t size) noexcept nogil:
 
 
 cdef inline bint same_bytes(const uint8_t* p, const uint8_t* q, int64_t size) noexcept nogil:
-    """Most values are a few words long: a call of memcmp costs more than they do."""
+    """As memcmp, of which a call takes longer than comparing the few bytes that most values are."""
     if size > 32:
         return memcmp(p, q, size) == 0
     while size > 8:
@@ -123,13 +125,15 @@ cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const
     cdef int32_t first = field.first_buffer
     cdef const uint8_t* p = g.blocks[first + 1].data
     cdef int64_t start, size
+    cdef int32_t width
     cdef int layout = field.layout
     if layout == LAYOUT_FIXED:
         p += ordinal * field.width
         return same_bytes(canonical(p, t.float_width) if t.float_width else p, word.data, field.width)
-    if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64:
-        start = load_int(p, ordinal, 4 if layout == LAYOUT_VAR32 else 8)
-        size = load_int(p, ordinal + 1, 4 if layout == LAYOUT_VAR32 else 8) - start
+    if has_offsets(layout):
+        width = LAYOUTS[layout].buffers[1].width
+        start = load_int(p, ordinal, width)
+        size = load_int(p, ordinal + 1, width) - start
         return size == word.size and same_bytes(g.blocks[first + 2].data + start, word.data, size)
     if layout == LAYOUT_BOOL:
         return get_bit(p, ordinal) == word.data[0]
@@ -195,10 +199,8 @@ cdef int keep_flat(BuilderMemory g, int64_t ordinal, const Word* word, Fault* fa
             memcpy(g.blocks[buffer].data + g.sizes[buffer], word.data, field.width)
         g.sizes[buffer] += field.width
         return 0
-    if field.layout == LAYOUT_VAR32:
-        return keep_var(g, field, 4, word, fault)
-    if field.layout == LAYOUT_VAR64:
-        return keep_var(g, field, 8, word, fault)
+    if has_offsets(field.layout):
+        return keep_var(g, field, LAYOUTS[field.layout].buffers[1].width, word, fault)
     if field.layout == LAYOUT_VIEW:
         return keep_view(g, field, word, fault)
     if field.layout == LAYOUT_BOOL:
@@ -305,8 +307,8 @@ cdef inline int64_t enter(MemoTable t, uint64_t hash, uint64_t slot) noexcept no
     return t.count - 1
 
 
-cdef void take_out(MemoTable t, int64_t count, int64_t null_at) noexcept nogil:
-    """Leave the first `count` values in the slots."""
+cdef void shrink(MemoTable t, int64_t count, int64_t null_at) noexcept nogil:
+    """Forget all values but the first `count`."""
     cdef int64_t i
     cdef uint64_t slot
     for i in range(t.count - 1, count - 1, -1):
@@ -370,7 +372,7 @@ cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t s
 
 cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                      int64_t* mapping, Fault* fault) noexcept nogil:
-    """The same for values of 8 bytes that are all valid and known by their own bytes: keys, mostly."""
+    """The same for values of 8 bytes, all valid, that are no floating-point numbers: mostly keys."""
     cdef uint64_t hashes[BLOCK]
     cdef int32_t buffer = d.plan.fields[0].first_buffer + 1
     cdef const loose_u64* values = (<const loose_u64*> d.extents[buffer].data) + d.nodes[0].offset + start
@@ -467,7 +469,7 @@ cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault
         return spell_encoded(t, f, at, out, fault)
     if layout == LAYOUT_RUN_END:
         return spell_run(t, f, at, out, fault)
-    if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
+    if is_union(layout):
         if member_at(t.d, f, at, &child, &start, fault) < 0:
             return -1
         # Equal types number their fields alike.
@@ -484,7 +486,7 @@ cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault
                 return -1
             child = t.d.plan.fields[child].end
         return 0
-    if layout == LAYOUT_FIXED or layout == LAYOUT_BOOL or layout <= LAYOUT_VIEW:
+    if LAYOUTS[layout].n_children == 0:
         return spell_flat(t.d, f, at, out, fault)
     return spell_list(t, f, at, out, fault)
 
@@ -546,11 +548,7 @@ cdef int spell_encoded(const Tree* t, int32_t f, int64_t at, Spelling* out, Faul
     return 0
 
 
-cdef int plant(Columns columns, Tree* tree, tuple tables) except -1:
-    """Fill a Tree, which is empty; `fell` frees it, also after an exception.
-
-    `tables`: those whose values the dictionaries are, None: dictionaries of any kind.
-    """
+cdef int fill_tree(Columns columns, Tree* tree, tuple tables) except -1:
     cdef int64_t i, n = len(columns.plan.dictionaries)
     tree.d = &columns.d
     if n == 0:
@@ -563,7 +561,7 @@ cdef int plant(Columns columns, Tree* tree, tuple tables) except -1:
         tree.below[i].id = (<DictionaryPlan> columns.plan.dictionaries[i]).id
         if columns.dictionaries is not None and columns.dictionaries[i] is not None:
             if tables is None:
-                plant(columns.dictionaries[i], &tree.below[i], None)
+                fill_tree(columns.dictionaries[i], &tree.below[i], None)
             else:
                 tree.below[i].d = &(<Columns> columns.dictionaries[i]).d
                 tree.below[i].numbered = True
@@ -571,10 +569,10 @@ cdef int plant(Columns columns, Tree* tree, tuple tables) except -1:
     return 0
 
 
-cdef void fell(Tree* tree) noexcept:
+cdef void free_tree(Tree* tree) noexcept:
     cdef int64_t i
     for i in range(tree.n_below):
-        fell(&tree.below[i])
+        free_tree(&tree.below[i])
     free(tree.below)
 
 
@@ -645,7 +643,7 @@ cdef int append_run(ColumnsBuilder g, ColumnsData* piece, const Node* whole, int
 
 cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* nodes, int64_t start, int64_t count,
                      int64_t* mapping, PyObject* owner, Fault* fault) noexcept nogil:
-    """`nodes`: room for a copy of the nodes. New values that lie together are appended together."""
+    """Add nested values, new ones that lie together in one append; `nodes` is room for a copy of the nodes."""
     cdef ColumnsData piece = tree.d[0]
     cdef Word word
     cdef int64_t ordinal, first = start, pending = 0, end, i
@@ -746,13 +744,13 @@ cdef class MemoTable:
             raise MemoryError()
         memset(&tree, 0, sizeof(Tree))
         try:
-            plant(values, &tree, self.below)
+            fill_tree(values, &tree, self.below)
             if self.earns:
                 self.budget.earn(count_bytes(values) if self.below is None else own_bytes(values, count))
             with nogil:
                 found = add_spelled(self, builder, &tree, nodes, start, count, mapping, owner, fault)
         finally:
-            fell(&tree)
+            free_tree(&tree)
             free(nodes)
         if found == 0 and adopted:
             builder.dictionaries = adopted
@@ -768,7 +766,7 @@ cdef class MemoTable:
         self.kept_null_at = self.null_at
 
     cdef void take_back(self) noexcept nogil:
-        take_out(self, self.kept_count, self.kept_null_at)
+        shrink(self, self.kept_count, self.kept_null_at)
         self.builder.restore()
 
     cdef int64_t null_number(self):
@@ -811,7 +809,7 @@ cdef class MemoTable:
 
     cdef int rollback(self, tuple mark) except -1:
         cdef ColumnsBuilder g = self.builder
-        take_out(self, mark[0], mark[1])
+        shrink(self, mark[0], mark[1])
         self.spelled.size = mark[2]
         if self.spelled_null >= self.count:
             self.spelled_null = -1
@@ -906,11 +904,10 @@ cdef bint has_floats(Plan plan):
     return False
 
 
-cdef int spells_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one, Spelling* other,
-                      bint* schemas_equal, Fault* fault) noexcept nogil:
+cdef int spelled_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one, Spelling* other,
+                       Fault* fault) noexcept nogil:
     """Whether the first `count` values are the same, -0.0 told from 0.0; -1: `fault`, of either side."""
     cdef int64_t i
-    schemas_equal[0] = False
     for i in range(count):
         one.size = other.size = 0
         if (spell(a, 0, a.d.nodes[0].offset + i, one, fault) < 0
@@ -918,8 +915,7 @@ cdef int spells_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one
             return -1
         if one.size != other.size or memcmp(one.data, other.data, one.size) != 0:
             return 0
-    schemas_equal[0] = True
-    return 0
+    return 1
 
 
 cdef bint same_spelling(Columns longer, Columns shorter) except -1:
@@ -928,30 +924,29 @@ cdef bint same_spelling(Columns longer, Columns shorter) except -1:
     cdef Spelling one, other
     cdef Fault fault
     cdef Budget budget = new_budget(SPELLED_FREE, "")
-    cdef bint schemas_equal = False
     cdef int found
     memset(&a, 0, sizeof(Tree))
     memset(&b, 0, sizeof(Tree))
     memset(&one, 0, sizeof(Spelling))
     memset(&other, 0, sizeof(Spelling))
     try:
-        plant(longer, &a, None)
-        plant(shorter, &b, None)
+        fill_tree(longer, &a, None)
+        fill_tree(shorter, &b, None)
         budget.earn(count_bytes(longer))
         budget.earn(count_bytes(shorter))
         one.left = other.left = &budget.left
         with nogil:
-            found = spells_alike(&a, &b, shorter.d.length, &one, &other, &schemas_equal, &fault)
+            found = spelled_alike(&a, &b, shorter.d.length, &one, &other, &fault)
     finally:
-        fell(&a)
-        fell(&b)
+        free_tree(&a)
+        free_tree(&b)
         free(one.data)
         free(other.data)
     if found < 0 and fault.code == FAULT_TOO_MUCH:
         return False
     if found < 0:
         raise_value_fault(&fault, longer.plan, budget)
-    return schemas_equal
+    return found != 0
 
 
 cdef bint continues(Columns longer, Columns shorter) except -1:

@@ -1,5 +1,5 @@
 # Exactly the elements of a slice: what a writer puts into a body.
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
 cimport cython
 

@@ -23,7 +23,7 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, Plan, raise_fault
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.builder cimport Span
+from arrowipc.columns.builder cimport Span, set_children, set_span
 from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.bits cimport SLACK, append_bits, load_int, store_int
 from arrowipc.inline.element cimport find_run, run_end
@@ -38,7 +38,7 @@ from arrowipc.inline.loads cimport (
 )
 from arrowipc.inline.plan cimport (
     LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
-    LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
+    LAYOUT_LIST_VIEW64, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
     LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange, copy_tables,
 )
 
@@ -143,30 +143,8 @@ cdef int more_extents(Truncator t, int32_t count, Fault* fault) noexcept nogil:
 # -- what the layouts share ----------------------------------------------------------------------------------
 
 
-cdef inline int set_span(Truncator t, const TruncateCall* cut, int32_t f, int64_t first, int64_t count) noexcept nogil:
-    """Take elements first .. first + count of field f."""
-    cdef const Node* node = &cut.source.nodes[f]
-    if unlikely(not inside(first, count, node.length), 0):
-        if add_overflows(first, count, &count):
-            count = INT64_MAX
-        return fail(cut.fault, FAULT_CHILD_LENGTH, f, -1, -1, node.length, count, NULL)
-    t.spans[f].start = node.offset + first
-    t.spans[f].count = count
-    return 0
-
-
-cdef inline int set_children(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
-    """Every child of field f takes the elements that the field takes."""
-    cdef int32_t child = f + 1, end = t.d.plan.fields[f].end
-    while child < end:
-        if set_span(t, cut, child, t.spans[f].start, t.spans[f].count) < 0:
-            return -1
-        child = t.d.plan.fields[child].end
-    return 0
-
-
 cdef int32_t leave_empty(Truncator t, int32_t f) noexcept nogil:
-    """No elements, in field f and below; returns the field behind them."""
+    """Leave no elements in field f and all below it; returns the field behind them."""
     cdef const PlanData* p = t.d.plan
     cdef const FieldPlan* field
     cdef Extent* extents
@@ -230,7 +208,7 @@ cdef inline const uint8_t* validity_of(Truncator t, const TruncateCall* cut, int
 
 cdef int rebase(Truncator t, const uint8_t* offsets, int64_t count, int32_t width, int64_t base, Extent* out,
                 Fault* fault) noexcept nogil:
-    """`count` offsets, each lower by `base`; what is wild among them may wrap, and stays wild."""
+    """`count` offsets, each lower by `base`. They are not checked: those that are wrong may wrap, and stay wrong."""
     cdef uint8_t* copy = take(t, count * width, fault)
     cdef const loose_i32* from32 = <const loose_i32*> offsets
     cdef const loose_i64* from64 = <const loose_i64*> offsets
@@ -249,7 +227,7 @@ cdef int rebase(Truncator t, const uint8_t* offsets, int64_t count, int32_t widt
 
 cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int32_t width, int64_t limit,
                             Span* between) noexcept nogil:
-    """The offsets of field f, into `limit` bytes or elements; `between`: those that the span is about."""
+    """The offsets of field f, into `limit` bytes or elements; `between` receives those that the span refers to."""
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count, first, last
     cdef const uint8_t* offsets = cut.source.extents[buffer].data + start * width
@@ -286,7 +264,7 @@ cdef inline int cut_list(Truncator t, const TruncateCall* cut, int32_t f, int32_
     cdef Span elements
     if cut_offsets(t, cut, f, width, cut.source.nodes[f + 1].length, &elements) < 0:
         return -1
-    return set_span(t, cut, f + 1, elements.start, elements.count)
+    return set_span(cut.source, f + 1, elements.start, elements.count, t.spans, cut.fault)
 
 
 # -- other lists ---------------------------------------------------------------------------------------------
@@ -325,7 +303,7 @@ cdef inline int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, i
     t.d.extents[buffer + 1].size = count * width
     if (low > 0 or reach > <uint64_t> high) and move_list_views(t, cut, f, width, low, hidden) < 0:
         return -1
-    return set_span(t, cut, f + 1, low, high - low)
+    return set_span(cut.source, f + 1, low, high - low, t.spans, cut.fault)
 
 
 cdef int move_list_views(Truncator t, const TruncateCall* cut, int32_t f, int32_t width, int64_t low,
@@ -363,7 +341,7 @@ cdef int cut_fixed_list(Truncator t, const TruncateCall* cut, int32_t f) noexcep
     cdef int64_t width = t.d.plan.fields[f].width, first, count
     if mul_overflows(t.spans[f].start, width, &first) or mul_overflows(t.spans[f].count, width, &count):
         return fail_count(cut.fault, FAULT_CHILD_LENGTH, f + 1, cut.source.nodes[f + 1].length, INT64_MAX)
-    return set_span(t, cut, f + 1, first, count)
+    return set_span(cut.source, f + 1, first, count, t.spans, cut.fault)
 
 
 # -- unions and runs -----------------------------------------------------------------------------------------
@@ -408,7 +386,7 @@ cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     while child < field.end:
         if k < 128 and high[k] > 0:
             moved |= low[k] > 0
-            if set_span(t, cut, child, low[k], high[k] - low[k]) < 0:
+            if set_span(cut.source, child, low[k], high[k] - low[k], t.spans, cut.fault) < 0:
                 return -1
         else:
             t.spans[child].count = 0
@@ -466,7 +444,7 @@ cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogi
         for i in range(first, last + 1):
             store_int(copy, i - first, ends.width, min(run_end(d, f, i), stop) - start)
         out[1].data = copy
-    return set_span(t, cut, ends.end, first, last - first + 1)
+    return set_span(cut.source, ends.end, first, last - first + 1, t.spans, cut.fault)
 
 
 # -- views ---------------------------------------------------------------------------------------------------
@@ -474,10 +452,10 @@ cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogi
 
 cdef int64_t measure_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits, int64_t total,
                            bint* stray) noexcept nogil:
-    """Check every view that points into a data buffer; returns how many bytes they are about, -1 for a fault.
+    """Check every view that points into a data buffer; returns the sum of their sizes, -1 for a fault.
 
-    The sum stops as soon as it is above `total`: then nothing will be packed. `stray`: views of nulls seem to
-    point somewhere.
+    The sum stops as soon as it is above `total`: then nothing will be packed. `stray`: views of nulls are long, so
+    that packing has to clear them.
     """
     cdef const ViewRange* view = &cut.source.views[t.d.plan.fields[f].view]
     cdef const Extent* buffers = cut.source.extents + view.first
@@ -556,7 +534,8 @@ cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const
     cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
     cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
     cdef const uint8_t* place
-    cdef Extent *windows = t.d.extents + t.d.n_extents, *window
+    cdef Extent* windows = t.d.extents + t.d.n_extents
+    cdef Extent* window
     cdef int64_t i, length, total = 0
     memset(windows, 0, source.count * sizeof(Extent))
     for i in range(t.spans[f].count):
@@ -575,7 +554,7 @@ cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const
 
 
 cdef int move_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
-    """Let views point into the windows that `find_windows` has left; buffers that nobody uses go."""
+    """Let views point into the windows that `find_windows` has left, without the buffers that no view uses."""
     cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
     cdef const uint8_t* views = t.d.extents[buffer].data
@@ -679,7 +658,7 @@ cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int 
     elif layout == LAYOUT_LIST64:
         return cut_list(t, cut, f, 8)
     elif layout == LAYOUT_STRUCT:
-        return set_children(t, cut, f)
+        return set_children(cut.source, f, t.spans, cut.fault)
     elif layout == LAYOUT_VIEW:
         return cut_views(t, cut, f)
     elif layout == LAYOUT_FIXED_LIST:
@@ -695,7 +674,7 @@ cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int 
     elif layout == LAYOUT_SPARSE:
         t.d.extents[first].data = cut.source.extents[first].data + start
         t.d.extents[first].size = count
-        return set_children(t, cut, f)
+        return set_children(cut.source, f, t.spans, cut.fault)
     t.d.nodes[f].null_count = count
     return 0
 
@@ -710,7 +689,7 @@ cdef int32_t cut_field(Truncator t, const TruncateCall* cut, int32_t f) noexcept
     node.length = t.spans[f].count
     node.null_count = 0
     node.offset = 0
-    if layout != LAYOUT_NULL and layout < LAYOUT_SPARSE:
+    if LAYOUTS[layout].has_validity:
         if cut.source.extents[first].data == NULL:
             t.d.extents[first].data = NULL
             t.d.extents[first].size = 0
@@ -724,9 +703,9 @@ cdef int32_t cut_field(Truncator t, const TruncateCall* cut, int32_t f) noexcept
 
 cdef inline bint cut_plain(const FieldPlan* field, const Extent* source, int64_t start, int64_t count,
                            Node* node, Extent* out) noexcept nogil:
-    """The same for what most columns are: numbers or texts, without nulls, nothing to be moved or refused.
+    """Take elements of what most columns are: numbers or text, without nulls, nothing to be moved or refused.
 
-    False: the column is something else.
+    False: the column is something else, and `cut_field` takes them.
     """
     cdef const uint8_t* offsets
     cdef int64_t last

@@ -21,6 +21,14 @@ cdef inline void store_bits(uint8_t* out, int64_t at, uint64_t word) noexcept no
     (<loose_u64*> out)[0] = (out[0] & ones(shift)) | word << shift
 
 
+cdef inline uint64_t load_bits(const uint8_t* bits, int64_t at, int64_t count) noexcept nogil:
+    """Up to 56 bits from bit `at` on."""
+    cdef uint64_t word = 0
+    # Not a load of 8 bytes: those behind the bitmap may belong to somebody else.
+    memcpy(&word, bits + (at >> 3), ((at & 7) + count + 7) >> 3)
+    return (word >> (at & 7)) & ones(count)
+
+
 cdef inline void append_bits(uint8_t* out, int64_t at, const uint8_t* bits, int64_t start,
                              int64_t count) noexcept nogil:
     """Put bits[start : start + count] at bit `at`."""
@@ -40,10 +48,7 @@ cdef inline void append_bits(uint8_t* out, int64_t at, const uint8_t* bits, int6
         count -= WORD
     while count > 0:
         take = count if count < WORD else WORD
-        word = 0
-        # Not a load of 8 bytes: those behind the bitmap may belong to somebody else.
-        memcpy(&word, bits + (start >> 3), ((start & 7) + take + 7) >> 3)
-        store_bits(out, at, (word >> (start & 7)) & ones(take))
+        store_bits(out, at, load_bits(bits, start, take))
         at += take
         start += take
         count -= take

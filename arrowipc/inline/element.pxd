@@ -2,35 +2,29 @@
 #
 # Positions (`at`) are physical: node.offset and the offsets of parents are in them, and they are inside the
 # node, which `check_sizes` has measured; so the words read here exist, and only what they say is in doubt.
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
+from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.fault cimport (
     Fault, fail, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_RUN_END, FAULT_TYPE_CODE,
     FAULT_UNION_OFFSET, FAULT_VIEW,
 )
+from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, load_u16, load_u32
 from arrowipc.inline.plan cimport (
-    FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
-    LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_VAR32, LAYOUT_VAR64, ColumnsData, Extent, FieldPlan,
+    FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_VAR32,
+    LAYOUT_VAR64, ColumnsData, Extent, FieldPlan,
 )
 
 
 cdef inline const uint8_t* validity(const ColumnsData* d, int32_t f) noexcept nogil:
-    """The validity bitmap of a field, NULL when it has none; null columns need a question of their own."""
-    cdef int layout = d.plan.fields[f].layout
-    if layout == LAYOUT_NULL or layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE or layout == LAYOUT_RUN_END:
-        return NULL
-    return d.extents[d.plan.fields[f].first_buffer].data
+    """The validity bitmap of a field; NULL: nothing is null, or the layout has none, as that of a null column."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    return d.extents[field.first_buffer].data if LAYOUTS[field.layout].has_validity else NULL
 
 
 cdef inline int64_t load_signed(const uint8_t* p, int32_t width) noexcept nogil:
-    if width == 4:
-        return load_i32(p)
-    if width == 8:
-        return load_i64(p)
-    if width == 2:
-        return <int16_t> load_u16(p)
-    return <int8_t> p[0]
+    return load_int(p, 0, width)
 
 
 cdef inline uint64_t load_unsigned(const uint8_t* p, int32_t width) noexcept nogil:

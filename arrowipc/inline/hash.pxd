@@ -1,8 +1,6 @@
 # Hashes of bytes.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from arrowipc.inline.loads cimport loose_u64
-
 cdef extern from * nogil:
     """
     #include <stdint.h>
@@ -48,10 +46,6 @@ cdef extern from * nogil:
     """
     uint64_t fold "arrowipc_fold"(uint64_t a, uint64_t b) noexcept
     uint64_t hash_with "arrowipc_hash"(uint64_t secret, uint64_t seed, const uint8_t* p, int64_t size) noexcept
-
-
-cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
-    return (<const loose_u64*> p)[0]
 
 
 cdef inline uint64_t stable_hash(const uint8_t* p, int64_t size) noexcept nogil:

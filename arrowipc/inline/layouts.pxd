@@ -6,7 +6,8 @@ from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, mul_overflows
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_FIXED, LAYOUT_RUN_END, LAYOUT_STRUCT, FieldPlan,
+    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64,
+    LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, FieldPlan,
 )
 
 cdef enum BufferKind:
@@ -65,6 +66,24 @@ cdef extern from *:
         BufferSpec[3] buffers
 
     const LayoutSpec[15] LAYOUTS "arrowipc_layouts"     # per Layout
+
+
+cdef inline bint is_binary(int layout) noexcept nogil:
+    """Text and binary, whose values may have any size."""
+    return layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW
+
+
+cdef inline bint is_list_view(int layout) noexcept nogil:
+    return layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64
+
+
+cdef inline bint is_union(int layout) noexcept nogil:
+    return layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE
+
+
+cdef inline bint has_offsets(int layout) noexcept nogil:
+    """Whether buffer 1 has an offset per element and one more: text, binary, lists and maps."""
+    return LAYOUTS[layout].buffers[1].kind == BUFFER_OFFSETS
 
 
 cdef inline int64_t width_of(const FieldPlan* field, int32_t k) noexcept nogil:

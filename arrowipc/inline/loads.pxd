@@ -51,6 +51,10 @@ cdef inline int64_t load_i64(const uint8_t* p) noexcept nogil:
     return (<const loose_i64*> p)[0]
 
 
+cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
+    return (<const loose_u64*> p)[0]
+
+
 cdef inline void put16(uint8_t* at, int64_t value) noexcept nogil:
     (<loose_u16*> at)[0] = <uint16_t> value
 

@@ -124,6 +124,40 @@ cdef inline void copy_tables(ColumnsData* out, const ColumnsData* source) noexce
         memcpy(out.views, source.views, source.plan.n_views * sizeof(ViewRange))
 
 
+cdef inline int32_t place_views(ColumnsData* out, int32_t f, const ColumnsData* source, int32_t g,
+                                int32_t next) noexcept nogil:
+    """Give view field `f` of `out` the data buffers of view field `g` of `source` (NULL: none).
+
+    They go to the extents from `next` on, which exist; returns the one behind them.
+    """
+    cdef ViewRange* made = &out.views[out.plan.fields[f].view]
+    cdef const ViewRange* view
+    made.first = next
+    made.count = 0
+    if source == NULL:
+        return next
+    view = &source.views[source.plan.fields[g].view]
+    made.count = view.count
+    if view.count:
+        memcpy(&out.extents[next], &source.extents[view.first], view.count * sizeof(Extent))
+    return next + view.count
+
+
+cdef inline int32_t place_field(ColumnsData* out, int32_t f, const ColumnsData* source, int32_t g,
+                                int32_t next) noexcept nogil:
+    """Let field `f` of `out` be field `g` of `source`, which has the same layout, over the same buffers.
+
+    `next` and what is returned are those of `place_views`.
+    """
+    cdef const FieldPlan* field = &out.plan.fields[f]
+    cdef const FieldPlan* origin = &source.plan.fields[g]
+    cdef int32_t k
+    out.nodes[f] = source.nodes[g]
+    for k in range(field.n_buffers):
+        out.extents[field.first_buffer + k] = source.extents[origin.first_buffer + k]
+    return place_views(out, f, source, g, next) if field.view >= 0 else next
+
+
 cdef struct Envelope:
     # A Message table, opened.
     Table root

@@ -21,11 +21,13 @@ from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport (
     get_bit, loose_u16, loose_u32, loose_u64, mul_overflows, round_up, too_many_values,
 )
-from arrowipc.inline.plan cimport FIELD_SIGNED, LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData
+from arrowipc.inline.plan cimport (
+    FIELD_SIGNED, LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, place_views,
+)
 from arrowipc.inline.room cimport make_room
 from arrowipc.payloads.schema_mapping cimport (
     HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, Merged, Merger, Origin, SchemaMapping, encode_values, piece_bytes,
-    place_views, set_values, store_places,
+    set_values, store_places,
 )
 from arrowipc.read.decoders cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, decode_batch_into
 from arrowipc.read.decompress cimport Inflater
@@ -297,7 +299,7 @@ cdef class DictionaryUnifier:
                 self.wanted += values.views[0].count
             if self.wanted > room:
                 return DECODE_ROOM
-            place_views(piece, field.out, values, 0, &piece.n_extents)
+            piece.n_extents = place_views(piece, field.out, values, 0, piece.n_extents)
         size = take_flat(&field.values, &piece.extents[out.first_buffer], &piece.nodes[field.out], out, values,
                          numbers, length, most, &fault)
         if size < 0:

@@ -19,9 +19,7 @@ from arrowipc.columns.take cimport repeat_rows, take_rows
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport loose_i64, prefetch
-from arrowipc.inline.plan cimport (
-    FIELD_NULLABLE, LEVEL_STRICT, ColumnsData, Envelope, Extent, LimitsData, Node, ViewRange,
-)
+from arrowipc.inline.plan cimport FIELD_NULLABLE, LEVEL_STRICT, ColumnsData, Envelope, Extent, LimitsData, Node
 from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, python_plan, read_plan, schemas_equal
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
 from arrowipc.payloads.dictionaries cimport DictionaryUnifier, new_unifier
@@ -104,8 +102,7 @@ cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, 
     cdef LimitsData limits
     cdef Plan plan
     cdef Memory memory
-    cdef int32_t i
-    cdef int32_t buffers = batch.plan.d.n_buffers, variadic = batch.d.n_extents - buffers
+    cdef int32_t i, next
     schema = plan_schema(batch.plan)
     if name in schema.names:
         raise UsageError(f"parent_index: the payloads have a column {name!r} themselves; pass another name: "
@@ -113,21 +110,17 @@ cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, 
     limits_data(None, &limits)
     plan = python_plan(Schema([*schema.fields, index_field(name)], schema.metadata, schema.endianness), &limits)
     memory = cell_numbers(counts, start, n, batch.d.length)
-    out.allocate(plan, variadic)
+    out.allocate(plan, batch.d.n_extents - batch.plan.d.n_buffers)
     out.d.length = batch.d.length
-    if batch.plan.d.n_fields:
-        memcpy(out.d.nodes, batch.d.nodes, batch.plan.d.n_fields * sizeof(Node))
-        memcpy(out.d.extents, batch.d.extents, buffers * sizeof(Extent))
-    if batch.plan.d.n_views:
-        memcpy(out.d.views, batch.d.views, batch.plan.d.n_views * sizeof(ViewRange))
-    if variadic:
-        memcpy(out.d.extents + buffers + 2, batch.d.extents + buffers, variadic * sizeof(Extent))
-    for i in range(batch.plan.d.n_views):
-        out.d.views[i].first += 2
+    dictionaries = [None] * len(plan.dictionaries)
+    next = plan.d.n_buffers
+    for i in range(batch.plan.d.n_columns):
+        next = out.place_column(plan.d.columns[i], batch, batch.plan.d.columns[i], next, dictionaries)
+    out.d.n_extents = next
     out.d.nodes[batch.plan.d.n_fields] = Node(batch.d.length, 0, 0)
-    put_words(out.d.extents + buffers, memory)
+    put_words(out.d.extents + batch.plan.d.n_buffers, memory)
     out.owner = (batch.owner, memory)
-    out.dictionaries = batch.dictionaries if batch.dictionaries is not None else ()
+    out.dictionaries = tuple(dictionaries)
     return out
 
 

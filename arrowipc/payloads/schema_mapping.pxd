@@ -1,7 +1,6 @@
 # How the fields of a payload become those of the output: read, missing, or to be decoded.
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.memo_table cimport Budget, MemoTable
@@ -82,29 +81,6 @@ cdef inline void set_values(ColumnsData* d, int32_t f, const uint8_t* data, int6
     cdef Extent* extent = &d.extents[d.plan.fields[f].first_buffer + 1]
     extent.data = data if size else NULL
     extent.size = size
-
-
-cdef inline void place_views(ColumnsData* out, int32_t f, const ColumnsData* d, int32_t r,
-                             int32_t* used) noexcept nogil:
-    """Give field f of `out` the data buffers of the view field r of `d` (NULL: none), as the extents from `used` on."""
-    cdef int32_t count = 0
-    if d != NULL:
-        count = d.views[d.plan.fields[r].view].count
-    out.views[out.plan.fields[f].view].first = used[0]
-    out.views[out.plan.fields[f].view].count = count
-    if count:
-        memcpy(&out.extents[used[0]], &d.extents[d.views[d.plan.fields[r].view].first], count * sizeof(Extent))
-    used[0] += count
-
-
-cdef inline void place_field(ColumnsData* out, int32_t f, const ColumnsData* d, int32_t r,
-                             int32_t* used) noexcept nogil:
-    """Let field f of `out` alone, without what is below it, be field r of `d`."""
-    out.nodes[f] = d.nodes[r]
-    memcpy(&out.extents[out.plan.fields[f].first_buffer], &d.extents[d.plan.fields[r].first_buffer],
-           out.plan.fields[f].n_buffers * sizeof(Extent))
-    if out.plan.fields[f].view >= 0:
-        place_views(out, f, d, r, used)
 
 
 cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:

@@ -21,7 +21,7 @@ from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, size_needed
 from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange, place_field,
 )
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, python_plan, same_shape
 
@@ -287,7 +287,7 @@ cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, C
         if origins[f].how == HOW_ABSENT or origins[f].how == HOW_DECODED:
             f = out[f].end
             continue
-        place_field(piece, f, d, origins[f].field, &used)
+        used = place_field(piece, f, d, origins[f].field, used)
         f += 1
     piece.n_extents = used
     return 0
@@ -706,8 +706,7 @@ cdef class Merger:
         used = mapping.piece.d.n_extents
         kept = [values for _, values in decoded]
         for f, values in decoded:
-            for i in range(values.plan.d.n_fields):
-                place_field(&mapping.piece.d, f + i, &values.d, i, &used)
+            used = mapping.piece.place_column(f, values, 0, used, None)
         mapping.piece.d.n_extents = used
         for f in range(mapping.out.d.n_fields):
             if mapping.origins[f].how == HOW_TRANSPOSED:

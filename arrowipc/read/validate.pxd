@@ -9,9 +9,9 @@ from arrowipc.inline.plan cimport ColumnsData
 # Indices are checked against `columns.dictionaries`; where that is None, they are left to the caller.
 cdef int validate(Columns columns, int level) except -1
 
-# The same for kernels: `words[i]` is the length of dictionary i, -1 before it arrives; NULL: indices are left to the
+# The same for kernels: `lengths[i]` is that of dictionary i, -1 before it arrives; NULL: indices are left to the
 # caller. Native byte order only; `fault.found` of FAULT_NO_DICTIONARY is an ordinal of Plan.dictionaries.
-cdef int check_columns(const ColumnsData* d, const int64_t* words, int level, Fault* fault) noexcept nogil
+cdef int check_columns(const ColumnsData* d, const int64_t* lengths, int level, Fault* fault) noexcept nogil
 
 # Smallest and largest dictionary index among the valid slots [start, start + length) of an encoded field,
 # counted in its buffers (node.offset included). Returns 1, or 0 when none is valid: then low = 0, high = -1.

@@ -12,8 +12,10 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport *
+from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.layouts cimport has_offsets, is_binary, is_list_view, is_union, width_of
 from arrowipc.inline.loads cimport (
     count_bits, get_bit, inside, load_i32, load_i64, load_u32, loose_i16, loose_i32, loose_i64, loose_u16,
     loose_u32, loose_u64,
@@ -49,7 +51,7 @@ cdef enum:
 cdef int validate(Columns columns, int level) except -1:
     cdef Fault fault
     cdef int64_t few[16]
-    cdef int64_t* words = few
+    cdef int64_t* lengths = few
     cdef int64_t total = 0
     cdef Py_ssize_t n, i
     cdef int found
@@ -59,27 +61,27 @@ cdef int validate(Columns columns, int level) except -1:
         # The caller wants the foreign byte order kept; the proof is made on a copy in ours.
         columns = native_copy(columns)
     if columns.dictionaries is None:
-        # A dictionary's own values: whoever puts dictionaries together checks the indices in them.
-        words = NULL
+        # The values of a dictionary: who joins dictionaries checks the indices in them.
+        lengths = NULL
         n = 0
     else:
         n = len(columns.dictionaries)
     if n > 16:
-        words = <int64_t*> malloc(n * sizeof(int64_t))
-        if words == NULL:
+        lengths = <int64_t*> malloc(n * sizeof(int64_t))
+        if lengths == NULL:
             raise MemoryError()
     for i in range(n):
         values = columns.dictionaries[i]
-        words[i] = -1 if values is None else (<Columns> values).d.length
+        lengths[i] = -1 if values is None else (<Columns> values).d.length
     for i in range(columns.d.n_extents):
         total += columns.d.extents[i].size
     if total < WORTH_RELEASING:
-        found = check_columns(&columns.d, words, level, &fault)
+        found = check_columns(&columns.d, lengths, level, &fault)
     else:
         with nogil:
-            found = check_columns(&columns.d, words, level, &fault)
+            found = check_columns(&columns.d, lengths, level, &fault)
     if n > 16:
-        free(words)
+        free(lengths)
     if found < 0:
         if fault.code == FAULT_NO_DICTIONARY:
             fault.found = (<DictionaryPlan> columns.plan.dictionaries[fault.found]).id
@@ -87,8 +89,7 @@ cdef int validate(Columns columns, int level) except -1:
     return 0
 
 
-cdef int check_columns(const ColumnsData* d, const int64_t* words, int level, Fault* fault) noexcept nogil:
-    """All fields. `words[i]` is the length of dictionary i, -1 before it arrives; NULL: do not ask."""
+cdef int check_columns(const ColumnsData* d, const int64_t* lengths, int level, Fault* fault) noexcept nogil:
     cdef const FieldPlan* plan
     cdef int32_t f
     cdef int found
@@ -96,19 +97,19 @@ cdef int check_columns(const ColumnsData* d, const int64_t* words, int level, Fa
         plan = &d.plan.fields[f]
         found = 0
         if plan.layout == LAYOUT_FIXED:
-            if plan.flags & FIELD_ENCODED and words != NULL:
-                found = check_indices(d, f, words[plan.dictionary], fault)
-        elif plan.layout == LAYOUT_VAR32 or plan.layout == LAYOUT_VAR64:
+            if plan.flags & FIELD_ENCODED and lengths != NULL:
+                found = check_indices(d, f, lengths[plan.dictionary], fault)
+        elif plan.layout == LAYOUT_VIEW:
+            found = check_views(d, f, level, fault)
+        elif is_binary(plan.layout):
             found = check_variable(d, f, fault)
-        elif plan.layout == LAYOUT_LIST32 or plan.layout == LAYOUT_LIST64:
+        elif has_offsets(plan.layout):
             found = check_offsets(d, f, d.nodes[f + 1].length, NULL, fault)
             if found == 0 and plan.type == Type_Map:
                 found = check_entries(d, f, fault)
-        elif plan.layout == LAYOUT_VIEW:
-            found = check_views(d, f, level, fault)
-        elif plan.layout == LAYOUT_LIST_VIEW32 or plan.layout == LAYOUT_LIST_VIEW64:
+        elif is_list_view(plan.layout):
             found = check_list_views(d, f, fault)
-        elif plan.layout == LAYOUT_SPARSE or plan.layout == LAYOUT_DENSE:
+        elif is_union(plan.layout):
             found = check_union(d, f, fault)
         elif plan.layout == LAYOUT_RUN_END:
             found = check_run_ends(d, f, fault)
@@ -117,18 +118,10 @@ cdef int check_columns(const ColumnsData* d, const int64_t* words, int level, Fa
     return 0
 
 
-cdef inline const uint8_t* bitmap(const ColumnsData* d, int32_t f) noexcept nogil:
-    """The validity bitmap of a field, NULL when nothing is null or the layout has none."""
-    cdef int layout = d.plan.fields[f].layout
-    if d.nodes[f].null_count == 0 or layout == LAYOUT_NULL or layout >= LAYOUT_SPARSE:
-        return NULL
-    return d.extents[d.plan.fields[f].first_buffer].data
-
-
 cdef int check_entries(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
     """Neither the entries nor the keys of a map have nulls: pyarrow ends the process over maps that have some.
 
-    It goes by the null count that it is given, and does not ask whether a row reaches the null.
+    For pyarrow the null count decides, even where no row reaches a null.
     """
     cdef int64_t nulls
     cdef int32_t i
@@ -175,7 +168,7 @@ cdef int check_offsets(const ColumnsData* d, int32_t f, int64_t limit, OffsetRan
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const Extent* extent = &d.extents[plan.first_buffer + 1]
-    cdef bint wide = plan.layout == LAYOUT_VAR64 or plan.layout == LAYOUT_LIST64
+    cdef bint wide = width_of(plan, 1) == 8
     cdef const uint8_t* base
     cdef int64_t last
     cdef bint rising
@@ -325,7 +318,7 @@ cdef int check_text(const ColumnsData* d, int32_t f, const OffsetRange* span, Te
     cdef bint wide = plan.layout == LAYOUT_VAR64
     cdef const uint8_t* offsets = d.extents[plan.first_buffer + 1].data + (8 if wide else 4) * node.offset
     cdef const uint8_t* data = d.extents[plan.first_buffer + 2].data
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef int64_t i, start, end, at, n = node.length
     if text == TEXT_UTF8:
         # Where the whole is UTF-8, each string is too unless an offset splits a character. The last ones may
@@ -361,7 +354,7 @@ cdef int check_views(const ColumnsData* d, int32_t f, int level, Fault* fault) n
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* view = d.extents[plan.first_buffer + 1].data
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef const Extent* buffers = &d.extents[d.views[plan.view].first]
     cdef uint32_t count = <uint32_t> d.views[plan.view].count, index
     cdef int64_t i, offset
@@ -442,7 +435,7 @@ cdef int check_each_view(const ColumnsData* d, int32_t f, const uint8_t* state, 
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* view = d.extents[plan.first_buffer + 1].data + 16 * node.offset
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* data
     cdef const Extent* buffer
     cdef int64_t i, offset, size
@@ -679,7 +672,7 @@ cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t
                      int64_t* low, int64_t* high) noexcept nogil:
     cdef const FieldPlan* plan = &d.plan.fields[field]
     cdef const uint8_t* indices = d.extents[plan.first_buffer + 1].data
-    cdef const uint8_t* valid = bitmap(d, field)
+    cdef const uint8_t* valid = validity(d, field)
     cdef int64_t i = start, end = start + length, run
     cdef bint any_valid = False
     low[0] = INT64_MAX
@@ -709,30 +702,30 @@ cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t
     return any_valid
 
 
-cdef int check_indices(const ColumnsData* d, int32_t f, int64_t words, Fault* fault) noexcept nogil:
-    """Indices of valid slots lie in the dictionary of `words` values (-1: it has not arrived)."""
+cdef int check_indices(const ColumnsData* d, int32_t f, int64_t n_values, Fault* fault) noexcept nogil:
+    """Indices of valid slots lie in the dictionary, which has `n_values` (-1: it has not arrived)."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* indices = d.extents[plan.first_buffer + 1].data
     cdef int64_t low = INT64_MAX, high = INT64_MIN, i
     if node.length == 0:
         return 0
     # Null slots usually hold a good index too: then the bitmap need not be read.
     widen_by(plan, indices, node.offset, node.length, &low, &high)
-    if low >= 0 and high < words:
+    if low >= 0 and high < n_values:
         return 0
-    if not index_range(d, f, node.offset, node.length, &low, &high) or (low >= 0 and high < words):
+    if not index_range(d, f, node.offset, node.length, &low, &high) or (low >= 0 and high < n_values):
         return 0
     for i in range(node.length):
         if valid == NULL or get_bit(valid, node.offset + i):
-            if words < 0:
+            if n_values < 0:
                 return fail(fault, FAULT_NO_DICTIONARY, f, 1, i, plan.dictionary)
             low = INT64_MAX
             high = INT64_MIN
             widen_by(plan, indices, node.offset + i, 1, &low, &high)
-            if low < 0 or low >= words:
-                return fail(fault, FAULT_INDEX, f, 1, i, low, words)
+            if low < 0 or low >= n_values:
+                return fail(fault, FAULT_INDEX, f, 1, i, low, n_values)
     return 0
 
 
@@ -742,7 +735,7 @@ cdef int check_indices(const ColumnsData* d, int32_t f, int64_t words, Fault* fa
 cdef int check_domain(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef int64_t nulls
     if valid != NULL:
         nulls = node.length - count_bits(valid, node.offset, node.length)
@@ -764,16 +757,16 @@ cdef int check_domain(const ColumnsData* d, int32_t f, Fault* fault) noexcept no
 
 
 cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
-    """Nulls of a field that no null struct or fixed-size list above covers and no union leaves unused."""
+    """Nulls of a field, without those under a null of a struct or fixed-size list, or in a sparse union's child."""
     cdef int32_t parent = d.plan.fields[f].parent
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* above = NULL
     cdef int64_t i, total = 0, per = 1, slot
     if parent >= 0:
         if d.plan.fields[parent].layout == LAYOUT_SPARSE:
             return 0
         if d.plan.fields[parent].layout == LAYOUT_STRUCT or d.plan.fields[parent].layout == LAYOUT_FIXED_LIST:
-            above = bitmap(d, parent)
+            above = validity(d, parent)
         if d.plan.fields[parent].layout == LAYOUT_FIXED_LIST:
             per = d.plan.fields[parent].width
     for i in range(d.nodes[f].length):
@@ -792,7 +785,7 @@ cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
 
 cdef int check_days(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
     cdef const Node* node = &d.nodes[f]
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* base = d.extents[d.plan.fields[f].first_buffer + 1].data + 8 * node.offset
     cdef int64_t i, value
     for i in range(node.length):
@@ -805,7 +798,7 @@ cdef int check_days(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogi
 cdef int check_times(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* base = d.extents[plan.first_buffer + 1].data + plan.width * node.offset
     cdef int64_t i, value, day = 86_400
     for i in range(plan.unit):
@@ -821,7 +814,7 @@ cdef int check_decimals(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
     """|value| < 10 ** precision, on 32-bit limbs, for every width alike."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
-    cdef const uint8_t* valid = bitmap(d, f)
+    cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* value = d.extents[plan.first_buffer + 1].data + plan.width * node.offset
     cdef uint32_t bound[8]
     cdef uint64_t carry

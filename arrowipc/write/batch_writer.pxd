@@ -4,7 +4,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart
-from arrowipc.read.framing cimport Message
 from arrowipc.write.batch_encoder cimport Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
