@@ -35,6 +35,7 @@ PACKAGES = {
 EXCEPTIONS = {
     "arrowipc.cdata.import_table": "-Os",
     "arrowipc.columns.array": "-O2",
+    "arrowipc.columns.elements": "-O2",
     "arrowipc.columns.group_runs": "-O2",
     "arrowipc.columns.memo_table": "-O2",
     "arrowipc.metadata.schema_reader": "-O2",
@@ -42,6 +43,7 @@ EXCEPTIONS = {
     "arrowipc.payloads.cells": "-Os",
     "arrowipc.payloads.schema_mapping": "-Os",
     "arrowipc.read.decoders": "-O2",
+    "arrowipc.read.decompress": "-O2",
     "arrowipc.tensors.dense": "-Os",
     "arrowipc.tensors.message": "-Os",
     "arrowipc.tensors.sparse_message": "-Os",

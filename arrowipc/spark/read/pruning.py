@@ -136,9 +136,10 @@ class Pruner:
         found = batch_statistics(custom_metadata)
         if found is None:
             return True
-        if self._last is None or self._last[0] is not schema:
-            self._last = schema, list(self._bound(schema))
-        for test, column in self._last[1]:
+        last = self._last  # files are planned side by side
+        if last is None or last[0] is not schema:
+            last = self._last = schema, list(self._bound(schema))
+        for test, column in last[1]:
             statistics = found.get(column.path)
             if statistics is not None and not _possible(test, column.facts(statistics), column.literal):
                 return False

@@ -32,7 +32,7 @@ class Entry:
 
 
 def open_storage(path: str, options: Mapping[str, str]) -> "Storage":
-    """Find the storage that a local path or a URL means; of the options, for ``storage.*`` and broken links.
+    """Find the storage that a local path or a URL means; see `storage_options`, and `walk` for ignoreMissingFiles.
 
     Raises
     ------
