@@ -14,7 +14,6 @@ class BuilderMemory:
     @property
     def moved(self) -> int: ...
 
-
 @final
 class ColumnsBuilder(BuilderMemory):
     # A Plan has no type outside the compiled modules; people start with `like`.
