@@ -271,9 +271,7 @@ def _read_field(nodes: list[Node], at: int, parent: str) -> types.Field:
     try:
         name = name_bytes.decode()
     except UnicodeDecodeError:
-        raise FormatError(
-            f"a column below {parent!r} has the name {name_bytes!r}, which is not UTF-8"
-        ) from None
+        raise FormatError(f"a column below {parent!r} has the name {name_bytes!r}, which is not UTF-8") from None
     path = f"{parent}.{name}" if parent else name
     kind = _read_type(nodes, at, path)
     pairs = decoded_metadata(metadata)

@@ -9,7 +9,6 @@ from arrowipc.schema import Schema
 @final
 class Known: ...
 
-
 _Validate: TypeAlias = Literal["none", "full", "strict"]
 
 def live_imports() -> int: ...

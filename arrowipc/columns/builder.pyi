@@ -14,7 +14,6 @@ class BuilderMemory:
     @property
     def moved(self) -> int: ...
 
-
 @final
 class ColumnsBuilder(BuilderMemory):
     def __init__(self, plan: Any) -> None: ...

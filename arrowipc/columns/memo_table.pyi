@@ -6,6 +6,7 @@ from arrowipc.columns.array import RecordBatch
 
 @final
 class Budget: ...
+
 @final
 class MemoTable:
     # A Plan has no type outside the compiled modules; people start with `like`.

@@ -102,9 +102,7 @@ class ColumnStatistics(NamedTuple):
 # -- collecting ----------------------------------------------------------------------------------------------
 
 
-def compute_statistics(
-    batch: RecordBatch, columns: Iterable[str] | None = None
-) -> dict[str, ColumnStatistics]:
+def compute_statistics(batch: RecordBatch, columns: Iterable[str] | None = None) -> dict[str, ColumnStatistics]:
     """Find the minimum, maximum and null count of each column.
 
     Parameters
