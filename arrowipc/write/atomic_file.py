@@ -1,4 +1,4 @@
-"""Files that come to be: under another name until they are complete, and gone when they never are.
+"""Files that take their name when they are complete, and are removed when they never are.
 
 A destination holds the old complete file or the new complete file at every moment; a process that is killed
 leaves at most a hidden ``.<name>.<pid>.<random>.tmp`` beside it.
@@ -19,7 +19,7 @@ from arrowipc.errors import UsageError
 
 __all__ = ["NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url"]
 
-#: File names have 255 bytes on the file systems that people use; the rest is ours.
+#: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
 
 
@@ -154,7 +154,7 @@ def _old_file(target: str, name: str) -> os.stat_result | None:
 
 
 def _look_like(descriptor: int, old: os.stat_result) -> None:
-    """Give a new file owner and mode of the one it replaces, as far as we may."""
+    """Give a new file the owner and mode of the one it replaces, as far as we are allowed to."""
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         with suppress(OSError):

@@ -526,7 +526,7 @@ cdef inline const uint8_t* chosen_fields(EncodeOptions encode_options) noexcept:
 
 
 cdef int encode_alone(EncodeOptions encode_options, Truncator truncator, RecordBatch batch) except -1:
-    """Encode a batch for itself, as if its sink began with it."""
+    """Encode a batch as if it were the first message of its sink."""
     cdef Fault fault
     encode_options.choose(batch.plan)
     check_order(batch.plan)
@@ -1089,7 +1089,7 @@ cdef str version_name(Encoder encoder):
 
 
 cdef inline void fetch_ahead(const ColumnsData* d) noexcept nogil:
-    """Ask for the beginnings of all buffers at once: one after the other, a small batch is all waiting for memory."""
+    """Prefetch the beginnings of all buffers: touched one by one, those of a small batch wait for memory each time."""
     cdef int32_t i
     cdef int64_t at
     for i in range(min(d.n_extents, <int32_t> 64)):

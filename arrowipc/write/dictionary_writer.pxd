@@ -52,13 +52,13 @@ cdef class Written:
     # The batch at hand.
     cdef dict brought               # id() of the values -> Brought; of different objects
     cdef Columns next               # `sent` after the batch
-    cdef bint replaced              # ... and all that refers to it goes out again
-    cdef bint stale                 # ... as it came: one below was replaced, and the source let this one stand
+    cdef bint replaced              # the batch replaces it: dictionaries that refer to it go out again
+    cdef bint stale                 # it stays although one that it refers to was replaced, as in the source
     # With unify.
     cdef MemoTable table
     cdef list sources               # Transposition, the last ones
     cdef Columns unified            # the table's values, None: to be made
-    cdef bint fresh                 # the batch brought values that did not come as a delta
+    cdef bint fresh                 # the batch brought new values, not as a delta
 
     cdef Columns everything(self)
 

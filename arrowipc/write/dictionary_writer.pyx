@@ -67,7 +67,7 @@ cdef str place_path(tuple place):
 
 @cython.auto_pickle(False)
 cdef class Indices:
-    """Indices of our own; zeros where nobody has written, which costs nothing where nobody reads."""
+    """Memory for transposed indices, from `calloc`: the rows that are not written out are zeros and cost nothing."""
 
     cdef uint8_t* data
 
@@ -135,7 +135,7 @@ cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t
 
 
 cdef int spread(const ColumnsData* d, int64_t start, int64_t count, Span* spans, Fault* fault) noexcept nogil:
-    """Which elements of every field rows start .. start + count use, at most. `spans` are zeros before."""
+    """Find the elements of every field that rows start .. start + count may use. `spans` are zeros before."""
     cdef const PlanData* p = d.plan
     cdef const FieldPlan* field
     cdef const BufferSpec* offsets
@@ -203,8 +203,8 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list sources, t
                         int64_t start, int64_t count, tuple outer):
     """`columns` with the indices of their encoded `fields` transposed by `sources` (None: all must be null).
 
-    Rows start .. start + count are; what other rows have is void. The result has `plan`, which is of the
-    same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place
+    Only rows start .. start + count are; the indices of others mean nothing. The result has `plan`, which is of
+    the same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place
     of the dictionary that `columns` are, None for a batch.
     """
     cdef Columns out = None
@@ -461,8 +461,8 @@ cdef class WrittenDictionaries:
                 self.emit(w, values, True, made)
             w.next = values
         elif values is None or (values.d.length == 0 and sent is None and self.file):
-            # All null, or it has no values. A file holds it back: whatever comes later continues it. What the
-            # reader has would refer to a dictionary that is gone: nothing of it is needed.
+            # The column is all null, or its dictionary is empty. A file holds it back: any later one continues it. In
+            # a stream, what the reader has is replaced where it refers to a dictionary that is gone.
             if sent is None and not self.file or sent is not None and below:
                 self.emit(w, no_values(w.plan), False, made)
         elif sent is None or below:
@@ -577,7 +577,7 @@ cdef Brought longest(Written w):
 
 
 cdef tuple mark_of(Written w):
-    """The state of an id's table, and of what is known about it."""
+    """What `go_back` needs to undo what a refused batch did to an id."""
     cdef Transposition source
     return w, w.table.mark(), w.unified, [(source, source.mark()) for source in w.sources]
 
