@@ -7,7 +7,7 @@ from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.memo_table cimport Budget, MemoTable
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport add_overflows, mul_overflows
-from arrowipc.inline.plan cimport ColumnsData, Extent, LimitsData
+from arrowipc.inline.plan cimport ColumnsData, Extent, FieldPlan, LimitsData
 from arrowipc.read.decoders cimport BatchTarget
 
 cdef enum:
@@ -44,8 +44,9 @@ cdef class SchemaMapping:
     cdef Plan whole             # the payload's schema
     cdef Plan plan              # what is read of it
     cdef Plan out
-    cdef bint direct            # columns of `plan` have the shape of `out`: nothing needs to be done
+    cdef bint alike             # fields of `plan` are those of `out`, in their order, but for the indices in them
     cdef bint encoded           # dictionaries take part
+    cdef bint direct            # alike and not encoded: columns of `plan` are columns of `out`
     cdef bint messaged          # the bytes of `whole` are a Schema message that was read, not the footer of a file
     cdef Origin* origins        # per field of `out`
     cdef int32_t* guarded       # fields of `plan` that may have nulls where `out` has none
@@ -100,10 +101,14 @@ cdef inline void place_views(ColumnsData* out, int32_t f, const ColumnsData* d, 
 cdef inline void place_field(ColumnsData* out, int32_t f, const ColumnsData* d, int32_t r,
                              int32_t* used) noexcept nogil:
     """Let field f of `out` alone, without what is below it, be field r of `d`."""
+    cdef const FieldPlan* field = &out.plan.fields[f]
+    cdef Extent* to = out.extents + field.first_buffer
+    cdef const Extent* extent = d.extents + d.plan.fields[r].first_buffer
+    cdef int32_t k
     out.nodes[f] = d.nodes[r]
-    memcpy(&out.extents[out.plan.fields[f].first_buffer], &d.extents[d.plan.fields[r].first_buffer],
-           out.plan.fields[f].n_buffers * sizeof(Extent))
-    if out.plan.fields[f].view >= 0:
+    for k in range(field.n_buffers):
+        to[k] = extent[k]
+    if field.view >= 0:
         place_views(out, f, d, r, used)
 
 
