@@ -19,7 +19,7 @@ from arrowipc.inline.element cimport index_at, validity, view_span
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_VIEW, Fault, fail
 from arrowipc.inline.loads cimport get_bit, load_i32
 from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, FieldPlan
-from arrowipc.inline.room cimport make_room
+from arrowipc.inline.room cimport Room, make_room
 
 cdef enum:
     FEW = 24        # values that are sorted by insertion
@@ -94,17 +94,18 @@ cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &s.d.plan.fields[0]
     cdef const uint8_t* bits = validity(s.values, 0)
     cdef int64_t* used = <int64_t*> s.used.data
-    cdef int64_t* numbers = <int64_t*> make_room(&s.numbers, s.n_used * <int64_t> sizeof(int64_t))
-    cdef int64_t i
-    if numbers == NULL:
-        return fail(fault, FAULT_MEMORY)
+    cdef int64_t* numbers = used
+    cdef int64_t offset = s.values.nodes[0].offset, i
     if ordered:
         sort(used, s.n_used)
     for i in range(s.n_used):
         s.places[used[i]] = i
-        numbers[i] = s.values.nodes[0].offset + used[i]
-        if bits != NULL and not get_bit(bits, numbers[i]):
-            numbers[i] = -1
+    if bits != NULL or offset:
+        numbers = <int64_t*> make_room(&s.numbers, s.n_used * <int64_t> sizeof(int64_t))
+        if numbers == NULL:
+            return fail(fault, FAULT_MEMORY)
+        for i in range(s.n_used):
+            numbers[i] = offset + used[i] if bits == NULL or get_bit(bits, offset + used[i]) else -1
     s.d.length = s.n_used
     s.d.n_extents = s.d.plan.n_buffers
     memset(&s.view, 0, sizeof(s.view))
@@ -127,42 +128,31 @@ cdef void forget_used(UsedValues* s) noexcept nogil:
 
 
 cdef int own_text(UsedValues* s, const int64_t* numbers, Fault* fault) noexcept nogil:
-    """Put the text behind the views that were taken into one data buffer; 1: it is too long for that.
-
-    The views in the dictionary are followed, twice, and the copies of them say how long they were: its memory may
-    change meanwhile.
-    """
-    cdef uint8_t* views = <uint8_t*> s.extents[1].data
-    cdef uint8_t* text
+    """Put the text behind the views that were taken into one data buffer; 1: it is too long for that."""
+    cdef Room* text = &s.memory.data
+    cdef uint8_t* view = <uint8_t*> s.extents[1].data
     cdef const uint8_t* data = NULL
-    cdef int64_t total = 0, filled = 0, size = 0, i
+    cdef int64_t total = 0, size = 0, i
     for i in range(s.n_used):
-        if numbers[i] < 0:
-            continue
-        if view_span(s.values, 0, numbers[i], &data, &size, fault) < 0:
-            return -1
-        if size != load_i32(views + 16 * i):
-            return fail(fault, FAULT_VIEW, 0, 1, numbers[i], size, 0, "length")
-        total += size if size > 12 else 0
-        if total > INT32_MAX:
-            return 1
+        if numbers[i] >= 0:
+            if view_span(s.values, 0, numbers[i], &data, &size, fault) < 0:
+                return -1
+            if size != load_i32(view):
+                # The memory of the dictionary has changed since the view was copied.
+                return fail(fault, FAULT_VIEW, 0, 1, numbers[i], size, load_i32(view), "length")
+            if size > 12:
+                if size > INT32_MAX - total:
+                    return 1
+                if make_room(text, total + size) == NULL:
+                    return fail(fault, FAULT_MEMORY)
+                memcpy(text.data + total, data, size)
+                store_int(view, 2, 4, 0)
+                store_int(view, 3, 4, total)
+                total += size
+        view += 16
     if total == 0:
         return 0
-    text = make_room(&s.memory.data, total)
-    if text == NULL:
-        return fail(fault, FAULT_MEMORY)
-    for i in range(s.n_used):
-        if load_i32(views + 16 * i) <= 12:
-            continue
-        if view_span(s.values, 0, numbers[i], &data, &size, fault) < 0:
-            return -1
-        if size != load_i32(views + 16 * i):
-            return fail(fault, FAULT_VIEW, 0, 1, numbers[i], size, 0, "length")
-        memcpy(text + filled, data, size)
-        store_int(views + 16 * i, 2, 4, 0)
-        store_int(views + 16 * i, 3, 4, filled)
-        filled += size
-    s.extents[s.d.plan.n_buffers].data = text
+    s.extents[s.d.plan.n_buffers].data = text.data
     s.extents[s.d.plan.n_buffers].size = total
     s.view.first = s.d.plan.n_buffers
     s.view.count = 1

@@ -26,7 +26,7 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.plan cimport (
     LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_RUN_END, LAYOUT_SPARSE, ColumnsData, Extent, FieldPlan, Node,
 )
-from arrowipc.inline.room cimport make_room
+from arrowipc.inline.room cimport Room, make_room
 
 from arrowipc.errors import LimitError, UsageError
 
@@ -314,6 +314,12 @@ cdef void flat_words(uint8_t* out, const uint8_t* values, int64_t width, const i
     elif width == 4:
         for i in range(n):
             (<loose_i32*> out)[i] = (<const loose_i32*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    elif width == 16:
+        for i in range(n):
+            if numbers[i] >= 0:
+                memcpy(out + 16 * i, values + 16 * numbers[i], 16)
+            else:
+                memset(out + 16 * i, 0, 16)
     elif width:
         for i in range(n):
             if numbers[i] >= 0:
@@ -331,13 +337,17 @@ cdef void flat_bits(uint8_t* out, const uint8_t* bits, const int64_t* numbers, i
             set_bit(out, i)
 
 
-cdef int64_t flat_offsets(uint8_t* out, int32_t width, const ColumnsData* values, const int64_t* numbers, int64_t n,
-                          int64_t most, Fault* fault) noexcept nogil:
-    """Offsets of text, that of nulls empty; returns the bytes of all text."""
+cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const ColumnsData* values, const int64_t* numbers,
+                       int64_t n, int64_t most, Fault* fault) noexcept nogil:
+    """Text and its offsets, empty where null; returns the bytes of the text.
+
+    Each value is looked at once: the memory of the values may change meanwhile.
+    """
     cdef const uint8_t* data
+    cdef uint8_t* out = make_room(text, 0)
     cdef int64_t end = 0, size = 0, i
     most = min(most, largest(width, True))
-    store_int(out, 0, width, 0)
+    store_int(offsets, 0, width, 0)
     for i in range(n):
         if numbers[i] >= 0:
             if word_span(values, 0, numbers[i], &data, &size, fault) < 0:
@@ -345,26 +355,14 @@ cdef int64_t flat_offsets(uint8_t* out, int32_t width, const ColumnsData* values
             if size > most - end:
                 # Unless `most` is small, only offsets that do not rise make that much text.
                 return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most - end, NULL)
+            if size > text.size - end:
+                out = make_room(text, end + size)
+                if out == NULL:
+                    return fail(fault, FAULT_MEMORY)
+            memcpy(out + end, data, size)
             end += size
-        store_int(out, i + 1, width, end)
+        store_int(offsets, i + 1, width, end)
     return end
-
-
-cdef int flat_text(uint8_t* out, const uint8_t* offsets, int32_t width, const ColumnsData* values,
-                   const int64_t* numbers, int64_t n, Fault* fault) noexcept nogil:
-    """The text between the `offsets` that were written; the memory of the values may have changed since then."""
-    cdef const uint8_t* data
-    cdef int64_t size, found = 0, i
-    for i in range(n):
-        size = load_int(offsets, i + 1, width) - load_int(offsets, i, width)
-        if size:
-            if word_span(values, 0, numbers[i], &data, &found, fault) < 0:
-                return -1
-            if found != size:
-                return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], found, size, NULL)
-            memcpy(out, data, size)
-            out += size
-    return 0
 
 
 cdef inline void set_extent(Extent* extent, const uint8_t* data, int64_t size) noexcept nogil:
@@ -376,7 +374,6 @@ cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldP
                        const int64_t* numbers, int64_t n, int64_t most, Fault* fault) noexcept nogil:
     cdef int64_t bits = bitmap_bytes(n), nulls = 0, size, text = 0, i
     cdef int kind = LAYOUTS[field.layout].buffers[1].kind
-    cdef int32_t width
     cdef const uint8_t* words = NULL
     cdef uint8_t* to
     for i in range(n):
@@ -406,17 +403,10 @@ cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldP
     elif kind == BUFFER_FIXED:
         flat_words(to, words, width_of(field, 1), numbers, n)
     else:
-        width = <int32_t> width_of(field, 1)
-        text = flat_offsets(to, width, values, numbers, n, most - size, fault)
+        text = flat_text(&memory.data, to, <int32_t> width_of(field, 1), values, numbers, n, most - size, fault)
         if text < 0:
             return -1
-        words = to
-        to = make_room(&memory.data, text)
-        if to == NULL:
-            return fail(fault, FAULT_MEMORY)
-        if flat_text(to, words, width, values, numbers, n, fault) < 0:
-            return -1
-        set_extent(out + 2, to, text)
+        set_extent(out + 2, memory.data.data, text)
     return size + text + (bits if nulls else 0)
 
 
@@ -583,7 +573,8 @@ cdef class Taker:
         self.put(buffer, out, (length + 1) * width)
         if is_list:
             below = <TakeRange*> self.room(n + 1, sizeof(TakeRange))
-            return self.range_(f + 1, below, child_ranges(below, offsets, width, ranges, n) if offsets != NULL else 0, 0)
+            n = child_ranges(below, offsets, width, ranges, n) if offsets != NULL else 0
+            return self.range_(f + 1, below, n, 0)
         out = self.room(total, 1)
         if total:
             with nogil:

@@ -11,16 +11,15 @@ from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.element cimport validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary
+from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport get_bit
-from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_UTF8, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
-)
+from arrowipc.inline.plan cimport FIELD_ENCODED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, FieldPlan
 from arrowipc.read.framing cimport Message
 
 from arrowipc.errors import UsageError
 
-# Python objects that are looked at together: few, so that a call that stops early has not seen them all.
 cdef enum:
+    # Python objects that are looked at together: a call that stops early should not have looked at all of them.
     BLOCK = 4096
 
 cdef const uint8_t* EMPTY = <const uint8_t*> b""
@@ -66,11 +65,9 @@ cdef int raise_cell_fault(const Fault* fault, Cells cells) except -1:
 cdef Cells cells_of_array(Array array, int64_t first):
     """Cells of one array, whose first one is cell `first` of the column."""
     cdef Cells cells = Cells.__new__(Cells)
-    cdef int layout = array.columns.d.plan.fields[array.index].layout
-    cdef bint fixed = array.columns.d.plan.fields[array.index].type == Type_FixedSizeBinary
-    if (array.columns.d.plan.fields[array.index].flags & (FIELD_ENCODED | FIELD_UTF8)
-            or not (layout in (LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, LAYOUT_NULL)
-                    or (layout == LAYOUT_FIXED and fixed))):
+    cdef const FieldPlan* field = &array.columns.d.plan.fields[array.index]
+    if (field.flags & (FIELD_ENCODED | FIELD_UTF8) or LAYOUTS[field.layout].n_children or field.layout == LAYOUT_BOOL
+            or (field.layout == LAYOUT_FIXED and field.type != Type_FixedSizeBinary)):
         raise UsageError("payloads: expected a column of binary, large_binary, binary_view or fixed-size binary, "
                          f"found {array.type}")
     check_native(array.columns, "decoding payloads")
@@ -80,8 +77,8 @@ cdef Cells cells_of_array(Array array, int64_t first):
     cells.d = &array.columns.d
     cells.field = array.index
     cells.offset = array.offset
-    if layout == LAYOUT_FIXED:
-        cells.width = cells.d.plan.fields[cells.field].width
+    if field.layout == LAYOUT_FIXED:
+        cells.width = field.width
         if cells.width == 0:
             raise UsageError("payloads: a column of fixed-size binary of 0 bytes holds none")
     return cells
@@ -125,7 +122,7 @@ cdef int fill_cell(Cell* cell, object item, list held, int64_t i) except -1:
         held.append(message)
     elif isinstance(item, (list, tuple)) and all(isinstance(one, Message) for one in item):
         cell.data = EMPTY
-        cell.metadata_size = 0      # no message is that short: the kernel leaves it to the decoder of single cells
+        cell.metadata_size = 0      # no message is that short: the loop leaves it to the decoder of single payloads
         held.append(tuple(item))
     else:
         try:

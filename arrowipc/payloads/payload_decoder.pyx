@@ -2,8 +2,8 @@
 
 A loop without Python takes payload after payload: the schema message is compared with the one before, byte for byte,
 then come dictionaries (`payloads.dictionaries`) and batches, decoded by `decode_batch_into` and appended to the output.
-What it does not know (other schemas, deltas, nested dictionaries, other byte order, files, and everything that is wrong)
-is decoded alone, by the decoder that readers have, which also says what is wrong; then the loop goes on.
+What it does not know (other schemas, deltas, nested dictionaries, other byte order, files, and whatever is wrong) is
+decoded alone, by the decoder that readers have, which also says what is wrong; then the loop goes on.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -50,7 +50,7 @@ cdef object index_field(str name):
 
 
 cdef void put_words(Extent* extents, Memory memory) noexcept:
-    """The buffers of a column of words without nulls."""
+    """The buffers of a column of int64 without nulls."""
     extents[0].data = extents[1].data = NULL
     extents[0].size = 0
     extents[1].size = memory.size
@@ -706,7 +706,8 @@ cdef class PayloadReader(StreamDecoder):
             return self.begin()
         self.target.made.bound(&self.decoder.limits, self.size)
         if kind == MessageHeader_RecordBatch:
-            return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.mapping, self.size)
+            return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.mapping,
+                                   self.size)
         before = self.decoder.dictionary_bytes
         id, delta, _ = self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
         entry = self.decoder.entries[id]

@@ -2,8 +2,8 @@
 
 A cell has the bytes that `new_stream` writes for the slice. What is the same in all cells (the schema message,
 whole dictionaries, the end) is made once, by the writer that makes streams, and copied; the rest goes through
-the same truncator and encoder, range by range, into one block of memory that grows. Python is there for what
-goes wrong, and for compressed bodies and custom metadata, whose encoders need it.
+the same truncator and encoder, range by range, into one block of memory that grows. Only errors, compressed bodies
+and custom metadata take the GIL.
 """
 
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
@@ -78,7 +78,7 @@ cdef struct Shared:
     int64_t id
     int64_t count           # values
     bint ordered
-    UsedValues used         # closed: it is always written whole
+    UsedValues used         # closed (`values` is NULL): it is always written whole
     Encoded* fields         # that refer to it
     int32_t n_fields
 
@@ -243,10 +243,10 @@ cdef class PayloadEncoder:
         cdef int outcome
         if self.raw:
             with nogil:
-                outcome = pack_all(self, &fault)
+                outcome = encode_all(self, &fault)
         else:
-            # Each payload needs the GIL: letting go of it in between would be waiting for it in between.
-            outcome = pack_all(self, &fault)
+            # Every payload takes the GIL: letting go of it between two would mean waiting for it.
+            outcome = encode_all(self, &fault)
         if outcome < 0:
             self.raise_outcome(self.done, outcome, &fault)
         self.cells.size = self.used
@@ -439,7 +439,7 @@ cdef inline int encode(PayloadEncoder k, const ColumnsData* d, int64_t position,
 
 
 cdef bint acceptable(PayloadEncoder k) noexcept nogil:
-    """Whether the writer would take the truncated rows; if not, it says why not."""
+    """Whether the writer would take the truncated rows; if not, `raise_outcome` lets it say why."""
     cdef const ColumnsData* d = &k.truncator.d
     cdef int32_t i, f
     for f in range(d.plan.n_fields):
@@ -507,7 +507,7 @@ cdef int put_dictionaries(PayloadEncoder k, int64_t start, Fault* fault) noexcep
     return 0
 
 
-cdef int pack(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
+cdef int encode_cell(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
     """Cell i."""
     cdef const int64_t* offsets = <const int64_t*> k.offsets.data + i
     cdef int64_t start = k.used
@@ -538,12 +538,12 @@ cdef inline void put_end(PayloadEncoder k, int64_t i) noexcept nogil:
         (<int32_t*> k.ends.data)[i] = <int32_t> k.used
 
 
-cdef int pack_all(PayloadEncoder k, Fault* fault) noexcept nogil:
+cdef int encode_all(PayloadEncoder k, Fault* fault) noexcept nogil:
     """All cells; `k.done` says how far it came."""
     cdef int outcome = 0
     put_end(k, 0)
     while k.done < k.n and outcome == 0:
-        outcome = pack(k, k.done, fault)
+        outcome = encode_cell(k, k.done, fault)
         if outcome == 0:
             k.done += 1
             put_end(k, k.done)
@@ -779,7 +779,7 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
                                                       metadata_version, use_threads)
     cdef RecordBatch rows, keys = None
     cdef Memory starts
-    cdef PayloadEncoder packer
+    cdef PayloadEncoder encoder
     if (offsets is not None) + (rows_per_payload is not None) + (group_by is not None) != 1:
         raise UsageError("encode_payloads: expected one of offsets, rows_per_payload and group_by, found "
                          f"{[each for each in (offsets, rows_per_payload, group_by) if each is not None] or 'none'}")
@@ -806,10 +806,10 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
             rows = select(rows, rest)
             declared = (plan_schema(rows.plan) if schema is None
                         else Schema([declared.fields[i] for i in rest], declared.metadata))
-    packer = PayloadEncoder(rows, starts, declared, encode_options, with_schema=with_schema,
-                            with_end=with_schema if with_end is None else with_end,
-                            trim_dictionaries=trim_dictionaries, large=large)
-    packer.run()
+    encoder = PayloadEncoder(rows, starts, declared, encode_options, with_schema=with_schema,
+                             with_end=with_schema if with_end is None else with_end,
+                             trim_dictionaries=trim_dictionaries, large=large)
+    encoder.run()
     if keys is None:
-        return packer.column()
-    return GroupedPayloads(packer.column(), first_rows(keys, <const int64_t*> starts.data, packer.n))
+        return encoder.column()
+    return GroupedPayloads(encoder.column(), first_rows(keys, <const int64_t*> starts.data, encoder.n))

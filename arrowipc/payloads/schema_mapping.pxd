@@ -6,7 +6,7 @@ from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.memo_table cimport Budget, MemoTable
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport add_overflows, mul_overflows
-from arrowipc.inline.plan cimport ColumnsData, Extent, LimitsData
+from arrowipc.inline.plan cimport ColumnsData, Extent, FieldPlan, LimitsData
 from arrowipc.read.decoders cimport BatchTarget
 
 cdef enum:
@@ -43,8 +43,9 @@ cdef class SchemaMapping:
     cdef Plan whole             # the payload's schema
     cdef Plan plan              # what is read of it
     cdef Plan out
-    cdef bint direct            # columns of `plan` have the shape of `out`: nothing needs to be done
+    cdef bint alike             # fields of `plan` are those of `out`, in their order, but for the indices in them
     cdef bint encoded           # dictionaries take part
+    cdef bint direct            # alike and not encoded: columns of `plan` are columns of `out`
     cdef bint messaged          # the bytes of `whole` are a Schema message that was read, not the footer of a file
     cdef Origin* origins        # per field of `out`
     cdef int32_t* guarded       # fields of `plan` that may have nulls where `out` has none

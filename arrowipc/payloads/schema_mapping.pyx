@@ -21,7 +21,7 @@ from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, size_needed
 from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange, place_field,
+    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange, copy_tables, place_field,
 )
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, python_plan, same_shape
 
@@ -197,13 +197,14 @@ cdef class SchemaMapping:
         """Take over what was found: (how, field of `plan`) per field of `out`."""
         cdef int32_t i
         self.allocate(len(guarded))
-        self.direct = True
+        self.alike = True
         for i, entry in enumerate(entries):
             if entry is not None:
                 self.origins[i].how = entry[0]
                 self.origins[i].field = entry[1]
                 self.encoded |= entry[0] >= HOW_TRANSPOSED
-            self.direct = self.direct and entry == (HOW_READ, i)
+            self.alike = self.alike and entry in ((HOW_READ, i), (HOW_TRANSPOSED, i))
+        self.direct = self.alike and not self.encoded
         for i, field in enumerate(guarded):
             self.guarded[i] = field
         return 0
@@ -217,12 +218,19 @@ cdef class SchemaMapping:
             if self.out.d.fields[i].dictionary >= 0:
                 self.origins[i].how = HOW_TRANSPOSED
                 self.encoded = True
+        self.alike = True
         self.direct = not self.encoded
         return 0
 
     cdef int spread(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil:
         cdef int found
         self.blanks.most = most
+        self.blanks.used = 0
+        if self.alike:
+            copy_tables(&self.piece.d, d)
+            self.piece.d.length = d.length
+            self.piece.d.n_extents = d.n_extents
+            return 0
         while True:
             self.blanks.moved = False
             self.blanks.used = 0
@@ -339,7 +347,7 @@ cdef object plain_schema(object schema):
 
 @cython.final
 cdef class Matching:
-    # One schema on its way to another.
+    # What is known of a mapping while two schemas are compared.
     cdef Plan whole, out
     cdef bint strict
     cdef int32_t taken          # fields of the arranged plan so far
@@ -434,7 +442,7 @@ cdef bint same_shell(object a, object b, object types) except -1:
 
 
 cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
-    """The way from one schema to another; UsageError if there is none."""
+    """The mapping of one schema to another; UsageError if there is none."""
     cdef SchemaMapping mapping = SchemaMapping.__new__(SchemaMapping)
     mapping.whole = whole
     mapping.out = out

@@ -338,7 +338,7 @@ def test_large_payloads_have_64_bit_offsets():
 
 def test_more_payloads_than_int32_offsets_can_count_are_refused_before_any_is_made():
     batch = ours(pa.record_batch({"x": pa.nulls(2**31 // 64)}))
-    with pytest.raises(UsageError, match=r"33,554,432 payloads take more than 2,147,483,647 bytes, .*: pass large=True"):
+    with pytest.raises(UsageError, match=r"33,554,432 payloads take more than .*: pass large=True"):
         ipc.encode_payloads(batch, rows_per_payload=1)
 
 
