@@ -39,5 +39,4 @@ cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int6
 cdef int check_native(Columns columns, object action) except -1
 cdef Columns dictionary_of(Columns columns, int32_t field)
 cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1
-cdef tuple child_names(Columns columns, int32_t field)
 cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at)

@@ -8,7 +8,6 @@ counted before it is made.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_GetSlice, PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsignedLongLong
-from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
@@ -32,7 +31,7 @@ from arrowipc.inline.plan cimport (
     LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData,
     FieldPlan,
 )
-from arrowipc.metadata.schema_reader cimport plan_field
+from arrowipc.metadata.schema_reader cimport children_of, plan_field
 
 from arrowipc.errors import LimitError, UsageError
 
@@ -620,26 +619,16 @@ cdef list entries(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
 # -- structs, unions, dictionaries, runs ---------------------------------------------------------------------
 
 
-cdef tuple child_names(Columns columns, int32_t field):
-    """Names of the children of a field, in order."""
-    cdef list names = []
-    cdef int32_t child = field + 1
-    while child < columns.d.plan.fields[field].end:
-        names.append(field_name(columns.plan, child))
-        child = columns.d.plan.fields[child].end
-    return tuple(names)
-
-
 cdef list structs(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
     """Rows of the children's values."""
     cdef const ColumnsData* d = &columns.d
-    cdef list parts = []
-    cdef int32_t child = field + 1
+    cdef list names = [], parts = []
+    cdef int32_t child
     q.take_objects(columns, count, DICT_SLOTS)
-    while child < d.plan.fields[field].end:
+    for child in children_of(columns.plan, field):
+        names.append(field_name(columns.plan, child))
         parts.append(read_values(q, columns, child, d.nodes[child].offset + at, count))
-        child = d.plan.fields[child].end
-    return rows_of(child_names(columns, field), parts, count, validity(d, field), at)
+    return rows_of(tuple(names), parts, count, validity(d, field), at)
 
 
 cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at):

@@ -36,26 +36,44 @@ if TYPE_CHECKING:
 
 __all__ = ["differences", "read_json", "write_json"]
 
-UNITS = {"SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us", "NANOSECOND": "ns"}
-UNIT_NAMES = {short: name for name, short in UNITS.items()}
-#: Names of types without parameters.
-PLAIN = {
-    "null": types.Null,
-    "bool": types.Bool,
-    "utf8": types.Utf8,
-    "binary": types.Binary,
-    "largeutf8": types.LargeUtf8,
-    "largebinary": types.LargeBinary,
-    "utf8view": types.Utf8View,
-    "binaryview": types.BinaryView,
-    "list": types.List,
-    "largelist": types.LargeList,
-    "listview": types.ListView,
-    "largelistview": types.LargeListView,
-    "struct": types.Struct,
-    "runendencoded": types.RunEndEncoded,
+WORDS = {"s": "SECOND", "ms": "MILLISECOND", "us": "MICROSECOND", "ns": "NANOSECOND"}
+VALUES = {word: value for value, word in WORDS.items()}
+#: Types by their names in JSON, and the keys of their parameters in the order in which the classes take them;
+#: "*": the children, one by one, "children": as a list.
+KEYS: dict[str, tuple[type[DataType], tuple[str, ...]]] = {
+    "null": (types.Null, ()),
+    "bool": (types.Bool, ()),
+    "int": (types.Int, ("bitWidth", "isSigned")),
+    "floatingpoint": (types.FloatingPoint, ("precision",)),
+    "decimal": (types.Decimal, ("precision", "scale", "bitWidth")),
+    "date": (types.Date, ("unit",)),
+    "time": (types.Time, ("unit", "bitWidth")),
+    "timestamp": (types.Timestamp, ("unit", "timezone")),
+    "duration": (types.Duration, ("unit",)),
+    "interval": (types.Interval, ("unit",)),
+    "utf8": (types.Utf8, ()),
+    "binary": (types.Binary, ()),
+    "largeutf8": (types.LargeUtf8, ()),
+    "largebinary": (types.LargeBinary, ()),
+    "utf8view": (types.Utf8View, ()),
+    "binaryview": (types.BinaryView, ()),
+    "fixedsizebinary": (types.FixedSizeBinary, ("byteWidth",)),
+    "list": (types.List, ("*",)),
+    "largelist": (types.LargeList, ("*",)),
+    "listview": (types.ListView, ("*",)),
+    "largelistview": (types.LargeListView, ("*",)),
+    "fixedsizelist": (types.FixedSizeList, ("*", "listSize")),
+    "map": (types.Map, ("*", "keysSorted")),
+    "struct": (types.Struct, ("children",)),
+    "union": (types.Union, ("mode", "children", "typeIds")),
+    "runendencoded": (types.RunEndEncoded, ("*",)),
 }
-PLAIN_NAMES = {kind: name for name, kind in PLAIN.items()}
+NAMES = {kind: name for name, (kind, _) in KEYS.items()}
+#: What may be left out.
+DEFAULTS: dict[tuple[type[DataType], str], Any] = {
+    (types.Timestamp, "timezone"): None,
+    (types.Decimal, "bitWidth"): 128,
+}
 
 TEXT = (types.Utf8, types.LargeUtf8, types.Utf8View)
 VARIABLE = (types.Utf8, types.LargeUtf8, types.Binary, types.LargeBinary)
@@ -79,38 +97,20 @@ def _field_of(entry: Json) -> Field:
 
 
 def _type_of(entry: Json, children: list[Field]) -> DataType:
-    name = entry["name"]
-    unit: Any = UNITS.get(entry.get("unit", ""))
-    match name:
-        case "int":
-            return types.Int(entry["bitWidth"], entry["isSigned"])
-        case "floatingpoint":
-            return types.FloatingPoint(entry["precision"].lower())
-        case "decimal":
-            return types.Decimal(entry["precision"], entry["scale"], entry.get("bitWidth", 128))
-        case "date":
-            return types.Date("day" if entry["unit"] == "DAY" else "ms")
-        case "time":
-            return types.Time(unit, entry["bitWidth"])
-        case "timestamp":
-            return types.Timestamp(unit, entry.get("timezone"))
-        case "duration":
-            return types.Duration(unit)
-        case "interval":
-            return types.Interval(entry["unit"].lower())
-        case "fixedsizebinary":
-            return types.FixedSizeBinary(entry["byteWidth"])
-        case "fixedsizelist":
-            return types.FixedSizeList(children[0], entry["listSize"])
-        case "map":
-            return types.Map(children[0], entry["keysSorted"])
-        case "union":
-            return types.Union(entry["mode"].lower(), children, entry["typeIds"])
-        case "struct":
-            return types.Struct(children)
-    if name not in PLAIN:
-        raise UnsupportedError(f"there is no type {name!r} in the format")
-    return PLAIN[name](*children)  # type: ignore[no-any-return]
+    if entry["name"] not in KEYS:
+        raise UnsupportedError(f"there is no type {entry['name']!r} in the format")
+    kind, keys = KEYS[entry["name"]]
+    parameters: list[Any] = []
+    for key in keys:
+        if key == "*":
+            parameters += children
+        elif key == "children":
+            parameters.append(children)
+        else:
+            value = entry.get(key, DEFAULTS[kind, key]) if (kind, key) in DEFAULTS else entry[key]
+            is_word = isinstance(value, str) and key != "timezone"
+            parameters.append(VALUES.get(value, value.lower()) if is_word else value)
+    return kind(*parameters)
 
 
 def _pairs_of(entry: Json) -> list[tuple[str, str]]:
@@ -133,32 +133,14 @@ def _field_json(field: Field) -> Json:
 
 
 def _type_json(kind: DataType) -> Json:
-    match kind:
-        case types.Int(width, signed):
-            return {"name": "int", "bitWidth": width, "isSigned": signed}
-        case types.FloatingPoint(precision):
-            return {"name": "floatingpoint", "precision": precision.upper()}
-        case types.Decimal(digits, scale, width):
-            return {"name": "decimal", "precision": digits, "scale": scale, "bitWidth": width}
-        case types.Date(unit):
-            return {"name": "date", "unit": "DAY" if unit == "day" else "MILLISECOND"}
-        case types.Time(unit, width):
-            return {"name": "time", "unit": UNIT_NAMES[unit], "bitWidth": width}
-        case types.Timestamp(unit, zone):
-            return {"name": "timestamp", "unit": UNIT_NAMES[unit]} | ({} if zone is None else {"timezone": zone})
-        case types.Duration(unit):
-            return {"name": "duration", "unit": UNIT_NAMES[unit]}
-        case types.Interval(unit):
-            return {"name": "interval", "unit": unit.upper()}
-        case types.FixedSizeBinary(width):
-            return {"name": "fixedsizebinary", "byteWidth": width}
-        case types.FixedSizeList(_, size):
-            return {"name": "fixedsizelist", "listSize": size}
-        case types.Map(_, keys_sorted):
-            return {"name": "map", "keysSorted": keys_sorted}
-        case types.Union(mode, _, codes):
-            return {"name": "union", "mode": mode.upper(), "typeIds": list(codes)}
-    return {"name": PLAIN_NAMES[type(kind)]}
+    out: Json = {"name": NAMES[type(kind)]}
+    for key, parameter in zip(KEYS[out["name"]][1], kind.__match_args__, strict=False):
+        value = getattr(kind, parameter)
+        if isinstance(value, str) and key != "timezone":
+            value = WORDS.get(value, value.upper())
+        if key not in ("*", "children") and value is not None:
+            out[key] = list(value) if key == "typeIds" else value
+    return out
 
 
 def _pairs_json(pairs: Iterable[tuple[bytes, bytes]]) -> Json:

@@ -7,7 +7,7 @@ schema are made from it when somebody asks.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport DictionaryPlan, Plan, Recent, field_name, open_message, raise_fault, read_pairs, text_size
@@ -26,9 +26,17 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.utf8 cimport utf8_error
 
-from arrowipc.errors import ArrowIpcError, FormatError, UsageError
+from arrowipc.errors import FormatError, UsageError
 
 # -- the type of one field -----------------------------------------------------------------------------------
+
+# By the format's Type; unions: or LAYOUT_DENSE.
+cdef uint8_t[27] LAYOUT_OF = [
+    0, LAYOUT_NULL, LAYOUT_FIXED, LAYOUT_FIXED, LAYOUT_VAR32, LAYOUT_VAR32, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_FIXED,
+    LAYOUT_FIXED, LAYOUT_FIXED, LAYOUT_FIXED, LAYOUT_LIST32, LAYOUT_STRUCT, LAYOUT_SPARSE, LAYOUT_FIXED,
+    LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_FIXED, LAYOUT_VAR64, LAYOUT_VAR64, LAYOUT_LIST64, LAYOUT_RUN_END,
+    LAYOUT_VIEW, LAYOUT_VIEW, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64,
+]
 
 
 cdef int read_int(const Table* type, FieldPlan* f, Fault* fault) noexcept nogil:
@@ -38,8 +46,6 @@ cdef int read_int(const Table* type, FieldPlan* f, Fault* fault) noexcept nogil:
         return fail_in(fault, FAULT_FLATBUFFER, "Int table", 0, 0, type.pos)
     if bits != 8 and bits != 16 and bits != 32 and bits != 64:
         return fail_in(fault, FAULT_TYPE, "Int.bitWidth", bits)
-    f.layout = LAYOUT_FIXED
-    f.type = Type_Int
     f.width = bits >> 3
     f.swap = SWAP_NONE if bits == 8 else SWAP_2 if bits == 16 else SWAP_4 if bits == 32 else SWAP_8
     if signed:
@@ -57,7 +63,6 @@ cdef int read_decimal(const Table* type, FieldPlan* f, Fault* fault) noexcept no
         return fail_in(fault, FAULT_TYPE, "Decimal.bitWidth", bits)
     if f.precision < 1 or f.precision > most:
         return fail_in(fault, FAULT_TYPE, "Decimal.precision", f.precision)
-    f.layout = LAYOUT_FIXED
     f.width = bits >> 3
     f.swap = SWAP_4 if bits == 32 else SWAP_8 if bits == 64 else SWAP_16 if bits == 128 else SWAP_32
     return 0
@@ -85,7 +90,6 @@ cdef int read_temporal(const Table* type, int kind, FieldPlan* f, Fault* fault) 
         return fail_in(fault, FAULT_FLATBUFFER, "type table", 0, 0, type.pos)
     if unit < 0 or unit > most:
         return fail_in(fault, FAULT_ENUM, "unit", unit)
-    f.layout = LAYOUT_FIXED
     f.unit = unit
     f.width = 8
     f.swap = SWAP_8
@@ -118,26 +122,24 @@ cdef int read_sized(const Table* type, int kind, FieldPlan* f, Fault* fault) noe
     if kind == Type_FloatingPoint:
         if value < 0 or value > Precision_MAX:
             return fail_in(fault, FAULT_ENUM, "FloatingPoint.precision", value)
-        f.layout = LAYOUT_FIXED
         f.unit = value
         f.width = 2 << value
         f.swap = SWAP_2 + value
     elif kind == Type_Map:
-        f.layout = LAYOUT_LIST32
-        if value:
-            f.flags |= FIELD_KEYS_SORTED
+        f.flags |= FIELD_KEYS_SORTED if value else 0
     elif f.width < 0:
         return fail_in(fault, FAULT_TYPE, "FixedSizeBinary.byteWidth" if kind == Type_FixedSizeBinary
                        else "FixedSizeList.listSize", f.width)
-    else:
-        f.layout = LAYOUT_FIXED if kind == Type_FixedSizeBinary else LAYOUT_FIXED_LIST
     return 0
 
 
 cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
     """Fill layout and parameters from a type table, all of them checked."""
     cdef int mode
+    if kind <= Type_NONE or kind > Type_MAX:
+        return fail_in(fault, FAULT_ENUM, "Field.type", kind)
     f.type = <uint8_t> kind
+    f.layout = LAYOUT_OF[kind]
     if kind == Type_Int:
         return read_int(type, f, fault)
     if kind == Type_Decimal:
@@ -148,39 +150,16 @@ cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noex
     if (kind == Type_FloatingPoint or kind == Type_FixedSizeBinary or kind == Type_FixedSizeList
             or kind == Type_Map):
         return read_sized(type, kind, f, fault)
-    if kind == Type_Null:
-        f.layout = LAYOUT_NULL
-    elif kind == Type_Bool:
-        f.layout = LAYOUT_BOOL
-    elif kind == Type_Binary or kind == Type_Utf8:
-        f.layout = LAYOUT_VAR32
-    elif kind == Type_LargeBinary or kind == Type_LargeUtf8:
-        f.layout = LAYOUT_VAR64
-    elif kind == Type_BinaryView or kind == Type_Utf8View:
-        f.layout = LAYOUT_VIEW
-        f.swap = SWAP_VIEW
-    elif kind == Type_List:
-        f.layout = LAYOUT_LIST32
-    elif kind == Type_LargeList:
-        f.layout = LAYOUT_LIST64
-    elif kind == Type_ListView:
-        f.layout = LAYOUT_LIST_VIEW32
-    elif kind == Type_LargeListView:
-        f.layout = LAYOUT_LIST_VIEW64
-    elif kind == Type_Struct_:
-        f.layout = LAYOUT_STRUCT
-    elif kind == Type_RunEndEncoded:
-        f.layout = LAYOUT_RUN_END
-    elif kind == Type_Union:
+    if kind == Type_Union:
         if fb_i16(type, Union_mode, 0, &mode) < 0:
             return fail_in(fault, FAULT_FLATBUFFER, "Union table", 0, 0, type.pos)
         if mode != UnionMode_Sparse and mode != UnionMode_Dense:
             return fail_in(fault, FAULT_ENUM, "Union.mode", mode)
         f.layout = LAYOUT_SPARSE if mode == UnionMode_Sparse else LAYOUT_DENSE
-    else:
-        return fail_in(fault, FAULT_ENUM, "Field.type", kind)
     if kind == Type_Utf8 or kind == Type_LargeUtf8 or kind == Type_Utf8View:
         f.flags |= FIELD_UTF8
+    if f.layout == LAYOUT_VIEW:
+        f.swap = SWAP_VIEW
     return 0
 
 
@@ -418,13 +397,13 @@ cdef class SchemaReader:
             fail_in(&fault, FAULT_ENUM, "dictionaryKind", kind)
             self.fault(&fault, table, out, parent)
         indices.flags = model.flags & FIELD_NULLABLE | FIELD_ENCODED | (FIELD_ORDERED if ordered else 0)
+        indices.layout = LAYOUT_FIXED
+        indices.type = Type_Int
         if found:
             if read_int(&type, &indices, &fault) < 0:
                 self.fault(&fault, table, out, parent)
         else:
             # Schema.fbs: without an indexType the indices are signed int32.
-            indices.layout = LAYOUT_FIXED
-            indices.type = Type_Int
             indices.width = 4
             indices.swap = SWAP_4
             indices.flags |= FIELD_SIGNED
@@ -710,8 +689,8 @@ cdef list find_path(Plan whole, int32_t parent, str name):
             if dot == len(name):
                 return [ordinal]
             layout = whole.d.fields[field].layout
-            if (whole.d.fields[field].type != Type_Map and (layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST
-                                                            or LAYOUT_LIST32 <= layout <= LAYOUT_LIST_VIEW64)):
+            if whole.d.fields[field].type != Type_Map and (layout == LAYOUT_STRUCT
+                                                           or LAYOUTS[layout].n_children == 1):
                 below = find_path(whole, field, name[dot + 1:])
                 if below is not None:
                     return [ordinal, *below]

@@ -5,7 +5,6 @@ Every reader (stream, file, single messages) holds one `Decoder` and hands it wh
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc, qsort
-from libc.string cimport memcpy
 
 from arrowipc._core cimport (
     Columns, DictionaryPlan, Plan, Source, check_counts, check_sizes, count_variadic, field_path, level_of,

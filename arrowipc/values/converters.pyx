@@ -37,11 +37,11 @@ from arrowipc.inline.fbs_layout cimport (
     TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, TimeUnit_SECOND, Type_Date, Type_Decimal, Type_Duration,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Time, Type_Timestamp,
 )
+from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, loose_i64, mul_overflows, round_up, set_bit
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
-    LAYOUT_LIST64, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Extent,
-    FieldPlan, Node,
+    LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, Node,
 )
 from arrowipc.metadata.schema_reader cimport plan_field
 
@@ -831,7 +831,7 @@ cdef class Converter:
         cdef const Extent* extent = &self.d.extents[field.first_buffer]
         cdef int layout = field.layout
         cdef int64_t count = self.d.nodes[f].length, low = 0, high = count, middle
-        cdef int32_t width = 8 if layout == LAYOUT_LIST64 or layout == LAYOUT_LIST_VIEW64 else 4
+        cdef int32_t width = LAYOUTS[layout].buffers[1].width       # of offsets, where it has them
         if layout == LAYOUT_FIXED_LIST:
             return at // field.width if field.width else at
         if layout == LAYOUT_RUN_END:

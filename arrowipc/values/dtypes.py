@@ -12,7 +12,6 @@ from arrowipc.arguments import described
 from arrowipc.datatypes import (
     Bool,
     DataType,
-    Date,
     Duration,
     FixedSizeBinary,
     FloatingPoint,
@@ -21,7 +20,7 @@ from arrowipc.datatypes import (
     Timestamp,
 )
 from arrowipc.errors import UsageError
-from arrowipc.values.to_numpy import INTERVAL_DTYPES, stored_dtype
+from arrowipc.values.to_numpy import DATE32, INTERVAL_DTYPES, stored_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def dtype_of(kind: DataType) -> np.dtype[Any]:
     found = _dtypes.get(kind)
     if found is None:
         stored = np.dtype(np.bool_) if isinstance(kind, Bool) else stored_dtype(kind)
-        if stored is None and isinstance(kind, Date):
+        if kind == DATE32:
             stored = np.dtype("<i4")
         if stored is None:
             raise UsageError(f"a tensor holds values of a fixed width, found the type {kind}")

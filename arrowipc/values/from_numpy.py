@@ -14,13 +14,9 @@ from arrowipc.datatypes import (
     Date,
     Duration,
     FixedSizeBinary,
-    FloatingPoint,
-    Int,
-    Interval,
-    Time,
     Timestamp,
 )
-from arrowipc.values.to_numpy import stored_dtype
+from arrowipc.values.to_numpy import DATE32, stored_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,17 +69,14 @@ def stored(values: _Values, kind: DataType) -> tuple[_Values, _Mask | None] | No
     dtype = values.dtype
     if dtype.kind in "OSUT" or dtype.fields is not None:
         return None
-    target = np.dtype("<i4") if isinstance(kind, Date) and kind.unit == "day" else stored_dtype(kind)
+    target = np.dtype("<i4") if kind == DATE32 else stored_dtype(kind)
     if isinstance(kind, FixedSizeBinary):
         if dtype.kind != "V" or dtype != target or dtype.itemsize == 0:
             return None
     elif isinstance(kind, Bool):
         target = np.dtype(np.bool_)
-    elif not isinstance(kind, (Int, FloatingPoint, Date, Time, Timestamp, Duration)) and not (
-        isinstance(kind, Interval) and kind.unit == "year_month"
-    ):
+    elif target is None or target.kind == "V":
         return None
-    assert target is not None
     plain, mask = _unmasked(values)
     if dtype.kind in "mM":
         plain, mask = _ticks(plain, mask, kind)
@@ -131,9 +124,7 @@ def listed(values: _Values, kind: DataType) -> list[Any]:
 
 
 def _unfit(dtype: np.dtype[Any], kind: DataType) -> Misfit:
-    return Misfit(
-        f"an array of {dtype} cannot become {kind} without loss; convert it first, for instance with astype"
-    )
+    return Misfit(f"an array of {dtype} cannot become {kind} without loss; convert it first, for instance with astype")
 
 
 def _leaf(kind: DataType) -> DataType:
@@ -165,7 +156,7 @@ def _cast(values: _Values, target: np.dtype[Any], kind: DataType) -> _Values:
 
 def _ticks(values: _Values, mask: _Mask | None, kind: DataType) -> tuple[_Values, _Mask | None]:
     """Times as the integers that `kind` stores, and which are null."""
-    if isinstance(kind, Date) and kind.unit == "day":
+    if kind == DATE32:
         target = np.dtype("<M8[D]")
     elif isinstance(kind, (Date, Timestamp, Duration)):
         found = stored_dtype(kind)
@@ -185,7 +176,7 @@ def _ticks(values: _Values, mask: _Mask | None, kind: DataType) -> tuple[_Values
         # A coarse unit reaches further than a fine one.
         _refuse((ticks.astype(values.dtype) != values) & ~null, values, f"lies outside the range of {kind}")
     numbers = ticks.view("<i8")
-    if isinstance(kind, Date) and kind.unit == "day":
+    if kind == DATE32:
         numbers = np.where(null, 0, numbers)
         outside = (numbers < -(2**31)) | (numbers >= 2**31)
         _refuse(outside, values, f"lies outside the range of {kind}")

@@ -27,7 +27,6 @@ cdef class Builder(Converter):
 
     cdef int column(self, int32_t f, list items) except -1
     cdef object kind(self, int32_t f)
-    cdef list children(self, int32_t f)
     cdef list elements(self, int32_t f, int64_t at, object value)
     cdef int lists(self, int32_t f, list items) except -1
     cdef int below(self, int32_t f, int32_t child, list items) except -1

@@ -26,13 +26,14 @@ from arrowipc.inline.fbs_layout cimport (
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_LargeBinary, Type_Map, Type_Time,
     Type_Timestamp,
 )
+from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec
 from arrowipc.inline.loads cimport bitmap_bytes, get_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
-    LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
-    LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, LimitsData, ViewRange,
+    LAYOUT_LIST32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
+    Extent, FieldPlan, LimitsData, ViewRange,
 )
-from arrowipc.metadata.schema_reader cimport plan_field, python_plan
+from arrowipc.metadata.schema_reader cimport children_of, plan_field, python_plan
 from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
 
 from arrowipc.arguments import described, repeated
@@ -112,14 +113,6 @@ cdef class Builder(Converter):
             found = self.kinds[f] = plan_field(self.plan, f).type
         return found
 
-    cdef list children(self, int32_t f):
-        cdef list out = []
-        cdef int32_t child = f + 1
-        while child < self.p.fields[f].end:
-            out.append(child)
-            child = self.p.fields[child].end
-        return out
-
     cdef int column(self, int32_t f, list items) except -1:
         """Fill a field, and everything below it, from a list of Python values."""
         cdef const FieldPlan* field = &self.p.fields[f]
@@ -166,10 +159,9 @@ cdef class Builder(Converter):
     cdef int lists(self, int32_t f, list items) except -1:
         """All list layouts; list views lie in order and side by side."""
         cdef const FieldPlan* field = &self.p.fields[f]
-        cdef int layout = field.layout
-        cdef bint view = layout == LAYOUT_LIST_VIEW32 or layout == LAYOUT_LIST_VIEW64
-        cdef bint fixed = layout == LAYOUT_FIXED_LIST
-        cdef int32_t width = 8 if layout == LAYOUT_LIST64 or layout == LAYOUT_LIST_VIEW64 else 4
+        cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
+        cdef bint view = spec.n_buffers == 3, fixed = spec.n_buffers == 1
+        cdef int32_t width = spec.buffers[1].width
         cdef int64_t count = self.d.nodes[f].length, start = 0, i
         cdef uint8_t* offsets = NULL
         cdef uint8_t* sizes = NULL
@@ -246,7 +238,7 @@ cdef class Builder(Converter):
 
     cdef int structs(self, int32_t f, list items) except -1:
         cdef int64_t count = self.d.nodes[f].length, i
-        cdef list children = self.children(f), parts = [[] for _ in children], part
+        cdef list children = children_of(self.plan, f), parts = [[] for _ in children], part
         cdef int32_t child
         for i in range(count):
             value = item(items, i, count)
@@ -267,7 +259,7 @@ cdef class Builder(Converter):
         cdef Py_ssize_t found = 0, k
         cdef PyObject* entry
         if names is None:
-            names = self.names[f] = tuple([field_name(self.plan, child) for child in self.children(f)])
+            names = self.names[f] = tuple([field_name(self.plan, child) for child in children_of(self.plan, f)])
             if len(set(names)) < len(names):
                 self.repeating.add(f)
         if not isinstance(value, dict):
@@ -324,7 +316,7 @@ cdef class Builder(Converter):
         cdef int64_t count = self.d.nodes[f].length, i
         cdef uint8_t* codes = self.room(field.first_buffer, count)
         cdef uint8_t* offsets = self.room(field.first_buffer + 1, 4 * count) if dense else NULL
-        cdef list children = self.children(f), parts = [[] for _ in children], part
+        cdef list children = children_of(self.plan, f), parts = [[] for _ in children], part
         cdef int32_t child, ordinal = 0
         cdef int8_t code = 0
         cdef int8_t[128] code_of
@@ -356,7 +348,7 @@ cdef class Builder(Converter):
     cdef object member(self, int32_t f, int64_t at, object value, int32_t* ordinal):
         """Which child of a union takes a value, and the value without its type code."""
         cdef const int8_t* codes = self.p.codes + 128 * self.p.fields[f].codes
-        cdef list children = self.children(f), fit
+        cdef list children = children_of(self.plan, f), fit
         cdef int64_t code = 0
         cdef bint loose
         ordinal[0] = 0
@@ -396,7 +388,7 @@ cdef class Builder(Converter):
         if layout == LAYOUT_RUN_END:
             return self.accepts(self.p.fields[f + 1].end, value, loose)
         if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
-            return any([self.accepts(child, value, loose) for child in self.children(f)])
+            return any([self.accepts(child, value, loose) for child in children_of(self.plan, f)])
         if layout == LAYOUT_NULL:
             return False
         if layout == LAYOUT_STRUCT or kind == Type_Map:
@@ -447,7 +439,7 @@ cdef class Builder(Converter):
         cdef int layout = field.layout
         cdef int32_t ordinal = 0, child
         cdef Builder inner
-        cdef list children = self.children(f), parts
+        cdef list children = children_of(self.plan, f), parts
         if field.flags & FIELD_ENCODED:
             inner = self.values_of(f).builder
             inner.user = self

@@ -25,7 +25,7 @@ from arrowipc.errors import FormatError, LimitError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
     import numpy.typing as npt
@@ -45,6 +45,20 @@ INTERVAL_DTYPES = {
 FREE_BYTES = 1 << 27
 BYTES_PER_BYTE = 16
 _FLOATS = {"half": "<f2", "single": "<f4", "double": "<f8"}
+#: Days, which NumPy's dates store in 64 bits.
+DATE32 = Date("day")
+#: Types whose buffers hold what a dtype holds.
+_CODES: dict[type[DataType], Callable[[Any], Any]] = {
+    Int: lambda kind: f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}",
+    FloatingPoint: lambda kind: _FLOATS[kind.precision],
+    Timestamp: lambda kind: f"<M8[{kind.unit}]",
+    Date: lambda kind: f"<M8[{kind.unit}]",
+    Duration: lambda kind: f"<m8[{kind.unit}]",
+    Time: lambda kind: f"<i{kind.bit_width // 8}",
+    Interval: lambda kind: INTERVAL_DTYPES[kind.unit],
+    Decimal: lambda kind: f"V{kind.bit_width // 8}",
+    FixedSizeBinary: lambda kind: f"V{kind.byte_width}",
+}
 
 
 def to_numpy(array: Array, copy: bool) -> _Values:
@@ -106,24 +120,9 @@ def rows_as_array(
 
 
 def stored_dtype(kind: DataType) -> np.dtype[Any] | None:
-    """Return the dtype of values as the buffer holds them; None for what has no fixed width."""
-    if isinstance(kind, Int):
-        return np.dtype(f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}")
-    if isinstance(kind, FloatingPoint):
-        return np.dtype(_FLOATS[kind.precision])
-    if isinstance(kind, Timestamp) or (isinstance(kind, Date) and kind.unit == "ms"):
-        return np.dtype(f"<M8[{kind.unit}]")
-    if isinstance(kind, Duration):
-        return np.dtype(f"<m8[{kind.unit}]")
-    if isinstance(kind, Time):
-        return np.dtype(f"<i{kind.bit_width // 8}")
-    if isinstance(kind, Interval):
-        return INTERVAL_DTYPES[kind.unit]
-    if isinstance(kind, Decimal):
-        return np.dtype(f"V{kind.bit_width // 8}")
-    if isinstance(kind, FixedSizeBinary):
-        return np.dtype(f"V{kind.byte_width}")
-    return None
+    """Return the dtype of values as the buffer holds them; None for days, booleans and what has no fixed width."""
+    code = _CODES.get(type(kind))
+    return None if code is None or kind == DATE32 else np.dtype(code(kind))
 
 
 # Views.
@@ -163,8 +162,12 @@ def _shows(array: Array) -> bool:
         return False
     if isinstance(kind, FixedSizeList):
         return _shows(array.children[0])
-    dtype = stored_dtype(kind)
-    return dtype is not None and not isinstance(kind, (Decimal, FixedSizeBinary))
+    return _is_number(kind)
+
+
+def _is_number(kind: DataType) -> bool:
+    """Whether a value is a number or some, and not bytes that stand for something else."""
+    return stored_dtype(kind) is not None and not isinstance(kind, (Decimal, FixedSizeBinary))
 
 
 # Copies.
@@ -185,7 +188,7 @@ def _copied(array: Array) -> _Values:
     valid = _valid(array)
     if isinstance(kind, Bool):
         return _masked(array, _bits(array, 1), valid)
-    if isinstance(kind, Date) and kind.unit == "day":
+    if kind == DATE32:
         return _masked(array, _stored(array, np.dtype("<i4")).astype("<i8").view("<M8[D]"), valid)
     dtype = stored_dtype(kind)
     assert dtype is not None
@@ -196,7 +199,7 @@ def _has_dtype(kind: DataType) -> bool:
     """Whether values of a type have a dtype of their own; otherwise they become objects."""
     if isinstance(kind, (FixedSizeList, Dictionary, RunEndEncoded)):
         return _has_dtype(kind.value_type)
-    return isinstance(kind, (Int, FloatingPoint, Bool, Date, Time, Timestamp, Duration, Interval))
+    return isinstance(kind, (Bool, Date)) or _is_number(kind)
 
 
 def _objects(array: Array) -> _Values:
