@@ -99,6 +99,7 @@ campaign: $(TEST) java ## run the tests that try something many times, as often 
 .PHONY: lint
 lint: $(VENV)/bin/ruff ## look for mistakes and unusual style in the Python files (ruff)
 	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check -q .
 
 # A stub states what our Python code uses; classes that only compiled modules touch may be missing (--ignore-missing-stub).
 .PHONY: types

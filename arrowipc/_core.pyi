@@ -1,10 +1,7 @@
-
-
 from collections.abc import Hashable
 from typing import Any, TypeAlias, final
 
 def release_unused() -> None: ...
-
 
 @final
 class Recent:

@@ -625,9 +625,7 @@ def open_stream(
         The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
         its server stalls.
     """
-    return RecordBatchStreamReader(
-        source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
-    )
+    return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
 
 def open_file(
@@ -650,9 +648,7 @@ def open_file(
     -------
     RecordBatchFileReader
     """
-    return RecordBatchFileReader(
-        source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
-    )
+    return RecordBatchFileReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
 
 def open(

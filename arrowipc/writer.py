@@ -88,9 +88,7 @@ class _Writer(BatchWriter):
         for batch in self._opened(data):
             self.write_batch(batch)
 
-    def write_table(
-        self, table: Any, max_chunksize: int | None = None, *, max_chunk_bytes: int | None = None
-    ) -> None:
+    def write_table(self, table: Any, max_chunksize: int | None = None, *, max_chunk_bytes: int | None = None) -> None:
         """Write a table, in batches of bounded size.
 
         Parameters
@@ -390,9 +388,7 @@ def _continued(
     if schema is not None:
         check_schema(existing.schema, as_schema(schema))
     encode_options, pairs = EncodeOptions(**options), metadata or existing.metadata
-    return RecordBatchFileWriter(
-        existing.copied(durable), None, encode_options, rules, True, pairs, existing
-    )
+    return RecordBatchFileWriter(existing.copied(durable), None, encode_options, rules, True, pairs, existing)
 
 
 def get_record_batch_size(

@@ -43,9 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "--publish", action="store_true", help="write the README's part, RESULTS.md and the charts they show"
     )
     sizes = options.add_mutually_exclusive_group()
-    sizes.add_argument(
-        "--quick", action="store_const", dest="scale", const="quick", help="fewer rounds and sizes"
-    )
+    sizes.add_argument("--quick", action="store_const", dest="scale", const="quick", help="fewer rounds and sizes")
     sizes.add_argument(
         "--tiny", action="store_const", dest="scale", const="tiny", help="run everything, measure nothing"
     )

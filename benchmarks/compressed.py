@@ -67,9 +67,7 @@ def numbers(rows: int) -> pa.RecordBatch:
         "key": pa.array(random.integers(0, 5_000, rows)),
         "price": pa.array(random.integers(0, 100_000, rows) / 100),
         "level": pa.array(random.integers(0, 10, rows, dtype=np.int32)),
-        "name": pa.array(
-            np.array(data.WORDS, dtype=object)[random.integers(0, len(data.WORDS), rows)], pa.string()
-        ),
+        "name": pa.array(np.array(data.WORDS, dtype=object)[random.integers(0, len(data.WORDS), rows)], pa.string()),
         "ratio": pa.array(random.integers(0, 1000, rows).astype(np.float32)),
         "day": pa.array(np.sort(random.integers(0, 20_000, rows, dtype=np.int32))),
         "count": pa.array(random.poisson(3, rows)),
@@ -130,9 +128,7 @@ def contenders(source: bytes, threads: int, touch: Callable[[Any], int]) -> dict
 
     found: dict[str, Run] = {
         "pyarrow": lambda: summed(pa.ipc.open_stream(source, options=options), touch),
-        "arrowipc": lambda: summed(
-            arrowipc.open_stream(source, validate="none", use_threads=threads > 1), touch
-        ),
+        "arrowipc": lambda: summed(arrowipc.open_stream(source, validate="none", use_threads=threads > 1), touch),
         "arrowipc full": lambda: summed(arrowipc.open_stream(source, use_threads=threads > 1), touch),
     }
     if threads == 1:

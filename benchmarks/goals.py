@@ -104,9 +104,7 @@ ROWS = (
     Row("compress lz4", "write LZ4 bodies, equal threads", ">= 1x", "write_compressed", floor="codec alone"),
     Row("compress zstd", "the same, ZSTD", ">= 1x", "write_compressed", floor="codec alone"),
     Row("deltas", "400 dictionary deltas of 100 words", ">= 20x", "deltas"),
-    Row(
-        "deltas flat", "cost per delta, from 200 to 3200 deltas, caches warm (exponent)", "k <= 0.1", "deltas"
-    ),
+    Row("deltas flat", "cost per delta, from 200 to 3200 deltas, caches warm (exponent)", "k <= 0.1", "deltas"),
     Row("file", "open a file of 100,000 batches and read one", ">= 1x", "file_random"),
     Row("read tensor", "read a tensor, zero-copy", ">= 1x", "tensors"),
     Row("gather tensor", "write a strided tensor", ">= 2x", "tensors", floor="np.copyto"),

@@ -262,9 +262,7 @@ def warmed(case: Case) -> tuple[list[str], dict[str, str]]:
         try:
             found = run()
         except Exception as error:  # whatever a peer raises is an answer: it cannot do this
-            problems[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[
-                :120
-            ]
+            problems[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:120]
             continue
         if case.timed or found == expected:
             able.append(name)
@@ -277,9 +275,7 @@ def measure(case: Case, scale: Scale, clock: Callable[[], float] = time.perf_cou
     """Measure all contenders of a case, interleaved."""
     names, problems = warmed(case)
     samples: dict[str, list[float]] = {name: [] for name in names}
-    loops, rounds = (
-        calibrated(case, names, scale) if scale.budget else (dict.fromkeys(names, 1), scale.rounds)
-    )
+    loops, rounds = calibrated(case, names, scale) if scale.budget else (dict.fromkeys(names, 1), scale.rounds)
     gc.collect()
     gc.freeze()  # the collector runs as it would for a user, without walking our own data each time
     try:
@@ -344,9 +340,7 @@ def judged(met: bool) -> str:
 
 def judge(question: str, case: Case, timings: dict[str, Timing]) -> Result:
     """Compare what was measured with the goal."""
-    result = Result(
-        question, case.name, case.unit, case.ours, case.baseline, timings, row=case.row, named=case.named
-    )
+    result = Result(question, case.name, case.unit, case.ours, case.baseline, timings, row=case.row, named=case.named)
     if case.touched is not None:
         result.touched_per_unit = case.touched / case.count
     ours = timings[case.ours]
@@ -410,9 +404,7 @@ def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iter
         span = f"{rows[0][0].x:g} to {rows[-1][0].x:g}"
         case = f"{name}: k in cost ~ n^k, n = {span}"
         curve = rows[0][0]
-        result = Result(
-            question, case, "exponent", "arrowipc", "pyarrow", fitted, row=curve.row, named=bool(curve.row)
-        )
+        result = Result(question, case, "exponent", "arrowipc", "pyarrow", fitted, row=curve.row, named=bool(curve.row))
         bound = curve.at_most
         if bound is not None and "arrowipc" in fitted:
             result.goal = f"k <= {bound:g}"
@@ -422,9 +414,7 @@ def growth(question: str, points: list[tuple[Curve, dict[str, Timing]]]) -> Iter
 
 def exponent(pairs: list[tuple[float, float]]) -> float:
     """Return the slope of a line through the logarithms, by least squares."""
-    return statistics.linear_regression(
-        [math.log(x) for x, _ in pairs], [math.log(y) for _, y in pairs]
-    ).slope
+    return statistics.linear_regression([math.log(x) for x, _ in pairs], [math.log(y) for _, y in pairs]).slope
 
 
 def ask(question: str, scale: Scale, clock: Callable[[], float] = time.perf_counter) -> Iterator[Result]:

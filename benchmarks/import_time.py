@@ -78,8 +78,4 @@ def runtime_folders() -> list[Path]:
 def size(folder: Path, ours: bool = False) -> int:
     """Return the bytes of installed files; our checkout also holds sources and what a build leaves behind."""
     files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return sum(
-        path.stat().st_size
-        for path in files
-        if not ours or path.suffix in SUFFIXES or path.name == "py.typed"
-    )
+    return sum(path.stat().st_size for path in files if not ours or path.suffix in SUFFIXES or path.name == "py.typed")

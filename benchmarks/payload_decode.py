@@ -62,9 +62,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
     yield streams("two orders of the columns in turn", [mixed, swapped], few, alike=False)
     encoded = mixed.set_column(9, "city", mixed.column(9).dictionary_encode())
     unlike: dict[str, Any] = {"polars": False, "alike": False}
-    yield streams(
-        "one column dictionary-encoded, the same each time", [encoded], count, goal=25, polars=False
-    )
+    yield streams("one column dictionary-encoded, the same each time", [encoded], count, goal=25, polars=False)
     others = [encoded.set_column(9, "city", cities(i)) for i in range(scale.size(500, 4))]
     yield streams("one column dictionary-encoded, others each time", others, few, **unlike)
     plain_values: dict[str, object] = {"dictionaries": "decode"}

@@ -81,9 +81,7 @@ def encoded(rows: int, words: int) -> pa.RecordBatch:
 # -- the contenders ------------------------------------------------------------------------------------------
 
 
-def by_pyarrow(
-    batch: pa.RecordBatch, offsets: list[int], bare: bool, codec: str | None = None
-) -> pa.BinaryArray:
+def by_pyarrow(batch: pa.RecordBatch, offsets: list[int], bare: bool, codec: str | None = None) -> pa.BinaryArray:
     """Write a stream, or only the message, per slice."""
     options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
     sink = pa.BufferOutputStream()
@@ -131,11 +129,7 @@ def proven(make: Callable[[], Any], batch: pa.RecordBatch, offsets: list[int], b
             column = pa.array(made)
             for i in {0, len(column) // 2, len(column) - 1}:
                 cell = column[i].as_buffer()
-                rows = (
-                    pa.ipc.read_record_batch(cell, batch.schema)
-                    if bare
-                    else pa.ipc.open_stream(cell).read_all()
-                )
+                rows = pa.ipc.read_record_batch(cell, batch.schema) if bare else pa.ipc.open_stream(cell).read_all()
                 expected = batch.slice(offsets[i], offsets[i + 1] - offsets[i])
                 if rows.to_pylist() != expected.to_pylist():
                     raise ValueError(f"payload {i} has other rows than those that were written")
@@ -184,9 +178,7 @@ def grouped(scale: Scale, batch: pa.RecordBatch) -> Case:
     }
     runs = {who: proven(make, batch, offsets, False) for who, make in makers.items()}
     count = len(offsets) - 1
-    return Case(
-        f"10 mixed columns, {count} payloads of 1 to {2 * ROWS - 1} rows by key", "payload", count, runs
-    )
+    return Case(f"10 mixed columns, {count} payloads of 1 to {2 * ROWS - 1} rows by key", "payload", count, runs)
 
 
 # -- memory --------------------------------------------------------------------------------------------------

@@ -76,8 +76,7 @@ def cases(scale: Scale) -> Iterator[Fact]:
                     writer.write_batch(batch)
             shape = f"{count} batches of {batch.nbytes / 1e6:.2g} MB"
             found = {
-                name: peak(f"{CHILDREN[name]}assert rows == {count * batch.num_rows}", path=path)
-                for name in names
+                name: peak(f"{CHILDREN[name]}assert rows == {count * batch.num_rows}", path=path) for name in names
             }
             yield Fact(f"read {shape}{f', {codec}' if codec else ''}", found, at_most=64 * 2**20)
         if scale.name == "tiny":

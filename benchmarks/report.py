@@ -123,16 +123,13 @@ def coloured(cell: str) -> str:
     return f"[red]{escape(cell)}[/]" if said.startswith(("MISSED", "FAILED")) else escape(cell)
 
 
-def plain_table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]
-) -> str:
+def plain_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> str:
     """Return a table in columns."""
     lines = [header, *rows]
     widths = [max(len(cells[i]) for cells in lines) for i in range(len(header))]
     text = [
         "  ".join(
-            c.rjust(w) if i in numbers else c.ljust(w)
-            for i, (c, w) in enumerate(zip(cells, widths, strict=True))
+            c.rjust(w) if i in numbers else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))
         )
         for cells in lines
     ]

@@ -42,9 +42,7 @@ def cases(scale: Scale) -> Iterator[Case]:
 def renamed(count: int) -> list[bytes]:
     """Return streams whose schemas differ in the name of the last column."""
     batch = data.mixed_batch(10)
-    return [
-        data.stream([batch.rename_columns([*batch.schema.names[:-1], f"last {i}"])]) for i in range(count)
-    ]
+    return [data.stream([batch.rename_columns([*batch.schema.names[:-1], f"last {i}"])]) for i in range(count)]
 
 
 def each(sources: list[bytes], read: Callable[[bytes], int]) -> Callable[[], int]:

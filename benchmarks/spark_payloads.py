@@ -78,9 +78,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
         case = Case(f"{name} to rows", "payload", count, decoders, goal=3.5, touched=job.size, threads=2)
         yield replace(case, row="spark pyarrow", named=True)
         parts = {each: job.runner(each) for each in ("no decode", "arrowipc", "drain")}
-        case = Case(
-            f"{name}, the ceiling", "payload", count, parts, goal=0.8, baseline="no decode", threads=2
-        )
+        case = Case(f"{name}, the ceiling", "payload", count, parts, goal=0.8, baseline="no decode", threads=2)
         yield replace(case, row="spark", named=True)
         for step in STEPS:
             yield Fact(f"{name}: {step}", job.steps(step), "payload")
@@ -135,8 +133,7 @@ class Job:
     def steps(self, step: str) -> dict[str, list[float]]:
         """Return the seconds per payload of a step, of every run but the first, which warmed up."""
         return {
-            name: [seconds[step] / self.count for seconds in runs[1:] or runs]
-            for name, runs in self.seconds.items()
+            name: [seconds[step] / self.count for seconds in runs[1:] or runs] for name, runs in self.seconds.items()
         }
 
     def run(self, name: str) -> int:

@@ -230,9 +230,7 @@ def test_open_writer_for_a_new_schema(benchmark: Any, columns: int) -> None:
         return (arrowipc.open_stream(source + data.END_OF_STREAM).schema,), {}
 
     counter = itertools.count()
-    benchmark.pedantic(
-        lambda schema: arrowipc.new_stream(bytearray(), schema).close(), setup=schema, rounds=50
-    )
+    benchmark.pedantic(lambda schema: arrowipc.new_stream(bytearray(), schema).close(), setup=schema, rounds=50)
 
 
 def test_write_deltas(benchmark: Any) -> None:

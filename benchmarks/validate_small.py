@@ -32,9 +32,7 @@ def cases(scale: Scale) -> Iterator[Case]:
     for times in (20, 2_000, 20_000) if scale.thorough else (20, 2_000):
         name = f"10 mixed columns x {rows} rows (non-ASCII text)"
         yield case(name, mixed, scale.size(times, times // 1000 + 2), named=times == 2_000, **goal)
-    yield case(
-        f"10 mixed columns x {rows} rows (ASCII)", data.mixed_batch(rows, ascii_only=True), count, **goal
-    )
+    yield case(f"10 mixed columns x {rows} rows (ASCII)", data.mixed_batch(rows, ascii_only=True), count, **goal)
     yield case(f"10 int64 columns x {rows} rows", data.plain_batch(10, rows), count, **goal)
 
 

@@ -112,9 +112,7 @@ def written_only(given: Input) -> dict[str, Run]:
 
     schemas = given.pyarrow[0].schema, given.arrowipc[0].schema
     return {
-        "pyarrow": lambda: timed(
-            pa.ipc.new_stream(pa.FixedSizeBufferWriter(buffer), schemas[0]), given.pyarrow
-        ),
+        "pyarrow": lambda: timed(pa.ipc.new_stream(pa.FixedSizeBufferWriter(buffer), schemas[0]), given.pyarrow),
         "arrowipc": lambda: timed(arrowipc.new_stream(target, schemas[1]), given.arrowipc),
     }
 

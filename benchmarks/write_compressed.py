@@ -81,9 +81,7 @@ def contenders(given: Input, codec: str, threads: int) -> dict[str, Run]:
     if threads == 1:
         found["codec alone"] = alone(given, codec)
     if threads == 1 and given.arro3:
-        found["arro3"] = proven(
-            lambda: to_bytes_io(lambda sink: by_arro3(sink, given.arro3, codec)), given.table
-        )
+        found["arro3"] = proven(lambda: to_bytes_io(lambda sink: by_arro3(sink, given.arro3, codec)), given.table)
     if threads > 1 and peers.polars is not None and len(given.pyarrow) == 1:
         frame = peers.polars.from_arrow(given.table)
         found["polars"] = proven(

@@ -38,9 +38,7 @@ def cases(scale: Scale) -> Iterator[Case]:
     count, rows = scale.size(1_000, 4), scale.size(100, 5)
     for words in (10, scale.size(10_000, 20)):
         first, second = encoded(rows, words, "word"), encoded(rows, words, "other")
-        yield case(
-            f"{count} batches of {rows} rows, shared, {words} words", data.stream([first] * count), goal=3
-        )
+        yield case(f"{count} batches of {rows} rows, shared, {words} words", data.stream([first] * count), goal=3)
         if words == 10:
             turns = data.stream([first, second] * (count // 2))
             yield case(f"{count} batches of {rows} rows, replaced, {words} words", turns)
@@ -85,9 +83,7 @@ def grown(scale: Scale) -> Iterator[Case]:
         source = data.delta_stream(deltas, words)
         ours = list(arrowipc.open_stream(source))
         contenders: dict[str, Callable[[], Any]] = {
-            "arrowipc": lambda ours=ours: to_bytearray(
-                lambda sink: by_arrowipc(sink, ours, dictionary_deltas=True)
-            )
+            "arrowipc": lambda ours=ours: to_bytearray(lambda sink: by_arrowipc(sink, ours, dictionary_deltas=True))
         }
         theirs = list(pa.ipc.open_stream(source))
         contenders["pyarrow"] = lambda theirs=theirs: to_buffer(lambda sink: by_pyarrow(sink, theirs, DELTAS))

@@ -75,9 +75,7 @@ def cases(scale: Scale) -> Iterator[Case]:
     with tempfile.TemporaryDirectory() as folder:
         name = f"{count} batches of {rows} rows x 10 columns"
         writers = {name: fresh(Path(folder), write, many) for name, write in FILES.items()}
-        cached = {
-            name: writers[name] for name in ("pyarrow", "arrowipc", "polars", "arro3") if name in writers
-        }
+        cached = {name: writers[name] for name in ("pyarrow", "arrowipc", "polars", "arro3") if name in writers}
         touched = many.table.nbytes
         row: dict[str, Any] = {"row": "write file", "named": True}
         yield Case(f"{name}, to a file", "run", 1, cached, goal=1, touched=touched, timed=True, **row)

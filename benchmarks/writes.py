@@ -54,9 +54,7 @@ class Input:
         return out
 
 
-def proven(
-    write: Callable[[], Any], expected: pa.Table, read: Callable[[Any], Any] = pa.ipc.open_stream
-) -> Run:
+def proven(write: Callable[[], Any], expected: pa.Table, read: Callable[[Any], Any] = pa.ipc.open_stream) -> Run:
     """Return a run that writes; what it writes first is read back by pyarrow and must have the same rows.
 
     `write` returns what `read` takes. Text may come back as views, as from polars.

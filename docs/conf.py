@@ -105,9 +105,7 @@ class CommandHelp(SphinxDirective):
         found: list[nodes.Node] = [self.literal(overview)]
         for name in re.findall(r"^  (\w+)", listed, re.MULTILINE):
             title = nodes.title(text=f"arrowipc {name}")
-            found.append(
-                nodes.section("", title, self.literal(help_of(name) or ""), ids=[f"arrowipc-{name}"])
-            )
+            found.append(nodes.section("", title, self.literal(help_of(name) or ""), ids=[f"arrowipc-{name}"]))
         return found
 
     def literal(self, text: str) -> nodes.literal_block:

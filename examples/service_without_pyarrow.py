@@ -27,9 +27,7 @@ class Service(BaseHTTPRequestHandler):
             with ipc.open_stream(body, columns=["sensor", "celsius"], limits=LIMITS) as reader:
                 with ipc.new_stream(sink, ANSWER, compression=None) as writer:
                     for batch in reader:
-                        writer.write(
-                            {"sensor": batch["sensor"], "fahrenheit": batch["celsius"].to_numpy() * 1.8 + 32}
-                        )
+                        writer.write({"sensor": batch["sensor"], "fahrenheit": batch["celsius"].to_numpy() * 1.8 + 32})
         except ipc.ArrowIpcError as error:
             self.send_error(400, explain=str(error))
             return
@@ -46,9 +44,7 @@ def main() -> None:
     server = HTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     question = io.BytesIO()
-    with ipc.new_stream(
-        question, ipc.Schema([field("sensor", utf8()), field("celsius", float64())])
-    ) as writer:
+    with ipc.new_stream(question, ipc.Schema([field("sensor", utf8()), field("celsius", float64())])) as writer:
         writer.write({"sensor": ["north", "south"], "celsius": [0.0, 100.0]})
     request = Request(f"http://127.0.0.1:{server.server_port}", question.getvalue(), {"Content-Type": STREAM})
     with urlopen(request) as answer, ipc.open_stream(answer) as reader:

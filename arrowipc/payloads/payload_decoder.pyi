@@ -56,7 +56,6 @@ def decode_payloads(
     bare: bool = True,
     use_threads: bool = True,
 ) -> DecodedPayloads: ...
-
 def repeat(
     batch: Any,
     counts: DecodedPayloads | Array | Sequence[int] | Any | None = None,

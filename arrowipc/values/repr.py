@@ -332,9 +332,7 @@ def _data_table(schema: Schema, batch: Any | None, total: int) -> str:
     """Rows of `batch` below the fields of `schema`; `total` rows exist altogether."""
     fields = schema.fields[:HTML_COLUMNS]
     missing = len(schema) - len(fields)
-    names = [
-        _cell("th", shorten(printable(field.name), CELL_WIDTH), _classes(field.type)) for field in fields
-    ]
+    names = [_cell("th", shorten(printable(field.name), CELL_WIDTH), _classes(field.type)) for field in fields]
     types = [_cell("td", _typed(field, CELL_WIDTH), f"t {_classes(field.type)}") for field in fields]
     if missing:
         names.append(_cell("th", f"{CUT} {_counted(missing, 'more column')}", "z"))
@@ -347,9 +345,7 @@ def _data_table(schema: Schema, batch: Any | None, total: int) -> str:
         cells = [_value_cell(column, i) for column in columns] + ["<td></td>"] * bool(missing)
         rows.append(f"<tr>{''.join(cells)}</tr>")
     if total > shown and fields:
-        rows.append(
-            f"<tr>{''.join([_cell('td', CUT, f'z {_classes(field.type)}') for field in fields])}</tr>"
-        )
+        rows.append(f"<tr>{''.join([_cell('td', CUT, f'z {_classes(field.type)}') for field in fields])}</tr>")
     return _table(head, rows)
 
 

@@ -219,9 +219,7 @@ def open_url(url: str, durable: bool) -> NewFile | RemoteFile:
         import fsspec
         from fsspec.implementations.local import LocalFileSystem
     except ImportError:
-        raise UsageError(
-            f"{url!r} is a URL; writing it needs fsspec: pip install 'arrowipc[remote]'"
-        ) from None
+        raise UsageError(f"{url!r} is a URL; writing it needs fsspec: pip install 'arrowipc[remote]'") from None
     system, path = fsspec.core.url_to_fs(url)
     return NewFile(path, durable, url) if isinstance(system, LocalFileSystem) else RemoteFile(system, path)
 

@@ -40,9 +40,7 @@ class MessageSink(Sink):
     def take(self) -> list[Message]: ...
 
 class FixedSink(Sink):
-    def __new__(
-        cls, target: Any, start: int = 0, seek: Callable[[int, int], Any] | None = None
-    ) -> FixedSink: ...
+    def __new__(cls, target: Any, start: int = 0, seek: Callable[[int, int], Any] | None = None) -> FixedSink: ...
     def release(self) -> None: ...
 
 class DescriptorSink(Sink):
@@ -56,7 +54,6 @@ class DescriptorSink(Sink):
 
 class ObjectSink(Sink):
     def __new__(cls, write: Callable[[Any], Any], raw: bool = False) -> ObjectSink: ...
-
 
 MAGIC: bytes
 

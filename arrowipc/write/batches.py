@@ -25,9 +25,7 @@ def as_schema(schema: Any) -> Schema:
         return schema_from(schema)
     if isinstance(schema, (list, tuple)):
         return Schema(schema)
-    raise UsageError(
-        f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}"
-    )
+    raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}")
 
 
 def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:
@@ -41,8 +39,7 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
         return batch.schema, (batch,)
     if isinstance(data, Array) and not hasattr(data.type, "fields"):
         raise UsageError(
-            f"an array of {data.type} is one column, not a batch: write {{name: array}}, or an array of "
-            "structs"
+            f"an array of {data.type} is one column, not a batch: write {{name: array}}, or an array of structs"
         )
     if hasattr(data, "__arrow_c_array__"):
         from arrowipc.cdata.import_array import batch_from

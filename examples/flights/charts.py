@@ -168,9 +168,7 @@ def heatmap(
     ).properties(height=26 * len(rows))
 
 
-def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_title: str, unit: str = ""
-) -> Chart:
+def lines(series: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_title: str, unit: str = "") -> Chart:
     """Make lines over a common x axis; y begins at 0, its unit stands behind each number.
 
     At most six lines.

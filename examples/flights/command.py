@@ -58,8 +58,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("build/flights"),
         metavar="DIR",
-        help="where Parquet, report and spark.log go; what an earlier run wrote is replaced "
-        "(default: %(default)s)",
+        help="where Parquet, report and spark.log go; what an earlier run wrote is replaced (default: %(default)s)",
     )
     add(
         "--report",
@@ -184,9 +183,7 @@ def _lay_down(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib
     if options.keep:
         directory = options.output / "input"
     else:
-        directory = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=options.output))
-        )
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=options.output)))
     with watch.step("lay down with pyarrow") as timed:
         inputs = lay_down(load_flights(options.rows), directory)
         timed.rows = inputs.rows

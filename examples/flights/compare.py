@@ -79,9 +79,7 @@ def compare_rows(sources: Mapping[str, "DataFrame"]) -> Comparison:
     counts = [f"{_COUNT}{index}" for index in range(len(names))]
     grouped = reduce(lambda left, right: left.unionAll(right), marked).groupBy(*columns)
     rows = grouped.agg(*[F.sum(count).alias(count) for count in counts])
-    differs: Column = reduce(
-        lambda left, right: left | right, [F.col(c) != F.col(counts[0]) for c in counts[1:]]
-    )
+    differs: Column = reduce(lambda left, right: left | right, [F.col(c) != F.col(counts[0]) for c in counts[1:]])
     totals = [F.sum(count).alias(count) for count in counts]
     found = rows.agg(*totals, F.count_if(differs).alias("differing")).collect()[0]
     examples = rows.where(differs).limit(EXAMPLES).collect() if found["differing"] else []

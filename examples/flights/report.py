@@ -176,9 +176,7 @@ def _group_map(result: Result, value: str, flights: bool) -> Chart:
         return total < few, -(average or 0.0)
 
     keys = sorted({row[first] for row in result.groups}, key=order if flights else str)[:MOST_ROWS]
-    columns = sorted(
-        {row[second] for row in result.groups}, key=lambda key: (key is None, str(type(key)), key)
-    )
+    columns = sorted({row[second] for row in result.groups}, key=lambda key: (key is None, str(type(key)), key))
     blocks: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for y, key in enumerate(keys):
         blocks |= {(y, x): [cells[key, c]] for x, c in enumerate(columns) if (key, c) in cells}
@@ -234,11 +232,7 @@ def _hour_chart(result: Result, charts: Charts) -> str:
 
 
 def _throughput(steps: Sequence[Step], charts: Charts) -> str:
-    rows = [
-        (step.name, step.rows_per_second or 0.0, f"{step.rows_per_second:,.0f}")
-        for step in steps
-        if step.rows
-    ]
+    rows = [(step.name, step.rows_per_second or 0.0, f"{step.rows_per_second:,.0f}") for step in steps if step.rows]
     if not rows:
         return ""
     title = "Rows per second, by step"
@@ -256,9 +250,7 @@ def _steps(steps: Sequence[Step]) -> str:
         )
         return f"<tr><td>{escape(step.name)}</td>{cells}</tr>"
 
-    head = "".join(
-        f'<th class="n">{name}</th>' for name in ("seconds", "rows", "rows/s", "Arrow IPC", "per second")
-    )
+    head = "".join(f'<th class="n">{name}</th>' for name in ("seconds", "rows", "rows/s", "Arrow IPC", "per second"))
     return (
         '<h2>What it took</h2><div class="scroll"><table><thead><tr><th>step</th>'
         f"{head}</tr></thead><tbody>{''.join(map(row, steps))}</tbody></table></div>"
@@ -281,8 +273,6 @@ def _columns(result: Result) -> str:
 
 
 def _footer(result: Result) -> str:
-    facts = ", ".join(
-        value if name == "machine" else f"{name} {value}" for name, value in result.machine.items()
-    )
+    facts = ", ".join(value if name == "machine" else f"{name} {value}" for name, value in result.machine.items())
     when = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return f"<footer><p>Made on {escape(when)} with {escape(facts)}.</p></footer>"

@@ -101,9 +101,7 @@ RICH = {
     "bv": pa.array([b"x" * 100, b"y" * 200, None], pa.binary_view()),
     "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32(), keys_sorted=True)),
     "dict": pa.array(["p", None, "p"]).dictionary_encode(),
-    "dicts": pa.array(
-        [["p", "q"], None, ["p"]], pa.list_(pa.dictionary(pa.int8(), pa.string(), ordered=True))
-    ),
+    "dicts": pa.array([["p", "q"], None, ["p"]], pa.list_(pa.dictionary(pa.int8(), pa.string(), ordered=True))),
     "ree": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(["a", None])),
     "sparse": pa.UnionArray.from_sparse(
         pa.array([5, 7, 5], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])], ["x", "y"], [5, 7]
@@ -163,9 +161,7 @@ def test_pyarrow_takes_arrays_and_their_slices(name: str) -> None:
         assert found.null_count == expected.slice(offset, length).null_count
 
 
-@pytest.mark.parametrize(
-    "name", ["list", "struct", "nested", "fsl", "ll", "lv", "map", "sparse", "dense", "ree"]
-)
+@pytest.mark.parametrize("name", ["list", "struct", "nested", "fsl", "ll", "lv", "map", "sparse", "dense", "ree"])
 def test_pyarrow_takes_children(name: str) -> None:
     column = read(pa.record_batch({name: RICH[name]})).column(0)
     for child in column.children:
@@ -259,9 +255,7 @@ def test_device_arrays(rich: Any) -> None:
     batch = read(rich)
     assert pa.RecordBatch._import_from_c_device_capsule(*batch.__arrow_c_device_array__()).equals(rich)
     column = batch["nested"].slice(1)
-    assert pa.Array._import_from_c_device_capsule(*column.__arrow_c_device_array__()).equals(
-        RICH["nested"].slice(1)
-    )
+    assert pa.Array._import_from_c_device_capsule(*column.__arrow_c_device_array__()).equals(RICH["nested"].slice(1))
     capsule = batch.__arrow_c_device_array__(None, future=None)[1]
     device = peek(capsule, CDeviceArray)
     assert (device.device_type, device.device_id, device.sync_event, list(device.reserved)) == (
@@ -358,9 +352,7 @@ def test_only_validity_bitmaps_may_be_null(rich: Any, rows: int) -> None:
 
 def test_a_missing_offset_buffer_becomes_a_zero(arrow_data: Path) -> None:
     # Arrow 0.14 left the offsets of empty arrays out.
-    for path in sorted(
-        arrow_data.glob("arrow-ipc-stream/integration/*/generated_primitive_zerolength.stream")
-    ):
+    for path in sorted(arrow_data.glob("arrow-ipc-stream/integration/*/generated_primitive_zerolength.stream")):
         for batch in ipc.open_stream(path):
             capsule = batch.__arrow_c_array__()[1]
             root = peek(capsule, CArray)
@@ -637,9 +629,7 @@ threading.Thread(target=forever, daemon=True).start()
 time.sleep(0.05)
 print("done")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=_environment()
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=_environment())
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
@@ -701,9 +691,7 @@ ERRORS: list[tuple[Callable[[], BaseException], int]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("make", "code"), ERRORS, ids=lambda value: str(value) if isinstance(value, int) else ""
-)
+@pytest.mark.parametrize(("make", "code"), ERRORS, ids=lambda value: str(value) if isinstance(value, int) else "")
 def test_errors_become_codes_and_messages(make: Callable[[], BaseException], code: int) -> None:
     error = make()
 

@@ -61,9 +61,7 @@ FORMATS = {
     "+s": types.Struct([]),
     "+us:": types.Union("sparse", []),
     "+ud:5,0": types.Union("dense", [types.Field("a", types.Bool()), types.Field("b", types.Null())], [5, 0]),
-    "+r": types.RunEndEncoded(
-        types.Field("run_ends", types.Int(16, True)), types.Field("values", types.Bool())
-    ),
+    "+r": types.RunEndEncoded(types.Field("run_ends", types.Int(16, True)), types.Field("values", types.Bool())),
     "S ": types.Dictionary(types.Int(16, False), types.Utf8()),
 }
 
@@ -79,9 +77,7 @@ def test_format_strings(format: str) -> None:
 
 def test_every_type_has_a_format_string() -> None:
     tested = {type(kind) for kind in FORMATS.values()} | {types.Map}
-    concrete = {
-        kind for kind in vars(types).values() if isinstance(kind, type) and issubclass(kind, types.DataType)
-    }
+    concrete = {kind for kind in vars(types).values() if isinstance(kind, type) and issubclass(kind, types.DataType)}
     assert tested == concrete - {types.DataType}
 
 

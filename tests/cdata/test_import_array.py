@@ -66,11 +66,7 @@ def cuts(array: Any) -> Iterator[Any]:
 
 def listed(array: Any) -> Any:
     """What pyarrow says, unless it is about nanoseconds, which ours keeps as integers."""
-    return (
-        read_batch(pa.record_batch({"x": array}))["x"].to_pylist()
-        if "[ns" in str(array.type)
-        else array.to_pylist()
-    )
+    return read_batch(pa.record_batch({"x": array}))["x"].to_pylist() if "[ns" in str(array.type) else array.to_pylist()
 
 
 def same(found: ipc.Array, expected: Any) -> None:
@@ -166,9 +162,7 @@ def test_columns_without_nulls_have_no_bitmap() -> None:
 
 
 def test_nothing_is_copied() -> None:
-    batch = pa.record_batch(
-        {"x": pa.array(range(100)), "s": pa.array(["a"] * 99 + ["b" * 99], pa.string_view())}
-    )
+    batch = pa.record_batch({"x": pa.array(range(100)), "s": pa.array(["a"] * 99 + ["b" * 99], pa.string_view())})
     found = batch_from(batch)
     for name in ("x", "s"):
         for ours, theirs in zip(found[name].buffers(), batch[name].buffers(), strict=True):
@@ -371,9 +365,7 @@ def test_schemas_keep_everything() -> None:
             types.Field("w", words, False, pairs),
             types.Field("w", types.Map(types.Field("e", entries, False), keys_sorted=True)),
             types.Field("", types.Timestamp("ns", "Europe/Köln"), metadata=extension),
-            types.Field(
-                "é.x", types.Union("dense", [types.Field("a", words), types.Field("b", words)], [5, 0])
-            ),
+            types.Field("é.x", types.Union("dense", [types.Field("a", words), types.Field("b", words)], [5, 0])),
             types.Field(
                 "r",
                 types.RunEndEncoded(types.Field("re", types.Int(16, True), False), types.Field("va", words)),
@@ -486,9 +478,7 @@ def test_metadata_beside_an_extension_type_stays_with_the_column() -> None:
 def test_extension_types_of_a_dictionary_and_of_its_values_do_not_fit_into_one_field() -> None:
     inner = OTHERS["own"].type
     for outer in (Labelled(inner, "other.type"), Labelled(inner, parameters=b"")):
-        with pytest.raises(
-            ipc.UnsupportedError, match=r"column 's\.x' has the extension type .* 'some\.type'"
-        ):
+        with pytest.raises(ipc.UnsupportedError, match=r"column 's\.x' has the extension type .* 'some\.type'"):
             schema_from(pa.schema([("s", pa.struct([("x", outer)]))]))
     assert schema_from(pa.schema([("x", Labelled(inner))]))["x"].extension_name == "some.type"
     named = pa.dictionary(pa.int8(), Labelled(pa.string(), parameters=b""))

@@ -40,9 +40,7 @@ def nothing_stays_behind() -> Iterator[None]:
 def chunked(array: Any, cuts: list[int]) -> Any:
     """The array, cut at these rows; the chunks are slices of it."""
     ends = [*cuts, len(array)]
-    return pa.chunked_array(
-        [array.slice(a, b - a) for a, b in zip([0, *cuts], ends, strict=True)], array.type
-    )
+    return pa.chunked_array([array.slice(a, b - a) for a, b in zip([0, *cuts], ends, strict=True)], array.type)
 
 
 def same(table: Any, validate: Any = "full") -> list[ipc.RecordBatch]:
@@ -76,9 +74,7 @@ def written(table: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("name", ARRAYS)
 def test_every_type_in_equal_chunks(name: str) -> None:
     array = ARRAYS[name]
-    table = pa.table(
-        {"n": chunked(pa.nulls(len(array)), [1]), "x": chunked(array, [1]), "y": chunked(array, [1])}
-    )
+    table = pa.table({"n": chunked(pa.nulls(len(array)), [1]), "x": chunked(array, [1]), "y": chunked(array, [1])})
     assert len(same(table)) == 2
 
 
@@ -121,9 +117,7 @@ def test_any_columns_in_any_chunks(types: list[Any], rows: int, seed: int) -> No
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 40), max_size=8), min_size=1, max_size=5))
 def test_batches_end_where_any_chunk_ends(cuts: list[list[int]]) -> None:
-    words = pa.array(
-        [None if i % 3 == 0 and i > 20 else "a word that is longer " + str(i) for i in range(40)]
-    )
+    words = pa.array([None if i % 3 == 0 and i > 20 else "a word that is longer " + str(i) for i in range(40)])
     kinds = [
         pa.string(),
         pa.string_view(),
@@ -132,10 +126,7 @@ def test_batches_end_where_any_chunk_ends(cuts: list[list[int]]) -> None:
         pa.binary(),
     ]
     table = pa.table(
-        {
-            str(i): chunked(words.cast(kind), sorted(at))
-            for i, (at, kind) in enumerate(zip(cuts, kinds, strict=False))
-        }
+        {str(i): chunked(words.cast(kind), sorted(at)) for i, (at, kind) in enumerate(zip(cuts, kinds, strict=False))}
     )
     found = same(table)
     ends = sorted({0, 40, *(at for column in cuts for at in column)})
@@ -335,9 +326,7 @@ def test_columns_must_fit_the_schema() -> None:
     schema = pa.schema([("x", pa.int64()), ("y", pa.list_(pa.field("item", pa.int8())))])
     with pytest.raises(ipc.FormatError, match="1 columns, its schema 2"):
         columns_from(Like(schema, [one]))
-    with pytest.raises(
-        ipc.FormatError, match=r"column 'x': the schema of the table says int64.* gives string"
-    ):
+    with pytest.raises(ipc.FormatError, match=r"column 'x': the schema of the table says int64.* gives string"):
         columns_from(Like(schema, [other, one]))
     with pytest.raises(ipc.FormatError, match=r"column 'y': the schema of the table says list"):
         columns_from(Like(schema, [one, one]))
@@ -365,9 +354,7 @@ def test_columns_must_be_equally_long(parts: list[list[int]]) -> None:
         stream = columns_from(Like(names, columns))
         taken = []
         for _ in range(2):
-            with pytest.raises(
-                ipc.FormatError, match=f"column 'short' .* has {total} rows, column 'long' has more"
-            ):
+            with pytest.raises(ipc.FormatError, match=f"column 'short' .* has {total} rows, column 'long' has more"):
                 taken += list(stream)
         assert live_imports() == 0
         assert taken == []

@@ -141,9 +141,7 @@ def test_062_v4_unions_have_a_validity_buffer(kind, offsets):
 
 @pytest.mark.parametrize(("kind", "offsets"), [(SPARSE, []), (DENSE, [i32(0, 1)])])
 def test_062_v4_unions_with_nulls_are_unsupported(kind, offsets):
-    rows = batch(
-        2, [(2, 1), (2, 0), (2, 0)], [bits(1, 0), i8(3, 9), *offsets, b"", i32(1, 2), b"", i32(8, 9)]
-    )
+    rows = batch(2, [(2, 1), (2, 0), (2, 0)], [bits(1, 0), i8(3, 9), *offsets, b"", i32(1, 2), b"", i32(8, 9)])
     refuse_structure(stream(of(kind, A, B), rows, version=V4), "union", "null", "V4", error=UnsupportedError)
 
 
@@ -173,9 +171,7 @@ def test_064_more_nodes_or_buffers_than_needed():
 @pytest.mark.parametrize("length", [0, 2, 4, -1, 1 << 40])
 def test_065_column_length_equals_batch_length(length):
     refuse_structure(stream(ONE, batch(length, [(3, 0)], [b"", i32(1, 2, 3)])), "length|rows")
-    refuse_structure(
-        stream(schema(A, B), batch(3, [(3, 0), (length, 0)], [b"", i32(1, 2, 3)] * 2)), "length|rows"
-    )
+    refuse_structure(stream(schema(A, B), batch(3, [(3, 0), (length, 0)], [b"", i32(1, 2, 3)] * 2)), "length|rows")
 
 
 def test_065_absent_length_is_zero():
@@ -234,9 +230,7 @@ CHILD_LENGTHS = {
     ),
     "map": (
         of(MAP, field("entries", STRUCT, field("key", INT32, nullable=False), B, nullable=False)),
-        lambda n: batch(
-            1, [(1, 0)] + [(n, 0)] * 3, [b"", i32(0, 2), b"", b"", i32(1, 2, 3), b"", i32(5, 6, 7)]
-        ),
+        lambda n: batch(1, [(1, 0)] + [(n, 0)] * 3, [b"", i32(0, 2), b"", b"", i32(1, 2, 3), b"", i32(5, 6, 7)]),
         2,
         [[(1, 5), (2, 6)]],
     ),
@@ -313,9 +307,7 @@ def test_069_bitmap_without_nulls():
 )
 def test_070_empty_arrays_with_and_without_an_offset(kind, children, zero, width):
     nodes = [(0, 0)] * (1 + len(children))
-    data = stream(
-        of(kind, *children), batch(0, nodes, [b"", zero * width, *([b"", b""] if children else [b""])])
-    )
+    data = stream(of(kind, *children), batch(0, nodes, [b"", zero * width, *([b"", b""] if children else [b""])]))
     assert column(data, validate="strict") == []
     drive.export_to_pyarrow(read_stream(data).batches[0])
 
@@ -342,9 +334,7 @@ def test_071_offsets_need_not_start_at_zero():
 def test_072_offsets_out_of_order_or_range(offsets):
     refuse_values(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(*offsets), b"abc"])), "offset")
     refuse_values(stream(of(LARGE_UTF8), batch(2, [(2, 0)], [b"", i64(*offsets), b"abc"])), "offset")
-    refuse_values(
-        stream(of(LIST, ITEM), batch(2, [(2, 0), (3, 0)], [b"", i32(*offsets), b"", i32(7, 8, 9)])), "offset"
-    )
+    refuse_values(stream(of(LIST, ITEM), batch(2, [(2, 0), (3, 0)], [b"", i32(*offsets), b"", i32(7, 8, 9)])), "offset")
 
 
 @pytest.mark.parametrize("offsets", [(0, 1 << 40, 2), (0, 1, 1 << 62), (-(2**63), 1, 2)])
@@ -593,9 +583,7 @@ def test_082_list_views_may_be_out_of_order_and_overlap():
     assert column(stream(of(Table("LargeListView"), ITEM), large), validate="strict") == [[7, 8], []]
 
 
-@pytest.mark.parametrize(
-    ("offset", "size"), [(-1, 1), (0, -1), (0, 5), (4, 1), (5, 0), (2**31 - 1, 1), (1, 2**31 - 1)]
-)
+@pytest.mark.parametrize(("offset", "size"), [(-1, 1), (0, -1), (0, 5), (4, 1), (5, 0), (2**31 - 1, 1), (1, 2**31 - 1)])
 def test_082_list_views_out_of_range(offset, size):
     rows = batch(2, [(2, 0), (4, 0)], [b"", i32(0, offset), i32(1, size), b"", i32(5, 6, 7, 8)])
     refuse_values(stream(of(LIST_VIEW, ITEM), rows), "offset|size|range")
@@ -610,9 +598,7 @@ def test_083_dense_union_offsets_out_of_range(offset):
 
 
 def test_083_dense_union_offsets_may_repeat_or_go_back():
-    rows = batch(
-        4, [(4, 0), (2, 0), (2, 0)], [i8(3, 3, 9, 3), i32(1, 0, 1, 1), b"", i32(1, 2), b"", i32(8, 9)]
-    )
+    rows = batch(4, [(4, 0), (2, 0), (2, 0)], [i8(3, 3, 9, 3), i32(1, 0, 1, 1), b"", i32(1, 2), b"", i32(8, 9)])
     assert column(stream(of(DENSE, A, B), rows)) == [2, 1, 9, 2]
 
 
@@ -645,9 +631,7 @@ def test_085_run_ends_are_not_null_and_not_missing():
     nulls = batch(5, [(5, 0), (2, 1), (2, 0)], [bits(1, 0), i32(2, 5), b"", i32(7, 8)])
     refuse_stream(stream(root, nulls), FormatError, "run", "null")
     refuse_values(stream(root, batch(5, [(5, 0), (0, 0), (0, 0)], [b"", b"", b"", b""])), "run")
-    refuse_stream(
-        stream(root, batch(5, [(5, 2), (1, 0), (1, 0)], [b"", i32(5), b"", i32(7)])), FormatError, "null"
-    )
+    refuse_stream(stream(root, batch(5, [(5, 2), (1, 0), (1, 0)], [b"", i32(5), b"", i32(7)])), FormatError, "null")
 
 
 def test_085_run_end_slices():
@@ -683,9 +667,9 @@ def test_086_odd_nestings():
     zero = of(Table("FixedSizeList", listSize=0), ITEM)
     assert column(stream(zero, batch(3, [(3, 1), (0, 0)], [bits(1, 1, 0), b"", b""]))) == [[], [], None]
     nothing = of(LIST, field("item", REE, RUNS, field("values", NULL)))
-    assert column(
-        stream(nothing, batch(1, [(1, 0), (2, 0), (1, 0), (1, 1)], [b"", i32(0, 2), b"", i32(2)]))
-    ) == [[None, None]]
+    assert column(stream(nothing, batch(1, [(1, 0), (2, 0), (1, 0), (1, 1)], [b"", i32(0, 2), b"", i32(2)]))) == [
+        [None, None]
+    ]
 
 
 def test_088_rows_are_limited_unless_asked_for():
@@ -724,9 +708,7 @@ def test_batches_temporal_values_that_python_cannot_hold():
         Table("Duration", unit=0),
     ]
     root = schema(*[field(kind.kind, kind) for kind in kinds])
-    rows = batch(
-        1, [(1, 0)] * 4, [b"", i64(2**62), b"", i32(2**31 - 1), b"", i32(86_400), b"", i64(-(2**63))]
-    )
+    rows = batch(1, [(1, 0)] * 4, [b"", i64(2**62), b"", i32(2**31 - 1), b"", i32(86_400), b"", i64(-(2**63))])
     assert read_stream(stream(root, rows)).values() == [[[2**62], [2**31 - 1], [86_400], [-(2**63)]]]
 
 
@@ -739,12 +721,8 @@ def test_batches_date64_with_a_time_part():
 
 def test_batches_value_domains_at_strict():
     time = of(Table("Time", unit=0, bitWidth=32))
-    refuse_stream(
-        stream(time, batch(1, [(1, 0)], [b"", i32(86_400)])), FormatError, "time|day", validate="strict"
-    )
-    refuse_stream(
-        stream(time, batch(1, [(1, 0)], [b"", i32(-1)])), FormatError, "time|day", validate="strict"
-    )
+    refuse_stream(stream(time, batch(1, [(1, 0)], [b"", i32(86_400)])), FormatError, "time|day", validate="strict")
+    refuse_stream(stream(time, batch(1, [(1, 0)], [b"", i32(-1)])), FormatError, "time|day", validate="strict")
     small = of(Table("Decimal", precision=2, scale=0, bitWidth=32))
     refuse_stream(
         stream(small, batch(1, [(1, 0)], [b"", i32(100)])),

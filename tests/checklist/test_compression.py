@@ -79,9 +79,10 @@ def test_105_absent_codec_is_lz4():
 def test_106_empty_and_raw_buffers(codec):
     text = schema(field("s", UTF8))
     for nothing in (b"", i64(0)):
-        assert column(
-            stream(text, batch(2, [(2, 0)], [nothing, i64(-1) + i32(0, 0, 0), nothing], codec=codec))
-        ) == ["", ""]
+        assert column(stream(text, batch(2, [(2, 0)], [nothing, i64(-1) + i32(0, 0, 0), nothing], codec=codec))) == [
+            "",
+            "",
+        ]
     assert column(stream(WIDE, rows(codec, i64(-1) + PLAIN))) == NUMBERS
     assert column(stream(WIDE, rows(codec, i64(-1) + PLAIN + bytes(24)))) == NUMBERS
 
@@ -130,9 +131,7 @@ def test_108_claims_allocate_nothing(claim, codec):
 def test_108_honest_constant_columns_pass(codec):
     size = 50 << 20
     text = schema(field("s", Table("Binary")))
-    data = stream(
-        text, batch(1, [(1, 0)], [b"", i64(-1) + i32(0, size), packed(codec, bytes(size))], codec=codec)
-    )
+    data = stream(text, batch(1, [(1, 0)], [b"", i64(-1) + i32(0, size), packed(codec, bytes(size))], codec=codec))
     (found,) = ipc.open_stream(data)
     assert found.column(0)[0] == bytes(size)
 
@@ -140,18 +139,14 @@ def test_108_honest_constant_columns_pass(codec):
 def test_108_decompressed_bytes_are_limited():
     data = stream(WIDE, rows(ZSTD, packed(ZSTD, PLAIN)))
     refuse_stream(data, LimitError, "decompress", limits=ipc.Limits(decompressed_bytes=700))
-    refuse_stream(
-        data, LimitError, "decompress", limits=ipc.Limits(decompressed_ratio=1, decompressed_slack=0)
-    )
+    refuse_stream(data, LimitError, "decompress", limits=ipc.Limits(decompressed_ratio=1, decompressed_slack=0))
     assert column(data, limits=ipc.Limits(decompressed_bytes=1000)) == NUMBERS
 
 
 def test_108_every_reference_to_a_shared_buffer_is_charged():
     shared = packed(ZSTD, bytes(8 * 100_000))
     spans = [b"", (0, len(shared))] * 20
-    many = message(
-        batch(100_000, [(100_000, 0)] * 20, spans, codec=ZSTD), body=shared + bytes(-len(shared) % 8)
-    )
+    many = message(batch(100_000, [(100_000, 0)] * 20, spans, codec=ZSTD), body=shared + bytes(-len(shared) % 8))
     data = stream(schema(*[field(f"c{i}", INT64) for i in range(20)]), many)
     assert read_stream(data).rows() == [100_000]
     refuse_stream(data, LimitError, "decompress", limits=ipc.Limits(decompressed_bytes=4_000_000))
@@ -220,9 +215,7 @@ def test_110_zstd_dictionaries_are_refused():
     words = zstandard.ZstdCompressionDict(
         b"some words that the reader does not have" * 20, dict_type=zstandard.DICT_TYPE_RAWCONTENT
     )
-    trained = zstandard.train_dictionary(
-        400, [bytes([i % 7, i % 5, i % 3]) * 40 + str(i).encode() for i in range(200)]
-    )
+    trained = zstandard.train_dictionary(400, [bytes([i % 7, i % 5, i % 3]) * 40 + str(i).encode() for i in range(200)])
     for used in (words, trained):
         frame = zstandard.ZstdCompressor(dict_data=used).compress(PLAIN)
         drive.survives(stream(WIDE, rows(ZSTD, i64(len(PLAIN)) + frame)))
@@ -238,9 +231,7 @@ def test_111_codecs_may_change_from_batch_to_batch():
 @pytest.mark.parametrize("codec", list(CODECS.values()), ids=list(CODECS))
 def test_111_compressed_dictionaries(codec):
     coded = schema(field("d", UTF8, dictionary=encoding(0, INT8)))
-    words = dictionary(
-        0, batch(2, [(2, 0)], [b"", packed(codec, i32(0, 1, 2)), packed(codec, b"ab")], codec=codec)
-    )
+    words = dictionary(0, batch(2, [(2, 0)], [b"", packed(codec, i32(0, 1, 2)), packed(codec, b"ab")], codec=codec))
     delta = dictionary(
         0, batch(1, [(1, 0)], [b"", packed(codec, i32(0, 1)), packed(codec, b"c")], codec=codec), isDelta=True
     )
@@ -261,9 +252,7 @@ def test_111_decompressed_buffers_are_too_short():
 def test_112_experimental_compression_of_0_17(name):
     """Before BodyCompression existed: the codec stands in the message's metadata, on V4."""
     codec = ZSTD if name == "zstd" else LZ4
-    old = message(
-        rows(None, packed(codec, PLAIN)), version=V4, metadata=[("ARROW:experimental_compression", name)]
-    )
+    old = message(rows(None, packed(codec, PLAIN)), version=V4, metadata=[("ARROW:experimental_compression", name)])
     data = stream(message(WIDE, version=V4), old)
     if name in CODECS:
         assert column(data) == NUMBERS
@@ -272,9 +261,7 @@ def test_112_experimental_compression_of_0_17(name):
 
 
 def test_112_the_experimental_key_means_nothing_on_v5():
-    plain = message(
-        batch(100, [(100, 0)], [b"", PLAIN]), metadata=[("ARROW:experimental_compression", "zstd")]
-    )
+    plain = message(batch(100, [(100, 0)], [b"", PLAIN]), metadata=[("ARROW:experimental_compression", "zstd")])
     assert column(stream(WIDE, plain)) == NUMBERS
 
 

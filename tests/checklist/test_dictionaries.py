@@ -78,27 +78,21 @@ def test_090_index_type_is_an_integer_type():
 
 @pytest.mark.parametrize("id", [-1, -(2**63), 0, 2**63 - 1, None])
 def test_091_any_id(id):
-    root = schema(
-        field("d", UTF8, dictionary=encoding(id, INT8)), field("other", UTF8, dictionary=encoding(99, INT8))
-    )
+    root = schema(field("d", UTF8, dictionary=encoding(id, INT8)), field("other", UTF8, dictionary=encoding(99, INT8)))
     rows = batch(1, [(1, 0)] * 2, [b"", i8(1), b"", i8(0)])
     data = stream(root, dictionary(id, text("a", "b")), words("z", id=99), rows)
     assert read_stream(data).values() == [[["b"], ["z"]]]
 
 
 def test_092_two_fields_share_one_dictionary():
-    root = schema(
-        field("a", UTF8, dictionary=encoding(7, INT8)), field("b", UTF8, dictionary=encoding(7, INT64))
-    )
+    root = schema(field("a", UTF8, dictionary=encoding(7, INT8)), field("b", UTF8, dictionary=encoding(7, INT64)))
     rows = batch(2, [(2, 0)] * 2, [b"", i8(0, 1), b"", i64(1, 1)])
     assert read_stream(stream(root, words("x", "y"), rows)).values() == [[["x", "y"], ["y", "y"]]]
 
 
 @pytest.mark.parametrize("other", [INT32, UTF8_VIEW, Table("LargeUtf8"), Table("Binary")])
 def test_092_one_id_with_two_value_types(other):
-    root = schema(
-        field("a", UTF8, dictionary=encoding(7, INT8)), field("b", other, dictionary=encoding(7, INT8))
-    )
+    root = schema(field("a", UTF8, dictionary=encoding(7, INT8)), field("b", other, dictionary=encoding(7, INT8)))
     refuse_stream(stream(root), FormatError, "dictionary", "7")
 
 
@@ -156,11 +150,7 @@ def test_096_deltas_append_and_earlier_batches_keep_theirs():
 
 
 def test_096_many_deltas():
-    parts = [
-        part
-        for i in range(1, 300)
-        for part in (words(f"w{i}", delta=True), batch(1, [(1, 0)], [b"", i16(i)]))
-    ]
+    parts = [part for i in range(1, 300) for part in (words(f"w{i}", delta=True), batch(1, [(1, 0)], [b"", i16(i)]))]
     root = schema(field("d", UTF8, dictionary=encoding(7, INT16)))
     assert flat(stream(root, words("w0"), *parts)) == [[f"w{i}"] for i in range(1, 300)]
 
@@ -241,9 +231,7 @@ def test_099_inner_and_outer_in_any_order():
     inner, outer = words("a", "b", id=1), lists((1, 0), (0,))
     for first, second in ((inner, outer), (outer, inner)):
         assert flat(stream(NESTED, first, second, coded(1, 0))) == [[["a"], ["b", "a"]]]
-        assert [c[0] for c in read_file(file(NESTED, first, second, coded(1, 0))).values()] == [
-            [["a"], ["b", "a"]]
-        ]
+        assert [c[0] for c in read_file(file(NESTED, first, second, coded(1, 0))).values()] == [[["a"], ["b", "a"]]]
 
 
 def test_099_inner_delta_leaves_the_outer_valid():
@@ -296,9 +284,7 @@ def test_102_null_slots_may_hold_any_index():
 
 
 def test_102_index_must_suit_the_dictionary_of_its_batch():
-    refuse_stream(
-        stream(CODED, words("a"), coded(1), words("b", delta=True), coded(1)), FormatError, "index", "1"
-    )
+    refuse_stream(stream(CODED, words("a"), coded(1), words("b", delta=True), coded(1)), FormatError, "index", "1")
 
 
 @pytest.mark.parametrize(("bits_", "pack", "top"), [(8, i8, 255), (16, i16, 300)])
@@ -306,9 +292,7 @@ def test_103_unsigned_indices_reach_their_top(bits_, pack, top):
     root = schema(field("d", UTF8, dictionary=encoding(7, int_(bits_, False))))
     many = [f"{i:03}" for i in range(top + 1)]
     stored = top - 2**bits_ if top >= 2 ** (bits_ - 1) else top
-    assert flat(stream(root, words(*many), batch(2, [(2, 0)], [b"", pack(stored, 0)]))) == [
-        [f"{top:03}", "000"]
-    ]
+    assert flat(stream(root, words(*many), batch(2, [(2, 0)], [b"", pack(stored, 0)]))) == [[f"{top:03}", "000"]]
 
 
 @pytest.mark.parametrize("level", EVERY)

@@ -217,9 +217,7 @@ def test_053_block_that_points_at_another_kind_of_message():
     schema_block = (8, message(CODED).meta_length, 0)
     refuse_file(file(CODED, WORDS, coded(0), blocks=lambda _: [schema_block]), FormatError, "Schema")
     dictionary_block = (8 + schema_block[1], message(WORDS).meta_length, message(WORDS).body_length)
-    refuse_file(
-        file(CODED, WORDS, coded(0), blocks=lambda _: [dictionary_block]), FormatError, "DictionaryBatch"
-    )
+    refuse_file(file(CODED, WORDS, coded(0), blocks=lambda _: [dictionary_block]), FormatError, "DictionaryBatch")
     both = file(CODED, WORDS, coded(0), dictionary_blocks=lambda true: [*true, schema_block])
     refuse_file(both, FormatError, "Schema")
 
@@ -299,8 +297,7 @@ def test_file_open_finds_out_which(data, tmp_path):
 def test_file_indices():
     with ipc.open_file(file(ONE, ROWS, MORE, LAST)) as reader:
         assert [
-            len(b) if hasattr(b, "__len__") else b.num_rows
-            for b in (reader[0], reader[-1], reader.get_batch(1))
+            len(b) if hasattr(b, "__len__") else b.num_rows for b in (reader[0], reader[-1], reader.get_batch(1))
         ] == [3, 1, 2]
         assert reader.num_record_batches == 3
         for wrong in (3, -4, 1 << 70):

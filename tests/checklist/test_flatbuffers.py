@@ -86,9 +86,7 @@ def test_021_offsets_and_lengths_of_a_batch(path, lie):
 
 
 @pytest.mark.parametrize("lie", LIES, ids=hex)
-@pytest.mark.parametrize(
-    "path", ["header.data", "header.data.vtable", "header.data.nodes.#", "header.data.buffers"]
-)
+@pytest.mark.parametrize("path", ["header.data", "header.data.vtable", "header.data.nodes.#", "header.data.buffers"])
 def test_021_offsets_and_lengths_of_a_dictionary(path, lie):
     refuse_stream(stream(FULL, patch(message(WORDS), path, lie)), FormatError, "message 2")
 
@@ -185,9 +183,7 @@ def test_023_shared_tables_do_not_multiply(levels):
 
 def test_023_shared_metadata_does_not_multiply():
     pairs = Table("KeyValue", key="k", value=b"v" * 50_000)
-    fields = [
-        Table("Field", name=str(i), type=INT32, children=[], custom_metadata=[pairs] * 50) for i in range(200)
-    ]
+    fields = [Table("Field", name=str(i), type=INT32, children=[], custom_metadata=[pairs] * 50) for i in range(200)]
     refuse_stream(stream(schema(*fields)), LimitError)
 
 
@@ -245,9 +241,7 @@ ENUMS = {
 def test_026_unknown_enum_values_of_types(words, value, level):
     kind = ENUMS[words]
     if value is not None:
-        kind = kind.but(
-            **{"mode" if "mode" in words else "precision" if "precision" in words else "unit": value}
-        )
+        kind = kind.but(**{"mode" if "mode" in words else "precision" if "precision" in words else "unit": value})
     refuse_stream(stream(schema(field("x", kind))), FormatError, words.strip(), validate=level)
 
 
@@ -260,9 +254,7 @@ def test_026_unknown_endianness(value):
 def test_026_unknown_codec_and_method(value):
     rows = batch(3, [(3, 0)], [b"", i32(1, 2, 3)], compression=Table("BodyCompression", codec=value))
     refuse_stream(stream(ONE, rows), ipc.ArrowIpcError, "codec|compression", f"{value}|{value % 256}")
-    rows = batch(
-        3, [(3, 0)], [b"", i32(1, 2, 3)], compression=Table("BodyCompression", codec=0, method=value)
-    )
+    rows = batch(3, [(3, 0)], [b"", i32(1, 2, 3)], compression=Table("BodyCompression", codec=0, method=value))
     refuse_stream(stream(ONE, rows), ipc.ArrowIpcError, "method|compression", f"{value}|{value % 256}")
 
 
@@ -314,8 +306,7 @@ def test_029_tables_may_share_a_vtable():
         )
     )
     one, two = (
-        locate(whole, f"header.fields[{i}].vtable")[0] - read(whole, f"header.fields[{i}].vtable")
-        for i in (0, 1)
+        locate(whole, f"header.fields[{i}].vtable")[0] - read(whole, f"header.fields[{i}].vtable") for i in (0, 1)
     )
     assert one == two
     rows = batch(1, [(1, 0)] * 2, [b"", i32(1), b"", i32(2)])

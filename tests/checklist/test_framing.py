@@ -53,10 +53,7 @@ def test_001_every_end_of_stream_is_clean(eos, prefix, version):
 
 
 def test_001_end_of_stream_event_says_which_marker():
-    ends = {
-        name: drive.events(stream(ONE, eos=eos))[-1]
-        for name, eos in [("a", EOS), ("b", LEGACY_EOS), ("c", b"")]
-    }
+    ends = {name: drive.events(stream(ONE, eos=eos))[-1] for name, eos in [("a", EOS), ("b", LEGACY_EOS), ("c", b"")]}
     assert all(isinstance(end, EndOfStream) for end in ends.values())
     assert len({repr(end.marker) for end in ends.values()}) == 3
 
@@ -131,9 +128,7 @@ def test_009_body_longer_than_the_buffers_need():
 @pytest.mark.parametrize("level", drive.LEVELS)
 @pytest.mark.parametrize("length", [-1, -8, -(2**63)])
 def test_010_negative_body_length(length, level):
-    refuse_stream(
-        stream(ONE, message(ROWS, body_length=length)), FormatError, "body", str(length), validate=level
-    )
+    refuse_stream(stream(ONE, message(ROWS, body_length=length)), FormatError, "body", str(length), validate=level)
 
 
 @pytest.mark.nosanitize
@@ -142,9 +137,7 @@ def test_010_negative_body_length(length, level):
 def test_011_huge_body_length_is_truncated_without_allocating(length, level):
     forget_peak()
     before = peak()
-    refuse_stream(
-        stream(ONE, message(ROWS, body_length=length), eos=b""), FormatError, "body|length", validate=level
-    )
+    refuse_stream(stream(ONE, message(ROWS, body_length=length), eos=b""), FormatError, "body|length", validate=level)
     assert peak() - before < 256 << 20
 
 
@@ -220,9 +213,7 @@ def test_014_tensor_among_batches_is_named(parts):
 
 
 def test_014_sparse_tensor_among_batches_is_named():
-    sparse = Table(
-        "SparseTensor", type=INT32, shape=[Table("TensorDim", size=2)], non_zero_length=0, data=(0, 0)
-    )
+    sparse = Table("SparseTensor", type=INT32, shape=[Table("TensorDim", size=2)], non_zero_length=0, data=(0, 0))
     refuse_stream(stream(ONE, sparse), FormatError, "SparseTensor")
 
 
@@ -271,15 +262,9 @@ def test_018_message_metadata_on_every_kind():
 
 
 def test_018_metadata_key_is_required():
-    refuse_stream(
-        stream(ONE, message(ROWS, metadata=[("a", "b"), (None, "x")])), FormatError, "metadata", "key"
-    )
-    refuse_stream(
-        stream(schema(field("x", INT32, metadata=[(None, "x")])), ROWS), FormatError, "metadata", "key"
-    )
-    refuse_stream(
-        stream(schema(field("x", INT32), metadata=[(None, "x")]), ROWS), FormatError, "metadata", "key"
-    )
+    refuse_stream(stream(ONE, message(ROWS, metadata=[("a", "b"), (None, "x")])), FormatError, "metadata", "key")
+    refuse_stream(stream(schema(field("x", INT32, metadata=[(None, "x")])), ROWS), FormatError, "metadata", "key")
+    refuse_stream(stream(schema(field("x", INT32), metadata=[(None, "x")]), ROWS), FormatError, "metadata", "key")
 
 
 def test_018_metadata_without_value_is_refused_or_empty():

@@ -177,9 +177,7 @@ def test_118_projection_of_every_golden(case):
         for pick in picks[:12]:
             with opener(source, columns=pick) as reader:
                 found = [(rows.num_rows, [column.to_pylist() for column in rows.columns]) for rows in reader]
-            assert repr([values for _, values in found]) == repr(
-                [[columns[i] for i in pick] for columns in full]
-            )
+            assert repr([values for _, values in found]) == repr([[columns[i] for i in pick] for columns in full])
 
 
 CODED = schema(field("d", UTF8, dictionary=encoding(0, INT8)), field("i", INT32))

@@ -83,9 +83,7 @@ def test_031_decimal_precision_fits_the_width(width, most):
             precision, 0, width
         )
     for precision in (-1, 0, most + 1):
-        refuse_type(
-            Table("Decimal", precision=precision, scale=0, bitWidth=width), words=f"precision {precision}"
-        )
+        refuse_type(Table("Decimal", precision=precision, scale=0, bitWidth=width), words=f"precision {precision}")
 
 
 @pytest.mark.parametrize(("scale", "value"), [(0, "7"), (2, "0.07"), (-3, "7E+3"), (12, "7E-12")])
@@ -110,10 +108,7 @@ def test_032_absent_parameters_take_their_defaults():
     assert type_of(Table("Int", bitWidth=32)) == types.Int(32, False)
     assert type_of(Table("Union"), field("a", INT8)).mode == "sparse"
     assert type_of(Table("FixedSizeBinary")) == types.FixedSizeBinary(0)
-    assert (
-        ipc.open_stream(stream(schema(Table("Field", name="x", type=INT32)))).schema.field(0).nullable
-        is False
-    )
+    assert ipc.open_stream(stream(schema(Table("Field", name="x", type=INT32)))).schema.field(0).nullable is False
 
 
 def test_033_fixed_sizes():
@@ -175,9 +170,7 @@ def test_034_children_on_a_primitive(kind):
 
 def test_035_map_names_are_kept_and_compare_equal():
     odd = field("pairs", STRUCT, field("k", UTF8, nullable=False), field("v", INT32), nullable=False)
-    usual = field(
-        "entries", STRUCT, field("key", UTF8, nullable=False), field("value", INT32), nullable=False
-    )
+    usual = field("entries", STRUCT, field("key", UTF8, nullable=False), field("value", INT32), nullable=False)
     kind = type_of(Table("Map", keysSorted=True), odd)
     assert (kind.entries.name, kind.key_field.name, kind.item_field.name) == ("pairs", "k", "v")
     assert kind.keys_sorted is True
@@ -213,23 +206,17 @@ def test_036_unions_have_at_most_128_children():
 
 @pytest.mark.parametrize("zone", [None, ""])
 def test_037_without_timezone_is_naive(zone):
-    data = stream(
-        schema(field("t", Table("Timestamp", unit=0, timezone=zone))), batch(1, [(1, 0)], [b"", i64(86400)])
-    )
+    data = stream(schema(field("t", Table("Timestamp", unit=0, timezone=zone))), batch(1, [(1, 0)], [b"", i64(86400)]))
     assert column(data) == [dt.datetime(1970, 1, 2)]
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "+05:30", "-08:00"])
 def test_037_with_timezone_is_aware(zone):
-    data = stream(
-        schema(field("t", Table("Timestamp", unit=0, timezone=zone))), batch(1, [(1, 0)], [b"", i64(86400)])
-    )
+    data = stream(schema(field("t", Table("Timestamp", unit=0, timezone=zone))), batch(1, [(1, 0)], [b"", i64(86400)]))
     assert read_stream(data).schema.field(0).type == types.Timestamp("s", zone)
     (value,) = column(data)
     assert value == dt.datetime(1970, 1, 2, tzinfo=dt.UTC)
-    assert value.utcoffset() == {"UTC": 0, "Europe/Paris": 1, "+05:30": 5.5, "-08:00": -8}[
-        zone
-    ] * dt.timedelta(hours=1)
+    assert value.utcoffset() == {"UTC": 0, "Europe/Paris": 1, "+05:30": 5.5, "-08:00": -8}[zone] * dt.timedelta(hours=1)
 
 
 def test_037_unknown_timezone_still_gives_values():
@@ -341,9 +328,7 @@ def test_041_extensions_are_storage_and_metadata(pairs):
 def test_041_extension_wraps_the_dictionary():
     pairs = ((b"ARROW:extension:name", b"a.b"),)
     coded = schema(field("d", UTF8, dictionary=encoding(0, INT64, isOrdered=True), metadata=pairs))
-    data = stream(
-        coded, dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"])), batch(1, [(1, 0)], [b"", i64(0)])
-    )
+    data = stream(coded, dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"])), batch(1, [(1, 0)], [b"", i64(0)]))
     found = read_stream(data).schema.field(0)
     assert found.metadata == pairs
     assert found.type == types.Dictionary(types.Int(64, True), types.Utf8(), True)

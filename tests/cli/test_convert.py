@@ -89,12 +89,9 @@ def test_text_formats_come_and_go_through_pipes(data, kind):
     )
     assert (found.code, found.err) == (0, "")
     expected = [
-        {"id": row["id"], "word": row["word"] or ("" if kind == "csv" else None)}
-        for row in rows_of(data / "a.arrow")
+        {"id": row["id"], "word": row["word"] or ("" if kind == "csv" else None)} for row in rows_of(data / "a.arrow")
     ]
-    assert [
-        {**row, "word": row["word"] or ("" if kind == "csv" else None)} for row in found.lines
-    ] == expected
+    assert [{**row, "word": row["word"] or ("" if kind == "csv" else None)} for row in found.lines] == expected
 
 
 @pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet", "stream"])
@@ -118,9 +115,7 @@ def test_a_picture_has_its_name_when_it_is_complete(data, tmp_path):
 
 
 def test_concatenation_reads_files_streams_and_standard_input(data, tmp_path):
-    found = shell(
-        f"cd {data}; arrowipc cat a.arrow - < a.arrows | arrowipc cat - a.arrow -o {tmp_path}/all.arrow"
-    )
+    found = shell(f"cd {data}; arrowipc cat a.arrow - < a.arrows | arrowipc cat - a.arrow -o {tmp_path}/all.arrow")
     assert found.code == 0
     assert rows_of(tmp_path / "all.arrow") == rows_of(data / "a.arrow") * 3
     assert "150 rows" in found.err

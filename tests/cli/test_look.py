@@ -264,8 +264,7 @@ def test_many_distinct_values_are_estimated_within_their_error_and_alike_in_ever
     import numpy as np
 
     schema = ipc.Schema(
-        [field(name, int64()) for name in "xf"]
-        + [field("y", int32()), field("s", utf8()), field("n", utf8())]
+        [field(name, int64()) for name in "xf"] + [field("y", int32()), field("s", utf8()), field("n", utf8())]
     )
     with ipc.new_file(tmp_path / "n.arrow", schema, durable=False) as writer:
         for start in range(0, 200_000, 20_000):
@@ -340,9 +339,7 @@ def test_check_tells_what_is_safe_from_what_is_right(tmp_path):
 
 
 def test_a_reader_that_goes_ends_the_command_quietly(data):
-    found = shell(
-        f"arrowipc convert {data}/a.arrow - --to ndjson --batch-rows 1 | true; echo ${{PIPESTATUS[0]}}"
-    )
+    found = shell(f"arrowipc convert {data}/a.arrow - --to ndjson --batch-rows 1 | true; echo ${{PIPESTATUS[0]}}")
     assert found.err == ""
     assert found.out.strip() in ("0", "141")  # it may be done before the other one is gone
     code = (

@@ -139,21 +139,15 @@ def test_the_first_and_the_last_moment():
         assert found[2].replace(microsecond=0) == dt.datetime(9999, 12, 31, 23, 59, 59)
         assert found[3] == last + 1
         # In this zone the first moment would lie in the year 0.
-        assert read_array(pa.array([first]).view(pa.timestamp(unit, "America/New_York"))).to_pylist() == [
-            first
-        ]
-    assert read_array(
-        pa.array([-719163, -719162, 2932896, 2932897], pa.int32()).view(pa.date32())
-    ).to_pylist() == [
+        assert read_array(pa.array([first]).view(pa.timestamp(unit, "America/New_York"))).to_pylist() == [first]
+    assert read_array(pa.array([-719163, -719162, 2932896, 2932897], pa.int32()).view(pa.date32())).to_pylist() == [
         -719163,
         dt.date.min,
         dt.date.max,
         2932897,
     ]
     days = 999999999 * 86400
-    found = read_array(
-        pa.array([-days - 1, -days, days + 86399, days + 86400]).view(pa.duration("s"))
-    ).to_pylist()
+    found = read_array(pa.array([-days - 1, -days, days + 86399, days + 86400]).view(pa.duration("s"))).to_pylist()
     assert found == [-days - 1, dt.timedelta.min, dt.timedelta(days=999999999, seconds=86399), days + 86400]
 
 
@@ -182,9 +176,7 @@ def test_date64_with_a_time_of_day():
     ],
 )
 def test_timezones(zone, expected):
-    data = stream(
-        of(Table("Timestamp", unit=0, timezone=zone)), batch(1, [(1, 0)], [b"", i64(1_700_000_000)])
-    )
+    data = stream(of(Table("Timestamp", unit=0, timezone=zone)), batch(1, [(1, 0)], [b"", i64(1_700_000_000)]))
     ((found,),) = [b.columns for b in ipc.open_stream(data)]
     (moment,) = found.to_pylist()
     assert moment == dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
@@ -204,9 +196,7 @@ def test_intervals():
         None,
     ]
     kind = Table("Interval", unit=1)
-    assert unchecked(stream(of(kind), batch(1, [(1, 0)], [b"", i32(-1, 500)]))).to_pylist() == [
-        DayTime(-1, 500)
-    ]
+    assert unchecked(stream(of(kind), batch(1, [(1, 0)], [b"", i32(-1, 500)]))).to_pylist() == [DayTime(-1, 500)]
     found = read_array(pa.array([(1, -2, 3), None], pa.month_day_nano_interval())).to_pylist()
     assert found == [MonthDayNano(1, -2, 3), None]
     assert found[0].nanoseconds == 3
@@ -218,9 +208,9 @@ def test_decimals_are_exact_at_any_scale(scale):
     numbers = [10**76 - 1, -(10**76) + 1, 0, 7, 2**255 - 1, -(2**255)]
     body = b"".join(n.to_bytes(32, "little", signed=True) for n in numbers)
     array = unchecked(stream(of(kind), batch(len(numbers), [(len(numbers), 0)], [b"", body])))
-    assert [
-        (v.as_tuple().exponent, int("".join(map(str, v.as_tuple().digits)))) for v in array.to_pylist()
-    ] == [(-scale, abs(n)) for n in numbers]
+    assert [(v.as_tuple().exponent, int("".join(map(str, v.as_tuple().digits)))) for v in array.to_pylist()] == [
+        (-scale, abs(n)) for n in numbers
+    ]
     assert [v.is_signed() for v in array.to_pylist()] == [n < 0 for n in numbers]
 
 
@@ -296,9 +286,7 @@ def huge_inputs() -> dict[str, bytes]:
             of(LIST_VIEW, item),
             batch(10**4, [(10**4, 0), (10**6, 10**6)], [b"", bytes(40_000), i32(10**6) * 10**4]),
         ),
-        "text views": stream(
-            of(UTF8_VIEW), batch(50_000, [(50_000, 0)], [b"", shared, b" " * 10**6], variadic=[1])
-        ),
+        "text views": stream(of(UTF8_VIEW), batch(50_000, [(50_000, 0)], [b"", shared, b" " * 10**6], variadic=[1])),
         "union of one text": stream(
             of(DENSE, field("a", UTF8), ITEM),
             batch(
@@ -330,9 +318,7 @@ def test_small_input_cannot_ask_for_all_memory(name):
 def test_sharing_does_not_multiply_comparisons():
     item = field("item", INT8)
     count, size = 10**5, 10**6
-    lists = batch(
-        count, [(count, 0), (size, 0)], [b"", bytes(4 * count), i32(size) * count, b"", bytes(size)]
-    )
+    lists = batch(count, [(count, 0), (size, 0)], [b"", bytes(4 * count), i32(size) * count, b"", bytes(size)])
     (found,) = ipc.open_stream(stream(of(LIST_VIEW, item), lists), validate="none")
     with pytest.raises(LimitError, match="slices"):
         found.equals(found.slice(0))
@@ -359,24 +345,14 @@ BROKEN = {
     "large offset beyond": stream(of(LARGE_UTF8), batch(1, [(1, 0)], [b"", i64(0, 2**62), b"abc"])),
     "view negative": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", i32(-1, 0, 0, 0)], variadic=[0])),
     "view of no buffer": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20)], variadic=[0])),
-    "view of buffer 1": stream(
-        of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 1), bytes(20)], variadic=[1])
-    ),
-    "view of buffer -1": stream(
-        of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, -1), bytes(20)], variadic=[1])
-    ),
-    "view beyond": stream(
-        of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 0, 1), bytes(20)], variadic=[1])
-    ),
-    "view before": stream(
-        of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 0, -1), bytes(20)], variadic=[1])
-    ),
+    "view of buffer 1": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 1), bytes(20)], variadic=[1])),
+    "view of buffer -1": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, -1), bytes(20)], variadic=[1])),
+    "view beyond": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 0, 1), bytes(20)], variadic=[1])),
+    "view before": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 0, -1), bytes(20)], variadic=[1])),
     "list beyond": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(0, 3), b"", i32(1, 2)])),
     "list falls": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(2, 1), b"", i32(1, 2)])),
     "list negative": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(-1, 1), b"", i32(1, 2)])),
-    "list view beyond": stream(
-        of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(2), b"", i32(1, 2)])
-    ),
+    "list view beyond": stream(of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(2), b"", i32(1, 2)])),
     "list view negative": stream(
         of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(-1), i32(2), b"", i32(1, 2)])
     ),
@@ -393,9 +369,7 @@ BROKEN = {
     "run ends fall": stream(
         of(REE, RUNS, ITEM), batch(4, [(4, 0), (3, 0), (3, 0)], [b"", i32(2, 1, 4), b"", i32(7, 8, 9)])
     ),
-    "runs too short": stream(
-        of(REE, RUNS, ITEM), batch(4, [(4, 0), (1, 0), (1, 0)], [b"", i32(3), b"", i32(7)])
-    ),
+    "runs too short": stream(of(REE, RUNS, ITEM), batch(4, [(4, 0), (1, 0), (1, 0)], [b"", i32(3), b"", i32(7)])),
     "no runs": stream(of(REE, RUNS, ITEM), batch(4, [(4, 0), (0, 0), (0, 0)], [b"", b"", b"", b""])),
     "index beyond": stream(WORDS, THREE_WORDS, batch(2, [(2, 0)], [b"", i32(0, 3)])),
     "index negative": stream(WORDS, THREE_WORDS, batch(2, [(2, 0)], [b"", i32(0, -1)])),

@@ -194,9 +194,7 @@ def test_long_columns_at_any_start(kind, nulls):
 
 
 def one(array: pa.Array, **options: Any) -> ColumnStatistics:
-    return compute_statistics(ipc.RecordBatch.from_arrow(pa.record_batch([array], names=["x"])), **options)[
-        "x"
-    ]
+    return compute_statistics(ipc.RecordBatch.from_arrow(pa.record_batch([array], names=["x"])), **options)["x"]
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
@@ -293,9 +291,7 @@ def test_only_the_runs_of_a_slice_count():
 
 
 def test_members_under_null_structs_are_null():
-    inner = pa.StructArray.from_arrays(
-        [pa.array([9, 2, 3, None])], ["x"], mask=pa.array([False] * 3 + [True])
-    )
+    inner = pa.StructArray.from_arrays([pa.array([9, 2, 3, None])], ["x"], mask=pa.array([False] * 3 + [True]))
     outer = pa.StructArray.from_arrays([inner], ["in"], mask=pa.array([True, False, False, False]))
     found = compute_statistics(ipc.RecordBatch.from_arrow(pa.record_batch([outer], names=["out"])))
     assert {path: each.null_count for path, each in found.items()} == {"out": 1, "out.in": 2, "out.in.x": 2}
@@ -348,9 +344,7 @@ def test_big_endian_batches():
 def broken(*columns: tuple[forge.Table, list[bytes]], rows: int = 2, **slots: Any) -> ipc.RecordBatch:
     fields = [forge.field(f"c{i}", kind) for i, (kind, _) in enumerate(columns)]
     buffers = [buffer for _, given in columns for buffer in given]
-    data = forge.stream(
-        forge.schema(*fields), forge.batch(rows, [(rows, 0)] * len(columns), buffers, **slots)
-    )
+    data = forge.stream(forge.schema(*fields), forge.batch(rows, [(rows, 0)] * len(columns), buffers, **slots))
     (batch,) = ipc.open_stream(data, validate="none")
     return batch
 
@@ -741,9 +735,7 @@ def test_metadata_of_a_batch_without_its_body(how, tmp_path):
         assert reader.stats.num_messages == 0
         if how == "object":
             bodies = [(offset + head, offset + head + body) for offset, head, body in reader.blocks]
-            assert not [
-                read for read in source.ranges for body in bodies if read[0] < body[1] and body[0] < read[1]
-            ]
+            assert not [read for read in source.ranges for body in bodies if read[0] < body[1] and body[0] < read[1]]
         assert pairs[:2] == [batch.custom_metadata for batch in reader]
         assert pairs[1] == pairs[2]
         with pytest.raises(IndexError):

@@ -52,9 +52,7 @@ def uri_of(server, way: str):
 
 
 async def read(server, ident="t", way="one", **options):
-    async with await dissociated.connect_async(
-        uri_of(server, way), ident, timeout=SECONDS, **options
-    ) as reader:
+    async with await dissociated.connect_async(uri_of(server, way), ident, timeout=SECONDS, **options) as reader:
         return await reader.read_all()
 
 
@@ -258,9 +256,7 @@ def test_d088_a_slow_consumer_holds_the_server_back_and_is_left_alone_in_the_end
             yield batch
 
     async def main():
-        async with dissociated.AsyncServer(
-            {"t": counted}, transport, max_unsent=1 << 20, timeout=0.3
-        ) as server:
+        async with dissociated.AsyncServer({"t": counted}, transport, max_unsent=1 << 20, timeout=0.3) as server:
             async with await dissociated.connect_async(server.uri, "t", timeout=SECONDS) as reader:
                 while not server.errors:
                     await asyncio.sleep(0.05)
@@ -275,9 +271,7 @@ def test_d088_a_slow_consumer_holds_the_server_back_and_is_left_alone_in_the_end
 
 def test_clients_may_leave_and_too_many_are_sent_away():
     async def main():
-        async with dissociated.AsyncServer(
-            {"t": endless}, "tcp", max_unsent=1 << 20, max_clients=2
-        ) as server:
+        async with dissociated.AsyncServer({"t": endless}, "tcp", max_unsent=1 << 20, max_clients=2) as server:
             for _ in range(3):
                 async with await dissociated.connect_async(server.uri, "t", timeout=SECONDS) as reader:
                     assert (await anext(reader)).num_rows == 1 << 15

@@ -50,9 +50,7 @@ def test_d072_memory_stays_as_it_is_until_it_is_freed(arena):
                     )
                 start = Pairs(pairs).start
                 held.append((start, list(addresses), contents[which]))
-                assert not any(a < start + len(held[-1][2]) and start < b for a, b in gone), (
-                    f"reused, seed {seed}"
-                )
+                assert not any(a < start + len(held[-1][2]) and start < b for a, b in gone), f"reused, seed {seed}"
             elif held and action < 0.9:
                 arena.release(held.pop(chance.randrange(len(held)))[1])
             elif held and action < 0.93:
@@ -61,9 +59,7 @@ def test_d072_memory_stays_as_it_is_until_it_is_freed(arena):
                 gone.append((start, start + len(data)))
             for start, _, data in held:
                 offset = start % (1 << 48)
-                assert bytes(views[start >> 48][offset : offset + len(data)]) == data, (
-                    f"overwritten, seed {seed}"
-                )
+                assert bytes(views[start >> 48][offset : offset + len(data)]) == data, f"overwritten, seed {seed}"
         for _, addresses, _ in held:
             arena.release(addresses)
         state = arena.state

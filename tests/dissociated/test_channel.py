@@ -27,9 +27,7 @@ def _nothing_left():
 
 def served(transport="tcp", streams=None, **options):
     given = BOTH if streams is None else streams
-    return dissociated.Server(
-        given, transport, timeout=SECONDS, transport_options=telling(transport), **options
-    )
+    return dissociated.Server(given, transport, timeout=SECONDS, transport_options=telling(transport), **options)
 
 
 def values(reader) -> dict:

@@ -220,9 +220,7 @@ def test_messages_with_strange_tags_are_no_requests():
         client.send(new_tag(), [b"t"])
         client.send(new_tag(), [free_data_body([7])])
         until(lambda: server.errors, "it is sent away")
-        assert str(server.errors[0]).endswith(
-            "to ask for a stream, and its 2 messages had other tags than our URI"
-        )
+        assert str(server.errors[0]).endswith("to ask for a stream, and its 2 messages had other tags than our URI")
         client.close()
 
 

@@ -221,9 +221,7 @@ def law(kind: str, transport: str, folder: Path, count: int, readers: int) -> No
                 with nothing_left(server):
                     drop_some(server, way, dice, readers)
                     gc.collect()
-                    until(
-                        lambda: server.num_clients == 0, f"nobody is there: {kind} {transport} {way} {seed}"
-                    )
+                    until(lambda: server.num_clients == 0, f"nobody is there: {kind} {transport} {way} {seed}")
 
 
 @pytest.mark.campaign
@@ -409,9 +407,7 @@ def test_a_dropped_flight_reader_leaves_nothing():
 
     with nothing_left(), served("threads", "shm", Path()) as server:
         endpoint = fl.FlightEndpoint(b"t", locations(server))
-        info = fl.FlightInfo(
-            pa.schema([("x", pa.int64())]), fl.FlightDescriptor.for_command(b"t"), [endpoint]
-        )
+        info = fl.FlightInfo(pa.schema([("x", pa.int64())]), fl.FlightDescriptor.for_command(b"t"), [endpoint])
         reader = from_flight(info, timeout=SECONDS)
         next(iter(reader))
         del reader
@@ -429,9 +425,7 @@ def write_some(sink: Any) -> None:
 
 
 @pytest.mark.parametrize("ending", ["arrow", "arrows"])
-@pytest.mark.parametrize(
-    "stage", [before_the_first, in_the_middle, with_all_leases_held, in_an_exception, in_a_cycle]
-)
+@pytest.mark.parametrize("stage", [before_the_first, in_the_middle, with_all_leases_held, in_an_exception, in_a_cycle])
 @pytest.mark.parametrize("way", ["mapped", "read", "object", "url"])
 def test_dropped_readers_of_files_leave_nothing(way, stage, ending, tmp_path):
     path = tmp_path / f"x.{ending}"

@@ -243,9 +243,7 @@ def test_a_client_may_leave_at_any_time_and_nobody_minds(transport, way):
     with dissociated.Server({"t": source}, transport, max_unsent=MIB) as server:
         for batches in (0, 1, 3):
             source.closed.clear()
-            with dissociated.connect(
-                server.uri if way == "one" else server.uris, "t", timeout=SECONDS
-            ) as reader:
+            with dissociated.connect(server.uri if way == "one" else server.uris, "t", timeout=SECONDS) as reader:
                 kept = [reader.read_next_batch() for _ in range(batches)]
             assert source.closed.wait(SECONDS)
             assert [batch.column(0)[5] for batch in kept] == list(range(batches))
@@ -343,9 +341,7 @@ class Arena(OfferedMemory):
         address, self.at = self.at, self.at + message.body_length
         message.copy_body_into(memoryview(self.memory)[address:])
         pairs = write_pairs(message, address)
-        addresses = [
-            a for (a, n) in zip(*[iter(np.frombuffer(pairs, "<u8")[2:].tolist())] * 2, strict=True) if n
-        ]
+        addresses = [a for (a, n) in zip(*[iter(np.frombuffer(pairs, "<u8")[2:].tolist())] * 2, strict=True) if n]
         self.granted += addresses
         return pairs, addresses, ()
 
@@ -478,12 +474,8 @@ def test_d080_d082_memory_comes_back_during_the_stream_and_from_nobody_else():
 
 def test_type_1_without_a_way_to_the_memory_is_refused():
     parts = peers.parts_of(peers.written(peers.numbers()))
-    with pytest.raises(
-        FormatError, match=r"message 1: its body is said to lie in memory of the server.*remote_handle"
-    ):
-        peers.read(
-            [peers.metadata(0, parts[0][1]), peers.metadata(1, parts[1][1]), peers.body(1, bytes(16), kind=1)]
-        )
+    with pytest.raises(FormatError, match=r"message 1: its body is said to lie in memory of the server.*remote_handle"):
+        peers.read([peers.metadata(0, parts[0][1]), peers.metadata(1, parts[1][1]), peers.body(1, bytes(16), kind=1)])
 
 
 def test_after_an_error_no_lease_keeps_the_connection():
@@ -539,9 +531,7 @@ def test_d017_d061_d064_streams_between_processes(transport):
             with dissociated.connect(way, "numbers", timeout=SECONDS) as reader:
                 assert pa.table(reader.read_all()).equals(peers.numbers(1000, batches=50))
             with dissociated.connect(way, "words", timeout=SECONDS) as reader:
-                assert [batch.to_pydict() for batch in reader] == [
-                    batch.to_pydict() for batch in peers.words()
-                ]
+                assert [batch.to_pydict() for batch in reader] == [batch.to_pydict() for batch in peers.words()]
         with dissociated.connect(uris, "endless", timeout=SECONDS) as reader:
             assert [reader.read_next_batch().column(0)[7] for _ in range(20)] == list(range(20))
         server.stdin.close()

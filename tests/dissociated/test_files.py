@@ -23,9 +23,7 @@ def paths(tmp_path):
     everything = tmp_path / "everything.arrow"
     everything.write_bytes(arrow_columns.file(arrow_columns.everything()))
     replaced = tmp_path / "replaced.arrows"
-    batches = [
-        pa.record_batch({"d": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["c", None])
-    ]
+    batches = [pa.record_batch({"d": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["c", None])]
     replaced.write_bytes(arrow_columns.stream(*batches))
     empty = tmp_path / "empty.arrow"
     empty.write_bytes(arrow_columns.file(pa.record_batch({"x": pa.array([], pa.int16())})))

@@ -217,9 +217,7 @@ def test_d092_a_pair_of_our_servers_is_read_over_two_connections():
     streams = {"x": pa.table({"x": [1, 2]})}
     with dissociated.Server(streams, "tcp") as server:
         # As the reference hands them out: nothing but want_data tells the two apart.
-        plain = [
-            uri.replace("&streams=meta", "").replace("&streams=data", "") for uri in map(str, server.uris)
-        ]
+        plain = [uri.replace("&streams=meta", "").replace("&streams=data", "") for uri in map(str, server.uris)]
         with from_flight(fl.FlightEndpoint(b"x", plain), timeout=20) as reader:
             assert reader.read_all().to_pydict() == {"x": [1, 2]}
 

@@ -434,9 +434,7 @@ def test_any_choice_of_columns_is_what_they_are_in_the_whole(compression, valida
         }
     )
     chance = random.Random(22)
-    with dissociated.Server(
-        {"t": table}, "cma", transport_options=telling("cma"), compression=compression
-    ) as server:
+    with dissociated.Server({"t": table}, "cma", transport_options=telling("cma"), compression=compression) as server:
         with dissociated.Channel(server.uri, timeout=PATIENCE) as channel:
             for _ in range(12):
                 names = chance.sample(table.column_names, chance.randint(1, 4))

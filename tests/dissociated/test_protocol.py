@@ -99,9 +99,7 @@ def test_d025_other_types_of_metadata_are_refused(kind):
 
 
 def test_d026_the_first_message_is_a_schema():
-    with pytest.raises(
-        FormatError, match=r"message 0 is a RecordBatch message: the first message .* its schema"
-    ):
+    with pytest.raises(FormatError, match=r"message 0 is a RecordBatch message: the first message .* its schema"):
         Incoming().receive_metadata(peers.metadata(0, BATCH)[1])
 
 
@@ -142,9 +140,7 @@ def test_d031_messages_shorter_than_their_prefix_are_refused(data):
         parse_metadata(data)
 
 
-@pytest.mark.parametrize(
-    "rest", [b"", b"\0", b"\xff" * 8, b"\xff\xff\xff\xff\0\0\0\0", SCHEMA[:20], b"x" * 100]
-)
+@pytest.mark.parametrize("rest", [b"", b"\0", b"\xff" * 8, b"\xff\xff\xff\xff\0\0\0\0", SCHEMA[:20], b"x" * 100])
 def test_d031_metadata_that_is_no_flatbuffer_is_refused(rest):
     with pytest.raises(FormatError, match=r"^metadata of message 0: "):
         Incoming().receive_metadata(peers.metadata(0, rest)[1])
@@ -261,9 +257,7 @@ def test_d043_a_dialect_has_the_type_at_bit_55():
 
 @pytest.mark.parametrize("bit", range(32, 56))
 def test_d045_reserved_bits_are_refused(bit):
-    with pytest.raises(
-        FormatError, match=r"body of message 7: bits 32-55 of its tag .* are reserved and not 0"
-    ):
+    with pytest.raises(FormatError, match=r"body of message 7: bits 32-55 of its tag .* are reserved and not 0"):
         split_tag(1 << bit | 7)
     assert split_tag(1 << bit | 7, Dialect(reserved_bits=True)) == (7, BodyType.PACKED)
 
@@ -287,9 +281,7 @@ def shuffled(seed: int) -> tuple[int, list[peers.Sent], list[tuple[str, bytes, b
     return first, sent, peers.parts_of(stream)
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(at, at + 50) for at in range(0, 300, 50)], ids=lambda r: f"from{r[0]}"
-)
+@pytest.mark.parametrize("seeds", [range(at, at + 50) for at in range(0, 300, 50)], ids=lambda r: f"from{r[0]}")
 def test_d061_d065_messages_come_in_order_from_any_order_also_over_the_roll_over(seeds):
     rolled = 0
     for seed in seeds:
@@ -320,9 +312,7 @@ def test_d066_numbers_that_were_there_or_are_behind_are_refused():
     for again in (peers.metadata(0, SCHEMA), peers.body(1, BODY), peers.metadata(2**31 + 5, BATCH)):
         incoming = begun()
         take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY))
-        with pytest.raises(
-            FormatError, match="arrived when 2 is the next one: it was there already, or is too old"
-        ):
+        with pytest.raises(FormatError, match="arrived when 2 is the next one: it was there already, or is too old"):
             take_in(incoming, again)
 
 
@@ -427,9 +417,7 @@ def test_d090_messages_far_ahead_are_refused():
 def test_d090_more_bytes_than_may_wait_are_refused_but_not_those_that_all_wait_for():
     incoming = begun(max_waiting_bytes=1000)
     take_in(incoming, peers.body(2, bytes(2000)))
-    with pytest.raises(
-        LimitError, match=r"body of message 3 arrived .* 2,000 bytes wait .* max_waiting_bytes = 1,000"
-    ):
+    with pytest.raises(LimitError, match=r"body of message 3 arrived .* 2,000 bytes wait .* max_waiting_bytes = 1,000"):
         take_in(incoming, peers.body(3, b""))
     assert [each.number for each in take_in(incoming, peers.body(1, BODY), peers.metadata(1, BATCH))] == [1]
 

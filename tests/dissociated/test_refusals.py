@@ -187,12 +187,8 @@ def test_errors_of_sockets_name_the_address(tmp_path):
     with pytest.raises(OSError, match=f"listening on tcp 127.0.0.1:{number}: Address already in use"):
         dissociated.Server({}, "tcp", ("127.0.0.1", number))
     port.close()
-    with pytest.raises(
-        ConnectionRefusedError, match=f"connecting to tcp 127.0.0.1:{number}: Connection refused"
-    ):
-        dissociated.connect(
-            f"arrowipc+tcp://127.0.0.1:{number}?want_data=999999999999999999", timeout=SECONDS
-        )
+    with pytest.raises(ConnectionRefusedError, match=f"connecting to tcp 127.0.0.1:{number}: Connection refused"):
+        dissociated.connect(f"arrowipc+tcp://127.0.0.1:{number}?want_data=999999999999999999", timeout=SECONDS)
 
 
 def test_flight_goes_on_to_another_location_when_a_server_is_full():
@@ -396,9 +392,7 @@ def test_clients_of_another_user_do_not_slow_the_others_down():
         )
         name = "\0" + server.uri.path.removeprefix("/@")
         start = time.monotonic()
-        subprocess.run(
-            [sys.executable, "-c", child.replace("sys.argv[1]", repr(name))], check=True, timeout=60
-        )
+        subprocess.run([sys.executable, "-c", child.replace("sys.argv[1]", repr(name))], check=True, timeout=60)
         with dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
             assert reader.read_all().num_rows == 3
         until(lambda: len(server.errors) == 100, "all were sent away")

@@ -70,11 +70,7 @@ def test_d051_one_pair_per_buffer_in_the_order_of_the_metadata_and_empty_ones_ar
     _, places = read_pairs(write_pairs(found, 1 << 20))
     assert len(places) == len(found.buffers)
     for (address, length), (place, size) in zip(places, extents(found), strict=True):
-        assert (
-            (address, length) == (0, 0)
-            if size == 0
-            else address == (1 << 20) + place and size <= length < size + 64
-        )
+        assert (address, length) == (0, 0) if size == 0 else address == (1 << 20) + place and size <= length < size + 64
     assert any(length == 0 for _, length in places)  # no nulls, no validity
 
 
@@ -82,9 +78,7 @@ def test_d051_pairs_put_together_are_the_packed_body():
     found = message()
     memory = packed(found)
     _, places = read_pairs(write_pairs(found, 4096))
-    joined = b"".join(
-        memory[address - 4096 : address - 4096 + length] for address, length in places if length
-    )
+    joined = b"".join(memory[address - 4096 : address - 4096 + length] for address, length in places if length)
     assert joined == memory
 
 
@@ -184,9 +178,7 @@ def broken_pairs(found: Message, memory: bytes, segment: int) -> dict[str, list[
         "behind the end": changed(last, (base + len(memory), good[last][1])),
         "across the end": changed(last, (base + len(memory) - 8, good[last][1])),
         "in another segment": changed(last, (((segment + 1) << 48) + 64, good[last][1])),
-        "in an unknown segment": [
-            (((segment + 2) << 48) + a % (1 << 48), n) if n else (0, 0) for a, n in good
-        ],
+        "in an unknown segment": [(((segment + 2) << 48) + a % (1 << 48), n) if n else (0, 0) for a, n in good],
         "at the end of memory": changed(last, ((1 << 64) - 64, 64)),
         "one missing": good[:-1],
         "too many": [*good, (base + 64, 8)],
@@ -606,9 +598,7 @@ def test_d088_a_client_that_does_not_read_bounds_what_the_server_holds():
         ("cma", {"capacity": 4 * MIB}),
     ):
         made.clear()
-        with dissociated.Server(
-            {"n": endless}, transport, transport_options=options, max_unsent=MIB
-        ) as server:
+        with dissociated.Server({"n": endless}, transport, transport_options=options, max_unsent=MIB) as server:
             connection, _ = dissociated.schemes.connect(server.uri, None, PATIENCE)
             connection.send(server.uri.want_data, [b"n"])
             connection.flush(PATIENCE)

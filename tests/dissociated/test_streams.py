@@ -45,9 +45,7 @@ def served(streams, transport: str = "memory", **options) -> dissociated.Server:
 
 
 def read(server: dissociated.Server, ident: str | bytes = "t", way: str = "one", **options) -> ipc.Table:
-    with dissociated.connect(
-        server.uri if way == "one" else server.uris, ident, timeout=SECONDS, **options
-    ) as r:
+    with dissociated.connect(server.uri if way == "one" else server.uris, ident, timeout=SECONDS, **options) as r:
         return r.read_all()
 
 
@@ -93,11 +91,7 @@ def asking(server: dissociated.Server, ident: bytes, transport: str, ask: bool =
 @pytest.mark.parametrize("pieces", [1, 7, 1000, 1 << 20])
 def test_d001_untagged_messages_keep_their_boundaries_however_the_bytes_are_split(family, pieces):
     chance = random.Random(pieces)
-    sizes = (
-        [5, 0, 1, 24, 1000]
-        if pieces < 1000
-        else [5, 0, 1, STAGE - 25, STAGE - 24, STAGE - 23, STAGE, 2 << 20, 6]
-    )
+    sizes = [5, 0, 1, 24, 1000] if pieces < 1000 else [5, 0, 1, STAGE - 25, STAGE - 24, STAGE - 23, STAGE, 2 << 20, 6]
     sent = [chance.randbytes(size) for size in sizes]
     raw, other = peers.raw_pair(family)
     data = peers.HELLO + b"".join(peers.frame(None, each) for each in sent)
@@ -141,9 +135,7 @@ def sparse_batch(rows: int) -> tuple[mmap.mmap, pa.RecordBatch]:
 def test_d003_a_body_of_more_than_4_gib_without_the_memory_for_it():
     rows = (4 << 30) // 8 + 8
     memory, _ = sparse_batch(rows)
-    head = forge.message(
-        forge.batch(rows, [(rows, 0)], [(0, 0), (0, 8 * rows)]), body=b"", body_length=8 * rows
-    )
+    head = forge.message(forge.batch(rows, [(rows, 0)], [(0, 0), (0, 8 * rows)]), body=b"", body_length=8 * rows)
     incoming, decoder = Incoming(), StreamDecoder(validate="none")
     schema = forge.message(forge.schema(forge.field("x", forge.INT64)))
     for number, each in enumerate((schema, head)):
@@ -173,8 +165,7 @@ def test_d004_tagged_and_untagged_messages_share_a_connection(family):
     a, b = memory_pair() if family == "memory" else peers.socket_pair(family)
     chance = random.Random(4)
     sent = [
-        (chance.choice([None, 0, 1, 1 << 56, new_tag()]), chance.randbytes(chance.randrange(9)))
-        for _ in range(500)
+        (chance.choice([None, 0, 1, 1 << 56, new_tag()]), chance.randbytes(chance.randrange(9))) for _ in range(500)
     ]
 
     def send() -> None:
@@ -559,9 +550,7 @@ def test_d056_compressed_bodies_go_through(transport, way, codec):
 GOLDEN = golden.cases()
 
 
-@pytest.mark.parametrize(
-    "case", GOLDEN, ids=lambda case: f"{case.parent.name}-{case.name.removeprefix('generated_')}"
-)
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case.parent.name}-{case.name.removeprefix('generated_')}")
 def test_d047_d058_golden_streams_of_every_version_and_byte_order_arrive(case):
     data = golden.load(case)
     first = 2**32 - 2

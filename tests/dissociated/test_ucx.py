@@ -115,8 +115,7 @@ def comparison(text: str) -> str:
     lines.append(f"typedef {callback[1]};")
     for name, fields in structs(text):
         body = "".join(
-            f"    {re.sub(r'[a-z_]+', lambda m: ours.get(m[0], m[0]), declaration)};\n"
-            for declaration, _ in fields
+            f"    {re.sub(r'[a-z_]+', lambda m: ours.get(m[0], m[0]), declaration)};\n" for declaration, _ in fields
         )
         lines.append(f"typedef struct {{\n{body}}} {ours[name]};")
         theirs = "struct sockaddr_storage" if name == "sockaddr_storage" else name

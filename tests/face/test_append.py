@@ -53,9 +53,7 @@ def path(tmp_path: Path) -> Path:
 # -- going on ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"compression": "zstd"}, {"alignment": 64}, {"metadata_version": "V4"}]
-)
+@pytest.mark.parametrize("options", [{}, {"compression": "zstd"}, {"alignment": 64}, {"metadata_version": "V4"}])
 def test_rounds_of_appending_are_equal_to_writing_at_once(path, options):
     batches = [batch_of(i) for i in range(0, 35, 5)]
     append(path, batches[0], **options)  # becomes new
@@ -98,12 +96,8 @@ def test_files_of_pyarrow_are_continued(path, version, codec):
     if version == "V4" and codec:
         return  # pyarrow writes such files, and nobody can read them
     theirs = [pa.record_batch(batch_of(i)) for i in (0, 5)]
-    options = pa.ipc.IpcWriteOptions(
-        compression=codec, metadata_version=getattr(pa.ipc.MetadataVersion, version)
-    )
-    with pa.ipc.new_file(
-        str(path), theirs[0].schema, options=options, metadata={"made by": "them"}
-    ) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=codec, metadata_version=getattr(pa.ipc.MetadataVersion, version))
+    with pa.ipc.new_file(str(path), theirs[0].schema, options=options, metadata={"made by": "them"}) as writer:
         for batch in theirs:
             writer.write_batch(batch)
     append(path, batch_of(10))
@@ -183,9 +177,7 @@ def test_the_schema_is_that_of_the_file(path):
 # -- what cannot be continued --------------------------------------------------------------------------------
 
 
-def refuse(
-    path: Path, error: type[Exception], words: str, *batches: ipc.RecordBatch, **options: object
-) -> None:
+def refuse(path: Path, error: type[Exception], words: str, *batches: ipc.RecordBatch, **options: object) -> None:
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(error, match=words):
         append(path, *batches, **options)

@@ -305,10 +305,7 @@ def test_buffers_that_are_not_aligned_are_moved():
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_compressed_bodies_of_pyarrow_pass(codec):
-    theirs = [
-        pa.record_batch({"x": np.arange(k, k + 5000), "t": np.arange(k, k + 5000).astype(str)})
-        for k in (0, 1)
-    ]
+    theirs = [pa.record_batch({"x": np.arange(k, k + 5000), "t": np.arange(k, k + 5000).astype(str)}) for k in (0, 1)]
     data = randoms.written(theirs, compression=codec)
     count, copied = transfer(data, compression=codec)
     assert count == 2
@@ -318,9 +315,7 @@ def test_compressed_bodies_of_pyarrow_pass(codec):
 
 def test_dictionaries_that_change_are_passed_on_in_streams():
     def batch(words: list[str]) -> pa.RecordBatch:
-        return pa.record_batch(
-            {"d": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(words))}
-        )
+        return pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(words))})
 
     data = randoms.written([batch(["a", "b"]), batch(["c", "d"]), batch(["c", "d"]), batch(["a", "b"])])
     for level in ("none", "full"):

@@ -243,9 +243,7 @@ def test_misspelt_names_are_put_right():
     assert "Did you mean: 'open_stream'" in said("import arrowipc; arrowipc.open_streem")
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can make a file and become somebody who may not read it"
-)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file and become somebody who may not read it")
 def test_a_file_that_may_not_be_read_is_named(folder):
     folder.chmod(0o755)
     Path("prices.arrow").chmod(0)
@@ -256,7 +254,5 @@ def test_a_file_that_may_not_be_read_is_named(folder):
 def test_types_that_spark_cannot_hold_name_the_option():
     spark = pytest.importorskip("arrowipc.spark", exc_type=ImportError)
     schema = pa.schema([("x", pa.decimal256(60, 2))])
-    with pytest.raises(
-        ipc.UnsupportedError, match=r"column 'x' .*which Spark cannot hold.*unsupported=\"drop\""
-    ):
+    with pytest.raises(ipc.UnsupportedError, match=r"column 'x' .*which Spark cannot hold.*unsupported=\"drop\""):
         spark.to_spark_schema(schema)

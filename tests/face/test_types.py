@@ -178,9 +178,7 @@ integers = st.sampled_from([each for each in LEAVES if isinstance(each, T.Int)])
 
 def fields_of(types: st.SearchStrategy[T.DataType]) -> st.SearchStrategy[T.Field]:
     # pyarrow refuses a null type that is not nullable.
-    return st.builds(
-        lambda n, t, b, m: T.field(n, t, b or t == T.null(), m), names, types, st.booleans(), pairs
-    )
+    return st.builds(lambda n, t, b, m: T.field(n, t, b or t == T.null(), m), names, types, st.booleans(), pairs)
 
 
 def nest(types: st.SearchStrategy[T.DataType]) -> st.SearchStrategy[T.DataType]:
@@ -190,9 +188,7 @@ def nest(types: st.SearchStrategy[T.DataType]) -> st.SearchStrategy[T.DataType]:
     codes = st.permutations(range(128))
     return st.one_of(
         st.builds(T.list_, child, st.integers(-1, 9)),
-        st.sampled_from([T.large_list, T.list_view, T.large_list_view]).flatmap(
-            lambda f: st.builds(f, child)
-        ),
+        st.sampled_from([T.large_list, T.list_view, T.large_list_view]).flatmap(lambda f: st.builds(f, child)),
         st.builds(T.struct, children),
         st.builds(T.map_, types.filter(lambda each: each != T.null()), types, st.booleans()),
         st.builds(lambda kids, order: T.sparse_union(kids, order[: len(kids)]), children, codes),
@@ -281,9 +277,7 @@ def test_big_endian_and_features_are_written() -> None:
 
 
 def test_keys_and_values_that_are_no_text_are_kept() -> None:  # 19
-    schema = T.schema(
-        [T.field("a", T.int8(), metadata={b"\xff": b"\xfe\x00"})], [(b"\x00", b""), (b"", b"\xff")]
-    )
+    schema = T.schema([T.field("a", T.int8(), metadata={b"\xff": b"\xfe\x00"})], [(b"\x00", b""), (b"", b"\xff")])
     assert arrowipc.read_schema(schema.serialize()).equals(schema, check_metadata=True)
 
 
@@ -503,9 +497,7 @@ def test_extension_types_are_described_and_never_run() -> None:  # 41
     assert (field.extension_name, field.extension_metadata) == ("arrow.uuid", b"\xff")
     odd = T.field("u", T.null(), metadata={"ARROW:extension:name": b"\xffx"})
     assert (odd.extension_name, odd.extension_metadata) == ("\\xffx", None)
-    uuid = T.field(
-        "u", T.binary(16), metadata={"ARROW:extension:name": "arrow.uuid", "ARROW:extension:metadata": ""}
-    )
+    uuid = T.field("u", T.binary(16), metadata={"ARROW:extension:name": "arrow.uuid", "ARROW:extension:metadata": ""})
     assert read_back(T.schema([uuid])).field("u").type == pa.uuid()
 
 

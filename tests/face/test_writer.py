@@ -34,9 +34,7 @@ def rows(sink: bytes | bytearray) -> list[int]:
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-@pytest.mark.parametrize(
-    "how", ["write", "write_batch", "write_table", "table", "list", "iterator", "reader"]
-)
+@pytest.mark.parametrize("how", ["write", "write_batch", "write_table", "table", "list", "iterator", "reader"])
 def test_without_a_schema_the_first_batch_says_it(opener, how):
     batch, sink = batch_of(1, 2), bytearray()
     stream = bytearray()

@@ -258,9 +258,7 @@ def requests() -> list[bytes]:
 def bare_metadata() -> list[bytes]:
     """Lengths, metadata and body of each message, one after the other."""
     return [
-        b"".join(
-            struct.pack("<II", len(head), len(rest)) + head + rest for _, head, rest in peers.parts_of(data)
-        )
+        b"".join(struct.pack("<II", len(head), len(rest)) + head + rest for _, head, rest in peers.parts_of(data))
         for data in _written(False)[:60]
     ]
 

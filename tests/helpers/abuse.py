@@ -131,9 +131,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "groups": lambda batch: ipc.encode_payloads(batch, group_by=batch.schema.names[0], keep_keys=True),
     "statistics": lambda batch: ipc.compute_statistics(batch),
     "export": exported,
-    "table": lambda batch: ipc.Table(batch.schema, [batch, batch]).equals(
-        ipc.Table(batch.schema, [batch] * 2)
-    ),
+    "table": lambda batch: ipc.Table(batch.schema, [batch, batch]).equals(ipc.Table(batch.schema, [batch] * 2)),
 }
 
 

@@ -69,9 +69,7 @@ COLUMNS: dict[str, Column] = {
     "uint64": Column(
         pa.array([2**64 - 1, None, 0], pa.uint64()), "decimal(20,0)", [Decimal(2**64 - 1), None, Decimal(0)]
     ),
-    "half": Column(
-        pa.array([np.float16(1.5), None, np.float16(-2)], pa.float16()), "float", [1.5, None, -2.0]
-    ),
+    "half": Column(pa.array([np.float16(1.5), None, np.float16(-2)], pa.float16()), "float", [1.5, None, -2.0]),
     "float": Column(pa.array([1.5, None, -2.0], pa.float32()), "float", [1.5, None, -2.0]),
     "double": Column(pa.array([1.5, None, -2.0]), "double", [1.5, None, -2.0]),
     "string": Column(WORDS, "string", WORDS.to_pylist()),
@@ -81,17 +79,13 @@ COLUMNS: dict[str, Column] = {
     "large_binary": Column(BYTES.cast(pa.large_binary()), "binary", BYTES.to_pylist()),
     "binary_view": Column(BYTES.cast(pa.binary_view()), "binary", BYTES.to_pylist()),
     "fixed_binary": Column(pa.array([b"ab", None, b"cd"], pa.binary(2)), "binary", [b"ab", None, b"cd"]),
-    "date32": Column(
-        pa.array([1, None, -1], pa.date32()), "date", [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31)]
-    ),
+    "date32": Column(pa.array([1, None, -1], pa.date32()), "date", [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31)]),
     "date64": Column(
         pa.array([86_400_000, None, -86_400_000], pa.date64()),
         "date",
         [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31)],
     ),
-    "time_s": Column(
-        pa.array([1, None, 2], pa.time32("s")), "time(6)", [dt.time(0, 0, 1), None, dt.time(0, 0, 2)]
-    ),
+    "time_s": Column(pa.array([1, None, 2], pa.time32("s")), "time(6)", [dt.time(0, 0, 1), None, dt.time(0, 0, 2)]),
     "time_ms": Column(
         pa.array([1, None, 2], pa.time32("ms")),
         "time(6)",
@@ -152,9 +146,7 @@ COLUMNS: dict[str, Column] = {
     "decimal_below_one": Column(SMALL.view(pa.decimal128(3, 5)), "decimal(5,5)", SMALL.to_pylist()),
     "dictionary": Column(CHOICES, "string", ["red", None, "green"]),
     "dictionary_of_ints": Column(
-        pa.array([100, None, 200], pa.uint8())
-        .dictionary_encode()
-        .cast(pa.dictionary(pa.uint16(), pa.uint8())),
+        pa.array([100, None, 200], pa.uint8()).dictionary_encode().cast(pa.dictionary(pa.uint16(), pa.uint8())),
         "smallint",
         [100, None, 200],
     ),
@@ -164,26 +156,18 @@ COLUMNS: dict[str, Column] = {
         ["a", None, "a"],
     ),
     "dictionary_of_views": Column(
-        pa.DictionaryArray.from_arrays(
-            pa.array([0, None, 1], pa.int8()), pa.array(["a", "b"], pa.string_view())
-        ),
+        pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int8()), pa.array(["a", "b"], pa.string_view())),
         "string",
         ["a", None, "b"],
     ),
     "run_end": Column(_runs(WORDS.cast(pa.string_view())), "string", WORDS.to_pylist()),
     "run_end_of_choices": Column(_runs(CHOICES), "string", ["red", None, "green"]),
-    "list": Column(
-        pa.array([[1, None], None, []], pa.list_(pa.uint8())), "array<smallint>", [[1, None], None, []]
-    ),
-    "large_list": Column(
-        pa.array([[1], None, [2, 3]], pa.large_list(pa.uint16())), "array<int>", [[1], None, [2, 3]]
-    ),
+    "list": Column(pa.array([[1, None], None, []], pa.list_(pa.uint8())), "array<smallint>", [[1, None], None, []]),
+    "large_list": Column(pa.array([[1], None, [2, 3]], pa.large_list(pa.uint16())), "array<int>", [[1], None, [2, 3]]),
     "fixed_list": Column(
         pa.array([[1, 2], None, [3, 4]], pa.list_(pa.uint8(), 2)), "array<smallint>", [[1, 2], None, [3, 4]]
     ),
-    "list_view": Column(
-        pa.array([[1], None, [2, 3]], pa.list_view(pa.uint16())), "array<int>", [[1], None, [2, 3]]
-    ),
+    "list_view": Column(pa.array([[1], None, [2, 3]], pa.list_view(pa.uint16())), "array<int>", [[1], None, [2, 3]]),
     "large_list_view": Column(
         pa.array([[1], None, [2, 3]], pa.large_list_view(pa.int8())), "array<tinyint>", [[1], None, [2, 3]]
     ),

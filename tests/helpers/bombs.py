@@ -80,9 +80,7 @@ def packed(data: bytes, codec: str = "zstd") -> bytes:
 @bomb
 def one_name_for_ten_thousand_fields() -> Bomb:
     """10 GB of names: a vtable of its own for each Field, one string."""
-    data = forge.flatbuffer(
-        Table("Message", version=forge.V5, bodyLength=0, header=schema(field("n" * MIB, INT8)))
-    )
+    data = forge.flatbuffer(Table("Message", version=forge.V5, bodyLength=0, header=schema(field("n" * MIB, INT8))))
     return {"stream": forge.encapsulate(_fields_that_share(data, 10_000)) + forge.EOS}
 
 
@@ -193,9 +191,7 @@ def schema_of_many_fields() -> Bomb:
         (INT8, [b"", i8(1)], 100_000),
         (INT8, [b"", i8(1)], 10_000),
     ):
-        root = Table(
-            "Message", version=forge.V5, bodyLength=0, header=schema(field("f", kind, children=None))
-        )
+        root = Table("Message", version=forge.V5, bodyLength=0, header=schema(field("f", kind, children=None)))
         described = forge.encapsulate(_fields_that_share(forge.flatbuffer(root), count))
         rows = bytes(forge.message(batch(1, [(1, 0)] * count, buffers * count)))
         forms[f"stream of {kind.kind} {count}"] = described + rows + forge.EOS
@@ -519,9 +515,7 @@ def views_on_many_buffers() -> Bomb:
     """500 variadic buffers that are the same 64 KiB."""
     text = b"x" * (MIB // 16)
     views = b"".join(forge.view(text[:13], n % 500, 0, length=len(text)) for n in range(20_000))
-    message = batch(
-        20_000, [(20_000, 0)], [(0, 0), (0, len(views)), *[(len(views), len(text))] * 500], variadic=[500]
-    )
+    message = batch(20_000, [(20_000, 0)], [(0, 0), (0, len(views)), *[(len(views), len(text))] * 500], variadic=[500])
     message.body = views + text
     return both(schema(field("x", UTF8_VIEW)), message)
 
@@ -606,18 +600,14 @@ def one_run_of_structs() -> Bomb:
 
 @bomb
 def one_run_of_a_list() -> Bomb:
-    return runs(
-        LIST, i32(MOST_ROWS), MOST_ROWS, [b"", i32(0, MIB), b"", bytes(MIB)], field("item", INT8), nodes=[MIB]
-    )
+    return runs(LIST, i32(MOST_ROWS), MOST_ROWS, [b"", i32(0, MIB), b"", bytes(MIB)], field("item", INT8), nodes=[MIB])
 
 
 @bomb
 def runs_in_lists() -> Bomb:
     """List views of run-end encoded rows."""
     rows = 10_000
-    described = schema(
-        field("x", LIST_VIEW, field("item", REE, field("run_ends", INT32), field("values", INT64)))
-    )
+    described = schema(field("x", LIST_VIEW, field("item", REE, field("run_ends", INT32), field("values", INT64))))
     return both(
         described,
         batch(
@@ -631,9 +621,7 @@ def runs_in_lists() -> Bomb:
 @bomb
 def maps_of_nothing() -> Bomb:
     """Rows that are maps of 2**31 - 1 nulls."""
-    entries = field(
-        "entries", STRUCT, field("key", NULL, nullable=False), field("value", NULL), nullable=False
-    )
+    entries = field("entries", STRUCT, field("key", NULL, nullable=False), field("value", NULL), nullable=False)
     return one(MAP, 1, [b"", i32(0, MOST_ROWS), b""], entries, nodes=[MOST_ROWS] * 3)
 
 
@@ -706,9 +694,7 @@ def deltas() -> Bomb:
     """20,000 deltas of one word behind a dictionary of 100,000."""
     words = 100_000
     described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
-    first = dictionary(
-        0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words])
-    )
+    first = dictionary(0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words]))
     more = bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 4), b"more"]), isDelta=True)))
     rows = batch(1, [(1, 0)], [b"", i32(0)])
     return {"stream": forge.stream(described, first, *[more] * 20_000, rows)}
@@ -719,9 +705,7 @@ def deltas_between_batches() -> Bomb:
     """The same with a batch between any two, each of which holds on to a dictionary."""
     words = 50_000
     described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
-    first = dictionary(
-        0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words])
-    )
+    first = dictionary(0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words]))
     more = bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 4), b"more"]), isDelta=True)))
     rows = bytes(forge.message(batch(1, [(1, 0)], [b"", i32(0)])))
     return {"stream": forge.stream(described, first, *[more, rows] * 5_000)}
@@ -732,8 +716,7 @@ def replacements_between_batches() -> Bomb:
     """Many dictionaries that replace each other, with a batch after each."""
     described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
     words = [
-        bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 8), b"word %03d" % n]))))
-        for n in range(1000)
+        bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 8), b"word %03d" % n])))) for n in range(1000)
     ]
     rows = bytes(forge.message(batch(1, [(1, 0)], [b"", i32(0)])))
     return {"stream": forge.stream(described, *(part for word in words for part in (word, rows)))}
@@ -746,9 +729,7 @@ def deltas_of_null_rows() -> Bomb:
     words = batch(MOST_ROWS, [(MOST_ROWS, 0)], [])
     more = bytes(forge.message(dictionary(0, words, isDelta=True)))
     return {
-        "stream": forge.stream(
-            described, dictionary(0, words), *[more] * 1000, batch(1, [(1, 0)], [b"", i64(2**33)])
-        )
+        "stream": forge.stream(described, dictionary(0, words), *[more] * 1000, batch(1, [(1, 0)], [b"", i64(2**33)]))
     }
 
 

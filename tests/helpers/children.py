@@ -15,9 +15,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(where)}
 
 
-def judged(
-    module: str, *arguments: str, most_deaths: int = 200, timeout: float = 3600
-) -> list[dict[str, Any]]:
+def judged(module: str, *arguments: str, most_deaths: int = 200, timeout: float = 3600) -> list[dict[str, Any]]:
     """One line per input of ``python -m MODULE ARGUMENTS FIRST``: what was printed about it, put together.
 
     A child that ends before it is through is started again behind its last input, whose line says

@@ -268,9 +268,7 @@ def use_tensor(meter: Meter, where: str, read: Callable[..., Any], data: bytes) 
             return
 
 
-def use_batch(
-    meter: Meter, where: str, batch: Any, other: Any, level: str, chosen: Container[str] = EVERY
-) -> None:
+def use_batch(meter: Meter, where: str, batch: Any, other: Any, level: str, chosen: Container[str] = EVERY) -> None:
     for name, use in USES.items():
         if name not in chosen or (name == "export" and level == "none"):
             continue

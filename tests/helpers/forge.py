@@ -32,8 +32,7 @@ TABLES = {
         "RecordBatch": "length:q nodes:[FieldNode] buffers:[Buffer] compression:BodyCompression"
         " variadicBufferCounts:[q]",
         "BodyCompression": "codec:b method:b",
-        "Footer": "version:h schema:Schema dictionaries:[Block] recordBatches:[Block]"
-        " custom_metadata:[KeyValue]",
+        "Footer": "version:h schema:Schema dictionaries:[Block] recordBatches:[Block] custom_metadata:[KeyValue]",
         "KeyValue": "key:string value:string",
         "Field": "name:string nullable:? type:Type dictionary:DictionaryEncoding children:[Field]"
         " custom_metadata:[KeyValue]",
@@ -52,8 +51,7 @@ TABLES = {
         "Map": "keysSorted:?",
         "Tensor": "type:Type shape:[TensorDim] strides:[q] data:Buffer",
         "TensorDim": "size:q name:string",
-        "SparseTensor": "type:Type shape:[TensorDim] non_zero_length:q sparseIndex:SparseTensorIndex"
-        " data:Buffer",
+        "SparseTensor": "type:Type shape:[TensorDim] non_zero_length:q sparseIndex:SparseTensorIndex data:Buffer",
         "SparseTensorIndexCOO": "indicesType:Int indicesStrides:[q] indicesBuffer:Buffer isCanonical:?",
         "SparseMatrixIndexCSX": "compressedAxis:h indptrType:Int indptrBuffer:Buffer indicesType:Int"
         " indicesBuffer:Buffer",
@@ -189,9 +187,7 @@ def int_(bits: int | None = 32, signed: bool | None = True) -> Table:
 INT8, INT16, INT32, INT64 = (int_(bits) for bits in (8, 16, 32, 64))
 DOUBLE = Table("FloatingPoint", precision=2)
 UTF8, BINARY, UTF8_VIEW, BOOL, NULL = (Table(kind) for kind in ("Utf8", "Binary", "Utf8View", "Bool", "Null"))
-LIST, LIST_VIEW, STRUCT, REE, MAP = (
-    Table(kind) for kind in ("List", "ListView", "Struct_", "RunEndEncoded", "Map")
-)
+LIST, LIST_VIEW, STRUCT, REE, MAP = (Table(kind) for kind in ("List", "ListView", "Struct_", "RunEndEncoded", "Map"))
 LARGE_UTF8, LARGE_LIST = Table("LargeUtf8"), Table("LargeList")
 
 Pairs = Iterable[tuple[Any, Any]] | None

@@ -74,9 +74,7 @@ def batches(content: dict[str, Any]) -> Iterator[list[list[Any]]]:
     words = _dictionaries(content)
     for batch in content["batches"]:
         assert all(column["count"] == batch["count"] for column in batch["columns"])
-        yield [
-            values(f, c, words) for f, c in zip(content["schema"]["fields"], batch["columns"], strict=True)
-        ]
+        yield [values(f, c, words) for f, c in zip(content["schema"]["fields"], batch["columns"], strict=True)]
 
 
 def null_counts(content: dict[str, Any]) -> Iterator[list[int | None]]:
@@ -123,10 +121,7 @@ def values(field: dict[str, Any], column: dict[str, Any], words: dict[int, list[
 def _thunks(field: dict[str, Any], column: dict[str, Any], words: dict[int, list[Any]]) -> Iterator[Any]:
     """One call per row that gives its value, so that rows under a null are never decoded."""
     kind, name = field["type"], field["type"]["name"]
-    below = [
-        values(f, c, words)
-        for f, c in zip(field.get("children", []), column.get("children", []), strict=True)
-    ]
+    below = [values(f, c, words) for f, c in zip(field.get("children", []), column.get("children", []), strict=True)]
     names = [f["name"] for f in field.get("children", [])]
     match name:
         case "null":
@@ -331,18 +326,14 @@ def data_type(described: dict[str, Any]) -> Any:
 
 def same(expected: Any, found: Any) -> bool:
     """Equality of values *and* of Python types; NaN equals NaN, aware datetimes have equal offsets."""
-    if (isinstance(expected, tuple) and isinstance(found, tuple)) or (
-        type(expected) is list and type(found) is list
-    ):
+    if (isinstance(expected, tuple) and isinstance(found, tuple)) or (type(expected) is list and type(found) is list):
         return len(expected) == len(found) and all(map(same, expected, found))
     if type(expected) is not type(found):
         return False
     if isinstance(expected, dict):
         return list(expected) == list(found) and all(same(expected[k], found[k]) for k in expected)
     if isinstance(expected, float):
-        return struct.pack("<d", expected) == struct.pack("<d", found) or (
-            expected != expected and found != found
-        )
+        return struct.pack("<d", expected) == struct.pack("<d", found) or (expected != expected and found != found)
     if isinstance(expected, Decimal):
         return expected.as_tuple() == found.as_tuple()
     if isinstance(expected, dt.datetime):
@@ -394,9 +385,5 @@ def assert_field(expected: Any, found: Any) -> None:
 
 def _fields_of(kind: Any) -> tuple[Any, ...]:
     kind = getattr(kind, "value_type", kind)
-    single = [
-        getattr(kind, name)
-        for name in ("value_field", "entries", "run_ends", "values")
-        if hasattr(kind, name)
-    ]
+    single = [getattr(kind, name) for name in ("value_field", "entries", "run_ends", "values") if hasattr(kind, name)]
     return (*single, *getattr(kind, "fields", ()))

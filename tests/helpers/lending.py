@@ -171,9 +171,7 @@ def message(number: int = 0, rows: int = 1000, **options: Any) -> Message:
 def pairs_of(*places: tuple[int, int]) -> bytes:
     """A body of type 1."""
     total = sum(length for _, length in places)
-    return struct.pack(
-        f"<{2 * len(places) + 2}Q", total, len(places), *(word for each in places for word in each)
-    )
+    return struct.pack(f"<{2 * len(places) + 2}Q", total, len(places), *(word for each in places for word in each))
 
 
 def read_pairs(body: bytes) -> tuple[int, list[tuple[int, int]]]:

@@ -190,9 +190,7 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
         "refused",
     ),
     "a chunk too much": (
-        on_get(
-            lambda a: honest(a, chunked([part(a), b"x"]), Content_Length=None, Transfer_Encoding="chunked")
-        ),
+        on_get(lambda a: honest(a, chunked([part(a), b"x"]), Content_Length=None, Transfer_Encoding="chunked")),
         "refused",
     ),
     "a chunk of 2^60 bytes": (
@@ -265,9 +263,7 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
         "right",
     ),
     "a redirect to another file": (
-        lambda a: (
-            honest(a, later=True) if "?" in a.path else (elsewhere(hop)(a) if a.number > 2 else honest(a))
-        ),
+        lambda a: honest(a, later=True) if "?" in a.path else (elsewhere(hop)(a) if a.number > 2 else honest(a)),
         "refused",
     ),
     # replaced files
@@ -290,11 +286,7 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
         lambda a: silent_replacement(
             a,
             **KNOWN,
-            **(
-                {"Content_Range": "bytes {}-{}/{}".format(*_last(a), 10**6)}
-                if a.number >= 3 and a.range
-                else {}
-            ),
+            **({"Content_Range": "bytes {}-{}/{}".format(*_last(a), 10**6)} if a.number >= 3 and a.range else {}),
         ),
         "refused",
     ),
@@ -485,8 +477,7 @@ def believe(job: tuple[str, str, float, dict[str, list[Any]]]) -> dict[str, Any]
         found = call()
         names = {name for batch in found for name in batch}
         wanted = [
-            [{name: batch[name] for name in batch if name in names} for batch in version]
-            for version in known[ending]
+            [{name: batch[name] for name in batch if name in names} for batch in version] for version in known[ending]
         ]
         if way == "recover":  # what it kept, in front of the damage
             outcome = "right" if any(found == version[: len(found)] for version in wanted) else "wrong"

@@ -59,9 +59,7 @@ class Walk:
 
     def _word(self, offset: int, code: str, kind: str) -> int | None:
         width = struct.calcsize(code)
-        return (
-            struct.unpack_from("<" + code, self.data, offset)[0] if self._add(offset, width, kind) else None
-        )
+        return struct.unpack_from("<" + code, self.data, offset)[0] if self._add(offset, width, kind) else None
 
     # -- framing
 
@@ -168,9 +166,7 @@ class Walk:
                 found[name] = 0
                 self._slot(at + entry, name, what, tags, found, depth)
 
-    def _slot(
-        self, at: int, name: str, what: str, tags: dict[str, int], found: dict[str, int], depth: int
-    ) -> None:
+    def _slot(self, at: int, name: str, what: str, tags: dict[str, int], found: dict[str, int], depth: int) -> None:
         if what in forge.UNIONS:
             members = forge.UNIONS[what]
             tag = tags.get(name, 0)
@@ -266,9 +262,7 @@ class Mutator:
             case 3 | 4:
                 new = old + self.chance.choice(STEPS)
             case 5:
-                new = self.chance.choice(
-                    (-old, old << 1, old >> 1, ~old, old ^ 1 << self.chance.randrange(8 * width))
-                )
+                new = self.chance.choice((-old, old << 1, old >> 1, ~old, old ^ 1 << self.chance.randrange(8 * width)))
             case 6:
                 new = self.chance.choice((len(out), len(out) - at, at, self.chance.randrange(32)))
             case _:

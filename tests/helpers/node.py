@@ -36,9 +36,7 @@ class ArrowJS:
         for source in SOURCES.iterdir():
             shutil.copy(source, build)
         try:
-            done = subprocess.run(
-                [npm, "install", *OPTIONS], cwd=build, capture_output=True, text=True, timeout=120
-            )
+            done = subprocess.run([npm, "install", *OPTIONS], cwd=build, capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired as late:
             raise Missing("npm did not install apache-arrow within two minutes") from late
         if done.returncode:

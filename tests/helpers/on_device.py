@@ -48,8 +48,7 @@ class Device:
         descriptor = os.memfd_create("device")
         os.ftruncate(descriptor, size)
         self.address, self._driver = (
-            libc.mmap(None, size, rights, mmap.MAP_SHARED, descriptor, 0)
-            for rights in (PROT_NONE, PROT_READ_WRITE)
+            libc.mmap(None, size, rights, mmap.MAP_SHARED, descriptor, 0) for rights in (PROT_NONE, PROT_READ_WRITE)
         )
         os.close(descriptor)
         self.size = size
@@ -216,9 +215,7 @@ def a_received_body_is_never_read() -> None:
 def a_replaced_dictionary_is_that_of_its_batch() -> None:
     """Batches keep the dictionary that they came with."""
     words = (["a", "b"], ["c", None])
-    table = pa.Table.from_batches(
-        [pa.record_batch({"d": pa.array(each).dictionary_encode()}) for each in words]
-    )
+    table = pa.Table.from_batches([pa.record_batch({"d": pa.array(each).dictionary_encode()}) for each in words])
     found = [batch.to_host(DEVICE.read).to_pydict()["d"] for batch in received(table)]
     assert found == [list(each) for each in words], found
 
@@ -324,9 +321,7 @@ def what_needs_a_read_is_refused() -> None:
     refused(lambda: decoded(compression="lz4"), "compressed")
     refused(lambda: decoded(uncount), "null_count -1")
     refused(lambda: decoded(shift=4), "multiple of 8")
-    grown = [
-        pa.record_batch({"d": pa.DictionaryArray.from_arrays([0], each)}) for each in (["a"], ["a", "b"])
-    ]
+    grown = [pa.record_batch({"d": pa.DictionaryArray.from_arrays([0], each)}) for each in (["a"], ["a", "b"])]
 
     def delta() -> None:
         decoder = DeviceDecoder()

@@ -44,9 +44,7 @@ def blocks(page: Path, language: str) -> Iterator[Block]:
         options = shlex.split(match[2])
         skip = next((each.removeprefix("skip=") for each in options if each.startswith("skip=")), None)
         follows = found[i + 1] if i + 1 < len(found) else None
-        shown = (
-            follows is not None and follows[1] == "text" and not text[match.end() : follows.start()].strip()
-        )
+        shown = follows is not None and follows[1] == "text" and not text[match.end() : follows.start()].strip()
         yield Block(
             language,
             frozenset(options),
@@ -75,9 +73,7 @@ def lay_files(folder: Path) -> None:
         with ipc.new_stream(folder / name, events, durable=False) as stream:
             for start in range(0, 30, 10):
                 ids = range(start, start + 10)
-                stream.write(
-                    {"id": list(ids), "tag": [f"tag {i % 3}" for i in ids], "price": [i / 2 for i in ids]}
-                )
+                stream.write({"id": list(ids), "tag": [f"tag {i % 3}" for i in ids], "price": [i / 2 for i in ids]})
 
 
 def run(page: Path, block: Block, namespace: dict[str, Any]) -> str:

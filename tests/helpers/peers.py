@@ -82,10 +82,7 @@ def numbers(count: int = 3, batches: int = 1) -> pa.Table:
     schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
     made = [range(i * count, (i + 1) * count) for i in range(batches)]
     return pa.Table.from_batches(
-        [
-            pa.record_batch([pa.array(r, pa.int64()), pa.array(map(str, r), pa.string())], schema=schema)
-            for r in made
-        ],
+        [pa.record_batch([pa.array(r, pa.int64()), pa.array(map(str, r), pa.string())], schema=schema) for r in made],
         schema,
     )
 

@@ -53,9 +53,7 @@ class Producer:
     def array(
         self, length: int, data: list[bytes | None], *children: Any, dictionary: Any = None, **changes: Any
     ) -> Any:
-        memory = [
-            None if text is None else ctypes.create_string_buffer(text, len(text) + 64) for text in data
-        ]
+        memory = [None if text is None else ctypes.create_string_buffer(text, len(text) + 64) for text in data]
         at = (ctypes.c_void_p * max(len(memory), 1))(*[m and ctypes.addressof(m) for m in memory])
         struct = CArray(length=length, n_buffers=len(data), buffers=at)
         self.kept += [memory, at]

@@ -34,9 +34,7 @@ LEAVES = [pa.null(), *FIXED, *TEXT]
 names = st.sampled_from(["", "a", "b", "item", "é", "a.b", "long name " * 3])
 
 
-def _fields(
-    below: st.SearchStrategy[pa.DataType], smallest: int, largest: int
-) -> st.SearchStrategy[list[pa.Field]]:
+def _fields(below: st.SearchStrategy[pa.DataType], smallest: int, largest: int) -> st.SearchStrategy[list[pa.Field]]:
     return st.lists(st.builds(pa.field, names, below, st.just(True)), min_size=smallest, max_size=largest)
 
 
@@ -77,11 +75,7 @@ def array_of(kind: pa.DataType, length: int, chance: random.Random) -> pa.Array:
             pa.array(_some(lambda: chance.randrange(5), length, chance), kind.index_type), letters
         )
     if pa.types.is_run_end_encoded(kind):
-        ends = (
-            [*sorted(chance.sample(range(1, length), chance.randint(0, length - 1))), length]
-            if length
-            else []
-        )
+        ends = [*sorted(chance.sample(range(1, length), chance.randint(0, length - 1))), length] if length else []
         return pa.RunEndEncodedArray.from_arrays(
             pa.array(ends, kind.run_end_type), array_of(kind.value_type, len(ends), chance), kind
         )
@@ -136,9 +130,7 @@ def _lists(kind: pa.DataType, length: int, chance: random.Random) -> pa.Array:
     width, below = pa.int64() if large else pa.int32(), array_of(kind.value_type, ends[-1], chance)
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         make = pa.LargeListViewArray if large else pa.ListViewArray
-        return make.from_arrays(
-            pa.array(ends[:-1], width), pa.array(sizes, width), below, type=kind, mask=nulls
-        )
+        return make.from_arrays(pa.array(ends[:-1], width), pa.array(sizes, width), below, type=kind, mask=nulls)
     return (pa.LargeListArray if large else pa.ListArray).from_arrays(
         pa.array(ends, width), below, type=kind, mask=nulls
     )
@@ -157,9 +149,7 @@ def _value(kind: pa.DataType, chance: random.Random) -> Any:
     if pa.types.is_date64(kind):
         return dt.date.fromordinal(chance.randint(1, 10**6))
     if pa.types.is_interval(kind):
-        return pa.MonthDayNano(
-            [chance.randint(-99, 99), chance.randint(-99, 99), chance.randint(-(10**12), 10**12)]
-        )
+        return pa.MonthDayNano([chance.randint(-99, 99), chance.randint(-99, 99), chance.randint(-(10**12), 10**12)])
     if pa.types.is_time(kind):
         return chance.randrange(86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit])
     if pa.types.is_decimal(kind):
@@ -171,9 +161,7 @@ def _value(kind: pa.DataType, chance: random.Random) -> Any:
 
 
 @st.composite
-def batches(
-    draw: Any, most_columns: int = 4, most_rows: int = 12, most_batches: int = 3
-) -> list[pa.RecordBatch]:
+def batches(draw: Any, most_columns: int = 4, most_rows: int = 12, most_batches: int = 3) -> list[pa.RecordBatch]:
     """Some batches of one schema; dictionaries are the same in all of them, so that a file can hold them."""
     kinds = draw(st.lists(types, max_size=most_columns))
     chance = random.Random(draw(st.integers(0, 2**32)))
@@ -189,9 +177,7 @@ def batches(
     return [whole.slice(start, end - start) for start, end in zip([0, *cuts], [*cuts, rows], strict=True)]
 
 
-def written(
-    parts: list[pa.RecordBatch], root: pa.Schema | None = None, *, file: bool = False, **options: Any
-) -> bytes:
+def written(parts: list[pa.RecordBatch], root: pa.Schema | None = None, *, file: bool = False, **options: Any) -> bytes:
     """The bytes that pyarrow writes for these batches."""
     sink = pa.BufferOutputStream()
     root = root or (parts[0].schema if parts else pa.schema([]))

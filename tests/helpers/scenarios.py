@@ -148,9 +148,7 @@ def big_endian() -> bytes:
     """A stream of a big-endian machine."""
     fields = [forge.field("x", forge.INT32), forge.field("t", forge.Table("Utf8"))]
     body = [b"", b"\0\0\0\1\0\0\0\2", b"", b"\0\0\0\0\0\0\0\1\0\0\0\3", b"abc"]
-    return forge.stream(
-        forge.schema(*fields, endianness=1), forge.batch(2, [(2, 0), (2, 0)], body, variadic=None)
-    )
+    return forge.stream(forge.schema(*fields, endianness=1), forge.batch(2, [(2, 0), (2, 0)], body, variadic=None))
 
 
 def numbers(count: int = 5, first: int = 0) -> pa.RecordBatch:

@@ -74,9 +74,7 @@ def fails(step: int) -> Iterator[int]:
         n += 1 if not step or n < step else max(1, n // 16)
 
 
-def starved(
-    allocator: Allocator, operation: scenarios.Operation, first: int, last: int
-) -> tuple[Any, Any, int]:
+def starved(allocator: Allocator, operation: scenarios.Operation, first: int, last: int) -> tuple[Any, Any, int]:
     """The operation's result or its exception, and how many allocations it came to."""
     error = result = None
     allocator.arm(first, last)

@@ -55,8 +55,7 @@ def column(values: list[Any], type: pa.DataType, **options: Any) -> tuple[bytes,
 def growing(**options: Any) -> tuple[bytes, list[Any]]:
     kind = pa.dictionary(pa.int32(), pa.utf8())
     arrays = [
-        pa.DictionaryArray.from_arrays(pa.array(range(n), pa.int32()), [f"w{i}" for i in range(n)])
-        for n in (2, 3)
+        pa.DictionaryArray.from_arrays(pa.array(range(n), pa.int32()), [f"w{i}" for i in range(n)]) for n in (2, 3)
     ]
     batches = [pa.record_batch([array.cast(kind)], ["x"]) for array in arrays]
     return written(batches, **options), ["w0", "w1", "w0", "w1", "w2"]
@@ -69,9 +68,7 @@ def replaced() -> tuple[bytes, list[Any]]:
 
 def nested() -> tuple[bytes, list[Any]]:
     inner = pa.array(["a", "b"]).dictionary_encode()
-    outer = pa.DictionaryArray.from_arrays(
-        pa.array([0, 1, 0], pa.int8()), pa.StructArray.from_arrays([inner], ["y"])
-    )
+    outer = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.StructArray.from_arrays([inner], ["y"]))
     return written(pa.record_batch([outer], ["x"])), [{"y": "a"}, {"y": "b"}, {"y": "a"}]
 
 
@@ -142,9 +139,7 @@ def read(library: str, data: bytes, form: str) -> list[Any]:
         return pa.table(nanoarrow.ArrayStream.from_readable(data))["x"].to_pylist()
     import arro3.io
 
-    source = (
-        arro3.io.read_ipc(io.BytesIO(data)) if form == "file" else arro3.io.read_ipc_stream(io.BytesIO(data))
-    )
+    source = arro3.io.read_ipc(io.BytesIO(data)) if form == "file" else arro3.io.read_ipc_stream(io.BytesIO(data))
     return pa.table(source)["x"].to_pylist()
 
 
@@ -176,9 +171,7 @@ def some_columns(library: str) -> bool:
     if library == "arrowipc":
         return ipc.open_file(data, columns=["y"]).schema.names == ["y"]
     if library == "pyarrow":
-        return pa.ipc.open_file(data, options=pa.ipc.IpcReadOptions(included_fields=[1])).schema.names == [
-            "y"
-        ]
+        return pa.ipc.open_file(data, options=pa.ipc.IpcReadOptions(included_fields=[1])).schema.names == ["y"]
     import polars
 
     return {"polars": polars.read_ipc}[library](io.BytesIO(data), columns=["y"]).columns == ["y"]
@@ -250,9 +243,7 @@ def write(library: str, form: str, codec: str | None) -> bool:
             save(table, sink, compression=codec)
         data = sink.getvalue()
     opened = pa.ipc.open_file(data) if form == "file" else pa.ipc.open_stream(data)
-    return opened.read_all()["x"].to_pylist() == table["x"].to_pylist() and (
-        codec is None or len(data) < 60_000
-    )
+    return opened.read_all()["x"].to_pylist() == table["x"].to_pylist() and (codec is None or len(data) < 60_000)
 
 
 def write_deltas(library: str) -> bool:

@@ -68,9 +68,7 @@ def warm_up() -> None:
     sink = pa.BufferOutputStream()
     table = pa.table({"a": [1, 2], "b": ["x", "y"]})
     for codec in (None, "lz4", "zstd"):
-        with pa.ipc.new_stream(
-            sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)
-        ) as writer:
+        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
             writer.write_table(table)
         READERS["open_stream"](sink.getvalue().to_pybytes(), "full")
         sink = pa.BufferOutputStream()

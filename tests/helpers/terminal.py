@@ -33,11 +33,7 @@ class Outcome(NamedTuple):
 
 def environment(**changes: str) -> dict[str, str]:
     where = [os.environ.get("PYTHONPATH", ""), *sys.path]
-    plain = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")
-    }
+    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
     return {**plain, "PYTHONPATH": os.pathsep.join(filter(None, where)), "PYTHONUTF8": "1", **changes}
 
 
@@ -55,9 +51,7 @@ def run_binary(*arguments: object, input: bytes = b"", **changes: str) -> subpro
 def shell(script: str, **changes: str) -> Outcome:
     """A line of a shell in which `arrowipc` is our command."""
     start = f'arrowipc() {{ "{sys.executable}" -m arrowipc "$@"; }}\n'
-    done = subprocess.run(
-        ["bash", "-c", start + script], capture_output=True, timeout=120, env=environment(**changes)
-    )
+    done = subprocess.run(["bash", "-c", start + script], capture_output=True, timeout=120, env=environment(**changes))
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

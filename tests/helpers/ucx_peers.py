@@ -58,9 +58,7 @@ LIBRARIES = libraries()
 def environment(library: str, transports: str) -> dict[str, str]:
     """What a process needs to use a library with some transports, without UCX's own words on lost peers."""
     tree = Path(ipc.__file__).parents[1]
-    paths = os.pathsep.join(
-        filter(None, [str(tree), str(TESTS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    )
+    paths = os.pathsep.join(filter(None, [str(tree), str(TESTS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
     return os.environ | {
         "PYTHONPATH": paths,
         "ARROWIPC_UCX_LIBRARY": LIBRARIES[library],

@@ -104,9 +104,7 @@ def mutated(data: bytes, chance: random.Random, most: int = 4) -> bytes:
 
 
 def words_of(chance: random.Random, count: int) -> bytes:
-    return struct.pack(
-        f"<{count}Q", *(chance.choice(EDGES) + chance.randrange(3) & 2**64 - 1 for _ in range(count))
-    )
+    return struct.pack(f"<{count}Q", *(chance.choice(EDGES) + chance.randrange(3) & 2**64 - 1 for _ in range(count)))
 
 
 # -- parsers -------------------------------------------------------------------------------------------------
@@ -118,9 +116,7 @@ def test_d090_parsers_give_values_or_errors_of_ours(seed):
     parts = [part for stream in STREAMS for part in peers.parts_of(stream)]
     for _ in range(1500):
         _, head, rest = chance.choice(parts)
-        data = chance.choice(
-            [chance.randbytes(chance.randrange(40)), mutated(head, chance), words_of(chance, 4)]
-        )
+        data = chance.choice([chance.randbytes(chance.randrange(40)), mutated(head, chance), words_of(chance, 4)])
         tag = chance.choice(EDGES) ^ chance.choice(EDGES) ^ chance.getrandbits(64) * chance.randrange(2)
         dialect = Dialect(*(chance.random() < 0.5 for _ in range(3)))
         for attempt in (
@@ -317,8 +313,7 @@ def client_bytes(chance: random.Random, want: int) -> list[bytes]:
     """What a hostile client says, in pieces."""
     tags = [want, want, *EDGES]
     frames = [
-        peers.frame(chance.choice(tags), chance.choice([b"t", b"nope", chance.randbytes(40), b""]))
-        for _ in range(5)
+        peers.frame(chance.choice(tags), chance.choice([b"t", b"nope", chance.randbytes(40), b""])) for _ in range(5)
     ]
     match chance.randrange(4):
         case 0:

@@ -160,9 +160,7 @@ def kill_servers(times: int, seed: int, transport: str = "shm") -> None:
                     for each in reader:
                         found.append(each)
                         del each
-                    assert len(found) == BATCHES * TIMES, (
-                        f"seed {seed}, kill {number}: a stream ended too soon"
-                    )
+                    assert len(found) == BATCHES * TIMES, f"seed {seed}, kill {number}: a stream ended too soon"
                 except (ipc.TruncatedError, OSError):
                     ended += 1
                     assert len(found) < BATCHES * TIMES

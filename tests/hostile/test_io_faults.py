@@ -280,9 +280,7 @@ def reset(peer: socket.socket) -> None:
 def test_a_connection_that_is_closed_inside_a_message_is_a_truncated_stream(buffering: int) -> None:
     for cut in (0, 3, 100, 3000, len(STREAM) // 2, len(STREAM) - 3):
         here, there = connected()
-        sender = threading.Thread(
-            target=lambda there=there, cut=cut: (there.sendall(STREAM[:cut]), there.close())
-        )
+        sender = threading.Thread(target=lambda there=there, cut=cut: (there.sendall(STREAM[:cut]), there.close()))
         sender.start()
         with here, here.makefile("rb", buffering=buffering) as source:
             found: list[ipc.RecordBatch] = []
@@ -310,9 +308,7 @@ def test_a_connection_that_is_reset_is_an_error_of_the_connection() -> None:
                 reader.read_next_batch()
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda s: s, lambda s: s.makefile("wb", buffering=0)], ids=["socket", "file"]
-)
+@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: s.makefile("wb", buffering=0)], ids=["socket", "file"])
 def test_a_connection_that_is_reset_ends_the_writer(wrap: Any) -> None:
     here, there = connected()
     with here:
@@ -334,9 +330,7 @@ def test_a_connection_that_is_reset_ends_the_writer(wrap: Any) -> None:
 class Strange:
     """A file object one of whose methods answers what `answer` makes of the real answer."""
 
-    def __init__(
-        self, data: bytes, name: str, answer: Callable[[Any], Any], *, readinto: bool = False
-    ) -> None:
+    def __init__(self, data: bytes, name: str, answer: Callable[[Any], Any], *, readinto: bool = False) -> None:
         self.inner, self.calls = io.BytesIO(data), 0
         for method in ("read", "seek", "tell", "seekable", "readinto")[: 5 if readinto else 4]:
             setattr(self, method, self.wrapped(method, answer if method == name else lambda found: found))
@@ -450,9 +444,7 @@ def test_a_file_object_of_few_methods_is_enough() -> None:
 def test_a_reader_does_not_go_on_behind_an_answer_that_cannot_be(method: str) -> None:
     """What the source took along is lost: the next message would be another one."""
     wrong = {"read": lambda found: found + b"x", "readinto": lambda found: found + 1}[method]
-    source = Strange(
-        STREAM, method, lambda found: wrong(found) if bad else found, readinto=method == "readinto"
-    )
+    source = Strange(STREAM, method, lambda found: wrong(found) if bad else found, readinto=method == "readinto")
     bad = False
     reader = ipc.open_stream(source)
     reader.read_next_batch()
@@ -501,9 +493,7 @@ def test_a_read_that_failed_can_be_repeated() -> None:
                 assert caught == (errno.EIO, "the disk")
                 continue
             for number, expected in enumerate(PARTS):
-                read = (
-                    reader.read_next_batch if opener is ipc.open_stream else partial(reader.get_batch, number)
-                )
+                read = reader.read_next_batch if opener is ipc.open_stream else partial(reader.get_batch, number)
                 found, times = again(read)
                 assert found == expected, (opener.__name__, fails)
                 failed += times
@@ -793,7 +783,5 @@ with ipc.new_file(path + "2", first.schema) as writer:  # another one is not con
 os.unlink(path + "2")
 """
     shown = run(WORK + code, old, "file", small())
-    assert shown.stdout.split() == ["OSError", "UsageError", "UsageError", "None"], (
-        shown.stdout + shown.stderr
-    )
+    assert shown.stdout.split() == ["OSError", "UsageError", "UsageError", "None"], shown.stdout + shown.stderr
     assert untouched(old)

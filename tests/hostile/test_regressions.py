@@ -21,10 +21,7 @@ EXPECTED = {"arrow-ipc-stream": 40, "arrow-ipc-file": 19}
 def hostile(root: Path) -> list[Path]:
     folders = (root / name for name in EXPECTED)
     return sorted(
-        p
-        for folder in folders
-        for p in folder.iterdir()
-        if p.is_file() and p.name.startswith(("crash", "clusterfuzz"))
+        p for folder in folders for p in folder.iterdir() if p.is_file() and p.name.startswith(("crash", "clusterfuzz"))
     )
 
 
@@ -36,9 +33,7 @@ def test_the_corpus_is_complete(arrow_data):
 
 def survive(level: str, paths: list[Path]) -> list[tuple[str, dict]]:
     """(what was read, how it went) for every reading of a child process that must come to its end."""
-    where = os.pathsep.join(
-        [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
-    )
+    where = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path])
     command = [sys.executable, "-m", "helpers.survive", level, str(MIB), *map(str, paths)]
     child = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": where}, capture_output=True, text=True, timeout=600

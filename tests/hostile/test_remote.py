@@ -72,9 +72,7 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
         wanted = LIES[name][1] if line["way"] in ("file", "pieces") else "either"
         allowed = ("right", "refused") if wanted == "either" else (wanted,)
         if line["outcome"] not in allowed or line["seconds"] > SECONDS:
-            wrong.append(
-                f"{name}, {line['way']}: {line['outcome']} in {line['seconds']:.1f} s {line['words']}"
-            )
+            wrong.append(f"{name}, {line['way']}: {line['outcome']} in {line['seconds']:.1f} s {line['words']}")
     slowest = max(lines, key=lambda line: line["seconds"])
     print(
         f"\n{len(lines)} readings of {len(names)} servers: {last['mib']:.0f} MiB together, at most "
@@ -309,9 +307,7 @@ def test_files_of_other_file_systems_whose_reads_lie(monkeypatch: Any, answer: A
 
     system = fsspec.filesystem("memory")
     system.pipe("/lies/x.arrows", bytes(100))
-    monkeypatch.setattr(
-        MemoryFileSystem, "_open", lambda *_, **__: Lies(system, "/lies/x.arrows", bytes(100))
-    )
+    monkeypatch.setattr(MemoryFileSystem, "_open", lambda *_, **__: Lies(system, "/lies/x.arrows", bytes(100)))
     for opener in (ipc.open_stream, ipc.recover):
         with pytest.raises(OSError, match=words) as caught:
             opener("memory://lies/x.arrows")

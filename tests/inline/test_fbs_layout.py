@@ -137,10 +137,7 @@ def test_flatc_gives_the_same_structs(flatc_modules: dict[str, str]) -> None:
         size = re.search(r"def SizeOf\(cls\)[^:]*:\s+return (\d+)", text)
         assert size
         assert int(size[1]) == NUMBERS[f"{struct.name}_SIZE"]
-        theirs = {
-            squash(accessor): int(re.findall(r"py_type\((\d+)\)", body)[0])
-            for accessor, body in accessors(text)
-        }
+        theirs = {squash(accessor): int(re.findall(r"py_type\((\d+)\)", body)[0]) for accessor, body in accessors(text)}
         ours = {squash(each.name): NUMBERS[f"{struct.name}_{each.name}"] for each in struct.members}
         assert ours == theirs, struct.name
 
@@ -257,9 +254,7 @@ def test_record_batch_with_views(codec: str | None) -> None:
     long = "longer than the twelve bytes of an inline view"
     views = pa.array([long, None, "short", long * 2], pa.string_view())
     # Concatenated views keep the data buffers of both parts.
-    joined = pa.concat_arrays(
-        [pa.array([long, None], pa.string_view()), pa.array([long] * 2, pa.string_view())]
-    )
+    joined = pa.concat_arrays([pa.array([long, None], pa.string_view()), pa.array([long] * 2, pa.string_view())])
     numbers = pa.array([1, 2, 3, None], pa.int32())
     batch = pa.record_batch([numbers, views, joined], names=["n", "v", "j"])
     sink = pa.BufferOutputStream()

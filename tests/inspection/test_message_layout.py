@@ -192,9 +192,7 @@ def seen_by(program, tmp_path, array):
 
 
 @pytest.mark.nosanitize
-@pytest.mark.parametrize(
-    ("code", "number"), [(code, i) for code in TRIED for i in range(len(TRIED[code][0]))]
-)
+@pytest.mark.parametrize(("code", "number"), [(code, i) for code in TRIED for i in range(len(TRIED[code][0]))])
 def test_columns_that_a_library_misreads_are_named(code, number, tmp_path):
     columns, program = TRIED[code]
     place, array = columns[number]
@@ -321,9 +319,7 @@ def test_rebatched_rows_are_the_same_in_pieces_of_one_size(rows):
         for i, size in enumerate([3, 0, 1, 12, 2])
     ]
     found = list(rebatch(batches, rows))
-    assert [row for batch in found for row in batch.column(0)] == [
-        row for each in batches for row in each.column(0)
-    ]
+    assert [row for batch in found for row in batch.column(0)] == [row for each in batches for row in each.column(0)]
     assert {len(batch) for batch in found[:-1]} <= {rows}
     assert 0 < len(found[-1]) <= rows
     assert list(rebatch([], rows)) == []

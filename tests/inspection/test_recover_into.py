@@ -19,9 +19,7 @@ from arrowipc import recover
 def part(number: int) -> ipc.RecordBatch:
     rows = range(number * 1000, number * 1000 + 1000)
     return arrays.read_batch(
-        pa.record_batch(
-            {"id": pa.array(rows, pa.int64()), "word": pa.array([f"word {i % 10}" for i in rows])}
-        )
+        pa.record_batch({"id": pa.array(rows, pa.int64()), "word": pa.array([f"word {i % 10}" for i in rows])})
     )
 
 
@@ -88,9 +86,7 @@ def test_metadata_of_file_schema_and_batches_stays() -> None:
     sink = bytearray()
     with ipc.new_file(sink, schema or PARTS[0].schema, metadata={"made by": "hand"}) as writer:
         for each in PARTS:
-            writer.write_batch(
-                each.with_custom_metadata({"k": "v"}) if hasattr(each, "with_custom_metadata") else each
-            )
+            writer.write_batch(each.with_custom_metadata({"k": "v"}) if hasattr(each, "with_custom_metadata") else each)
     for data in (bytes(sink), bytes(sink)[:-20]):
         for resync in (False, True):
             target = bytearray()

@@ -168,11 +168,7 @@ def test_every_batch_that_no_damage_touches_comes_back() -> None:
         stop = min(start + chance.choice([0, 1, 4, 8, 30, 200, 900]), len(STREAM))
         filling = chance.choice(fillings)(chance.choice([stop - start, 0, 3, 8, 64]))
         broken = STREAM[:start] + filling + STREAM[stop:]
-        whole = [
-            number
-            for number in ALL
-            if STARTS[number + 2] <= start or STARTS[number + 1] >= max(stop, start + 1)
-        ]
+        whole = [number for number in ALL if STARTS[number + 2] <= start or STARTS[number + 1] >= max(stop, start + 1)]
         with recover(broken, resync=True) as reader:
             numbers = [each["id"][0] // ROWS for each in reader if each in PARTS]
         # Once at least: a filling may hold messages of its own.
@@ -371,9 +367,7 @@ def test_columns_without_dictionary_are_read_whatever_became_of_it() -> None:
 
 def test_a_footer_says_where_the_dictionaries_are() -> None:
     root = schema(field("w", forge.UTF8, dictionary=encoding(0, forge.INT8)))
-    parts = [
-        message(each) for each in (words("ab"), rows(0, 1), rows(1), words("c", True), rows(2, 0), rows(1))
-    ]
+    parts = [message(each) for each in (words("ab"), rows(0, 1), rows(1), words("c", True), rows(2, 0), rows(1))]
     whole = forge.file(root, *parts)
     assert recover(whole).read_all().to_pydict() == {"w": list("abbcab")}
     delta, first = whole.index(parts[3]), whole.index(parts[1])

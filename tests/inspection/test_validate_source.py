@@ -146,9 +146,7 @@ FOOTERS = {
     "the footer does not list": lambda: forge.file(ONE, ROW, ROW, blocks=lambda b: b[:1]),
     "does not lie in bytes": lambda: forge.file(ONE, ROW, blocks=lambda b: [(1 << 40, *b[0][1:])]),
     "multiples of 8": lambda: forge.file(ONE, ROW, blocks=lambda b: [(b[0][0] + 1, *b[0][1:])]),
-    "bytes of metadata": lambda: forge.file(
-        ONE, ROW, ROW, blocks=lambda b: [(b[0][0], b[0][1] + 8, 8), b[1]]
-    ),
+    "bytes of metadata": lambda: forge.file(ONE, ROW, ROW, blocks=lambda b: [(b[0][0], b[0][1] + 8, 8), b[1]]),
     "not that of the footer": lambda: forge.file(ONE, ROW, footer_schema=schema(field("y", forge.INT64))),
     "no Schema message": lambda: forge.file(ONE, ROW, first=message(ROW)),
     "nothing here": lambda: FILE + FILE,

@@ -82,9 +82,7 @@ def evolved(seed: int, steps: int, most: int) -> bytes:
                 count = max(count, known.get(2, 0))  # the lists of id 1 may stay as they are
             new = [f"{step}.{k} " + "x" * chance.randint(0, 30) for k in range(count)]
             if id == 1:
-                made = coded_lists(
-                    [[chance.randrange(known[2])] * chance.randint(0, 3) for _ in range(count)]
-                )
+                made = coded_lists([[chance.randrange(known[2])] * chance.randint(0, 3) for _ in range(count)])
             else:
                 made = views(count, b"shared by all of them %d" % step) if id == 3 else texts(new)
             parts.append(forge.dictionary(id, made, isDelta=delta))
@@ -237,9 +235,7 @@ def test_unified_dictionaries_grow_as_their_sources_did() -> None:
     with ipc.new_stream(sink, unify_dictionaries=True) as writer:
         for rest in (data, deltas(10, 30)):
             ipc.copy(ipc.open_stream(rest), writer)
-    expected = [
-        v for rest in (data, deltas(10, 30)) for v in ipc.open_stream(rest).read_all().to_pydict()["d"]
-    ]
+    expected = [v for rest in (data, deltas(10, 30)) for v in ipc.open_stream(rest).read_all().to_pydict()["d"]]
     assert ipc.open_stream(sink, validate="strict").read_all().to_pydict() == {"d": expected}
 
 
@@ -350,9 +346,7 @@ def test_an_inner_dictionary_that_is_replaced_does_not_bring_the_outer_one_if_th
     for choice in (False, True):
         copy = copied(data, dictionary_deltas=choice)
         assert [batch.to_pydict() for batch in ipc.open_stream(copy, validate="strict")] == expected
-        assert pa.ipc.open_stream(copy).read_all().to_pydict()["l"] == [
-            v for one in expected for v in one["l"]
-        ]
+        assert pa.ipc.open_stream(copy).read_all().to_pydict()["l"] == [v for one in expected for v in one["l"]]
 
 
 def test_nested_dictionaries_in_another_order_keep_their_values() -> None:
@@ -462,8 +456,6 @@ def test_a_copy_of_columns_that_share_is_at_most_twice_as_large() -> None:
         check_size(randoms.written(parts, emit_dictionary_deltas=chance.random() < 0.5))
         # ... and where the ids are one.
         many = chance.randint(2, 300)
-        root = forge.schema(
-            *(forge.field(f"f{k}", forge.UTF8, dictionary=forge.encoding(9)) for k in range(many))
-        )
+        root = forge.schema(*(forge.field(f"f{k}", forge.UTF8, dictionary=forge.encoding(9)) for k in range(many)))
         rows = forge.batch(2, [(2, 0)] * many, [b"", forge.i32(0, 0)] * many)
         check_size(forge.stream(root, words(["a", "b"], 9), rows, words(["c"], 9, True), rows, rows))

@@ -44,9 +44,7 @@ def test_after_memory_was_used_for_something_else(expected):
 
 
 def in_a_process_of_its_own(perturb: int) -> dict[str, str]:
-    where = os.pathsep.join(
-        [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
-    )
+    where = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path])
     # The GNU allocator fills every block with this byte when it gives it out, and with its complement when it
     # gets it back; 0 switches that off.
     environment = {**os.environ, "PYTHONPATH": where, "MALLOC_PERTURB_": str(perturb)}

@@ -65,9 +65,7 @@ def trimmed() -> int:
     return resident()
 
 
-def stays_flat(
-    name: str, operation: Operation, count: int, capsys: pytest.CaptureFixture[str] | None = None
-) -> None:
+def stays_flat(name: str, operation: Operation, count: int, capsys: pytest.CaptureFixture[str] | None = None) -> None:
     """Do it again and again; what is held afterwards is what was held before.
 
     Tables that grow once do not grow twice: it is tried up to three times, and a leak is there each time.
@@ -89,9 +87,7 @@ def stays_flat(
     assert count < 100_000 or more <= MOST * count + (1 << 20)
 
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs the GNU C library, 2.33"
-)
+pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs the GNU C library, 2.33")
 
 
 @pytest.fixture(autouse=True, scope="module")

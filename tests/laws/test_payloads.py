@@ -59,9 +59,7 @@ def columns(draw: Any, *, file: bool = True) -> list[bytes | None]:
         return [None] * draw(st.integers(0, 3))
     cells: list[bytes | None] = []
     for _ in range(draw(st.integers(0, 6))):
-        kind = draw(
-            st.sampled_from(["null", "stream", "stream", "stream", "file" if file else "stream", "old"])
-        )
+        kind = draw(st.sampled_from(["null", "stream", "stream", "stream", "file" if file else "stream", "old"]))
         if kind == "null":
             cells.append(None)
             continue
@@ -82,9 +80,7 @@ def test_a_column_of_payloads_is_each_payload_alone_one_behind_the_other(level, 
     rows = expected(cells, validate=level)
     assert decoded.next == len(cells)
     assert decoded.num_null == cells.count(None)
-    assert decoded.parent_index.to_pylist() == [
-        i for i, n in enumerate(decoded.counts.to_pylist()) for _ in range(n)
-    ]
+    assert decoded.parent_index.to_pylist() == [i for i, n in enumerate(decoded.counts.to_pylist()) for _ in range(n)]
     assert [row[:-1] for row in rows_of(decoded.batch)] == rows
     assert decoded.counts.to_pylist() == [0 if c is None else len(alone(c, validate=level)) for c in cells]
 
@@ -131,9 +127,7 @@ def other_versions(batch: pa.RecordBatch, chance: random.Random) -> pa.RecordBat
     """The same rows under a schema that fits: reordered, with columns left out, with other metadata."""
     kept = chance.sample(range(batch.num_columns), chance.randint(1, batch.num_columns))
     fields = [batch.schema.field(i).with_metadata({"by": "somebody"}) for i in kept]
-    return pa.RecordBatch.from_arrays(
-        [batch.column(i) for i in kept], schema=pa.schema(fields, metadata={"x": "y"})
-    )
+    return pa.RecordBatch.from_arrays([batch.column(i) for i in kept], schema=pa.schema(fields, metadata={"x": "y"}))
 
 
 @given(parts=randoms.batches(most_batches=3), chance=st.randoms(use_true_random=False), decode=st.booleans())

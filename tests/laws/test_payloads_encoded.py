@@ -118,9 +118,7 @@ def test_indices_of_every_width_become_those_of_every_width(width, nulls):
     cells = []
     for i in range(6):
         words = pa.array([f"word {(3 * i + k) % 10}" for k in range(5)])
-        cells.append(
-            payload(x=encoded(words, [dice.choice([*range(5), *[None] * nulls]) for _ in range(20)], width))
-        )
+        cells.append(payload(x=encoded(words, [dice.choice([*range(5), *[None] * nulls]) for _ in range(20)], width)))
     cells.append(cells[-1])
     rows = [row for cell in cells for row in alone(cell)]
     for out in WIDTHS:
@@ -187,9 +185,7 @@ def test_encoded_fields_below_others():
 
 @pytest.mark.parametrize("deltas", [False, True])
 def test_dictionaries_that_change_within_a_payload(deltas):
-    parts = [
-        pa.record_batch({"x": encoded(pa.array(["a", "b", "c", "d"][: 2 + i]), [1 + i, 0])}) for i in range(3)
-    ]
+    parts = [pa.record_batch({"x": encoded(pa.array(["a", "b", "c", "d"][: 2 + i]), [1 + i, 0])}) for i in range(3)]
     changed = randoms.written(parts, emit_dictionary_deltas=deltas)
     cells = [changed, randoms.written(parts[::-1]), changed, changed]
     decoded = ipc.decode_payloads(cells)
@@ -264,9 +260,7 @@ def test_the_dictionary_of_a_payload_that_failed_is_taken_back(level, options):
     behind = ipc.decode_payloads([good, bad, other], validate=level, on_error="skip", **options)
     assert [row[0] for row in rows_of(behind.batch)] == ["b", "a", "b", "d", "c", "d"]
     # An index outside a dictionary that needs no renumbering is found as well.
-    outside = ipc.decode_payloads(
-        [good, good, with_broken_batch(good)], validate=level, on_error="skip", **options
-    )
+    outside = ipc.decode_payloads([good, good, with_broken_batch(good)], validate=level, on_error="skip", **options)
     assert outside.counts.to_pylist() == [3, 3, 0]
     # The first payload of a call that fails leaves nothing either.
     first = ipc.decode_payloads([bad, other, good], validate=level, on_error="skip", **options)
@@ -411,9 +405,7 @@ def test_without_the_codecs_functions_readers_do_it(missing, monkeypatch):
 def test_limits_refuse_in_the_loop_what_they_refuse_of_a_reader(limits):
     words = pa.array(["a" * 30, "b" * 30, "c" * 30, "d" * 30])
     cells = [
-        payload(
-            compression, x=encoded(words.slice(0, k), [0] * (50 * k)), n=pa.array([0] * (50 * k), pa.int64())
-        )
+        payload(compression, x=encoded(words.slice(0, k), [0] * (50 * k)), n=pa.array([0] * (50 * k), pa.int64()))
         for compression in CODECS
         for k in (1, 2, 3, 4)
     ]

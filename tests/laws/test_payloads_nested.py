@@ -80,9 +80,7 @@ def test_values_are_told_apart_as_when_they_are_spelled_out(kind):
     rng = random.Random(f"{SEED} {kind}")
     for number in range(rounds(3, 40)):
         depth, fan, words = rng.randint(1, 4), rng.randint(1, 3), rng.randint(2, 6)
-        shape = Shape(
-            kind, depth, fan, words, rng.randint(0, 8), 3, number, rng.choice((0, 2)), rng.random() < 0.5
-        )
+        shape = Shape(kind, depth, fan, words, rng.randint(0, 8), 3, number, rng.choice((0, 2)), rng.random() < 0.5)
         cells = nests.column(shape)
         if kind == "null" and depth == 1:
             continue  # a million nulls
@@ -406,8 +404,7 @@ def two_into_one(batches: int) -> tuple[bytes, ipc.Schema]:
     """A file of two dictionaries of 50,000 words, and a schema in which they are one."""
     indices = pa.array([1, 2], pa.int32())
     columns = [
-        pa.DictionaryArray.from_arrays(indices, pa.array([f"{name}{i}" for i in range(50_000)]))
-        for name in "ab"
+        pa.DictionaryArray.from_arrays(indices, pa.array([f"{name}{i}" for i in range(50_000)])) for name in "ab"
     ]
     whole = pa.record_batch(columns, ["a", "b"])
     kind = types.dictionary(types.int32(), types.utf8()).__replace__(id=0)

@@ -45,8 +45,7 @@ def summary(events: list) -> list[str]:
         match event:
             case BatchRead():
                 shown.append(
-                    repr([column.to_pylist() for column in event.batch.columns])
-                    + str(event.batch.custom_metadata)
+                    repr([column.to_pylist() for column in event.batch.columns]) + str(event.batch.custom_metadata)
                 )
             case SchemaRead():
                 shown.append(str(event.schema) + str(event.schema.metadata))
@@ -60,9 +59,7 @@ def test_reading_gives_what_pyarrow_wrote(parts):
     for file in (False, True):
         data = randoms.written(parts, file=file)
         reading = (drive.read_file if file else drive.read_stream)(data)
-        assert [pa.record_batch(batch).num_rows for batch in reading.batches] == [
-            part.num_rows for part in parts
-        ]
+        assert [pa.record_batch(batch).num_rows for batch in reading.batches] == [part.num_rows for part in parts]
         for ours, theirs in zip(reading.batches, parts, strict=True):
             converted = pa.record_batch(ours)
             converted.validate(full=True)
@@ -233,9 +230,7 @@ def outcome(driver: drive.Driver, data: bytes, **options) -> str:
         reading = driver(data, **options)
         for batch in reading.batches:
             drive.use(batch, export=options["validate"] != "none")
-        return repr(
-            [[c.to_pylist() for c in b.slice(0, min(b.num_rows, 1000)).columns] for b in reading.batches]
-        )
+        return repr([[c.to_pylist() for c in b.slice(0, min(b.num_rows, 1000)).columns] for b in reading.batches])
     except ipc.ArrowIpcError:
         return "refused"
     except MemoryError:
@@ -249,9 +244,7 @@ def test_mutated_streams_give_values_or_an_error(parts, seed, level):
     with bounded_memory():
         for _ in range(10):
             broken = mutate(data, chance)
-            results = {
-                outcome(driver, broken, validate=level) for driver in (drive.from_bytes, drive.pushed_in_bits)
-            }
+            results = {outcome(driver, broken, validate=level) for driver in (drive.from_bytes, drive.pushed_in_bits)}
             assert len(results) == 1
 
 

@@ -15,8 +15,7 @@ from arrowipc import ArrowIpcError
 from arrowipc.tensors.sparse_layouts import SparseTensor
 
 LAYOUTS = {
-    each.layout: each
-    for each in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
+    each.layout: each for each in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
 }
 INDEX_TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
 DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "m8[s]", "?")
@@ -59,9 +58,7 @@ def test_dense_to_sparse_to_bytes_and_back(array, index_type):
         found = ipc.read_sparse_tensor(tensor.serialize(), validate="strict")
         assert found == tensor
         assert found.serialize() == tensor.serialize()
-        assert [each.dtype for each in found._index_arrays()] == [
-            each.dtype for each in tensor._index_arrays()
-        ]
+        assert [each.dtype for each in found._index_arrays()] == [each.dtype for each in tensor._index_arrays()]
         assert ipc.read_sparse_tensor(tensor.serialize(), validate="none") == tensor
 
 

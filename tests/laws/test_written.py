@@ -132,10 +132,7 @@ def stored(message: ipc.Message) -> list[tuple[int, int]]:
     path = "header.data.buffers" if message.kind == "DictionaryBatch" else "header.buffers"
     whole = forge.CONTINUATION + forge.i32(0) + bytes(message.metadata)
     count = forge.read(whole, f"{path}.#")
-    return [
-        (forge.read(whole, f"{path}[{i}].offset"), forge.read(whole, f"{path}[{i}].length"))
-        for i in range(count)
-    ]
+    return [(forge.read(whole, f"{path}[{i}].offset"), forge.read(whole, f"{path}[{i}].length")) for i in range(count)]
 
 
 @given(randoms.batches(), st.booleans(), options)
@@ -170,9 +167,7 @@ def test_null_counts_are_exact(parts):
         ]
         below = [list(counted(column)) for column in batch.columns]
         assert nodes == [pair for column in below for pair in column]
-        assert [column[0] for column in below] == [
-            (len(column), column.null_count) for column in part.columns
-        ]
+        assert [column[0] for column in below] == [(len(column), column.null_count) for column in part.columns]
 
 
 def counted(array: ipc.Array) -> Iterator[tuple[int, int]]:

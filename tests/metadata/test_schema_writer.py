@@ -154,11 +154,7 @@ def test_intervals_that_others_do_not_have(unit: Any) -> None:
 def test_ids_of_dictionaries_lie_at_multiples_of_8(id: int, ordered: bool, before: int) -> None:
     inner = T.Dictionary(T.uint64(), T.utf8(), not ordered, 7)
     values = T.struct([("x", inner), ("y", T.list_(inner))])
-    check(
-        ipc.Schema(
-            [T.Field("n" * before, T.int8()), T.Field("d", T.Dictionary(T.int32(), values, ordered, id))]
-        )
-    )
+    check(ipc.Schema([T.Field("n" * before, T.int8()), T.Field("d", T.Dictionary(T.int32(), values, ordered, id))]))
 
 
 @pytest.mark.parametrize("n", [0, 1, 300])

@@ -51,9 +51,7 @@ def test_bare_messages_need_a_schema_and_may_follow_each_other():
     part = batch(x=[1, 2])
     cells = [bare(part), bare(part) * 3, b"", ONE, bare(part) + forge.EOS]
     assert decode(*cells, schema=part.schema) == {"x": [1, 2] * 6}
-    with pytest.raises(
-        ipc.FormatError, match=r"cell 0: message 1 \(RecordBatch\): a stream begins with a Schema"
-    ):
+    with pytest.raises(ipc.FormatError, match=r"cell 0: message 1 \(RecordBatch\): a stream begins with a Schema"):
         decode(cells[0])
 
 
@@ -156,9 +154,7 @@ EVERY = {
     "large_list": pa.large_list(pa.int8()),
     "list_view": pa.list_view(pa.int8()),
     "fixed": pa.list_(pa.field("i", pa.int16(), nullable=False), 3),
-    "struct": pa.struct(
-        [pa.field("n", pa.int8(), nullable=False), pa.field("t", pa.string(), nullable=False)]
-    ),
+    "struct": pa.struct([pa.field("n", pa.int8(), nullable=False), pa.field("t", pa.string(), nullable=False)]),
     "map": pa.map_(pa.string(), pa.int8()),
     "sparse": pa.sparse_union([pa.field("a", pa.int8()), pa.field("b", pa.string())], [7, 5]),
     "dense": pa.dense_union([pa.field("a", pa.int8()), pa.field("b", pa.string())], [7, 0]),
@@ -177,9 +173,7 @@ def test_missing_columns_of_every_type_are_nulls_that_strict_readers_take(name, 
     decoded = ipc.decode_payloads([ONE, TWO], schema=schema, dictionaries=dictionaries)
     assert decoded.batch.to_pydict() == {"x": [1, 2, 3, None, 5], name: [None] * 5}
     pa.record_batch(decoded.batch).validate(full=True)
-    again = ipc.decode_payloads(
-        [decoded.batch.schema.serialize() + decoded.batch.serialize()], validate="full"
-    )
+    again = ipc.decode_payloads([decoded.batch.schema.serialize() + decoded.batch.serialize()], validate="full")
     if name != "words" or dictionaries == "decode":
         assert again.batch.to_pydict() == decoded.batch.to_pydict()
 
@@ -234,9 +228,7 @@ def test_a_missing_column_that_must_not_be_null_does_not_fit():
 def test_nulls_where_the_output_has_none_are_refused():
     schema = ipc.Schema([field("x", int64(), nullable=False)])
     assert decode(ONE, schema=schema) == {"x": [1, 2]}
-    with pytest.raises(
-        ipc.FormatError, match=r"cell 1: .*column 'x': has 1 nulls and is declared not nullable"
-    ):
+    with pytest.raises(ipc.FormatError, match=r"cell 1: .*column 'x': has 1 nulls and is declared not nullable"):
         decode(ONE, TWO, schema=schema)
     nothing = ipc.Schema([field("n", struct([field("a", null(), nullable=False)]))])
     with pytest.raises(ipc.FormatError, match=r"column 'n\.a': has 2 nulls"):
@@ -277,9 +269,7 @@ def test_the_children_of_lists_and_maps_may_have_any_name():
         )
 
     rows = {"l": [[1], None], "m": [[("a", 1)], []]}
-    cells = [
-        payload(pa.RecordBatch.from_pydict(rows, schema=named(*names))) for names in [("i", "k"), ("e", "q")]
-    ]
+    cells = [payload(pa.RecordBatch.from_pydict(rows, schema=named(*names))) for names in [("i", "k"), ("e", "q")]]
     assert decode(*cells) == {"l": rows["l"] * 2, "m": rows["m"] * 2}
 
 
@@ -310,9 +300,7 @@ def test_big_endian_metadata_v4_and_compressed_payloads_join_the_others():
 
 
 def words(*values: str | None, kind: pa.DataType | None = None) -> bytes:
-    return payload(
-        w=pa.array(values).dictionary_encode().cast(kind or pa.dictionary(pa.int32(), pa.string()))
-    )
+    return payload(w=pa.array(values).dictionary_encode().cast(kind or pa.dictionary(pa.int32(), pa.string())))
 
 
 def test_dictionaries_become_one_of_distinct_values():
@@ -367,9 +355,7 @@ def test_deltas_and_replaced_dictionaries_inside_a_payload():
 def test_indices_that_cannot_count_all_values():
     narrow = pa.dictionary(pa.int8(), pa.string())
     cells = [words(*[f"{i} {k}" for k in range(50)], kind=narrow) for i in range(4)]
-    with pytest.raises(
-        ipc.UsageError, match=r'cell 2: .*more than 128 distinct values.*dictionaries="decode"'
-    ):
+    with pytest.raises(ipc.UsageError, match=r'cell 2: .*more than 128 distinct values.*dictionaries="decode"'):
         decode(*cells, on_error="skip")
     rows = [f"{i} {k}" for i in range(4) for k in range(50)]
     assert decode(*cells, dictionaries="decode") == {"w": rows}
@@ -397,9 +383,7 @@ def test_an_index_outside_its_dictionary_is_found_whatever_is_validated():
 def test_errors_name_cell_message_and_column():
     text = batch(x=[1], t=["abc"])
     broken = payload(text, text).replace(b"abc", b"a\xff\xfe")
-    with pytest.raises(
-        ipc.FormatError, match=r"^cell 1: message 2 \(RecordBatch\): column 't': value 0 is not UTF-8"
-    ):
+    with pytest.raises(ipc.FormatError, match=r"^cell 1: message 2 \(RecordBatch\): column 't': value 0 is not UTF-8"):
         decode(payload(text), broken)
     assert decode(payload(text), broken, payload(text), on_error="skip") == {"x": [1, 1], "t": ["abc", "abc"]}
 
@@ -464,9 +448,7 @@ def test_an_output_that_is_full_raises_or_stops_but_never_skips():
 
 
 def rows_of_nothing(rows: int) -> bytes:
-    return forge.stream(
-        forge.schema(forge.field("n", forge.Table("Null"))), forge.batch(rows, [(rows, rows)], [])
-    )
+    return forge.stream(forge.schema(forge.field("n", forge.Table("Null"))), forge.batch(rows, [(rows, rows)], []))
 
 
 def test_tiny_payloads_that_claim_many_rows_make_no_large_columns():

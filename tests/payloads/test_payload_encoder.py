@@ -178,9 +178,7 @@ def test_custom_metadata_of_the_batch_is_in_each_cell():
 
 def test_a_schema_of_ones_own_is_declared():
     batch = ours(NUMBERS)
-    schema = ipc.Schema(
-        [types.field("n", types.int64(), metadata={"unit": "m"}), batch.schema[1]], {"a": "b"}
-    )
+    schema = ipc.Schema([types.field("n", types.int64(), metadata={"unit": "m"}), batch.schema[1]], {"a": "b"})
     (cell,) = cells(ipc.encode_payloads(batch, [0, 10], schema=schema))
     found = ipc.read_schema(cell)
     assert found.metadata == ((b"a", b"b"),)
@@ -193,9 +191,7 @@ def test_nulls_that_the_schema_forbids_are_refused():
     batch = ours(NUMBERS)
     schema = [batch.schema[0], types.field("t", types.utf8(), nullable=False)]
     assert len(ipc.encode_payloads(batch, [1, 2, 3, 3], schema=schema)) == 3
-    with pytest.raises(
-        UsageError, match="column 't' has 1 null and the writer's schema says that it has none"
-    ):
+    with pytest.raises(UsageError, match="column 't' has 1 null and the writer's schema says that it has none"):
         ipc.encode_payloads(batch, [1, 3, 5], schema=schema)
 
 
@@ -321,9 +317,7 @@ def test_options_are_those_of_writers():
         with pytest.raises(UsageError, match=words):
             ipc.encode_payloads(ours(NUMBERS), rows_per_payload=1, **options)
     batch, chosen = ours(NUMBERS), {"t": "lz4", "*": None}
-    assert cells(ipc.encode_payloads(batch, [0, 10], compression=chosen)) == [
-        stream(batch, compression=chosen)
-    ]
+    assert cells(ipc.encode_payloads(batch, [0, 10], compression=chosen)) == [stream(batch, compression=chosen)]
 
 
 # -- binary and large binary ---------------------------------------------------------------------------------
@@ -362,9 +356,7 @@ def test_cells_are_handed_over_without_a_copy():
     taken = pa.array(column)
     _, offsets, data = taken.buffers()
     mine = column.buffers()
-    assert (offsets.address, data.address) == tuple(
-        np.frombuffer(each, np.uint8).ctypes.data for each in mine[1:]
-    )
+    assert (offsets.address, data.address) == tuple(np.frombuffer(each, np.uint8).ctypes.data for each in mine[1:])
     assert data.address % 64 == 0
     assert not np.any(np.frombuffer(offsets, np.int32) % 8)
     expected = taken.to_pylist()
@@ -595,9 +587,7 @@ def test_keys_that_are_not_there_are_refused(group_by, words):
 
 def test_a_broken_payload_is_named():
     rows = forge.batch(3, [(3, 0)], [b"", forge.i32(0, 1, 9, 3), b"abc"])
-    (batch,) = ipc.open_stream(
-        forge.stream(forge.schema(forge.field("t", forge.UTF8)), rows), validate="none"
-    )
+    (batch,) = ipc.open_stream(forge.stream(forge.schema(forge.field("t", forge.UTF8)), rows), validate="none")
     with pytest.raises(FormatError, match=r"payload 1 \(rows 1 to 2\): column 't'"):
         ipc.encode_payloads(batch, rows_per_payload=1)
     with pytest.raises(FormatError, match="column 't'"):

@@ -124,9 +124,7 @@ WE_REFUSE = (
         r"does not lie inside the metadata: the FlatBuffers data is broken",
         "the Message.header at byte 20 does not lie inside the metadata: the FlatBuffers data is broken",
     ),
-    Reason(
-        "names are UTF-8", r"the (name|timezone) is not UTF-8", "field 'x': the name is not UTF-8 (byte 3)"
-    ),
+    Reason("names are UTF-8", r"the (name|timezone) is not UTF-8", "field 'x': the name is not UTF-8 (byte 3)"),
     Reason(
         "a file begins with its magic",
         r"expected the magic .* at byte 0|this is an Arrow IPC stream",

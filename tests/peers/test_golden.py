@@ -51,9 +51,7 @@ def test_file_equals_its_json(case):
     data = golden.load(case)
     with ipc.open_file(data.file) as reader:
         assert reader.count_rows() == sum(batch["count"] for batch in data.json["batches"])
-        golden.assert_matches(
-            data.json, reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        )
+        golden.assert_matches(data.json, reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)])
 
 
 @each_case
@@ -112,9 +110,7 @@ def test_file_equals_stream_equals_pushed(case):
     data = golden.load(case)
     file, stream = drive.from_file(data.file.read_bytes()), drive.from_bytes(data.stream.read_bytes())
     embedded = drive.from_bytes(data.file.read_bytes()[8:])
-    assert (
-        file.schema == stream.schema
-    )  # without the names inside maps: the C++ writer replaced them in streams
+    assert file.schema == stream.schema  # without the names inside maps: the C++ writer replaced them in streams
     assert [f.metadata for f in file.schema] == [f.metadata for f in stream.schema]
     assert repr(file.values()) == repr(stream.values()) == repr(embedded.values())
     chance = random.Random(name_of(case))

@@ -12,9 +12,7 @@ from helpers import pages, support
 def cells(library: str) -> dict[str, str]:
     """What README says of one library, by question."""
     text = (pages.ROOT / "README.md").read_text().split(support.BEGIN)[1].split(support.END)[0]
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"
-    ]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     at, group, found = rows[0].index(library), "", {}
     for row in rows[2:]:
         if row[0].startswith("**"):

@@ -71,8 +71,7 @@ def test_benchmark_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture
         problems = {
             each["contender"]: each["problem"]
             for each in result["timings"]
-            if each["contender"] == result["baseline"]
-            or each["contender"].partition(" ")[0] in ("arrowipc", "pyarrow")
+            if each["contender"] == result["baseline"] or each["contender"].partition(" ")[0] in ("arrowipc", "pyarrow")
         }
         assert set(problems.values()) == {""}, result["case"]
         assert {result["ours"], result["baseline"]} <= set(problems)
@@ -188,9 +187,7 @@ def test_the_last_of_several_files_counts(tmp_path: Path) -> None:
     about = {"environment": {}, "skipped": {}}
     both = [result("iterate", "old", 1.0, "met"), result("handover", "old", 1.0, "met")]
     old.write_text(json.dumps({**about, "scale": "full", "results": both}))
-    new.write_text(
-        json.dumps({**about, "scale": "quick", "results": [result("handover", "new", 1.0, "met")]})
-    )
+    new.write_text(json.dumps({**about, "scale": "quick", "results": [result("handover", "new", 1.0, "met")]}))
     found = module("__main__").read([str(old), str(new)])
     assert [each["case"] for each in found["results"]] == ["old", "new"]
     assert [run["questions"] for run in found["runs"]] == [["iterate_batches"], ["handover"]]
@@ -226,9 +223,7 @@ def placed(root: ElementTree.Element, x: float = 0, y: float = 0) -> Iterator[tu
 def test_bars_are_as_long_as_they_should_be_and_nothing_overlaps() -> None:
     charts = module("charts")
     slow = {"polars": 1e-3, "a contender with a name that nobody can read": 0.5}
-    chart = charts.chart(
-        "reading", [result("iterate", f"case <{i}>", 10.0**i, "met", others=slow) for i in range(3)]
-    )
+    chart = charts.chart("reading", [result("iterate", f"case <{i}>", 10.0**i, "met", others=slow) for i in range(3)])
     root = ElementTree.fromstring(chart)
     wide, high = float(root.attrib["width"]), float(root.attrib["height"])
     drawn = list(placed(root))
@@ -239,7 +234,10 @@ def test_bars_are_as_long_as_they_should_be_and_nothing_overlaps() -> None:
             bars[colours[each.attrib["fill"]]].append(float(re.findall(r"h([\d.]+)", each.attrib["d"])[0]))
     ours = bars["arrowipc"]
     assert {name: len(found) for name, found in bars.items() if found} == {
-        "arrowipc": 3, "pyarrow": 3, "polars": 3, "other": 3
+        "arrowipc": 3,
+        "pyarrow": 3,
+        "polars": 3,
+        "other": 3,
     }
     assert ours[0] > ours[1] > ours[2] > 0
     assert max(bars["polars"]) > wide / 2
@@ -279,9 +277,7 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_contenders_are_measured_together_and_judged() -> None:
     harness = module("harness")
-    case = harness.Case(
-        "c", "unit", 10, {"pyarrow": lambda: 1, "arrowipc": lambda: 1, "odd": lambda: 2}, goal=1
-    )
+    case = harness.Case("c", "unit", 10, {"pyarrow": lambda: 1, "arrowipc": lambda: 1, "odd": lambda: 2}, goal=1)
     timings = harness.measure(case, harness.Scale("full", rounds=5, sample=0.0, budget=1.0))
     assert len(timings["pyarrow"].samples) == len(timings["arrowipc"].samples) == 5
     assert timings["odd"].problem == "another result: 2, expected 1"
@@ -311,9 +307,7 @@ def test_as_fast_as_the_other_is_level_where_hardly_anything_is_missing(
 def test_nobody_always_runs_behind_the_same_other_one() -> None:
     harness = module("harness")
     order: list[str] = []
-    case = harness.Case(
-        "c", "unit", 1, {name: lambda name=name: order.append(name) for name in ("a", "b", "c")}
-    )
+    case = harness.Case("c", "unit", 1, {name: lambda name=name: order.append(name) for name in ("a", "b", "c")})
     case.baseline = case.ours = "a"
     harness.measure(case, harness.Scale("full", rounds=20, sample=0.0, budget=0.0))
     rounds = [order[i : i + 3] for i in range(3, len(order), 3)]
@@ -349,9 +343,7 @@ def test_a_child_says_what_it_took_above_its_input() -> None:
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(2.0, ""), (1.1, "not judged, 1.1 of 2 cores were free")])
-def test_threads_without_processors_are_not_judged(
-    monkeypatch: pytest.MonkeyPatch, free: float, verdict: str
-) -> None:
+def test_threads_without_processors_are_not_judged(monkeypatch: pytest.MonkeyPatch, free: float, verdict: str) -> None:
     harness = module("harness")
     case = harness.Case("c", "unit", 1, {"pyarrow": int, "arrowipc": int}, goal=1, threads=2)
     question = types.SimpleNamespace(cases=lambda scale: [case])

@@ -53,9 +53,7 @@ def test_commands_run(page, tmp_path):
     for block in pages.blocks(page, "console"):
         for line in re.findall(r"^\$ ([^\n#]*)", block.code, re.MULTILINE):
             if block.skip is None:
-                done = subprocess.run(
-                    as_process(line), cwd=tmp_path, capture_output=True, text=True, timeout=60
-                )
+                done = subprocess.run(as_process(line), cwd=tmp_path, capture_output=True, text=True, timeout=60)
                 assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 

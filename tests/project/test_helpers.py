@@ -103,9 +103,7 @@ def test_shared_tables_are_written_once():
 def test_expected_values_are_those_of_pyarrow(name):
     (case,) = (c for c in golden.cases() if (c.parent.name, c.name) == ("cpp-21.0.0", f"generated_{name}"))
     data = golden.load(case)
-    for theirs, columns in zip(
-        pa.ipc.open_stream(data.stream.read_bytes()), golden.batches(data.json), strict=True
-    ):
+    for theirs, columns in zip(pa.ipc.open_stream(data.stream.read_bytes()), golden.batches(data.json), strict=True):
         for number, expected in enumerate(columns):
             golden.assert_same(expected, theirs.column(number).to_pylist(), f"column {number}")
 
@@ -114,6 +112,4 @@ def test_expected_values_are_those_of_pyarrow(name):
 def test_random_batches_are_valid(parts):
     for part in parts:
         part.validate(full=True)
-    assert pa.ipc.open_stream(randoms.written(parts)).read_all().num_rows == sum(
-        part.num_rows for part in parts
-    )
+    assert pa.ipc.open_stream(randoms.written(parts)).read_all().num_rows == sum(part.num_rows for part in parts)

@@ -122,9 +122,7 @@ def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
     # typing alone takes longer than all of ours.
     read = "import sys, arrowipc as ipc; list(ipc.open_stream(bytes.fromhex({data!r}))); print(*sys.modules)"
     data = python(
-        "import arrowipc as ipc\n"
-        "with ipc.new_stream(sink := bytearray(), ipc.Schema([])): pass\n"
-        "print(sink.hex())"
+        "import arrowipc as ipc\nwith ipc.new_stream(sink := bytearray(), ipc.Schema([])): pass\nprint(sink.hex())"
     ).strip()
     loaded = python(read.format(data=data)).split()
     assert {"typing", "re", "numpy", "dataclasses", "fsspec"}.isdisjoint(loaded)

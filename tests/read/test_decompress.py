@@ -122,9 +122,7 @@ def test_108_buffers_of_known_size_are_no_bombs():
     assert found.column(0).to_pylist() == ["\0" * (1 << 20)]
     # Slack behind the values, as behind an untrimmed slice, is no bomb.
     slack = packed(ZSTD, np.random.default_rng(1).bytes(1 << 20))
-    assert (
-        read(stream(schema(field("x", INT8)), batch(10, [(10, 0)], [b"", slack], codec=ZSTD))).num_rows == 10
-    )
+    assert read(stream(schema(field("x", INT8)), batch(10, [(10, 0)], [b"", slack], codec=ZSTD))).num_rows == 10
 
 
 def test_109_lz4_cannot_hold_more_than_255_times_its_size():
@@ -179,9 +177,7 @@ def test_110_zstd_checksums_are_checked(sizes):
     frame = bytearray(zstd_frame(content, write_checksum=True, write_content_size=sizes))
     rows = [b"", i64(-1) + i32(0, len(content))]
     column = schema(field("x", Table("Binary")))
-    assert (
-        read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD))).num_rows == 1
-    )
+    assert read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD))).num_rows == 1
     frame[-1] ^= 1
     with pytest.raises(FormatError, match="checksum"):
         read(stream(column, batch(1, [(1, 0)], [*rows, i64(len(content)) + frame], codec=ZSTD)))
@@ -234,9 +230,7 @@ def test_108_any_damage_gives_values_or_a_refusal(codec):
         if chance.integers(2):
             del frame[chance.integers(8, len(frame)) :]
         try:
-            found = read(
-                stream(schema(field("x", INT64)), batch(3000, [(3000, 0)], [b"", bytes(frame)], codec=codec))
-            )
+            found = read(stream(schema(field("x", INT64)), batch(3000, [(3000, 0)], [b"", bytes(frame)], codec=codec)))
         except FormatError:
             continue
         assert found.column(0).length == 3000
@@ -245,17 +239,13 @@ def test_108_any_damage_gives_values_or_a_refusal(codec):
 @both
 def test_decompressed_batches_let_go_of_their_source(codec):
     data = bytearray(
-        stream(
-            schema(field("x", INT64)), batch(100, [(100, 0)], [b"", packed(codec, bytes(800))], codec=codec)
-        )
+        stream(schema(field("x", INT64)), batch(100, [(100, 0)], [b"", packed(codec, bytes(800))], codec=codec))
     )
     found = read(data)
     gc.collect()
     data.clear()  # a BufferError while anything points into it
     assert found.column(0).to_pylist() == [0] * 100
-    raw = bytearray(
-        stream(schema(field("x", INT64)), batch(1, [(1, 0)], [b"", i64(-1) + i64(5)], codec=codec))
-    )
+    raw = bytearray(stream(schema(field("x", INT64)), batch(1, [(1, 0)], [b"", i64(-1) + i64(5)], codec=codec)))
     found = read(raw)
     with pytest.raises(BufferError):
         raw.clear()

@@ -282,9 +282,7 @@ def test_damage_is_told_of_the_batch_it_is_in(web: Web, large: bytes, small: byt
 def test_recovery(web: Web, small: bytes) -> None:
     cut = len(small) // 2
     web.files["x.arrow"] = small[:cut]
-    kept = [
-        i for i, (offset, head, body) in enumerate(ipc.open_file(small).blocks) if offset + head + body <= cut
-    ]
+    kept = [i for i, (offset, head, body) in enumerate(ipc.open_file(small).blocks) if offset + head + body <= cut]
     with recover(web.url("x.arrow")) as reader:
         assert len(list(reader)) == len(kept)
     assert reader.report.error is not None

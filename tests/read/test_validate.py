@@ -97,9 +97,7 @@ OFFSETS: dict[str, tuple[Callable[..., bytes], int, Callable[[bytes, int, int], 
 
 
 def _variable(kind: Table) -> Callable[[bytes, int, int], bytes]:
-    return lambda offsets, n, size: stream(
-        schema(field("s", kind)), batch(n, [(n, 0)], [b"", offsets, bytes(size)])
-    )
+    return lambda offsets, n, size: stream(schema(field("s", kind)), batch(n, [(n, 0)], [b"", offsets, bytes(size)]))
 
 
 def _list(kind: Table) -> Callable[[bytes, int, int], bytes]:
@@ -167,9 +165,7 @@ pieces = st.one_of(
     st.binary(max_size=4),
     st.lists(st.sampled_from(list(EDGES)), max_size=4).map(bytes),
     st.text(max_size=6).map(str.encode),
-    st.sampled_from(
-        [b"", b"a" * 15, "é".encode(), "漢".encode(), "😀".encode(), b"\xc3", b"\xa9", b"\xed\xa0\x80"]
-    ),
+    st.sampled_from([b"", b"a" * 15, "é".encode(), "漢".encode(), "😀".encode(), b"\xc3", b"\xa9", b"\xed\xa0\x80"]),
 )
 
 
@@ -209,9 +205,7 @@ def test_072_every_short_sequence_of_edges(before):
     leads = [b for b in EDGES if b >= 0xE0]
     sequences = [bytes((a, b)) for a in EDGES for b in EDGES]
     sequences += [bytes((a, b, c)) for a in leads for b in EDGES for c in (0x41, 0x80, 0xBF, 0xC2)]
-    sequences += [
-        bytes((a, b, c, 0xBF)) for a in leads for b in (0x80, 0x8F, 0x90, 0xBF) for c in (0x41, 0x80)
-    ]
+    sequences += [bytes((a, b, c, 0xBF)) for a in leads for b in (0x80, 0x8F, 0x90, 0xBF) for c in (0x41, 0x80)]
     for sequence in sequences:
         holds(is_text(sequence), strings(UTF8, [pad.encode(), sequence]), "value 1 is not UTF-8")
 
@@ -223,9 +217,7 @@ def test_072_binary_is_not_text():
 # Views.
 
 
-def view_column(
-    views: bytes, n: int, *buffers: bytes, kind: Table = UTF8_VIEW, nulls: Sequence[int] = ()
-) -> bytes:
+def view_column(views: bytes, n: int, *buffers: bytes, kind: Table = UTF8_VIEW, nulls: Sequence[int] = ()) -> bytes:
     valid = bits(*[i not in nulls for i in range(n)]) if nulls else b""
     rows = batch(n, [(n, len(nulls))], [valid, views, *buffers], variadic=[len(buffers)])
     return stream(schema(field("v", kind)), rows)
@@ -353,9 +345,7 @@ def union(mode: int, codes: Sequence[int], offsets: Sequence[int], lengths: Sequ
     placed = [i32(*offsets)] if mode else []
     below = [part for n in lengths for part in (b"", bytes(2 * n))]
     nodes = [(len(codes), 0), *((n, 0) for n in lengths)]
-    return stream(
-        schema(field("u", kind, *children)), batch(len(codes), nodes, [i8(*codes), *placed, *below])
-    )
+    return stream(schema(field("u", kind, *children)), batch(len(codes), nodes, [i8(*codes), *placed, *below]))
 
 
 @given(codes=st.lists(st.sampled_from(TYPE_CODES), max_size=70), change=changes(8))
@@ -400,9 +390,7 @@ def test_085_run_ends_rise_and_cover(width, steps, data):
     ends = mutated(ends, data.draw(changes(width)))
     rising = all(b > a for a, b in zip([0, *ends], ends, strict=False))
     good = rising and (ends[-1] if ends else 0) >= length
-    rows = batch(
-        length, [(length, 0), (len(ends), 0), (len(ends), 0)], [b"", pack(*ends), b"", bytes(2 * len(ends))]
-    )
+    rows = batch(length, [(length, 0), (len(ends), 0), (len(ends), 0)], [b"", pack(*ends), b"", bytes(2 * len(ends))])
     kind = field("r", REE, field("run_ends", int_(width), nullable=False), field("values", INT16))
     holds(good, stream(schema(kind), rows), "run end")
 

@@ -82,9 +82,7 @@ def passes(test: Any, value: Any) -> bool | None:
         return None
     if kind in (StringStartsWith, StringEndsWith, StringContains):
         a, b = value.encode(), other.encode()
-        return {StringStartsWith: a.startswith(b), StringEndsWith: a.endswith(b), StringContains: b in a}[
-            kind
-        ]
+        return {StringStartsWith: a.startswith(b), StringEndsWith: a.endswith(b), StringContains: b in a}[kind]
     mine, other = order(value), order(other)
     return {
         EqualTo: mine == other,
@@ -139,9 +137,7 @@ def array_of(kind: pa.DataType, rows: int, chance: random.Random) -> pa.Array:
     values = [None if chance.random() < nulls else chance.choice(pool) for _ in range(rows)]
     array = pa.array(values, kind)
     match chance.randrange(4):
-        case 0 if kind not in (pa.string_view(), pa.binary_view(), pa.float16()) and "decimal" not in str(
-            kind
-        ):
+        case 0 if kind not in (pa.string_view(), pa.binary_view(), pa.float16()) and "decimal" not in str(kind):
             return array if pa.types.is_interval(kind) else array.dictionary_encode()
         case 1:
             ends = pa.array(range(1, rows + 1), pa.int32())
@@ -242,9 +238,7 @@ def test_no_batch_with_a_row_that_passes_is_left_out(source, seed, nanoseconds):
             kept = pruner.keeps(metadata_of(known), batch.schema)
             COUNTED["kept" if kept else "left out"] += 1
             for row in rows[start:stop]:
-                passed = all(
-                    passes(test, value_at(row, path)) is True for test, path in zip(tests, names, strict=True)
-                )
+                passed = all(passes(test, value_at(row, path)) is True for test, path in zip(tests, names, strict=True))
                 assert kept or not passed, (tests, row)
 
 

@@ -215,9 +215,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_command_tells_disagreement_from_failure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_tells_disagreement_from_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, output = tmp_path / "a.arrow", tmp_path / "b.arrows", tmp_path / "out"
     first.write_bytes(file(pa.record_batch({"id": [1, 2]})))
     second.write_bytes(stream(pa.record_batch({"id": [1, 3]})))
@@ -241,9 +239,7 @@ def test_the_command_tells_disagreement_from_failure(
         (["--input", "x", "--value", "y"], "--value needs --by"),
     ],
 )
-def test_command_lines_that_are_wrong(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_lines_that_are_wrong(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
 

@@ -19,9 +19,7 @@ def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(level, kind, codec):
     words = pa.array(["red", "green", None]).dictionary_encode()
     batch = pa.record_batch({"n": [1, None, 3], "t": ["é", None, "abcdefghijklmnop"], "d": words})
     sink = pa.BufferOutputStream()
-    with getattr(pa.ipc, kind)(
-        sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)
-    ) as writer:
+    with getattr(pa.ipc, kind)(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
         writer.write_batch(batch)
     good = sink.getvalue().to_pybytes()
     wanted = to_spark_schema(batch.schema)
@@ -36,8 +34,6 @@ def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(level, kind, codec):
         except ipc.ArrowIpcError:
             failed = 1
         options = {"keep": ["id"], "on_error": "null", "error_column": "why", "validate": level}
-        rows = pa.Table.from_batches(
-            decode_payload_batches([cells], "payload", wanted, **options)
-        ).to_pylist()
+        rows = pa.Table.from_batches(decode_payload_batches([cells], "payload", wanted, **options)).to_pylist()
         assert [row["t"] for row in rows if row["id"] != 1] == batch["t"].to_pylist() * 2
         assert sum(row["why"] is not None for row in rows) == failed

@@ -137,9 +137,7 @@ def test_links_that_lead_nowhere_are_named(tmp_path: Path, name: str, make: Any)
     # An append lists nothing, and what is missing may be passed over.
     ArrowIpcWriter(IDS, {"path": str(root)}, False).abort([])
     assert found(root, ignoreMissingFiles="true") == ["a.arrow"]
-    ArrowIpcStreamReader(
-        IDS, {"path": str(root), "ignoremissingfiles": "true"}
-    ).prepareForTriggerAvailableNow()
+    ArrowIpcStreamReader(IDS, {"path": str(root), "ignoremissingfiles": "true"}).prepareForTriggerAvailableNow()
     (root / name).rename(root / f"_{name}")
     assert found(root) == ["a.arrow"]
 
@@ -201,14 +199,10 @@ def test_what_is_not_ours_behind_a_link_stops_an_overwrite(tmp_path: Path) -> No
         ArrowIpcWriter(IDS, {"path": str(tmp_path / "root")}, True)
 
 
-def test_a_stream_in_complete_mode_replaces_links_too(
-    spark: SparkSession, tree: Path, tmp_path: Path
-) -> None:
+def test_a_stream_in_complete_mode_replaces_links_too(spark: SparkSession, tree: Path, tmp_path: Path) -> None:
     register(spark)
     put(tmp_path / "in" / "x.arrow", 7, 7, 8)
-    counts = (
-        spark.readStream.format("arrowipc").schema("id long").load(str(tmp_path / "in")).groupBy("id").count()
-    )
+    counts = spark.readStream.format("arrowipc").schema("id long").load(str(tmp_path / "in")).groupBy("id").count()
     query = (
         counts.writeStream.format("arrowipc")
         .outputMode("complete")

@@ -23,9 +23,7 @@ ROWS = 40
 def rate(spark: SparkSession) -> DataFrame:
     """Ten rows per micro-batch."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2)
-    return source.load().selectExpr(
-        "value AS id", "timestamp AS at", "value % 3 AS key", "CAST(value AS string) AS t"
-    )
+    return source.load().selectExpr("value AS id", "timestamp AS at", "value % 3 AS key", "CAST(value AS string) AS t")
 
 
 def run(frame: DataFrame, folder: Path, rows: int = ROWS) -> list[Any]:
@@ -47,9 +45,7 @@ def run(frame: DataFrame, folder: Path, rows: int = ROWS) -> list[Any]:
 
 def expected(found: list[Any]) -> bool:
     rows = sorted(found, key=lambda row: row["id"])
-    return [(row["id"], row["key"], row["t"]) for row in rows] == [
-        (i, i % 3, str(i)) for i in range(len(rows))
-    ]
+    return [(row["id"], row["key"], row["t"]) for row in rows] == [(i, i % 3, str(i)) for i in range(len(rows))]
 
 
 def test_rows_are_encoded_and_decoded(rate: DataFrame, tmp_path: Path) -> None:

@@ -31,9 +31,7 @@ def small(number: int, rows: int = 3) -> pa.RecordBatch:
     return pa.record_batch(
         {
             "id": pa.array(range(number * 100, number * 100 + rows), pa.int64()),
-            "word": pa.array(
-                [f"w{number}-{row % 2}" for row in range(rows)], pa.string()
-            ).dictionary_encode(),
+            "word": pa.array([f"w{number}-{row % 2}" for row in range(rows)], pa.string()).dictionary_encode(),
             "size": pa.array([row or None for row in range(rows)], pa.uint16()),
         }
     )
@@ -60,9 +58,7 @@ def decode(*batches: pa.RecordBatch, schema: Any = SCHEMA, **options: Any) -> li
 
 @pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary()])
 def test_streams_and_files_and_nulls(type_: pa.DataType) -> None:
-    column = table(
-        stream(small(0), small(1, 0), small(2)), None, file(small(3)), stream(small(4, 0)), type_=type_
-    )
+    column = table(stream(small(0), small(1, 0), small(2)), None, file(small(3)), stream(small(4, 0)), type_=type_)
     found = decode(column)
     assert len(found) == 1
     assert rows(*found) == rows(small(0), small(2), small(3))
@@ -88,9 +84,7 @@ def test_dictionaries_that_cannot_be_joined() -> None:
     narrow = pa.dictionary(pa.int8(), pa.string())
     words = [pa.array([f"{number}-{word}" for word in range(100)]) for number in range(3)]
     batches = [pa.record_batch({"x": array.dictionary_encode().cast(narrow)}) for array in words]
-    assert rows(*decode(table(*map(stream, batches)), schema=to_spark_schema(batches[0].schema))) == rows(
-        *batches
-    )
+    assert rows(*decode(table(*map(stream, batches)), schema=to_spark_schema(batches[0].schema))) == rows(*batches)
     lists = [
         pa.record_batch({"x": pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([[number]]))})
         for number in range(3)
@@ -101,9 +95,7 @@ def test_dictionaries_that_cannot_be_joined() -> None:
 def test_a_payload_whose_own_batches_cannot_be_joined() -> None:
     narrow = pa.dictionary(pa.int8(), pa.string())
     batches = [
-        pa.record_batch(
-            {"x": pa.array([f"{number}-{word}" for word in range(100)]).dictionary_encode().cast(narrow)}
-        )
+        pa.record_batch({"x": pa.array([f"{number}-{word}" for word in range(100)]).dictionary_encode().cast(narrow)})
         for number in range(3)
     ]
     column = table(stream(batches[0], batches[1]), stream(batches[2]))
@@ -194,9 +186,7 @@ LACKING = [
     pa.record_batch({"ID": pa.array([5], pa.int32()), "other": ["x"]}),
     pa.record_batch({"size": pa.array([7], pa.int8()), "more": [1], "id": [1], "word": ["plain"]}),
     pa.record_batch({"word": pa.array(["a", None])}),
-    pa.record_batch(
-        {"word": pa.array([b"a", None]).cast(pa.large_string()), "id": pa.array([1, None], pa.uint8())}
-    ),
+    pa.record_batch({"word": pa.array([b"a", None]).cast(pa.large_string()), "id": pa.array([1, None], pa.uint8())}),
     small(0),
     small(1, 0),
     small(2).select(["size", "word"]),
@@ -259,9 +249,7 @@ def test_many_payloads_that_fail() -> None:
 
 
 def test_error_column() -> None:
-    nanoseconds = [
-        pa.record_batch({"at": pa.array([value], pa.timestamp("ns"))}) for value in (1000, 1999, 3000)
-    ]
+    nanoseconds = [pa.record_batch({"at": pa.array([value], pa.timestamp("ns"))}) for value in (1000, 1999, 3000)]
     column = table(b"?", *map(stream, nanoseconds), None, b"?")
     schema = to_spark_schema(nanoseconds[0].schema)
     found = flat(column, schema=schema, on_error="null", error_column="why")
@@ -286,16 +274,12 @@ def test_bare_messages_need_an_arrow_schema() -> None:
 
 
 def test_payloads_larger_than_a_batch_come_in_pieces() -> None:
-    big = pa.record_batch(
-        {"id": range(50_000), "word": ["w" * 50] * 50_000, "size": pa.nulls(50_000, pa.uint16())}
-    )
+    big = pa.record_batch({"id": range(50_000), "word": ["w" * 50] * 50_000, "size": pa.nulls(50_000, pa.uint16())})
     column = table(stream(small(0)), stream(big), stream(small(1)))
     found = decode(column, keep=["host"], bytes_per_batch=1 << 18)
     assert [row["id"] for row in rows(*found)] == [*range(3), *range(50_000), *range(100, 103)]
     assert max(batch.nbytes for batch in found) < 1 << 19
-    wide = table(stream(small(0, 1000)), stream(small(1, 10))).set_column(
-        0, "host", pa.array(["h" * 10_000, "i"])
-    )
+    wide = table(stream(small(0, 1000)), stream(small(1, 10))).set_column(0, "host", pa.array(["h" * 10_000, "i"]))
     found = decode(wide, keep=["host"], bytes_per_batch=1 << 18)
     assert sum(batch.num_rows for batch in found) == 1010
     assert max(batch.nbytes for batch in found) < 1 << 19
@@ -303,9 +287,7 @@ def test_payloads_larger_than_a_batch_come_in_pieces() -> None:
 
 def test_dictionaries_whose_values_are_too_many_for_one_batch() -> None:
     word = "x" * (1 << 20)
-    batch = pa.record_batch(
-        {"word": pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), [word])}
-    )
+    batch = pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), [word])})
     schema = to_spark_schema(batch.schema)
     total = 0
     for part in decode_payload_batches([table(stream(batch), stream(batch))], "payload", schema):
@@ -331,9 +313,7 @@ def by_pyarrow(payload: bytes) -> pa.RecordBatch:
 def test_equal_to_each_payload_alone_wherever_batches_end(
     payloads: list[tuple[int, str | None]], cuts: list[int], size: int
 ) -> None:
-    cells = [
-        stream(small(n), small(n + 10, count), compression=codec) for n, (count, codec) in enumerate(payloads)
-    ]
+    cells = [stream(small(n), small(n + 10, count), compression=codec) for n, (count, codec) in enumerate(payloads)]
     column = table(*cells)
     bounds = sorted({0, len(cells), *(cut for cut in cuts if cut < len(cells))})
     parts = [column.slice(begin, end - begin) for begin, end in pairwise(bounds)]
@@ -434,9 +414,7 @@ def test_the_schema_is_that_of_the_first_payloads_together(spark: SparkSession) 
 
 def test_failures_are_counted_by_their_reasons(spark: SparkSession) -> None:
     frame = payload_frame(spark, b"?", stream(small(0)), None, stream(small(1))[:-80])
-    found = decode_payloads(
-        frame, "payload", SCHEMA, keep=["host"], on_error="null", error_column="_corrupt_record"
-    )
+    found = decode_payloads(frame, "payload", SCHEMA, keep=["host"], on_error="null", error_column="_corrupt_record")
     assert found.columns == ["host", "id", "word", "size", "_corrupt_record"]
     broken = found.where("_corrupt_record IS NOT NULL").collect()
     assert [(row["host"], row["id"]) for row in broken] == [("host0", None), ("host3", None)]
@@ -458,9 +436,7 @@ def test_columns_with_dots_in_their_names(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 @pytest.mark.nosanitize
-@pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="needs Linux to measure a worker's peak"
-)
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux to measure a worker's peak")
 def test_a_gigabyte_of_payloads_takes_a_worker_less_than_512_mib(spark: SparkSession, tmp_path: Path) -> None:
     rows_each, payloads = 8192, 1024
     batch = pa.record_batch({"id": range(rows_each), "text": ["t" * 120] * rows_each})

@@ -62,9 +62,7 @@ WHOLE = numbered(0, 100).to_pylist()
 
 @pytest.mark.parametrize("sizes", [(100,), (1,), (3, 50), (10,), (9, 11), (64, 0, 1)])
 @pytest.mark.parametrize("count", [1, 10, 33, 100, 1000])
-def test_payloads_have_exactly_the_rows_wanted_wherever_batches_end(
-    sizes: tuple[int, ...], count: int
-) -> None:
+def test_payloads_have_exactly_the_rows_wanted_wherever_batches_end(sizes: tuple[int, ...], count: int) -> None:
     cells = encoded(cut(100, *sizes), rows_per_payload=count)
     found = [read(cell["payload"]) for cell in cells]
     assert [row for rows in found for row in rows] == WHOLE
@@ -100,9 +98,7 @@ def test_groups_by_several_columns_with_nulls_and_nan() -> None:
 def test_groups_larger_than_the_limits_get_further_payloads(sizes: tuple[int, ...]) -> None:
     batches = cut(100, *sizes)
     cells = encoded(batches, group_by="key", rows_per_payload=3)
-    assert [
-        row for cell in cells for row in ({"key": cell["key"], **row} for row in read(cell["payload"]))
-    ] == WHOLE
+    assert [row for cell in cells for row in ({"key": cell["key"], **row} for row in read(cell["payload"]))] == WHOLE
     assert [len(read(cell["payload"])) for cell in cells[:6]] == [3, 3, 1, 3, 3, 1]
     one = [batch.set_column(0, "key", pa.array([1] * batch.num_rows)) for batch in batches]
     cells = encoded(one, group_by="key", bytes_per_payload=300)
@@ -140,9 +136,7 @@ def test_dictionary_columns_hold_the_words_of_their_payload() -> None:
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_compressed_payloads(codec: str) -> None:
     batch = pa.record_batch({"text": ["again and again"] * 1000})
-    small, large = (
-        encoded([batch], rows_per_payload=1000, compression=which)[0]["payload"] for which in (codec, None)
-    )
+    small, large = (encoded([batch], rows_per_payload=1000, compression=which)[0]["payload"] for which in (codec, None))
     assert len(small) < len(large) / 3
     assert read(small) == batch.to_pylist()
 
@@ -300,9 +294,7 @@ def test_large_types_of_spark(spark: SparkSession, rows: DataFrame) -> None:
 @pytest.mark.parametrize(
     "value", ["INTERVAL '1-2' YEAR TO MONTH", "parse_json('1')", "named_struct('a', INTERVAL '1' YEAR)"]
 )
-def test_types_that_payloads_cannot_hold_are_refused_before_data_moves(
-    spark: SparkSession, value: str
-) -> None:
+def test_types_that_payloads_cannot_hold_are_refused_before_data_moves(spark: SparkSession, value: str) -> None:
     frame = spark.sql(f"SELECT 1 AS id, {value} AS odd")
     with pytest.raises(UsageError, match=r"column 'odd' has the Spark type"):
         encode_payloads(frame, rows_per_payload=1)

@@ -300,9 +300,7 @@ def test_missing_files(tmp_path: Path) -> None:
 
 def test_a_server_that_fails_is_not_a_missing_file(web: Web) -> None:
     web.files |= {"1.arrow": good(1), "2.arrow": good(1, first=2)}
-    source = source_of(
-        "", paths=f'["{web.url("1.arrow")}", "{web.url("2.arrow")}"]', ignoreMissingFiles="true"
-    )
+    source = source_of("", paths=f'["{web.url("1.arrow")}", "{web.url("2.arrow")}"]', ignoreMissingFiles="true")
     reader = source.reader(source.schema())
     partitions = reader.partitions()
     web.fault = "broken"
@@ -347,12 +345,7 @@ def test_a_pruner_decides_before_a_body_is_read(tmp_path: Path) -> None:
         reader = source.reader(source.schema())
         reader.pruner = Only(b"1", b"4")
         reader = pickle.loads(pickle.dumps(reader))
-        found = [
-            row
-            for part in reader.partitions()
-            for batch in reader.read(part)
-            for row in batch["id"].to_pylist()
-        ]
+        found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch["id"].to_pylist()]
         assert found == ids(1, 4)
 
 
@@ -527,8 +520,7 @@ def test_tasks_refuse_another_version_than_the_one_planned(web: Web, kind: str) 
         return web.url("x.arrow") if kind == "http" else "memory://planned/x.arrow"
 
     before, after = (
-        file(*[pa.record_batch({"id": pa.array(range(start, start + ROWS), pa.int64())})] * 4)
-        for start in (0, 100)
+        file(*[pa.record_batch({"id": pa.array(range(start, start + ROWS), pa.int64())})] * 4) for start in (0, 100)
     )
     assert len(before) == len(after)
     source = source_of(put(before), batchesPerPartition="2")

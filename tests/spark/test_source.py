@@ -30,16 +30,12 @@ def _registered(spark: SparkSession) -> None:
 
 
 def read(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
-    return (
-        spark.read.format("arrowipc").options(**options).load(str(path) if isinstance(path, Path) else path)
-    )
+    return spark.read.format("arrowipc").options(**options).load(str(path) if isinstance(path, Path) else path)
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
     words = [f"t{number % 3}" for number in range(start, stop)]
-    return pa.record_batch(
-        {"id": pa.array(range(start, stop), pa.int64()), "tag": pa.array(words, pa.string())}
-    )
+    return pa.record_batch({"id": pa.array(range(start, stop), pa.int64()), "tag": pa.array(words, pa.string())})
 
 
 def failure(frame_maker: Any) -> str:
@@ -56,9 +52,7 @@ def failure(frame_maker: Any) -> str:
 
 @pytest.mark.parametrize(("encode", "name"), [(file, "all.arrow"), (stream, "all.arrows")])
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
-def test_every_type(
-    spark: SparkSession, tmp_path: Path, encode: Any, name: str, compression: str | None
-) -> None:
+def test_every_type(spark: SparkSession, tmp_path: Path, encode: Any, name: str, compression: str | None) -> None:
     (tmp_path / name).write_bytes(encode(everything(), everything().slice(1), compression=compression))
     frame = read(spark, tmp_path)
     assert frame.schema == to_spark_schema(everything().schema)
@@ -180,11 +174,7 @@ def test_columns(spark: SparkSession, tmp_path: Path) -> None:
 def test_schema_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
     batch = pa.record_batch({"a": pa.array([1], pa.uint8()), "s": [{"x": 1, "y": 2}], "tag": ["t"]})
     (tmp_path / "x.arrows").write_bytes(stream(batch))
-    frame = (
-        spark.read.format("arrowipc")
-        .schema("TAG string, s struct<y int>, a bigint not null")
-        .load(str(tmp_path))
-    )
+    frame = spark.read.format("arrowipc").schema("TAG string, s struct<y int>, a bigint not null").load(str(tmp_path))
     assert frame.collect() == [("t", (2,), 1)]
     message = failure(lambda: spark.read.format("arrowipc").schema("nix int").load(str(tmp_path)))
     assert "no column 'nix'" in message
@@ -223,9 +213,7 @@ def test_files_are_split_at_batches(spark: SparkSession, tmp_path: Path) -> None
 def test_dictionary_deltas_across_partitions(spark: SparkSession, tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(6)]
     batches = [
-        pa.record_batch(
-            {"word": pa.DictionaryArray.from_arrays(pa.array([number, 0]), pa.array(words[: number + 1]))}
-        )
+        pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([number, 0]), pa.array(words[: number + 1]))})
         for number in range(6)
     ]
     data = file(*batches, emit_dictionary_deltas=True)
@@ -255,9 +243,7 @@ def test_large_batches_come_in_parts(spark: SparkSession, tmp_path: Path) -> Non
     (tmp_path / "x.arrow").write_bytes(file(numbers(0, 10_000)))
     sizes = (
         read(spark, tmp_path, rowsPerBatch=3000)
-        .mapInArrow(
-            lambda batches: (pa.record_batch({"n": [batch.num_rows]}) for batch in batches), "n bigint"
-        )
+        .mapInArrow(lambda batches: (pa.record_batch({"n": [batch.num_rows]}) for batch in batches), "n bigint")
         .collect()
     )
     assert sum(row["n"] for row in sizes) == 10_000
@@ -362,9 +348,7 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
                 ASKED[asked](ArrowIpcDataSource(options))
 
 
-def test_spark_hands_over_unknown_options_and_its_own_are_accepted(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_hands_over_unknown_options_and_its_own_are_accepted(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.arrow").write_bytes(file(numbers(0, 5)))
     message = failure(lambda: read(spark, tmp_path / "in", modifiedAfter="2024-01-01T00:00:00"))
@@ -373,9 +357,7 @@ def test_spark_hands_over_unknown_options_and_its_own_are_accepted(
     assert "no option 'mergeSchema'" in failure(lambda: writer.save(str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
     stream = spark.readStream.format("arrowipc").schema("id long")
-    assert "basePath" in failure(
-        lambda: _run(stream.option("basePath", "/").load(str(tmp_path / "in")), tmp_path)
-    )
+    assert "basePath" in failure(lambda: _run(stream.option("basePath", "/").load(str(tmp_path / "in")), tmp_path))
     stream = spark.readStream.format("arrowipc").schema("id long")
     _run(stream.option("maxFilesPerTrigger", "1").load(str(tmp_path / "in")), tmp_path)
     assert ids(read(spark, tmp_path / "streamed")) == list(range(5))

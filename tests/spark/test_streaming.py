@@ -97,9 +97,7 @@ def test_each_file_is_read_once_oldest_first(tmp_path: Path) -> None:
 
 
 def test_limits(tmp_path: Path) -> None:
-    sizes = [
-        put(tmp_path / f"{number}.arrow", number, age=100 - number).stat().st_size for number in range(6)
-    ]
+    sizes = [put(tmp_path / f"{number}.arrow", number, age=100 - number).stat().st_size for number in range(6)]
     start = source(tmp_path).initialOffset()
     size = sizes[0]
     assert source(tmp_path).getDefaultReadLimit() == ReadAllAvailable()
@@ -239,9 +237,7 @@ def test_every_file_comes_once_or_is_older_than_those_tracked(
 # The sink, without Spark around it.
 
 
-def batch(
-    path: Path | str, *tasks: list[int], number: int = 0, overwrite: bool = False, query: str = "q"
-) -> Any:
+def batch(path: Path | str, *tasks: list[int], number: int = 0, overwrite: bool = False, query: str = "q") -> Any:
     """Run the tasks of a micro-batch, up to their messages; return the committer and these."""
     writer = ArrowIpcStreamWriter(IDS, {"path": str(path), "checkpointlocation": "c"}, overwrite)
     messages = []
@@ -365,9 +361,7 @@ def test_a_store_without_renames() -> None:
 
     def remote() -> list[int]:
         names = [name for name in memory.find("/streams/out") if name.endswith(".arrow") and "/_" not in name]
-        return sorted(
-            v for name in names for v in pa.ipc.open_file(memory.cat(name)).read_all()["id"].to_pylist()
-        )
+        return sorted(v for name in names for v in pa.ipc.open_file(memory.cat(name)).read_all()["id"].to_pylist())
 
     try:
         writer, messages = batch(url, [1], [2])
@@ -375,9 +369,7 @@ def test_a_store_without_renames() -> None:
         assert remote() == [1, 2]
         # Half of a batch, because its commit died: the note tells.
         writer, messages = batch(url, [3], [4], number=1)
-        memory.cp_file(
-            f"/streams/out/{messages[0].parts[0].temporary}", "/streams/out/batch-00000001-q/half.arrow"
-        )
+        memory.cp_file(f"/streams/out/{messages[0].parts[0].temporary}", "/streams/out/batch-00000001-q/half.arrow")
         writer, messages = batch(url, [3, 4], number=1)
         writer.commit(messages, 1)
         assert remote() == [1, 2, 3, 4]
@@ -451,9 +443,7 @@ def test_exactly_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None
     assert len(os.listdir(next((out / "_commits").iterdir()))) <= 2
 
 
-def test_a_running_query_sees_new_files_and_goes_on_when_started_again(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_running_query_sees_new_files_and_goes_on_when_started_again(spark: SparkSession, tmp_path: Path) -> None:
     into, out, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
     put(into / "0.arrow", 0)
 

@@ -39,9 +39,7 @@ def test_tensors_travel_in_binary_columns(spark: SparkSession) -> None:
 
     cells = spark.range(0, 50, 1, 3).mapInArrow(make, "id bigint, matrix binary")
     found = cells.mapInArrow(add_up, "id bigint, sum double, shape array<bigint>").orderBy("id").collect()
-    assert [tuple(row) for row in found] == [
-        (n, None, None) if n % 7 == 6 else (n, 6.0 * n, [2, 3]) for n in range(50)
-    ]
+    assert [tuple(row) for row in found] == [(n, None, None) if n % 7 == 6 else (n, 6.0 * n, [2, 3]) for n in range(50)]
     first = cells.where("id = 5").head()
     assert first is not None
     assert read_tensor(bytes(first["matrix"])).to_numpy().tolist() == [[5.0] * 3] * 2

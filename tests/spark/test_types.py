@@ -92,9 +92,7 @@ def test_inside_a_struct_and_a_map(name: str) -> None:
     assert to_spark_batch(one(mapping.slice(1)))["x"].to_pylist() == [[(2, b), (3, c)]]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in COLUMNS if not name.startswith(("null", "dictionary", "run_end"))]
-)
+@pytest.mark.parametrize("name", [name for name in COLUMNS if not name.startswith(("null", "dictionary", "run_end"))])
 def test_inside_a_dictionary_and_runs(name: str) -> None:
     column = COLUMNS[name]
     a, b, c = column.values
@@ -129,9 +127,7 @@ def _intervals() -> arrowipc.RecordBatch:
 def test_intervals_that_pyarrow_cannot_name() -> None:
     batch = _intervals()
     schema = to_spark_schema(batch.schema)
-    assert (
-        schema.simpleString() == "struct<months:int,days:struct<days:int,milliseconds:int>,lists:array<int>>"
-    )
+    assert schema.simpleString() == "struct<months:int,days:struct<days:int,milliseconds:int>,lists:array<int>>"
     converted = to_spark_batch(batch)
     converted.validate(full=True)
     assert converted.to_pydict() == {
@@ -183,9 +179,7 @@ def test_extension_types_become_their_storage() -> None:
 # Values that Spark cannot hold.
 
 
-@pytest.mark.parametrize(
-    "type_", [pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.duration("ns"), pa.time64("ns")]
-)
+@pytest.mark.parametrize("type_", [pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.duration("ns"), pa.time64("ns")])
 def test_nanoseconds(type_: pa.DataType) -> None:
     batch = one(pa.array([1_000, None, 1_999], pa.int64()).cast(type_))
     with pytest.raises(UnsupportedError) as caught:
@@ -202,9 +196,7 @@ def test_nanoseconds(type_: pa.DataType) -> None:
 
 def test_truncation_rounds_down_before_1970_too() -> None:
     batch = one(pa.array([-1], pa.timestamp("ns")))
-    assert to_spark_batch(batch, options={"nanoseconds": "truncate"})["x"].cast(pa.int64()).to_pylist() == [
-        -1
-    ]
+    assert to_spark_batch(batch, options={"nanoseconds": "truncate"})["x"].cast(pa.int64()).to_pylist() == [-1]
 
 
 def test_timestamps_beyond_microseconds() -> None:
@@ -218,9 +210,7 @@ def test_long_decimals() -> None:
         to_spark_schema(batch.schema)
     for part in ("'amount'", "decimal256(50, 2)", "38", 'unsupported="string"', 'unsupported="drop"'):
         assert part in str(caught.value)
-    assert to_spark_batch(batch, options={"unsupported": "string"}).to_pylist() == [
-        {"id": 1, "amount": "1.50"}
-    ]
+    assert to_spark_batch(batch, options={"unsupported": "string"}).to_pylist() == [{"id": 1, "amount": "1.50"}]
     assert to_spark_batch(batch, options={"unsupported": "drop"}).to_pylist() == [{"id": 1}]
 
 

@@ -211,9 +211,7 @@ def test_batches_are_joined_and_cut(spark: SparkSession, tmp_path: Path) -> None
 def test_regrouping_keeps_the_rows(rows: int, bytes_: int, cuts: list[int]) -> None:
     column = pa.array(range(sum(cuts)), pa.int64())
     starts = [sum(cuts[:index]) for index in range(len(cuts))]
-    batches = [
-        pa.record_batch({"id": column.slice(start, size)}) for start, size in zip(starts, cuts, strict=True)
-    ]
+    batches = [pa.record_batch({"id": column.slice(start, size)}) for start, size in zip(starts, cuts, strict=True)]
     found = list(regroup(batches, rows, bytes_))
     assert [value for batch in found for value in batch["id"].to_pylist()] == column.to_pylist()
     assert all(0 < batch.num_rows <= rows for batch in found)
@@ -406,9 +404,7 @@ def job(path: Path | str, *tasks: list[int], overwrite: bool = False) -> tuple[A
 
 def found(path: Path) -> list[int]:
     """Return the rows that a reader finds."""
-    files = [
-        found for found in path.rglob("*.arrow") if not any(p.startswith(("_", ".")) for p in found.parts)
-    ]
+    files = [found for found in path.rglob("*.arrow") if not any(p.startswith(("_", ".")) for p in found.parts)]
     return sorted(value for file in files for value in pa.ipc.open_file(file).read_all()["id"].to_pylist())
 
 
@@ -427,9 +423,7 @@ def test_nothing_is_visible_before_the_commit(tmp_path: Path, overwrite: bool) -
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("existing", [False, True])
-def test_an_interrupted_commit_takes_back_what_it_moved(
-    tmp_path: Path, overwrite: bool, existing: bool
-) -> None:
+def test_an_interrupted_commit_takes_back_what_it_moved(tmp_path: Path, overwrite: bool, existing: bool) -> None:
     out = tmp_path / "out"
     if existing:
         first, messages = job(out, [1], [2])
@@ -590,9 +584,7 @@ def memory() -> Any:
 
 def remote_rows(memory: Any, path: str) -> list[int]:
     names = [name for name in memory.find(path) if name.endswith(".arrow") and "/_" not in name]
-    return sorted(
-        v for name in names for v in pa.ipc.open_file(memory.cat(name)).read_all()["id"].to_pylist()
-    )
+    return sorted(v for name in names for v in pa.ipc.open_file(memory.cat(name)).read_all()["id"].to_pylist())
 
 
 def test_a_store_without_renames(memory: Any) -> None:

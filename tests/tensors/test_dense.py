@@ -208,9 +208,7 @@ def arrays(draw: st.DrawFn) -> np.ndarray[Any, Any]:
     """Arrays of any dtype and shape, seen through slices, permutations and broadcasts."""
     dtype = draw(st.sampled_from(OUR_DTYPES))
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=6))
-    x = np.frombuffer(
-        draw(st.randoms()).randbytes(int(np.prod(shape)) * np.dtype(dtype).itemsize + 1)[1:], "u1"
-    )
+    x = np.frombuffer(draw(st.randoms()).randbytes(int(np.prod(shape)) * np.dtype(dtype).itemsize + 1)[1:], "u1")
     x = x.view(dtype).reshape(shape)
     steps = st.sampled_from([1, 1, 1, 2, -1, -2])
     x = x[(*[slice(None, None, draw(steps)) for _ in shape], ...)]  # the dots keep it an array
@@ -265,11 +263,7 @@ def test_equality_of_large_tensors_looks_at_all_of_them():
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8", "V16", "V24"])
 def test_gather_of_tensors_larger_than_a_piece(dtype):
-    x = (
-        np.random.default_rng(2)
-        .integers(0, 255, (3, 501, 503, np.dtype(dtype).itemsize), "u1")
-        .view(dtype)[..., 0]
-    )
+    x = np.random.default_rng(2).integers(0, 255, (3, 501, 503, np.dtype(dtype).itemsize), "u1").view(dtype)[..., 0]
     for seen in (x.T[::-1], x[:, :, ::-1], x.transpose(1, 2, 0)[::2], x.transpose(2, 0, 1)[:, ::-1]):
         assert same(ipc.read_tensor(written(seen)).to_numpy(), seen)
 

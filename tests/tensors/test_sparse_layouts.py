@@ -90,9 +90,7 @@ def test_dense_arrays_of_any_strides_and_types(layout, dense):
     found = ipc.read_sparse_tensor(tensor.serialize())
     assert found == tensor
     made = found.to_dense()
-    assert np.array_equal(
-        made.view(dense.dtype) if made.dtype.kind == "V" else made.astype(dense.dtype), dense
-    )
+    assert np.array_equal(made.view(dense.dtype) if made.dtype.kind == "V" else made.astype(dense.dtype), dense)
 
 
 def test_booleans_become_bytes():
@@ -227,9 +225,7 @@ def test_values_of_equal_coordinates_are_added_up_in_their_own_type(dtype):
 def test_sorting_is_stable_and_knows_shapes_beyond_64_bits():
     generator = np.random.default_rng(5)
     shape = (1 << 40, 3, 1 << 40, 5)
-    indices = np.stack(
-        [generator.integers(0, min(size, 9), 500) * (size // 9 or 1) for size in shape], axis=1
-    )
+    indices = np.stack([generator.integers(0, min(size, 9), 500) * (size // 9 or 1) for size in shape], axis=1)
     indices %= np.array(shape)
     values = np.arange(500)
     tensor = ipc.SparseCOOTensor(values, indices, shape)
@@ -294,9 +290,7 @@ def test_equality_is_of_values_at_coordinates():
 def test_repr_says_what_it_is():
     tensor = ipc.SparseCSRMatrix.from_dense(DENSE, dim_names=("y", "x"))
     text = repr(tensor)
-    assert text == (
-        "<arrowipc.SparseCSRMatrix double, shape=(3, 4), dim_names=('y', 'x'), 3 values, 80 bytes>"
-    )
+    assert text == ("<arrowipc.SparseCSRMatrix double, shape=(3, 4), dim_names=('y', 'x'), 3 values, 80 bytes>")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -382,9 +376,7 @@ def test_scipy_of_one_and_three_dimensions():
 
 
 def test_scipy_with_unsorted_rows_and_duplicates():
-    matrix = scipy_sparse.csr_array(
-        (np.array([1.0, 2, 4]), np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3)
-    )
+    matrix = scipy_sparse.csr_array((np.array([1.0, 2, 4]), np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
     tensor = ipc.SparseCSRMatrix.from_scipy(matrix)
     assert not tensor.is_canonical
     assert np.array_equal(tensor.to_dense(), matrix.toarray())

@@ -72,9 +72,7 @@ def numbers(count: int) -> list[float]:
     return [float(i + 1) for i in range(count)]
 
 
-def coo_message(
-    kind: tuple[Any, ...] = INT64, by_columns: bool = False, padded: int = 0, **changes: Any
-) -> bytes:
+def coo_message(kind: tuple[Any, ...] = INT64, by_columns: bool = False, padded: int = 0, **changes: Any) -> bytes:
     body = Body()
     count, width = len(TEXT_COO), kind[1] // 8
     rows = np.array(TEXT_COO)
@@ -146,9 +144,7 @@ def csf_message(
 @pytest.mark.parametrize("padded", [0, 8, 64])
 @pytest.mark.parametrize("by_columns", [False, True])
 @pytest.mark.parametrize("kind", INTEGERS, ids=str)
-def test_coordinates_of_every_integer_type_row_by_row_and_column_by_column(
-    kind, by_columns, padded, validate
-):
+def test_coordinates_of_every_integer_type_row_by_row_and_column_by_column(kind, by_columns, padded, validate):
     data = coo_message(kind, by_columns, padded, names=["a", "", "c", "d"])
     tensor = ipc.read_sparse_tensor(data, validate=validate)
     assert type(tensor) is ipc.SparseCOOTensor
@@ -199,9 +195,7 @@ def test_the_axis_order_says_which_dimension_a_level_is():
 
 
 def test_nodes_without_children_are_read_where_lengths_are_exact_and_are_not_canonical():
-    data = csf_message(
-        indptr=[[0, 2, 2]], nodes=[[0, 1], [0, 1]], index={"order": (0, 1)}, shape=(2, 2), count=2
-    )
+    data = csf_message(indptr=[[0, 2, 2]], nodes=[[0, 1], [0, 1]], index={"order": (0, 1)}, shape=(2, 2), count=2)
     tensor = ipc.read_sparse_tensor(data)
     assert len(tensor.indices[0]) == 2
     assert not tensor.is_canonical
@@ -576,12 +570,8 @@ def test_a_dimension_that_the_type_of_the_indices_cannot_hold_is_not_written(lay
     small = layout.from_dense(np.eye(3, 200), index_type="uint8")
     narrow = {
         ipc.SparseCOOTensor: lambda: ipc.SparseCOOTensor(small.data, small.indices.astype("i1"), small.shape),
-        ipc.SparseCSRMatrix: lambda: layout(
-            small.data, small.indptr, small.indices.astype("i1"), small.shape
-        ),
-        ipc.SparseCSCMatrix: lambda: layout(
-            small.data, small.indptr, small.indices.astype("i1"), small.shape
-        ),
+        ipc.SparseCSRMatrix: lambda: layout(small.data, small.indptr, small.indices.astype("i1"), small.shape),
+        ipc.SparseCSCMatrix: lambda: layout(small.data, small.indptr, small.indices.astype("i1"), small.shape),
         ipc.SparseCSFTensor: lambda: ipc.SparseCSFTensor(
             small.data,
             small.indptr,

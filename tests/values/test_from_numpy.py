@@ -99,10 +99,7 @@ def test_swapped_strided_and_unaligned_arrays_are_copied(dtype, kind):
     for source in (swapped, strided, backwards, unaligned):
         built = build_array(source, kind)
         assert built == expected
-        assert (
-            not np.may_share_memory(np.frombuffer(built.buffers()[1], np.uint8), source)
-            or dtype.itemsize == 1
-        )
+        assert not np.may_share_memory(np.frombuffer(built.buffers()[1], np.uint8), source) or dtype.itemsize == 1
         if domain(kind):
             exported(built)
 

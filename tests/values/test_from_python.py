@@ -120,9 +120,7 @@ def test_values_come_back_inside_lists_structs_and_fixed_lists(name):
     inner = EVERY[name]
     count = len(inner)
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, count], pa.int32()), inner)
-    structs = pa.StructArray.from_arrays(
-        [inner, inner], ["a", "b"], mask=pa.array([True] + [False] * (count - 1))
-    )
+    structs = pa.StructArray.from_arrays([inner, inner], ["a", "b"], mask=pa.array([True] + [False] * (count - 1)))
     fixed = pa.FixedSizeListArray.from_arrays(pa.concat_arrays([inner, inner]), 2)
     for outer in (lists, structs, fixed):
         source = read_array(outer)
@@ -204,9 +202,7 @@ PLAIN = [
 
 @pytest.mark.parametrize(("values", "kind"), PLAIN, ids=[str(kind) for _, kind in PLAIN])
 def test_python_values_become_what_pyarrow_makes_of_them(values, kind):
-    expected = pa.array(
-        [dict(v) if isinstance(v, list) and pa.types.is_struct(kind) else v for v in values], kind
-    )
+    expected = pa.array([dict(v) if isinstance(v, list) and pa.types.is_struct(kind) else v for v in values], kind)
     ours = read_array(pa.array([], kind)).type
     for given_values in (values, tuple(values)):
         assert exported(build_array(given_values, ours)).equals(expected)
@@ -242,9 +238,7 @@ def test_scalars_of_numpy_and_pandas():
     moments = [np.datetime64("2000-01-01T00:00:01"), np.datetime64("NaT"), pd.Timestamp("2000-01-01"), pd.NaT]
     expected = [dt.datetime(2000, 1, 1, 0, 0, 1), None, dt.datetime(2000, 1, 1), None]
     assert build_array(moments, t.timestamp("ms")).to_pylist() == expected
-    assert build_array([pd.Timestamp(946684800000000123)], t.timestamp("ns")).to_pylist() == [
-        946684800000000123
-    ]
+    assert build_array([pd.Timestamp(946684800000000123)], t.timestamp("ns")).to_pylist() == [946684800000000123]
     assert build_array([np.datetime64("1970-01-03"), pd.NaT], t.date32()).to_pylist() == [
         dt.date(1970, 1, 3),
         None,
@@ -321,9 +315,7 @@ def test_decimals_that_do_not_fit():
         True,
         10**5000,
     ):
-        with pytest.raises(
-            UsageError, match="row 1: expected a Decimal, an int or a str of at most 4 digits"
-        ):
+        with pytest.raises(UsageError, match="row 1: expected a Decimal, an int or a str of at most 4 digits"):
             build_array(["1", wrong], kind)
     huge = t.Decimal(5, -(2**31), 128)
     assert build_array([Decimal("3E+2147483648"), 0], huge).to_pylist() == [Decimal("3E+2147483648"), 0]
@@ -413,9 +405,7 @@ def test_runs_and_dictionaries_tell_stored_values_apart():
 
 def test_dictionaries_inside_dictionaries():
     inner = t.dictionary(t.int8(), t.string())
-    kind = t.dictionary(
-        t.uint16(), t.struct([field("w", inner), field("r", t.run_end_encoded(t.int16(), inner))])
-    )
+    kind = t.dictionary(t.uint16(), t.struct([field("w", inner), field("r", t.run_end_encoded(t.int16(), inner))]))
     values = [{"w": "x", "r": "p"}, {"w": "y", "r": None}, None, {"r": "p", "w": "x"}, {"w": None, "r": None}]
     built = build_array(values, kind)
     expected = [values[0], values[1], None, values[0], values[4]]
@@ -701,9 +691,7 @@ def test_null_where_none_may_be(name):
     source = read_array(CASES[name])
     target = schema([field("x", source.type, nullable=False)])
     good = [value for value in tagged(source.slice(0, 1)) if value is not None]
-    with pytest.raises(
-        UsageError, match=rf"column 'x', row {len(good)}: is null, and the field is not nullable"
-    ):
+    with pytest.raises(UsageError, match=rf"column 'x', row {len(good)}: is null, and the field is not nullable"):
         build_batch({"x": [*good, None]}, target)
 
 
@@ -760,9 +748,7 @@ def test_a_list_that_changes_while_it_is_read_is_refused():
 @pytest.mark.nosanitize
 @pytest.mark.parametrize(("kind", "letter"), [(t.binary(), b"x"), (t.string(), "x")], ids=repr)
 def test_more_text_than_32_bits_count(kind, letter):
-    with pytest.raises(
-        UsageError, match=r"row 7: the values add up to 2,147,483,648 bytes here.*; use large_"
-    ):
+    with pytest.raises(UsageError, match=r"row 7: the values add up to 2,147,483,648 bytes here.*; use large_"):
         build_array([letter * 2**28] * 8, kind)
 
 
@@ -790,9 +776,7 @@ def test_nothing_is_left_behind():
 
 
 def test_calls_share_nothing_that_changes():
-    kind = t.struct(
-        [("d", t.dictionary(t.int8(), t.string())), ("v", t.string_view()), ("l", t.list_(t.int64()))]
-    )
+    kind = t.struct([("d", t.dictionary(t.int8(), t.string())), ("v", t.string_view()), ("l", t.list_(t.int64()))])
     values = [{"d": f"w{i % 5}", "v": "x" * i, "l": list(range(i))} for i in range(50)]
     kept = [dict(value) for value in values]
     first = build_array(values, kind)

@@ -392,11 +392,7 @@ def test_unvalidated_data_is_shown_as_far_as_it_goes() -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([("a", broken.type)])) as writer:
         writer.write_batch(pa.record_batch([good], names=["a"]))
-    data = (
-        sink.getvalue()
-        .to_pybytes()
-        .replace(good.buffers()[1].to_pybytes()[:12], bytes(broken.buffers()[1])[:12])
-    )
+    data = sink.getvalue().to_pybytes().replace(good.buffers()[1].to_pybytes()[:12], bytes(broken.buffers()[1])[:12])
     with arrowipc.open_stream(data, validate="none") as reader:
         batch = reader.read_next_batch()
     assert "[[1, 2, 3, " in repr(batch) or "<" in repr(batch)

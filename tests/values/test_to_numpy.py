@@ -21,14 +21,8 @@ NUMBERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 VIEWED = {
     **{str(kind): (pa.array([1, 0, 3], kind), kind.to_pandas_dtype()) for kind in (*NUMBERS, *FLOATS)},
-    **{
-        f"timestamp {u}": (pa.array([1, -2, 3]).view(pa.timestamp(u)), f"<M8[{u}]")
-        for u in ("s", "ms", "us", "ns")
-    },
-    **{
-        f"duration {u}": (pa.array([1, -2, 3]).view(pa.duration(u)), f"<m8[{u}]")
-        for u in ("s", "ms", "us", "ns")
-    },
+    **{f"timestamp {u}": (pa.array([1, -2, 3]).view(pa.timestamp(u)), f"<M8[{u}]") for u in ("s", "ms", "us", "ns")},
+    **{f"duration {u}": (pa.array([1, -2, 3]).view(pa.duration(u)), f"<m8[{u}]") for u in ("s", "ms", "us", "ns")},
     "timestamp with zone": (pa.array([1, -2, 3]).view(pa.timestamp("s", "Asia/Tokyo")), "<M8[s]"),
     "date64": (pa.array([0, 86400000]).view(pa.date64()), "<M8[ms]"),
     "time32": (pa.array([0, 5], pa.int32()).view(pa.time32("ms")), "<i4"),
@@ -122,15 +116,9 @@ def test_copies_have_the_values(name):
         assert found.flags.writeable
         assert found.shape[0] == len(part)
         if name.startswith(("timestamp", "date", "duration")):
-            kind = (
-                {"t": np.datetime64, "d": np.datetime64}[name[0]]
-                if "duration" not in name
-                else np.timedelta64
-            )
+            kind = {"t": np.datetime64, "d": np.datetime64}[name[0]] if "duration" not in name else np.timedelta64
             unit = np.datetime_data(found.dtype)[0]
-            plain = [
-                v.astimezone(dt.UTC).replace(tzinfo=None) if getattr(v, "tzinfo", None) else v for v in part
-            ]
+            plain = [v.astimezone(dt.UTC).replace(tzinfo=None) if getattr(v, "tzinfo", None) else v for v in part]
             np.testing.assert_array_equal(found, np.array([kind(v, unit) for v in plain], found.dtype))
         elif name.startswith("time"):
             expected = part.type.unit
@@ -168,9 +156,7 @@ def test_encoded_values_are_decoded():
     np.testing.assert_array_equal(read_array(moments).to_numpy(copy=True), np.array([0, "NaT", 5], "M8[s]"))
     none = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array([], pa.float32()))
     assert np.isnan(read_array(none).to_numpy(copy=True)).all()
-    runs = pa.RunEndEncodedArray.from_arrays(
-        pa.array([2, 3, 7], pa.int16()), pa.array([1, None, 3], pa.int8())
-    )
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 7], pa.int16()), pa.array([1, None, 3], pa.int8()))
     expected = np.array([1, 1, np.nan, 3, 3, 3, 3])
     array = read_array(runs)
     for start in range(8):
@@ -180,9 +166,7 @@ def test_encoded_values_are_decoded():
 
 def test_intervals_with_nulls_are_objects():
     kind = T("Interval", unit=1)
-    (found,) = ipc.open_stream(
-        stream(schema(field("x", kind)), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2, 0, 0)]))
-    )
+    (found,) = ipc.open_stream(stream(schema(field("x", kind)), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2, 0, 0)])))
     assert found.column(0).to_numpy(copy=True).tolist() == [(1, 2), None]
     assert found.column(0)[:1].to_numpy()["milliseconds"].tolist() == [2]
     kind = T("Interval", unit=0)

@@ -335,9 +335,7 @@ def test_a_relative_path_means_what_it_meant_at_the_beginning(tmp_path, monkeypa
     assert os.listdir(tmp_path / "b") == []
 
 
-@pytest.mark.parametrize(
-    "name", ["n" * 255, "é" * 127, "𝄞" * 63, ".hidden", "a b\n'\"%s{}", "x.tmp", "\udcff"]
-)
+@pytest.mark.parametrize("name", ["n" * 255, "é" * 127, "𝄞" * 63, ".hidden", "a b\n'\"%s{}", "x.tmp", "\udcff"])
 def test_any_name_that_a_file_may_have(tmp_path, name):
     write(tmp_path / name, 1)
     assert values(tmp_path / name) == [1]

@@ -18,9 +18,7 @@ import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.types import field, int64, list_, utf8
 
-TABLE = pa.table(
-    {"id": [1, 2, None, 4], "word": ["one", "two", "three", None], "list": [[1], [], None, [2, 3]]}
-)
+TABLE = pa.table({"id": [1, 2, None, 4], "word": ["one", "two", "three", None], "list": [[1], [], None, [2, 3]]})
 
 
 def stream(data, schema=None, **options):
@@ -94,9 +92,7 @@ def test_a_mismatch_names_the_column_before_a_byte_is_written():
     writer = ipc.new_stream(sink, TABLE.schema)
     before = sink.getvalue()
     wrong = TABLE.set_column(1, "word", pa.array([1, 2, 3, 4]))
-    with pytest.raises(
-        UsageError, match="column 'word' is int64 in the batch and string in the writer's schema"
-    ):
+    with pytest.raises(UsageError, match="column 'word' is int64 in the batch and string in the writer's schema"):
         writer.write(wrong)
     with pytest.raises(UsageError, match=r"missing: \['word'\]"):
         writer.write(TABLE.drop_columns("word"))

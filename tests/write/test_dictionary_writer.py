@@ -27,9 +27,7 @@ FILES = [{"file": True, **options} for options in STREAMS]
 
 
 def column(indices: Sequence[int | None], values: Iterable[Any], kind: pa.DictionaryType = WORDS) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(
-        pa.array(indices, kind.index_type), pa.array(values, kind.value_type)
-    )
+    return pa.DictionaryArray.from_arrays(pa.array(indices, kind.index_type), pa.array(values, kind.value_type))
 
 
 def batch(*columns: pa.Array) -> ipc.RecordBatch:
@@ -242,9 +240,7 @@ def lists(rows: Sequence[int | None], outer: Sequence[Any], inner: Sequence[Any]
     return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int8()), values)
 
 
-def pairs(
-    rows: Sequence[int | None], outer: Sequence[tuple[int, int]], a: Sequence[Any], b: Sequence[Any]
-) -> pa.Array:
+def pairs(rows: Sequence[int | None], outer: Sequence[tuple[int, int]], a: Sequence[Any], b: Sequence[Any]) -> pa.Array:
     """A dictionary of structs with two encoded fields."""
     left, right = column([one[0] for one in outer], a), column([one[1] for one in outer], b)
     values = pa.StructArray.from_arrays([left, right], names=["a", "b"])
@@ -465,9 +461,7 @@ def growing_stream(count: int, each: int) -> bytes:
     """Batches whose dictionary grows by `each` words at a time, in deltas."""
     coded = pa.dictionary(pa.int32(), pa.string())
     parts = [
-        pa.record_batch(
-            [column([i * each], [f"word {k}" for k in range((i + 1) * each)], coded)], names=["c0"]
-        )
+        pa.record_batch([column([i * each], [f"word {k}" for k in range((i + 1) * each)], coded)], names=["c0"])
         for i in range(count)
     ]
     return written(parts, emit_dictionary_deltas=True)
@@ -548,9 +542,7 @@ def test_099_an_outer_dictionary_that_a_batch_lacks_goes_empty_when_its_inner_on
     one_list = forge.batch(1, [(1, 0), (2, 0)], [b"", i32(0, 2), b"", i8(0, 1)])
     rows = forge.batch(1, [(1, 0), (1, 0)], [b"", i8(0), b"", i8(1)])
     absent = forge.batch(1, [(1, 1), (1, 0)], [b"\0", i8(0), b"", i8(0)])
-    (first,) = ipc.open_stream(
-        stream(root, forge.dictionary(1, text("a", "b")), forge.dictionary(0, one_list), rows)
-    )
+    (first,) = ipc.open_stream(stream(root, forge.dictionary(1, text("a", "b")), forge.dictionary(0, one_list), rows))
     (second,) = ipc.open_stream(stream(root, forge.dictionary(1, text("z")), absent))
     out = writer(first)
     assert sent(out, first, second) == [
@@ -621,9 +613,7 @@ def test_092_unifying_merges_the_dictionaries_of_one_id(options):
 def test_092_a_batch_may_share_what_the_writer_does_not():
     together = forge.schema(*[field(name, UTF8, dictionary=encoding(7, INT8)) for name in ("c0", "c1")])
     values = forge.dictionary(7, forge.batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
-    (shared,) = ipc.open_stream(
-        stream(together, values, forge.batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i8(1)]))
-    )
+    (shared,) = ipc.open_stream(stream(together, values, forge.batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i8(1)])))
     apart = batch(column([0], ["a"]), column([0], ["b"]))
     for options in (*STREAMS, *FILES):
         check([apart, shared, apart], apart.schema, **options)
@@ -692,9 +682,7 @@ def in_every_nest(coded: pa.Array) -> ipc.RecordBatch:
         pa.StructArray.from_arrays([coded], names=["s"]),
         pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 4], pa.int32()), coded),
         pa.FixedSizeListArray.from_arrays(pa.concat_arrays([coded, coded]), 2),
-        pa.ListViewArray.from_arrays(
-            pa.array([2, 0, 1, 3], pa.int32()), pa.array([2, 1, 0, 1], pa.int32()), coded
-        ),
+        pa.ListViewArray.from_arrays(pa.array([2, 0, 1, 3], pa.int32()), pa.array([2, 1, 0, 1], pa.int32()), coded),
         pa.UnionArray.from_sparse(pa.array([0, 0, 1, 0], pa.int8()), [coded, numbers]),
         pa.UnionArray.from_dense(
             pa.array([0, 1, 0, 0], pa.int8()), pa.array([1, 0, 2, 3], pa.int32()), [coded, numbers]

@@ -96,9 +96,7 @@ def test_a_file_object_is_written_from_its_position_and_stays_open(tmp_path, buf
         assert (tmp_path / "x").read_bytes() == b"before" + reference(small(), big)
         file.write(b"after")
         write_to(file, small())
-    assert (tmp_path / "x").read_bytes() == b"before" + reference(small(), big) + b"after" + reference(
-        small()
-    )
+    assert (tmp_path / "x").read_bytes() == b"before" + reference(small(), big) + b"after" + reference(small())
 
 
 def test_a_bytesio(big):
@@ -322,17 +320,13 @@ def digest(data: bytes) -> str:
 
 @pytest.mark.parametrize("buffering", [0, -1])
 def test_a_pipe_with_a_slow_reader_gets_every_byte(buffering, big):
-    with in_a_process(
-        SLOW_READER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=buffering
-    ) as reader:
+    with in_a_process(SLOW_READER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=buffering) as reader:
         write_to(reader.stdin, big, small(), big)
         reader.stdin.close()
         assert reader.stdout.read().decode().strip() == digest(reference(big, small(), big))
 
 
-@pytest.mark.parametrize(
-    "make", [lambda s: s, lambda s: s.makefile("wb"), lambda s: s.makefile("wb", buffering=0)]
-)
+@pytest.mark.parametrize("make", [lambda s: s, lambda s: s.makefile("wb"), lambda s: s.makefile("wb", buffering=0)])
 def test_a_socket_carries_a_stream_to_another_process(make, big):
     here, there = socket.socketpair()
     with in_a_process(SLOW_READER, stdin=there, stdout=subprocess.PIPE) as reader, here:
@@ -503,9 +497,7 @@ def test_none_from_a_raw_file_means_that_it_would_block_and_from_others_that_all
 
 @pytest.mark.parametrize("answer", [0, -1, 10**9, 2**70, "all", 1.5, b""])
 def test_nonsense_from_write_is_an_os_error_that_shows_it(answer):
-    with pytest.raises(
-        (OSError, OverflowError), match=r"write\(\) was given \d+ bytes and returned|too large"
-    ):
+    with pytest.raises((OSError, OverflowError), match=r"write\(\) was given \d+ bytes and returned|too large"):
         write_to(Short(lambda size: answer), small())
 
 
