@@ -14,15 +14,15 @@ from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, raise_fault
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, Span, grew_by_deltas, same_memory
+from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, Span, grew_by_deltas, same_memory, set_span
 from arrowipc.columns.elements cimport check_native, dictionary_of
 from arrowipc.columns.memo_table cimport SPELLED_LEAST, MemoTable, nested_memo_table, new_budget, transpose
 from arrowipc.columns.memo_table cimport continues, plainly_continues
 from arrowipc.inline.bits cimport largest, load_int
 from arrowipc.inline.element cimport index_at
-from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_OFFSET, Fault, fail
+from arrowipc.inline.fault cimport FAULT_OFFSET, Fault, fail
 from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS, BufferSpec
-from arrowipc.inline.loads cimport get_bit, inside
+from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, FieldPlan, Node,
     PlanData,
@@ -121,16 +121,6 @@ cdef int check_indices(const ColumnsData* d, int32_t f, const Span* rows, int64_
     for i in range(rows.start, rows.start + rows.count):
         if (bits == NULL or get_bit(bits, i)) and index_at(d, f, i, count, &low, fault) < 0:
             return -1
-    return 0
-
-
-cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t count, Span* spans,
-                         Fault* fault) noexcept nogil:
-    """Elements first .. first + count, counted from the field's own offset."""
-    if not inside(first, count, d.nodes[f].length):
-        return fail(fault, FAULT_CHILD_LENGTH, f, -1, first, d.nodes[f].length, first + count)
-    spans[f].start = d.nodes[f].offset + first
-    spans[f].count = count
     return 0
 
 
