@@ -335,6 +335,7 @@ cdef int limits_data(object limits, LimitsData* out) except -1:
     out.dictionary_bytes = limits.dictionary_bytes
     out.read_ahead = limits.read_ahead
     out.overlap_bytes = limits.overlap_bytes
+    out.payload_slack = limits.payload_slack
     return 0
 
 

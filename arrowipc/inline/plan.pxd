@@ -184,6 +184,7 @@ cdef struct LimitsData:
     int64_t dictionary_bytes
     int64_t read_ahead
     int64_t overlap_bytes
+    int64_t payload_slack
 
 cdef enum Level:
     LEVEL_NONE = 0          # structure

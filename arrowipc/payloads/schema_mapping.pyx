@@ -26,7 +26,6 @@ from arrowipc.inline.plan cimport (
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, python_plan, same_shape
 
 from arrowipc.errors import LimitError, UsageError
-from arrowipc.limits import Limits
 
 # -- missing columns ---------------------------------------------------------------------------------
 
@@ -572,8 +571,7 @@ cdef class Made:
 cdef Made new_made(object limits):
     cdef Made made = Made.__new__(Made)
     limits_data(limits, &made.limits)
-    made.limits.decompressed_slack = min(made.limits.decompressed_slack,
-                                         (Limits() if limits is None else limits).payload_slack)
+    made.limits.decompressed_slack = min(made.limits.decompressed_slack, made.limits.payload_slack)
     made.budget = new_budget(made.limits.decompressed_slack, " (Limits.payload_slack)")
     return made
 
