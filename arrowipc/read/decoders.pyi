@@ -37,7 +37,7 @@ def from_buffers(
     buffers: Iterable[ReadableBuffer | None],
     variadic: Iterable[SupportsIndex],
     dictionaries: Iterable[Array | None],
-    validate: Literal["none", "full", "strict"],
+    level: Literal["none", "full", "strict"],
     limits: Limits | None,
 ) -> RecordBatch: ...
 
