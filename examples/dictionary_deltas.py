@@ -20,7 +20,6 @@ def produce(end: socket.socket) -> None:
         for minute in range(5):
             cities.append(f"city {minute}")
             writer.write({"city": cities})
-    print("sent:", writer.stats.num_dictionary_deltas, "deltas")
 
 
 def main() -> None:

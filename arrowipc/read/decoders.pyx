@@ -482,6 +482,8 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, level, 
     cdef Plan plan
     cdef Source source
     cdef bytes table
+    # Lists of our own: what a caller gives may be read once only, or lie about its length.
+    nodes, buffers, variadic, dictionaries = [list(each) for each in (nodes, buffers, variadic, dictionaries)]
     limits_data(limits, &bounds)
     if limits is None:
         bounds.rows_per_batch = bounds.dictionary_bytes = INT64_MAX
@@ -545,7 +547,7 @@ cdef int check_numbers(Plan plan, object nodes, object buffers, object variadic,
     return 0
 
 
-cdef tuple given_dictionaries(Plan plan, object arrays, const LimitsData* limits):
+cdef tuple given_dictionaries(Plan plan, list arrays, const LimitsData* limits):
     """The dictionaries of a plan, from the arrays that a caller has for its encoded fields."""
     cdef DictionaryPlan dictionary
     cdef Columns values
@@ -566,7 +568,7 @@ cdef tuple given_dictionaries(Plan plan, object arrays, const LimitsData* limits
             raise UsageError(f"column {field_path(plan, i)!r}: its dictionary must be an array of {expected}, "
                              f"found {found}")
         check_native((<Array> given).columns, "a dictionary")
-    cdef tuple out = share_dictionaries(plan, list(arrays))
+    cdef tuple out = share_dictionaries(plan, arrays)
     for i in range(len(out)):
         values = out[i]
         if values is not None:

@@ -279,6 +279,31 @@ def test_what_cannot_be_is_a_format_error(kind, length, nodes, buffers, more, wo
         made(kind, length, nodes, buffers, **more)
 
 
+def test_what_can_be_iterated_once_is_enough():
+    batch = made(string_view(), 1, iter([(1, 0)]), iter([None, VIEW, b"12345678901234567890"]), variadic=iter([1]))
+    assert batch.num_rows == 1
+    encoded = dictionary(int8(), utf8())
+    assert made(encoded, 1, iter([(1, 0)]), iter([None, b"\0"]), dictionaries=iter([WORDS]))["x"].to_pylist() == ["a"]
+
+
+class Liar(list):
+    """An empty list that says it is as long as it ought to be."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+
+@pytest.mark.parametrize("part", ["nodes", "buffers"])
+def test_what_lies_about_its_length_is_counted(part):
+    given = {"nodes": [(1, 0)], "buffers": [None, b"1"]}
+    given[part] = Liar(len(given[part]))
+    with pytest.raises(UsageError, match="found"):
+        made(int8(), 1, **given)
+
+
 def test_negative_variadic_counts_are_refused_where_their_sum_fits():
     schema = ipc.Schema([field(name, string_view()) for name in "xy"])
     nodes, buffers = [(1, 0), (1, 0)], [None, VIEW, None, VIEW]
