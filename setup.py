@@ -147,6 +147,8 @@ class BuildExtensions(build_ext):
         from Cython.Build import cythonize
 
         c_dir = BUILD_BASE / "c"
+        # A third of the C would be our source beside it, as comments; they are read when something is looked for.
+        tracing = {"linetrace": TRACE, "emit_code_comments": ANNOTATE or VARIANT != "release"}
         generated = [c_dir / (name.replace(".", "/") + ".c") for name in MODULES]
         # Cython looks at the sources only; the directives are part of what it would have to look at.
         changed = Path(__file__).stat().st_mtime
@@ -157,7 +159,7 @@ class BuildExtensions(build_ext):
             nthreads=JOBS,
             force=stale or ANNOTATE or None,  # None: CYTHON_FORCE_REGEN decides
             annotate=ANNOTATE,
-            compiler_directives=DIRECTIVES | ({"linetrace": True} if TRACE else {}),
+            compiler_directives=DIRECTIVES | tracing,
         )
         sources = {extension.name: extension.sources for extension in translated}
         for extension in self.extensions:

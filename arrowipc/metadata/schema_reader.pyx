@@ -26,6 +26,8 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.utf8 cimport utf8_error
 
+from functools import cache
+
 from arrowipc.errors import FormatError, UsageError
 
 # -- the type of one field -----------------------------------------------------------------------------------
@@ -777,7 +779,7 @@ cdef object field_type(Plan plan, int32_t field, const Table* table):
 
     if f.flags & FIELD_ENCODED:
         dictionary = plan.dictionaries[f.dictionary]
-        return types.Dictionary(types.Int(8 * f.width, f.flags & FIELD_SIGNED != 0),
+        return types.Dictionary(shared_type("Int", 8 * f.width, f.flags & FIELD_SIGNED != 0),
                                 field_type(dictionary.values, 0, table), f.flags & FIELD_ORDERED != 0, dictionary.id)
     if f.layout == LAYOUT_FIXED:
         if fb_table(table, Field_type, &type) <= 0:
@@ -785,10 +787,18 @@ cdef object field_type(Plan plan, int32_t field, const Table* table):
         return fixed_type(f, &type)
     if f.layout >= LAYOUT_LIST32:
         return nested_type(plan, field, types)
-    return getattr(types, {
+    return shared_type({
         Type_Null: "Null", Type_Bool: "Bool", Type_Utf8: "Utf8", Type_Binary: "Binary", Type_LargeUtf8: "LargeUtf8",
         Type_LargeBinary: "LargeBinary", Type_Utf8View: "Utf8View", Type_BinaryView: "BinaryView",
-    }[f.type])()
+    }[f.type])
+
+
+@cache
+def shared_type(name, *parameters):
+    """One object for each type that has few forms: schemas of many columns take less, and are found equal sooner."""
+    from arrowipc import datatypes
+
+    return getattr(datatypes, name)(*parameters)
 
 
 cdef object fixed_type(const FieldPlan* f, const Table* type):
@@ -798,24 +808,24 @@ cdef object fixed_type(const FieldPlan* f, const Table* type):
     from arrowipc import datatypes as types
 
     if kind == Type_Int:
-        return types.Int(8 * f.width, f.flags & FIELD_SIGNED != 0)
+        return shared_type("Int", 8 * f.width, f.flags & FIELD_SIGNED != 0)
     if kind == Type_FloatingPoint:
-        return types.FloatingPoint(("half", "single", "double")[f.unit])
+        return shared_type("FloatingPoint", ("half", "single", "double")[f.unit])
     if kind == Type_Decimal:
         return types.Decimal(f.precision, f.scale, 8 * f.width)
     if kind == Type_Date:
-        return types.Date("day" if f.unit == DateUnit_DAY else "ms")
+        return shared_type("Date", "day" if f.unit == DateUnit_DAY else "ms")
     if kind == Type_Time:
-        return types.Time(UNITS[f.unit], 8 * f.width)
+        return shared_type("Time", UNITS[f.unit], 8 * f.width)
     if kind == Type_Timestamp:
         text = None
         if fb_string(type, Timestamp_timezone, &zone) > 0 and zone.count:
             text = PyBytes_FromStringAndSize(<const char*> zone.data, zone.count).decode()
         return types.Timestamp(UNITS[f.unit], text)
     if kind == Type_Duration:
-        return types.Duration(UNITS[f.unit])
+        return shared_type("Duration", UNITS[f.unit])
     if kind == Type_Interval:
-        return types.Interval(("year_month", "day_time", "month_day_nano")[f.unit])
+        return shared_type("Interval", ("year_month", "day_time", "month_day_nano")[f.unit])
     return types.FixedSizeBinary(f.width)
 
 
