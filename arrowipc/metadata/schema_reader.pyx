@@ -26,8 +26,6 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.utf8 cimport utf8_error
 
-from functools import cache
-
 from arrowipc.errors import FormatError, UsageError
 
 # -- the type of one field -----------------------------------------------------------------------------------
@@ -793,12 +791,18 @@ cdef object field_type(Plan plan, int32_t field, const Table* table):
     }[f.type])
 
 
-@cache
-def shared_type(name, *parameters):
-    """One object for each type that has few forms: schemas of many columns take less, and are found equal sooner."""
-    from arrowipc import datatypes
+cdef dict shared_types = {}
 
-    return getattr(datatypes, name)(*parameters)
+
+def shared_type(*form):
+    """One object for each type that has few forms: schemas of many columns take less, and are found equal sooner."""
+    found = shared_types.get(form)
+    if found is None:
+        from arrowipc import datatypes
+
+        name, *parameters = form
+        found = shared_types[form] = getattr(datatypes, name)(*parameters)
+    return found
 
 
 cdef object fixed_type(const FieldPlan* f, const Table* type):

@@ -62,9 +62,9 @@ cdef class CodecPool:
     """How one codec decodes, or encodes at one level: C functions with idle contexts, or a package's callables."""
     cdef int codec
     cdef int level          # of an encoder
+    cdef bint encodes
     cdef CodecFunctions c
-    cdef object addresses   # what `c` is made of; None: no package exports it
-    cdef object make        # makes a callable for one thread, where there are no functions
+    cdef object addresses   # what `c` is made of; None: no package exports it, and callables are made
     cdef list idle          # contexts, or callables, that nobody uses
     cdef bint native(self) noexcept nogil
     # A context or a callable, for one thread until it is given back; None: nothing is needed. One that met an error

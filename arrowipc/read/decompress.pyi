@@ -1,7 +1,6 @@
 """Makes a located body readable: decompressed, proven large enough, in native byte order, aligned."""
 
-from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 #: What was found of the codecs so far.
 pools: list[CodecPool | None]
@@ -11,9 +10,7 @@ class CodecContext: ...
 
 @final
 class CodecPool:
-    def __new__(
-        cls, codec: int, level: int, addresses: dict[str, int] | None, make: Callable[[], Callable[..., Any]]
-    ) -> CodecPool: ...
+    def __new__(cls, codec: int, level: int, encodes: bool, addresses: dict[str, int] | None) -> CodecPool: ...
 
 @final
 class Work:

@@ -7,8 +7,6 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from functools import partial
-
 from arrowipc._core cimport *
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME
@@ -259,11 +257,11 @@ cdef class CodecContext:
 cdef class CodecPool:
     """How one codec decodes, or encodes at one level: C functions with idle contexts, or a package's callables."""
 
-    def __cinit__(self, int codec, int level, dict addresses, make):
+    def __cinit__(self, int codec, int level, bint encodes, dict addresses):
         self.codec = codec
         self.level = level
+        self.encodes = encodes
         self.addresses = addresses
-        self.make = make
         self.idle = []
         memset(&self.c, 0, sizeof(CodecFunctions))
         if addresses is None:
@@ -290,7 +288,9 @@ cdef class CodecPool:
         if self.idle:
             return self.idle.pop()
         if not self.native():
-            return self.make()
+            from arrowipc import codecs
+
+            return codecs.encoder(self.codec, self.level) if self.encodes else codecs.decoder(self.codec)
         if self.c.free == NULL:
             return None
         made = CodecContext.__new__(CodecContext)
@@ -318,9 +318,8 @@ cdef CodecPool found_pool(int codec, bint encodes):
     if found is None:
         from arrowipc import codecs
 
-        level = codecs.DEFAULT_LEVEL
-        make = partial(codecs.encoder, codec, level) if encodes else partial(codecs.decoder, codec)
-        found = pools[2 * codec + encodes] = CodecPool(codec, level, codecs.functions(codec, encodes), make)
+        found = CodecPool(codec, codecs.DEFAULT_LEVEL, encodes, codecs.functions(codec, encodes))
+        pools[2 * codec + encodes] = found
     return found
 
 
@@ -330,11 +329,7 @@ cdef CodecPool decoders(int codec):
 
 cdef CodecPool encoders(int codec, int level):
     cdef CodecPool found = found_pool(codec, True)
-    if level == found.level:
-        return found
-    from arrowipc import codecs
-
-    return CodecPool(codec, level, found.addresses, partial(codecs.encoder, codec, level))
+    return found if level == found.level else CodecPool(codec, level, True, found.addresses)
 
 
 cdef void decode_zstd(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
