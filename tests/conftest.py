@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -20,6 +21,17 @@ settings.register_profile(
 )
 settings.register_profile("search", settings.get_profile("fixed"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector pass over the twenty thousand tests and the libraries, which it would walk each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Give them back to it: libraries complain at exit of what was never collected."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
