@@ -113,9 +113,26 @@ def __getattr__(name: str) -> "Any":
         # With `name` and `obj` the interpreter adds what else may have been meant.
         raise AttributeError(_no_attribute(name), name=name, obj=modules[__name__])
     value = getattr(import_module(home), name)
+    _unquote(value)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_MODULES])
+
+
+class _Annotation(str):
+    """An annotation as `help` should show it; as any string, it is evaluated only when somebody asks."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _unquote(value: "Any") -> None:
+    """Let signatures of a public function, or of a class's methods, show types without quotes."""
+    for member in vars(value).values() if isinstance(value, type) else (value,):
+        annotations = getattr(getattr(member, "__func__", member), "__annotations__", None)
+        for name in annotations or ():
+            if type(annotations[name]) is str:
+                annotations[name] = _Annotation(annotations[name])

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from arrowipc.cdata.export import export_schema as export_schema
-    from arrowipc.metadata.schema_writer import encapsulate as encapsulate
-    from arrowipc.metadata.schema_writer import schema_metadata as schema_metadata
-    from arrowipc.tensors.extension_columns import column_to_numpy as column_to_numpy
-    from arrowipc.tensors.extension_columns import tensor_parameters as tensor_parameters
+    from arrowipc.metadata.schema_writer import encapsulate as encapsulate, schema_metadata as schema_metadata
+    from arrowipc.tensors.extension_columns import (
+        column_to_numpy as column_to_numpy,
+        tensor_parameters as tensor_parameters,
+    )
     from arrowipc.tensors.sparse_io import write_sparse_tensor as write_sparse_tensor
-    from arrowipc.values.repr import schema_html as schema_html
-    from arrowipc.values.repr import schema_text as schema_text
+    from arrowipc.values.repr import schema_html as schema_html, schema_text as schema_text
 
 #: Who calls, whom, and which functions of it. The reason is the same for all: a method that users expect on
 #: an object lies in the room of the object, what it does lies in a room that needs the object.

@@ -8,13 +8,13 @@ from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any, NoReturn, Self, TypeAlias
 
     MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
 
 #: How immutable objects fill their own slots.
-fill = object.__setattr__
+fill: Callable[[object, str, object], None] = object.__setattr__
 
 
 class Immutable:
@@ -25,7 +25,7 @@ class Immutable:
     """
 
     __slots__ = ()
-    __match_args__: tuple[str, ...] = ()
+    __match_args__ = ()
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: make another, do not set {name!r}")
@@ -33,12 +33,15 @@ class Immutable:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be deleted")
 
+    def _parameters(self) -> dict[str, Any]:
+        names: tuple[str, ...] = self.__match_args__
+        return {name: getattr(self, name) for name in names}
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple([getattr(self, name) for name in self.__match_args__])
+        return type(self), tuple(self._parameters().values())
 
     def __replace__(self, /, **changes: Any) -> Self:
-        arguments = {name: getattr(self, name) for name in self.__match_args__}
-        return type(self)(**{**arguments, **changes})
+        return type(self)(**{**self._parameters(), **changes})
 
 
 def described(value: object) -> str:

@@ -27,11 +27,24 @@ from arrowipc.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Literal, TypeAlias
+    from typing import Any, Literal, NamedTuple, TypeAlias
 
     from arrowipc.arguments import MetadataLike
 
     TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+
+    class _DayTime(NamedTuple):
+        days: int
+        milliseconds: int
+
+    class _MonthDayNano(NamedTuple):
+        months: int
+        days: int
+        nanoseconds: int
+else:
+    # Without typing, whose import takes longer than the rest of this module.
+    _DayTime = namedtuple("_DayTime", ("days", "milliseconds"))
+    _MonthDayNano = namedtuple("_MonthDayNano", ("months", "days", "nanoseconds"))
 
 #: Most levels of nested types, counting the innermost leaf as one. Readers stop here too (``Limits.depth``),
 #: and everything that walks a type may recurse because of it.
@@ -50,13 +63,13 @@ EXTENSION_NAME = b"ARROW:extension:name"
 EXTENSION_METADATA = b"ARROW:extension:metadata"
 
 
-class DayTime(namedtuple("DayTime", ("days", "milliseconds"))):
+class DayTime(_DayTime):
     """One value of ``interval_day_time()``: days and milliseconds, each with its own sign."""
 
     __slots__ = ()
 
 
-class MonthDayNano(namedtuple("MonthDayNano", ("months", "days", "nanoseconds"))):
+class MonthDayNano(_MonthDayNano):
     """One value of ``month_day_nano_interval()``: months, days and nanoseconds, each with its own sign."""
 
     __slots__ = ()
@@ -99,7 +112,7 @@ class DataType(Immutable):
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         """Return what equality compares: the class and its parameters, children replaced by their keys."""
-        return (type(self), *[getattr(self, name) for name in self.__match_args__])
+        return (type(self), *self._parameters().values())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DataType):

@@ -73,7 +73,7 @@ class ExistingFile:
         reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False)
         decoder = reader._decoder
         self.schema: Schema = reader.schema
-        self.metadata = reader.metadata
+        self.metadata: tuple[tuple[bytes, bytes], ...] = reader.metadata
         if self.schema.endianness != "little":
             raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
         reader.count_rows()  # opens every message and compares it with its block
@@ -88,11 +88,11 @@ class ExistingFile:
             raise FormatError("expected the Schema message at byte 8, found the end of the stream")
         self.version = first.version
         start = 8 + messages.bytes_consumed
-        self.end = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
+        self.end: int = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         if self.end % 8:
             raise UnsupportedError(f"append: the last message ends at byte {self.end}, not at a multiple of 8")
-        self.batch_blocks = b"".join([BLOCK.pack(*block) for block in batches])
-        self.dictionary_blocks = b"".join([BLOCK.pack(*block) for block in dictionaries])
+        self.batch_blocks: bytes = b"".join([BLOCK.pack(*block) for block in batches])
+        self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
         self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
 
     @classmethod

@@ -640,13 +640,40 @@ def open_file(
 ) -> RecordBatchFileReader:
     """Open an Arrow IPC file for random access.
 
-    Parameters are those of `open_stream`; a file object must be seekable. Of a file behind a URL only what
-    `columns` need is fetched: its last 64 KiB with the footer, then the ranges of the batches, near ones
-    joined and all at the same time. Of files that others may cut short while they are read, see `memory_map`.
+    Parameters
+    ----------
+    source : path, URL, RemoteSource, bytes-like or seekable binary file object
+        A path is mapped into memory. Of a URL only what `columns` need is fetched: the last 64 KiB with the footer,
+        then the ranges of the batches, near ones joined and all at the same time.
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read, in this order; other columns are never touched.
+    validate : {"full", "none", "strict"}
+        "full" proves that every value is safe to follow, "none" only that the structure is (access from
+        Python still checks), "strict" also that values lie in their types' domains.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
+    use_threads : bool, default True
+        Decompress large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
+    memory_map : bool, default True
+        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
+        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
+        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
 
     Returns
     -------
     RecordBatchFileReader
+
+    Raises
+    ------
+    FormatError
+        The bytes are not a file; `TruncatedError` and `LimitError` are kinds of it.
+    UnsupportedError
+        The bytes are valid and not implemented here.
+    OSError
+        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
+        its server stalls.
     """
     return RecordBatchFileReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
@@ -663,7 +690,39 @@ def open(
 ) -> RecordBatchFileReader | RecordBatchStreamReader:
     """Open an Arrow IPC file or stream, whichever the first bytes say it is.
 
-    Parameters are those of `open_stream`. A source that cannot seek is taken for a stream.
+    Parameters
+    ----------
+    source : path, URL, RemoteSource, bytes-like or binary file object
+        As for `open_file` and `open_stream`; one that cannot seek is taken for a stream.
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read, in this order; other columns are never touched.
+    validate : {"full", "none", "strict"}
+        "full" proves that every value is safe to follow, "none" only that the structure is (access from
+        Python still checks), "strict" also that values lie in their types' domains.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
+    use_threads : bool, default True
+        Decompress large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
+    memory_map : bool, default True
+        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
+        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
+        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
+
+    Returns
+    -------
+    RecordBatchFileReader or RecordBatchStreamReader
+
+    Raises
+    ------
+    FormatError
+        The bytes are neither a file nor a stream; `TruncatedError` and `LimitError` are kinds of it.
+    UnsupportedError
+        The bytes are valid and not implemented here.
+    OSError
+        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
+        its server stalls.
     """
     source = locate_source(source)
     opener = RecordBatchFileReader if first_bytes(source) == b"ARROW1" else RecordBatchStreamReader
@@ -676,6 +735,8 @@ def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:
     Parameters
     ----------
     source : path, bytes-like, binary file object or Message
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
     """
     if isinstance(source, Message):
         return schema_of(source, limits)
@@ -690,6 +751,8 @@ def read_message(source: Any, *, limits: Limits | None = None) -> Message:
     ----------
     source : path, bytes-like or binary file object
         A file object is left behind the message.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from arrowipc.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any, Literal
+    from typing import Any, ClassVar, Literal
 
     import numpy.typing as npt
 
@@ -50,7 +50,7 @@ class Table:
     """
 
     __slots__ = ("batches", "schema")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     schema: Schema
     batches: list[RecordBatch]

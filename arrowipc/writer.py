@@ -182,7 +182,7 @@ class RecordBatchFileWriter(_Writer):
     @metadata.setter
     def metadata(self, value: MetadataLike) -> None:
         self.check()
-        self.file_metadata = metadata_pairs(value)
+        self.file_metadata: tuple[tuple[bytes, bytes], ...] = metadata_pairs(value)
 
 
 def new_stream(
@@ -404,7 +404,13 @@ def get_record_batch_size(
 ) -> int:
     """Return the bytes of the encapsulated message that a batch becomes: prefix, metadata and body.
 
-    The options are those of `new_stream`. Dictionaries have messages of their own, which do not count here.
+    Dictionaries have messages of their own, which do not count here.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+    compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
+        As for `new_stream`.
 
     Examples
     --------

@@ -24,7 +24,7 @@ SPARK = {
     "csv": "csv",
     "ndjson": "json",
 }
-LOCAL_ONLY = {"no_dictionary": False, "unify": False, "v4": False, "alignment": "8"}
+LOCAL_ONLY: dict[str, object] = {"no_dictionary": False, "unify": False, "v4": False, "alignment": "8"}
 
 
 def convert_on_spark(source: str, target: str, columns: list[str] | None, options: dict[str, Any]) -> None:

@@ -89,10 +89,13 @@ class Column:
     def __init__(self, field: Field, schema: ipc.Schema) -> None:
         self.field = field
         self._schema = schema  # of its values alone
-        self.rows = self.nulls = 0
+        self.rows: int = 0
+        self.nulls: int = 0
         self.min: Any = None
         self.max: Any = None
-        self.stored = self.raw = self.dictionary = 0
+        self.stored: int = 0
+        self.raw: int = 0
+        self.dictionary: int = 0
         self.codecs: set[str] = set()
         self.distinct: Distinct | None = Distinct()
 
@@ -152,8 +155,12 @@ class Survey:
 
         # One for all columns of a type: to make one takes longer than to look at a few thousand values.
         alone = {field.type: ipc.Schema([ipc.Field("", field.type)]) for field in schema}
-        self.columns = [Column(field, alone[field.type]) for field in schema]
-        self.rows = self.batches = self.messages = self.size = self.metadata = 0
+        self.columns: list[Column] = [Column(field, alone[field.type]) for field in schema]
+        self.rows: int = 0
+        self.batches: int = 0
+        self.messages: int = 0
+        self.size: int = 0
+        self.metadata: int = 0
         self._schema = schema
         self._renamed = ipc.Schema([field.__replace__(name=str(i)) for i, field in enumerate(schema)])
         self._dictionaries = dictionary_fields(self._renamed)
@@ -218,12 +225,12 @@ def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
     from arrowipc.read.sources import first_bytes
 
     if first_bytes(data) == b"ARROW1":
-        with ipc.open(data) as reader:
+        with ipc.open_file(data) as reader:
             yield reader.schema, None, None, 0
             for located in locate_messages(data):
                 yield reader.schema, located, None, 0
-            for (_, metadata, body), batch in zip(reader.blocks, reader, strict=True):
-                yield reader.schema, None, batch, metadata + body
+            for (_, metadata, body), rows in zip(reader.blocks, reader, strict=True):
+                yield reader.schema, None, rows, metadata + body
         return
     decoder = StreamDecoder()
     for located in locate_messages(data):

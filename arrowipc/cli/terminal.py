@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,12 @@ from arrowipc.arguments import printable
 
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Self
+    from typing import Self, TypeVar
 
     from rich.console import Console
     from rich.table import Table
+
+    _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 __all__ = [
     "FILE",
@@ -52,10 +54,12 @@ PIPE_WIDTH = 120
 
 FILE = click.argument("file", metavar="FILE")
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+json_option: Callable[[_Command], _Command] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for programs."
+)
 
 
-column_option = click.option(
+column_option: Callable[[_Command], _Command] = click.option(
     "-c",
     "--columns",
     metavar="A,B",
@@ -244,8 +248,7 @@ class Progress:
                 self._write_lines()
 
     def _draw_bar(self) -> None:
-        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
+        from rich.progress import BarColumn, Progress as Bar, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
         bar = Bar(
             TextColumn("{task.description}"),

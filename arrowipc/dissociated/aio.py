@@ -38,7 +38,7 @@ class Watch:
         self._happened: asyncio.Future[None] = self._loop.create_future()
         self._watched: list[int] = []
         #: Seconds after which to look, see `Connection.poll_interval`.
-        self.poll_interval = math.inf
+        self.poll_interval: float = math.inf
 
     def add(self, descriptor: int, writable: bool = False) -> None:
         """Wait for this one too: for something to read, or also for room to write."""

@@ -56,7 +56,7 @@ class ClientStream:
         self.decoder = decoder
         self._link: Link | None = link
         self._keep = keep
-        self.connections = link.connections
+        self.connections: tuple[Connection, ...] = link.connections
         self._metadata = link.metadata
         self._data = link.data
         self._memory = link.memory
@@ -67,7 +67,7 @@ class ClientStream:
         self._limits = limits
         self._incoming = Incoming(limits, dialect=dialect)
         self._failure: str | None = None
-        self.num_bodies_sent = 0
+        self.num_bodies_sent: int = 0
         self._turn = Lock()
 
     @property

@@ -66,12 +66,12 @@ class Connection(ABC):
         Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
     """
 
-    poll_interval = math.inf
+    poll_interval: float = math.inf
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.lock = threading.RLock()
-        self.corked = False
+        self.lock: threading.RLock = threading.RLock()
+        self.corked: bool = False
         self._inbox: deque[Frame] = deque()
         self._ended = False  # the peer is gone
         self._closed = False
@@ -327,7 +327,7 @@ class Alarm:
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         self._process = os.getpid()
-        self.is_ringing = False
+        self.is_ringing: bool = False
 
     def ring(self) -> None:
         """Wake everybody, now and whenever somebody waits again; a forked child wakes nobody."""

@@ -221,6 +221,7 @@ class DoGet:
         self._call: Any = None
         try:
             self._call = client.do_get(ticket, call_options)
+            self.schema: Schema
             self._batches, self.schema = _read(self._call, options)
         except Exception as error:
             self.close()

@@ -182,9 +182,9 @@ class Link:
     ) -> None:
         self.metadata = metadata
         self.data = data
-        self.connections = (metadata,) if metadata is data else (metadata, data)
+        self.connections: tuple[Connection, ...] = (metadata,) if metadata is data else (metadata, data)
         self.memory = memory
-        self.returns = Returns(data, free_data)
+        self.returns: Returns = Returns(data, free_data)
         self._requests = requests
         # A reader that nobody closes ends with its last reference; nothing below may lead back to it.
         self._finaliser = weakref.finalize(self, _let_go, self.connections, memory, self.returns.drop)

@@ -305,11 +305,12 @@ class Incoming:
         self.max_waiting = max_waiting
         self.max_waiting_bytes = max_waiting_bytes
         self.dialect = dialect
-        self.first = self.next = FIRST_NUMBER
+        self.first: int = FIRST_NUMBER
+        self.next: int = FIRST_NUMBER
         self.end: int | None = None
-        self.waiting_bytes = 0
+        self.waiting_bytes: int = 0
         #: Whether all of the next message is there, to be taken.
-        self.is_ready = False
+        self.is_ready: bool = False
         self._metadata: dict[int, Any] = {}
         self._has_body: dict[int, bool] = {}
         self._bodies: dict[int, tuple[BodyType, Any]] = {}
@@ -524,7 +525,7 @@ class Outgoing:
     """Numbers the messages of one stream."""
 
     def __init__(self) -> None:
-        self.next = FIRST_NUMBER
+        self.next: int = FIRST_NUMBER
 
     def number(self) -> int:
         """Return the number of the next message."""
@@ -548,7 +549,7 @@ class Leases:
 
     def __init__(self) -> None:
         self._held: Counter[int] = Counter()
-        self.unknown = 0
+        self.unknown: int = 0
 
     def grant(self, addresses: Iterable[int]) -> None:
         """Note that the client was told of these."""

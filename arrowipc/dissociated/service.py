@@ -67,8 +67,8 @@ class Service:
         transport_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self.find = finder(streams)
-        self.idents = idents_of(streams)
+        self.find: Callable[[bytes], Any] = finder(streams)
+        self.idents: tuple[bytes, ...] = idents_of(streams)
         self.options = options
         self._max_unsent = check_integer("max_unsent", max_unsent, 1, 1 << 62)
         self._max_clients = check_integer("max_clients", max_clients, 1, 1 << 31)

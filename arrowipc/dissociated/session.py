@@ -76,7 +76,7 @@ class Roles:
             check_offered_tag(tag)
         if free_data in tags:
             raise UsageError(f"free_data and want_data are the same tag, {free_data:#x}")
-        self.tags = dict(tags)
+        self.tags: dict[int, str] = dict(tags)
         self.free_data = free_data
 
 
@@ -114,10 +114,10 @@ class Session:
         timeouts: Timeouts = PATIENT,
     ) -> None:
         self.connection = connection
-        self.leases = Leases()
-        self.ignored = 0
+        self.leases: Leases = Leases()
+        self.ignored: int = 0
         self.reason: Reason | None = None
-        self.is_dismissed = False
+        self.is_dismissed: bool = False
         self._find = find
         self._roles = roles
         self._memory = memory

@@ -140,7 +140,9 @@ class Ledger:
 
     def __init__(self, format: Literal["file", "stream"]) -> None:
         self.format = format
-        self.num_batches = self.num_rows = self.num_bytes = 0
+        self.num_batches: int = 0
+        self.num_rows: int = 0
+        self.num_bytes: int = 0
         self.lost_batches: int | None = 0
         self.lost_rows: int | None = 0
         self.lost_bytes: int | None = 0

@@ -134,7 +134,8 @@ def _field_json(field: Field) -> Json:
 
 def _type_json(kind: DataType) -> Json:
     out: Json = {"name": NAMES[type(kind)]}
-    for key, parameter in zip(KEYS[out["name"]][1], kind.__match_args__, strict=False):
+    parameters: tuple[str, ...] = kind.__match_args__
+    for key, parameter in zip(KEYS[out["name"]][1], parameters, strict=False):
         value = getattr(kind, parameter)
         if isinstance(value, str) and key != "timezone":
             value = WORDS.get(value, value.upper())

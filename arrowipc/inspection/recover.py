@@ -382,9 +382,9 @@ class ByBlocks:
     def __init__(self, reader: RecordBatchFileReader) -> None:
         reader._decoder.add_up()
         self._reader = reader
-        self.ledger = Ledger("file")
-        self.schema = reader.schema
-        self.metadata = reader.metadata
+        self.ledger: Ledger = Ledger("file")
+        self.schema: Schema = reader.schema
+        self.metadata: tuple[tuple[bytes, bytes], ...] = reader.metadata
         numbers = range(reader.num_record_batches)
         reader._expect(numbers)
         self._numbers = iter(numbers)
@@ -435,7 +435,7 @@ class _InOrder:
         buffer, self._file, self._owned = open_source(source, memory_map)
         try:
             self._begin(buffer, source.known_size if isinstance(source, RemoteSource) else None)
-            self.ledger = Ledger("file" if self._skipped else "stream")
+            self.ledger: Ledger = Ledger("file" if self._skipped else "stream")
             message = self._next()
             if message is None:
                 begun = self._framer.bytes_consumed
@@ -445,7 +445,7 @@ class _InOrder:
         except BaseException:
             self.close()
             raise
-        self.metadata = message.custom_metadata
+        self.metadata: tuple[tuple[bytes, bytes], ...] = message.custom_metadata
         assert schema is not None
         self.schema: Schema = schema
         self._keep()

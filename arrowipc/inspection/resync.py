@@ -100,7 +100,7 @@ class Search:
         self.metadata: Any = ()
         #: Where the first two streams of our schema begin.
         self.starts: list[int] = []
-        self.schema = self._find_schema()
+        self.schema: Schema = self._find_schema()
 
     def _find_schema(self) -> Schema:
         """Read up to the first schema; the footer's will do, and then batches may come before one."""

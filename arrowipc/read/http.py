@@ -59,7 +59,7 @@ class _Deadline:
     def __init__(self, timeout: float | None, step: int = STEP) -> None:
         self._timeout = self._left = timeout
         self.step = step
-        self.begun = False  # a step has come
+        self.begun: bool = False  # a step has come
         self._count = 0
 
     async def wait(self, what: Awaitable[Result], asked: float | None = None) -> Result:
@@ -120,7 +120,7 @@ class HttpFile:
         self._system = system
         self._url = url
         self._timeout = timeout
-        self.version = dict(version)
+        self.version: dict[str, str] = dict(version)
         self._opening = _Deadline(timeout)  # of what comes before the first step of bytes
 
     def size(self) -> int | None:

@@ -149,9 +149,9 @@ class RemoteSource:
         given: Any = timeout
         if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
-        self.url = url
-        self.gap = gap
-        self.tail = tail
+        self.url: str = url
+        self.gap: int = gap
+        self.tail: int = tail
         self._system, self._path = find_system(url, storage_options)
         self._size = size
         self._asked = False

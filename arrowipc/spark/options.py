@@ -48,7 +48,7 @@ _WRITE = (
     "statistics",
 )
 #: What Spark users ask for -> the options that there are, besides ``storage.NAME``.
-OPTIONS = {
+OPTIONS: dict[str, tuple[str, ...]] = {
     "read": (*_READ, "paths", "pushFilters"),
     "readStream": (*_READ, "maxFilesPerTrigger", "maxBytesPerTrigger", "maxTrackedFiles"),
     "write": _WRITE,

@@ -239,7 +239,7 @@ def _decimal(type_: at.Decimal) -> st.DecimalType | None:
 
 
 #: The Arrow type that Spark expects for each of its types without parameters.
-ARROW_OF = {
+ARROW_OF: dict[Any, Any] = {
     st.NullType: pa.null(),
     st.BooleanType: pa.bool_(),
     st.ByteType: pa.int8(),

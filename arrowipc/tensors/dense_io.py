@@ -88,7 +88,10 @@ def read_tensor(source: Any, *, limits: Limits | None = None) -> Any:
 def read_tensors(source: Any, *, limits: Limits | None = None) -> Iterator[Any]:
     """Iterate over the tensors of a source that holds any number of them, one after another.
 
-    Parameters are those of `read_tensor`.
+    Parameters
+    ----------
+    source, limits
+        As for `read_tensor`.
 
     Examples
     --------
@@ -164,7 +167,10 @@ def write_tensor(
 def get_tensor_size(x: Any, dim_names: Sequence[str] | None = None, *, type: DataType | None = None) -> int:
     """Return how many bytes `write_tensor` writes at a position that is a multiple of 64.
 
-    Parameters are those of `write_tensor`.
+    Parameters
+    ----------
+    x, dim_names, type
+        As for `write_tensor`.
     """
     if hasattr(x, "to_csf"):
         from arrowipc.tensors.sparse_io import get_sparse_tensor_size

@@ -60,7 +60,7 @@ class SparseTensor(ABC):
     """
 
     __slots__ = ("_canonical", "_data", "_dim_names", "_shape", "_type")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     #: The layout's short name.
     layout: ClassVar[str]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_array", "rows_as_array", "to_numpy"]
 
-INTERVAL_DTYPES = {
+INTERVAL_DTYPES: dict[str, np.dtype[Any]] = {
     "year_month": np.dtype("<i4"),
     "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),
     "month_day_nano": np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]),

@@ -64,7 +64,7 @@ class NewFile:
         mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o666
         with named(self._name):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-            self.descriptor = os.open(temporary, flags, mode)
+            self.descriptor: int = os.open(temporary, flags, mode)
         self._temporary = _Temporary(self.descriptor, temporary)
         # Also when nobody closes the writer, and when the interpreter ends.
         self._forgotten = weakref.finalize(self, _forget, self._temporary, self._name)
@@ -183,7 +183,7 @@ class OpenFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._name = os.fsdecode(path)
         with named(self._name):
-            self.descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
+            self.descriptor: int = os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
         self._cleanup = weakref.finalize(self, os.close, self.descriptor)
 
     @staticmethod

@@ -345,8 +345,7 @@ def input_size(spark: "SparkSession", source: Source) -> int:
 
 def _drain(frame: "DataFrame") -> int:
     """Produce every row and every column, keep none, and count."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
+    from pyspark.sql import Observation, functions as F
 
     count = Observation()
     frame.observe(count, F.count(F.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()

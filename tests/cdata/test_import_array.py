@@ -16,8 +16,7 @@ from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CDeviceArray, CSchema, move, peek, release, take
 from helpers.leaks import counts, more_than
 from helpers.memory import resident
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import types

@@ -18,8 +18,7 @@ from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CSchema, CStream
 from helpers.leaks import counts, more_than
 from helpers.producer import Producer, packed
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc.cdata.import_array import BatchStream, batch_from, live_imports, stream_from

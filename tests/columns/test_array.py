@@ -24,8 +24,7 @@ from helpers.forge import (
     schema,
     stream,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError

@@ -36,8 +36,7 @@ from helpers.forge import (
     view,
 )
 from helpers.randoms import LEAVES, _nest, array_of, types, written
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, UsageError

@@ -10,10 +10,8 @@ import pytest
 from helpers import forge
 from helpers.arrays import read_batch
 from helpers.forge import INT32, UTF8, field, i32, stream
-from helpers.randoms import array_of, plans
-from helpers.randoms import types as random_types
-from hypothesis import given
-from hypothesis import strategies as st
+from helpers.randoms import array_of, plans, types as random_types
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError

@@ -18,8 +18,7 @@ import pytest
 from helpers import drive, forge, randoms
 from helpers.arrays import CASES, read_batch
 from helpers.arrow_columns import COLUMNS, everything
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError

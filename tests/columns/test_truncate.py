@@ -40,8 +40,7 @@ from helpers.forge import (
     view,
 )
 from helpers.randoms import array_of, types, written
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, FormatError, UsageError

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError

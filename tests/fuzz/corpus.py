@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from helpers import arrays, forge, golden, mutate, peers, randoms
-from helpers import sparse_forge as sf
+from helpers import arrays, forge, golden, mutate, peers, randoms, sparse_forge as sf
 
 import arrowipc as ipc
 from arrowipc import types

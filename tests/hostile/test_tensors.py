@@ -9,8 +9,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import types as T

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 from helpers import forge, golden, randoms
 from helpers.rounds import rounds
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc import UsageError

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from helpers import randoms
 from helpers.drive import LEVELS
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 

@@ -13,8 +13,7 @@ import pytest
 from helpers import randoms
 from helpers.codec_ways import without_functions
 from helpers.drive import LEVELS
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import codecs

@@ -13,8 +13,7 @@ import pytest
 from helpers import drive, forge, randoms
 from helpers.drive import LEVELS
 from helpers.memory import addressed
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import TruncatedError

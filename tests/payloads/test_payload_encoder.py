@@ -15,8 +15,7 @@ import pytest
 from helpers import arrays, forge, randoms
 from helpers.arrays import CASES, read_batch
 from helpers.arrow_columns import COLUMNS, everything
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError, types

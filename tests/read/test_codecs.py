@@ -74,8 +74,7 @@ def stream(compression: str, *columns: np.ndarray, batches: int = 1) -> pa.Buffe
 
 
 def forged(frame: bytes, claim: int, number: int = codecs.LZ4_FRAME) -> bytes:
-    from helpers.forge import INT64, batch, field, i64, schema
-    from helpers.forge import stream as write
+    from helpers.forge import INT64, batch, field, i64, schema, stream as write
 
     rows = claim // 8
     return write(schema(field("x", INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=number))

@@ -36,8 +36,7 @@ from helpers.forge import (
     stream,
     view,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, _core

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from helpers import randoms
 from helpers.web import Web
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import RemoteSource, recover

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import COLUMNS, everything, expected, file, stream
-from hypothesis import given, settings
-from hypothesis import strategies as st_
+from hypothesis import given, settings, strategies as st_
 from pyspark.sql import types as st
 
 import arrowipc

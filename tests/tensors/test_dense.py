@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import leaks
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import arrowipc as ipc

@@ -21,10 +21,8 @@ import pyarrow as pa
 import pytest
 from helpers.arrays import CASES, read_array, read_batch
 from helpers.arrow_columns import COLUMNS
-from helpers.randoms import array_of
-from helpers.randoms import types as any_type
-from hypothesis import given
-from hypothesis import strategies as st
+from helpers.randoms import array_of, types as any_type
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 import arrowipc.types as t

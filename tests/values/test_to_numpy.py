@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.arrays import CASES, read_array, read_batch
-from helpers.forge import Table as T
-from helpers.forge import batch, bits, field, i32, i64, schema, stream
+from helpers.forge import Table as T, batch, bits, field, i32, i64, schema, stream
 
 import arrowipc as ipc
 from arrowipc import UsageError

@@ -18,8 +18,7 @@ import pytest
 from helpers import forge, randoms
 from helpers.arrays import read_batch
 from helpers.codec_ways import look_again, without_functions
-from hypothesis import given
-from hypothesis import settings as examples
+from hypothesis import given, settings as examples
 
 import arrowipc as ipc
 from arrowipc import UsageError, _core, codecs

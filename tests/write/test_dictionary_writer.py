@@ -14,8 +14,7 @@ from helpers import forge
 from helpers.arrays import read_batch
 from helpers.forge import INT8, UTF8, encoding, field, i8, i32, stream
 from helpers.randoms import LONG, plans, written
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError, types

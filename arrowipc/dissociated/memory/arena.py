@@ -47,7 +47,7 @@ class MemfdSegment(Segment):
     """
 
     def __init__(self, number: int, size: int) -> None:
-        self.fd = _memfd()
+        self.fd: int = _memfd()
         try:
             os.ftruncate(self.fd, size)
             self._writable: mmap.mmap | None = mmap.mmap(self.fd, size)
@@ -136,7 +136,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
         if not hasattr(os, "memfd_create"):
             raise UnsupportedError("shared memory that can be sealed (memfd) is a thing of Linux")
         super().__init__(capacity, segment_bytes, least_bytes)
-        self.remote_handle = b"memfd"
+        self.remote_handle: bytes = b"memfd"
         self._next_number = 1
         self._dropped: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._has_held = False

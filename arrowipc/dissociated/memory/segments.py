@@ -68,13 +68,13 @@ class BodyMemory:
     __slots__ = ("fresh", "leases", "retired", "size", "start")
 
     def __init__(self, start: int, size: int) -> None:
-        self.start = start
-        self.size = size
+        self.start: int = start
+        self.size: int = size
         #: Pairs that clients were told of and have not given back, and one for a body that is held.
-        self.leases = 0
-        self.retired = False
+        self.leases: int = 0
+        self.retired: bool = False
         #: From here on it has pages that nobody has touched yet; used by segments that have to ask for them.
-        self.fresh = start
+        self.fresh: int = start
 
 
 class Segment(ABC):
@@ -91,14 +91,14 @@ class Segment(ABC):
     def __init__(self, address: int, size: int, head: int) -> None:
         self.address = address
         self.size = size
-        self.ranges = Ranges(rounded(address + head), address + size)
+        self.ranges: Ranges = Ranges(rounded(address + head), address + size)
         self.blocks: dict[int, BodyMemory] = {}
         self._starts: list[int] = []
         #: No more bodies go in: some memory is retired, or all is held.
-        self.is_shut = False
+        self.is_shut: bool = False
         #: All of it belongs to bodies that messages hold (`OfferedMemory.hold`).
         self.is_held = False
-        self.retired = 0
+        self.retired: int = 0
         #: Bodies that are being copied into it.
         self.writers = 0
         #: Connections that know how to get there.

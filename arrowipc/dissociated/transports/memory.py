@@ -22,12 +22,14 @@ class _Direction:
 
     def __init__(self, weather: Weather | None) -> None:
         self.frames: deque[Frame] = deque()
-        self.waiting = 0  # bytes of all frames
-        self.lock = threading.RLock()
-        self.ended = False  # nothing more will be put
-        self.deaf = False  # nobody will look
+        self.waiting: int = 0  # bytes of all frames
+        self.lock: threading.RLock = threading.RLock()
+        self.ended: bool = False  # nothing more will be put
+        self.deaf: bool = False  # nobody will look
         self.reason: int | None = None  # why it ended
         self.weather = weather
+        self.bell: socket.socket
+        self.ringer: socket.socket
         self.bell, self.ringer = socket.socketpair()
         self.bell.setblocking(False)
         self.ringer.setblocking(False)

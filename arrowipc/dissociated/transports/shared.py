@@ -90,11 +90,11 @@ class FileMemory(OfferedMemory):
             info = os.fstat(file.fileno())
             if mapping is None:
                 mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
-        self.mapping = memoryview(mapping).cast("B")
+        self.mapping: memoryview = memoryview(mapping).cast("B")
         if len(self.mapping) != info.st_size:
             raise UsageError(f"the map has {len(self.mapping):,} bytes, and {self._path} {info.st_size:,}")
         self._identity = _identity(info)
-        self.remote_handle = b"file:" + os.fsencode(self._path)
+        self.remote_handle: bytes = b"file:" + os.fsencode(self._path)
 
     @property
     def is_current(self) -> bool:
@@ -151,7 +151,7 @@ class OwnMemory(OfferedMemory):
 
     def __init__(self, capacity: int = 1 << 30, least_bytes: int = 64 << 10) -> None:
         pid = os.getpid()
-        self.remote_handle = f"cma:{pid}:{_start_time(pid)}".encode()
+        self.remote_handle: bytes = f"cma:{pid}:{_start_time(pid)}".encode()
         self._pid = pid
         self._capacity = check_integer("capacity", capacity, 0, sys.maxsize)
         self._least_bytes = check_integer("least_bytes", least_bytes, 0, sys.maxsize)

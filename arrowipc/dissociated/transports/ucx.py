@@ -85,7 +85,7 @@ class UcxConnection(Connection):
         self._expected: int | None = None
         self._lanes_are_shared: bool | None = None
         self._asked_for_segments = False
-        self.knows_segments = False
+        self.knows_segments: bool = False
         self.descriptions: deque[bytes] = deque()
         self._waiting: set[int] = set()  # threads that wait for `fileno` now
 
@@ -385,7 +385,7 @@ class UcxListener(Listener):
         address, is_v6 = packed_address(host, port)
         self._peer_errors = error_mode == "peer"
         self._limits = limits
-        self.context = context(remote_memory, is_v6)
+        self.context: ucx_worker.Context = context(remote_memory, is_v6)
         self._listener = ucx_worker.Listener(self.context, address)
         self._worker = self._listener.worker
         self._fileno = self._worker.fileno()

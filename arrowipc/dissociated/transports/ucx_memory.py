@@ -89,10 +89,10 @@ class UcxSegment(Segment):
     def __init__(self, context: ucx_worker.Context, size: int, is_first: bool) -> None:
         region = ucx_worker.Region(context, size)
         super().__init__(region.address, region.size, IDENTITY)
-        self.key = region.key
+        self.key: bytes = region.key
         self.is_first = is_first
-        self.identity = os.urandom(IDENTITY)
-        self.memory = memoryview(region)
+        self.identity: bytes = os.urandom(IDENTITY)
+        self.memory: memoryview = memoryview(region)
         self.memory[:IDENTITY] = self.identity
 
     def write(self, message: Message, block: BodyMemory) -> None:
@@ -129,7 +129,7 @@ class UcxArena(SegmentedMemory[UcxSegment]):
         self._context = context
         first = UcxSegment(context, self._segment_bytes, is_first=True)
         self._segments[first.address] = first
-        self.remote_handle = first.key + SEGMENTED
+        self.remote_handle: bytes = first.key + SEGMENTED
 
     @property
     def free(self) -> int:

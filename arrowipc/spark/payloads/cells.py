@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DecodeOptions", "OnError", "PayloadDecoder", "binary_column", "nullable"]
 
 OnError: "TypeAlias" = Literal["raise", "skip", "null"]
+Dictionaries: "TypeAlias" = Literal["unify", "decode"]
 
 MOST_SETUPS = 64
 # Cells per call of the kernel after a call in which payloads failed: when the setup changes, those behind the
@@ -41,7 +42,7 @@ class DecodeOptions:
     on_error: OnError
     error_column: str | None
     types: TypeOptions
-    validate: str
+    validate: Literal["none", "full", "strict"]
     rows_per_batch: int
     bytes_per_batch: int
 
@@ -85,7 +86,7 @@ class Setup:
     schema: Schema
     columns: list[str] | None
     bare: bool
-    dictionaries: str
+    dictionaries: Dictionaries
     converter: BatchConverter
 
     def same_as(self, other: "Setup") -> bool:
@@ -160,13 +161,13 @@ class PayloadDecoder:
         columns = [names[find_name(name, names, "the schema")] for name in self._target.names]
         return self._make_setup(given, columns, True, "decode")
 
-    def _make_setup(self, schema: Schema, columns: list[str] | None, bare: bool, dictionaries: str) -> Setup:
+    def _make_setup(self, schema: Schema, columns: list[str] | None, bare: bool, dictionaries: Dictionaries) -> Setup:
         # Decoded from no cells, for the schema of the batches to come.
         empty = arrowipc.decode_payloads([], schema, columns=columns, dictionaries=dictionaries)
         converter = BatchConverter(empty.schema, self._target, self._options.types, "the payload")
         return Setup(schema, columns, bare, dictionaries, converter)
 
-    def _setup_of(self, payload: memoryview, dictionaries: str = "decode") -> Setup:
+    def _setup_of(self, payload: memoryview, dictionaries: Dictionaries = "decode") -> Setup:
         """The setup for a payload's own schema, or for that of bare messages."""
         try:
             with arrowipc.open(payload, validate=self._options.validate) as reader:
@@ -223,7 +224,9 @@ class PayloadDecoder:
         """A setup that was not `tried` yet on a payload that failed, or what is wrong with the payload."""
         assert self._setup is not None
         tried.append(self._setup)
-        kinds = ["decode", "unify"] if isinstance(error, LimitError | UnsupportedError) else ["decode"]
+        kinds: list[Dictionaries] = (
+            ["decode", "unify"] if isinstance(error, LimitError | UnsupportedError) else ["decode"]
+        )
         for kind in kinds:
             try:
                 setup = self._setup_of(payload, kind)

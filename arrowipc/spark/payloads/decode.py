@@ -1,7 +1,7 @@
 """Decodes a binary column whose every cell is Arrow IPC: a whole stream, a whole file, or bare messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -35,7 +35,7 @@ def decode_payloads(
     error_column: str | None = None,
     nanoseconds: str = "error",
     unsupported: str = "error",
-    validate: str = "full",
+    validate: Literal["none", "full", "strict"] = "full",
     rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
     bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
     sample: int = DEFAULT_SAMPLE,
@@ -129,7 +129,7 @@ def decode_payload_batches(
     on_error: OnError = "raise",
     error_column: str | None = None,
     options: TypeOptions | None = None,
-    validate: str = "full",
+    validate: Literal["none", "full", "strict"] = "full",
     rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
     bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
 ) -> Iterator[pa.RecordBatch]:

@@ -110,7 +110,7 @@ class BatchConverter:
     """
 
     def __init__(self, source: Schema, target: st.StructType, options: TypeOptions, label: str = "the batch") -> None:
-        self.schema = arrow_schema_of(target)
+        self.schema: Any = arrow_schema_of(target)
         self._label = label
         self._limit = _SizeLimit()
         rules = _Rules(options.nanoseconds, options.unsupported, self._limit)

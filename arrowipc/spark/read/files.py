@@ -27,7 +27,7 @@ __all__ = [
     "walk",
 ]
 
-log = logging.getLogger("arrowipc.spark")
+log: logging.Logger = logging.getLogger("arrowipc.spark")
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 

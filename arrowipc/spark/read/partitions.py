@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowIpcReader", "infer_schema"]
 
-log = logging.getLogger("arrowipc.spark")
+log: logging.Logger = logging.getLogger("arrowipc.spark")
 
 MIB = 1 << 20
 # A partition should keep a core busy for much longer than the 50 ms that a task costs, and a read of a few

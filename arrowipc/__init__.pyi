@@ -1,0 +1,80 @@
+"""What `__getattr__` of the package gives, for editors and type checkers: a law compares it with the table there."""
+
+from arrowipc import (
+    dissociated as dissociated,
+    errors as errors,
+    events as events,
+    spark as spark,
+    tensor_columns as tensor_columns,
+    types as types,
+)
+from arrowipc._core import release_unused as release_unused
+from arrowipc.columns.array import Array as Array, RecordBatch as RecordBatch
+from arrowipc.columns.builder import concat_batches as concat_batches
+from arrowipc.columns.statistics import (
+    ColumnStatistics as ColumnStatistics,
+    batch_statistics as batch_statistics,
+    compute_statistics as compute_statistics,
+)
+from arrowipc.errors import (
+    ArrowIpcError as ArrowIpcError,
+    FormatError as FormatError,
+    LimitError as LimitError,
+    TruncatedError as TruncatedError,
+    UnsupportedError as UnsupportedError,
+    UsageError as UsageError,
+)
+from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
+from arrowipc.inspection.recover import recover as recover
+from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
+from arrowipc.limits import Limits as Limits
+from arrowipc.payloads.payload_decoder import (
+    DecodedPayloads as DecodedPayloads,
+    decode_payloads as decode_payloads,
+    repeat as repeat,
+)
+from arrowipc.payloads.payload_encoder import GroupedPayloads as GroupedPayloads, encode_payloads as encode_payloads
+from arrowipc.read.decoders import StreamDecoder as StreamDecoder
+from arrowipc.read.framing import Message as Message
+from arrowipc.read.remote import RemoteSource as RemoteSource
+from arrowipc.reader import (
+    MessageReader as MessageReader,
+    RecordBatchFileReader as RecordBatchFileReader,
+    RecordBatchStreamReader as RecordBatchStreamReader,
+    open as open,
+    open_file as open_file,
+    open_stream as open_stream,
+    read_message as read_message,
+    read_record_batch as read_record_batch,
+    read_schema as read_schema,
+)
+from arrowipc.schema import Schema as Schema
+from arrowipc.table import Table as Table
+from arrowipc.tensors.dense import Tensor as Tensor
+from arrowipc.tensors.dense_io import (
+    get_tensor_size as get_tensor_size,
+    read_tensor as read_tensor,
+    read_tensors as read_tensors,
+    write_tensor as write_tensor,
+)
+from arrowipc.tensors.sparse_io import (
+    read_sparse_tensor as read_sparse_tensor,
+    write_sparse_tensor as write_sparse_tensor,
+)
+from arrowipc.tensors.sparse_layouts import (
+    SparseCOOTensor as SparseCOOTensor,
+    SparseCSCMatrix as SparseCSCMatrix,
+    SparseCSFTensor as SparseCSFTensor,
+    SparseCSRMatrix as SparseCSRMatrix,
+)
+from arrowipc.transfer import copy as copy
+from arrowipc.types import DataType as DataType, Field as Field
+from arrowipc.writer import (
+    RecordBatchFileWriter as RecordBatchFileWriter,
+    RecordBatchStreamWriter as RecordBatchStreamWriter,
+    get_record_batch_size as get_record_batch_size,
+    new_file as new_file,
+    new_stream as new_stream,
+)
+
+__version__: str
