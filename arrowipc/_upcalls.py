@@ -32,7 +32,10 @@ UPCALLS = {
     ),
     ("columns.array", "cdata.import_array"): ("array_from", "batch_from"),
     ("columns.array", "read.decoders"): ("from_buffers",),
-    ("columns.array", "values.from_python"): ("build_array", "build_batch"),
+    ("columns.array", "columns.take"): ("take_indices",),
+    ("columns.array", "tensors.dense"): ("Tensor",),
+    ("columns.array", "values.from_python"): ("append_column", "build_array", "build_batch"),
+    ("columns.array", "values.pickling"): ("reduce_array", "reduce_batch"),
     ("columns.array", "values.repr"): ("array_html", "array_text", "batch_html", "batch_text"),
     ("columns.array", "values.to_numpy"): ("as_array", "rows_as_array", "to_numpy"),
     ("columns.array", "write.batch_writer"): ("batch_message",),
@@ -42,6 +45,7 @@ UPCALLS = {
     ("schema", "metadata.schema_writer"): ("encapsulate", "schema_metadata"),
     ("schema", "values.repr"): ("schema_html", "schema_text"),
     # Message.__repr__, and columns of tensors as NumPy arrays of their shape.
+    ("read.framing", "values.pickling"): ("reduce_message",),
     ("read.framing", "values.repr"): ("message_text",),
     ("values.to_numpy", "tensors.extension_columns"): ("column_to_numpy", "tensor_parameters"),
     # Tensors: text, pickling and messages.

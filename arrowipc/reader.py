@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from _thread import RLock
 
 from arrowipc._core import Source, aligned_buffer
@@ -47,11 +48,12 @@ __all__ = [
 class BatchReader:
     """What both kinds of readers share: a life that ends, and handing all batches over."""
 
-    __slots__ = ("__weakref__", "_closed", "_file", "_owned")
+    __slots__ = ("__weakref__", "_closed", "_file", "_opened", "_owned")
 
     _closed: bool
     _file: Any
     _owned: bool
+    _opened: tuple[Any, ...]  # what __init__ was given, where that was a path or a URL
 
     @property
     def schema(self) -> Schema:
@@ -67,6 +69,15 @@ class BatchReader:
                 "the reader is closed: read inside its with block, or open the source again; batches that "
                 "were read before stay valid"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another reader of the same path or URL, with the same options, at its beginning."""
+        if not hasattr(self, "_opened"):
+            raise TypeError(f"cannot pickle a {type(self).__name__} that was not opened from a path or URL")
+        source, *options = self._opened
+        if not isinstance(source, RemoteSource) and "://" not in (path := os.fspath(source)):
+            source = os.path.abspath(path)  # another process may be elsewhere
+        return type(self), (source, *options)
 
     def read_all(self) -> Table:
         """Read the batches that are left into a `Table`."""
@@ -130,6 +141,8 @@ class RecordBatchStreamReader(BatchReader):
         if type(source) is bytes:  # of small payloads there are many: no call for them
             buffer, self._file, self._owned = source, None, False
         else:
+            if isinstance(source, (str, os.PathLike, RemoteSource)):
+                self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
             buffer, self._file, self._owned = open_source(source, memory_map)
         if self._file is None:
             decoder.feed(buffer, True)
@@ -253,6 +266,8 @@ class RecordBatchFileReader(BatchReader):
         except RuntimeError as error:  # "can't allocate lock"
             raise MemoryError(str(error)) from None
         self._blocks = self._remote = self._source = self._failure = None
+        if isinstance(source, (str, os.PathLike, RemoteSource)):
+            self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
         source = locate_source(source)
         if isinstance(source, RemoteSource):
             self._remote, self._file, self._owned = source, None, False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from arrowipc.arguments import Immutable, check_choice, check_integer, described, fill, metadata_pairs
 from arrowipc.datatypes import Field
 from arrowipc.errors import UsageError
@@ -206,6 +208,28 @@ class Schema(Immutable):
         from arrowipc._upcalls import schema_html
 
         return schema_html(self)
+
+
+def positions_without(schema: Schema, columns: Iterable[str | int] | str | int) -> list[int]:
+    """Indices of all columns but those named."""
+    dropped = set()
+    for column in [columns] if isinstance(columns, str | int) else columns:
+        schema.field(column)  # says what is wrong with a name or an index
+        dropped.add(schema.get_field_index(column) if isinstance(column, str) else range(len(schema))[column])
+    return [i for i in range(len(schema)) if i not in dropped]
+
+
+def renamed(schema: Schema, names: Mapping[str, str] | Iterable[str]) -> Schema:
+    """The same fields with other names: old and new ones, or all in order."""
+    if isinstance(names, Mapping):
+        for old in names:
+            schema.field(old)
+        names = [names.get(name, name) for name in schema.names]
+    found = list(names)
+    if len(found) != len(schema):
+        raise UsageError(f"rename: expected {len(schema)} names, one for each column, found {len(found)}")
+    fields = [field.__replace__(name=name) for field, name in zip(schema.fields, found, strict=True)]
+    return schema.__replace__(fields=fields)
 
 
 def _listed(items: list[Any]) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from arrowipc.errors import UsageError
+from arrowipc.schema import positions_without, renamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any, ClassVar, Literal
+    import builtins
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any, ClassVar, Literal, overload
 
     import numpy.typing as npt
 
     from arrowipc.columns.array import Array, RecordBatch
+    from arrowipc.datatypes import Field
     from arrowipc.schema import Schema
 
 __all__ = ["Table"]
@@ -33,8 +36,10 @@ class Table:
 
     Notes
     -----
-    ``len(table)`` is the number of rows. ``==`` compares schemas and values, wherever batches begin.
-    ``np.asarray(table)`` is a matrix of rows and columns, of one dtype if all are numbers, else of objects.
+    ``len(table)`` is the number of rows. ``table["x"]`` and ``table[0]`` are columns, one array per batch;
+    ``table[5:7]`` and ``table[[4, 2]]`` are tables of rows, ``table[["x", "y"]]`` is one of columns. ``==`` compares
+    schemas and values, wherever batches begin. ``np.asarray(table)`` is a matrix of rows and columns, of one dtype if
+    all are numbers, else of objects.
 
     Examples
     --------
@@ -137,11 +142,116 @@ class Table:
         self.schema.field(i)
         return [batch.column(i) for batch in self.batches]
 
-    def __getitem__(self, i: int | str) -> list[Array]:
-        return self.column(i)
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, i: int | str) -> list[Array]: ...
+        @overload
+        def __getitem__(
+            self, i: builtins.slice[Any, Any, Any] | list[Any] | tuple[Any, ...] | range | npt.NDArray[Any] | Array
+        ) -> Table: ...
+
+    def __getitem__(self, i: Any) -> list[Array] | Table:
+        from arrowipc.columns.array import names_columns
+
+        if isinstance(i, slice):
+            start, stop, step = i.indices(self.num_rows)
+            return self.slice(start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
+        if names_columns(i):
+            return self.select(i)
+        if isinstance(i, str) or (hasattr(i, "__index__") and getattr(i, "ndim", 0) == 0):
+            return self.column(i)
+        return self.take(i)
 
     def __len__(self) -> int:
         return self.num_rows
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Table:
+        """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
+
+        Raises
+        ------
+        UsageError
+            If `offset` or `length` is negative.
+        """
+        if offset < 0 or (length is not None and length < 0):
+            raise UsageError(f"slice: offset and length must not be negative, found {offset} and {length}")
+        left = self.num_rows if length is None else length
+        found = []
+        for batch in self.batches:
+            part = batch.slice(offset, left)
+            offset = max(offset - batch.num_rows, 0)
+            left -= part.num_rows
+            if part.num_rows:
+                found.append(part)
+        return Table(self.schema, found)
+
+    def head(self, n: int = 5) -> Table:
+        """Return the first `n` rows; with a negative `n`, all but the last ones."""
+        return self[:n]
+
+    def tail(self, n: int = 5) -> Table:
+        """Return the last `n` rows; with a negative `n`, all but the first ones."""
+        return self[max(self.num_rows - n, 0) :] if n >= 0 else self[-n:]
+
+    def take(self, indices: Any) -> Table:
+        """Return rows in any order and number, as one batch; see :meth:`arrowipc.RecordBatch.take`.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> part = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+        >>> ipc.Table.from_batches([part, part]).take([3, 0, -1]).to_pydict()
+        {'x': [2, 1, 2]}
+        """
+        from arrowipc.columns.take import take_across
+
+        return Table(self.schema, take_across(self.batches, indices))
+
+    def select(self, columns: Iterable[str | int] | str | int) -> Table:
+        """Return some columns, without copying; see :meth:`arrowipc.RecordBatch.select`."""
+        wanted = (columns,) if isinstance(columns, str | int) else tuple(columns)
+        return self._of(lambda batch: batch.select(wanted))
+
+    def drop(self, columns: Iterable[str | int] | str | int) -> Table:
+        """Return all columns but some, without copying; see :meth:`arrowipc.RecordBatch.drop`."""
+        return self.select(positions_without(self.schema, columns))
+
+    def rename(self, names: Mapping[str, str] | Iterable[str]) -> Table:
+        """Return the same columns under other names, without copying; see :meth:`arrowipc.RecordBatch.rename`."""
+        new = renamed(self.schema, names)
+        return Table(new, [batch.rename(new.names) for batch in self.batches])
+
+    def append_column(self, field: str | Field, values: Any) -> Table:
+        """Return the table with one more column at its end; see :meth:`arrowipc.RecordBatch.append_column`."""
+        from arrowipc.columns.array import Array
+
+        kind = None if isinstance(field, str) else field.type
+        array = values if isinstance(values, Array) else Array.from_pylist(values, kind)
+        if len(array) != self.num_rows:
+            raise UsageError(f"append_column: expected {self.num_rows:,} values, found {len(array):,}")
+        at, found = 0, []
+        for batch in self.batches:
+            found.append(batch.append_column(field, array.slice(at, batch.num_rows)))
+            at += batch.num_rows
+        if not found:
+            return Table(self._empty().append_column(field, array).schema)
+        return Table(found[0].schema, found)
+
+    def iter_rows(self, *, named: bool = False) -> Iterator[Any]:
+        """Iterate over the rows, as tuples or (`named`) dicts; see :meth:`arrowipc.RecordBatch.iter_rows`."""
+        for batch in self.batches:
+            yield from batch.iter_rows(named=named)  # type: ignore[call-overload]
+
+    def _of(self, change: Callable[[RecordBatch], RecordBatch]) -> Table:
+        """Return the table of all batches changed in the same way."""
+        found = [change(batch) for batch in self.batches]
+        return Table(found[0].schema if found else change(self._empty()).schema, found)
+
+    def _empty(self) -> RecordBatch:
+        from arrowipc.columns.array import RecordBatch
+
+        return RecordBatch.from_pydict({name: [] for name in self.schema.names}, self.schema)
 
     def to_batches(self) -> list[RecordBatch]:
         """Return the batches, in order."""
@@ -206,6 +316,12 @@ class Table:
         if not isinstance(other, Table):
             return NotImplemented
         return self.equals(other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.schema, self.batches)
+
+    def __copy__(self) -> Table:
+        return Table(self.schema, self.batches)
 
     def __repr__(self) -> str:
         from arrowipc.values.repr import table_text

@@ -30,6 +30,10 @@ cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t le
 cdef Array dictionary_array(Columns columns, int32_t field)
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
 cdef Columns single_column(Array array, Plan plan)
+# Arrays as the columns of `plan`, which has their types, over the same buffers; each has `length` elements.
+cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length)
+# Some columns, as `project` names them.
+cdef RecordBatch select_columns(RecordBatch batch, tuple columns)
 cdef tuple share_dictionaries(Plan plan, list arrays)
 
 # Make of top-level field `f` its elements [offset, offset + length), which exist; its null count is exact.

@@ -7,21 +7,21 @@ an array lies at the physical position `offset` of its buffers, so slices share 
 cimport cython
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, window
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, export_bytes, field_path, limits_data, window
 from arrowipc.columns.elements cimport (
     AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, dictionary_of, pause_collector, quota, read_values,
     resume_collector, rows_of, values,
 )
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity
+from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
 from arrowipc.inline.loads cimport count_bits, get_bit
 from arrowipc.inline.plan cimport (
-    LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
-    PlanData, ViewRange,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan,
+    LimitsData, Node, place_field,
 )
-from arrowipc.metadata.schema_reader cimport column_named, plan_field, plan_schema
+from arrowipc.metadata.schema_reader cimport column_named, plan_field, plan_schema, project, python_plan
 
 from arrowipc.errors import UsageError
 
@@ -135,10 +135,173 @@ cdef class RecordBatch(Columns):
         return column_at(self, position)
 
     def __getitem__(self, i):
-        return self.column(i)
+        if isinstance(i, str) or is_integer(i):
+            return self.column(i)
+        if isinstance(i, slice):
+            start, stop, step = i.indices(self.d.length)
+            return slice_batch(self, start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
+        return self.select(i) if names_columns(i) else self.take(i)
 
     def __len__(self):
         return self.d.length
+
+    def select(self, columns):
+        """Return some columns, without copying.
+
+        Parameters
+        ----------
+        columns : sequence of str or int
+            Names, indices, or dotted paths into structs and lists, in the order wanted.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            If there is no such column, or one is asked for twice.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> batch = ipc.RecordBatch.from_pydict({"x": [1], "y": ["a"], "z": [{"p": 1.5, "q": None}]})
+        >>> batch.select(["z.p", "x"]).to_pylist()
+        [{'z': {'p': 1.5}, 'x': 1}]
+        """
+        return select_columns(self, (columns,) if isinstance(columns, (str, int)) else tuple(columns))
+
+    def drop(self, columns):
+        """Return all columns but some, without copying.
+
+        Parameters
+        ----------
+        columns : str, int or a sequence of them
+            Names or indices (negative counts from the end).
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        IndexError, KeyError, UsageError
+            If there is no such column, or several have that name.
+        """
+        from arrowipc.schema import positions_without
+
+        return self.select(positions_without(plan_schema(self.plan), columns))
+
+    def rename(self, names):
+        """Return the same columns under other names, without copying.
+
+        Parameters
+        ----------
+        names : mapping of str to str, or sequence of str
+            Old names and new ones; or all names, in order.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        KeyError
+            If no column has an old name.
+        UsageError
+            If several columns have an old name, or there are more or fewer names than columns.
+        """
+        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+        cdef LimitsData limits
+        from arrowipc.schema import renamed
+
+        check_native(self, "renaming")
+        limits_data(None, &limits)
+        out.share(self, python_plan(renamed(plan_schema(self.plan), names), &limits))
+        out.dictionaries = self.dictionaries
+        out.custom_metadata = self.custom_metadata
+        return out
+
+    def append_column(self, field, values):
+        """Return the batch with one more column at its end.
+
+        Parameters
+        ----------
+        field : str or Field
+            A name alone: the type is that of the values.
+        values : sequence, numpy.ndarray, Array or object with ``__arrow_c_array__``
+            As many as there are rows. Arrays of the right type are not copied.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            If there are more or fewer values than rows, or one does not fit the type.
+        """
+        from arrowipc._upcalls import append_column
+
+        return append_column(self, field, values)
+
+    def take(self, indices):
+        """Return rows in any order and number.
+
+        Parameters
+        ----------
+        indices : sequence of int, numpy.ndarray or Array
+            Negative ones count from the end. Nulls are refused.
+
+        Returns
+        -------
+        RecordBatch
+            Of rows that are copied, in exactly the memory that they need; dictionaries, elements of list views and
+            the data buffers of view columns are shared.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row.
+        UsageError
+            If the indices are no integers, or null.
+        UnsupportedError
+            If the texts or lists of the rows need offsets of 64 bits; take fewer at a time.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_pydict({"x": [10, 20, 30]}).take([-1, 0, 0]).to_pydict()
+        {'x': [30, 10, 10]}
+        """
+        from arrowipc._upcalls import take_indices
+
+        return take_indices(self, indices)
+
+    def head(self, n=5):
+        """Return the first `n` rows; with a negative `n`, all but the last ones."""
+        return self[:n]
+
+    def tail(self, n=5):
+        """Return the last `n` rows; with a negative `n`, all but the first ones."""
+        return self[max(self.d.length - n, 0):] if n >= 0 else self[-n:]
+
+    def iter_rows(self, *, named=False):
+        """Iterate over the rows, a thousand at a time made.
+
+        Parameters
+        ----------
+        named : bool, default False
+            False: tuples; True: dicts, as in :meth:`to_pylist`.
+
+        Yields
+        ------
+        tuple or dict
+        """
+        cdef int64_t start
+        for start in range(0, self.d.length, STEP):
+            some = slice_batch(self, start, min(STEP, self.d.length - start))
+            yield from some.to_pylist() if named else zip(*column_values([some], self.d.plan.n_columns, quota(AS_BACKED)))
 
     def slice(self, offset=0, length=None):
         """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
@@ -295,7 +458,8 @@ cdef class RecordBatch(Columns):
         return build_batch(mapping, schema)
 
     @staticmethod
-    def from_buffers(schema, length, nodes, buffers, *, variadic=(), dictionaries=(), validate="none", limits=None):
+    def from_buffers(schema, length, nodes, buffers, *, variadic=(), dictionaries=(), custom_metadata=(),
+                     validate="none", limits=None):
         """Make a batch whose columns point into buffers that exist.
 
         Parameters
@@ -303,17 +467,19 @@ cdef class RecordBatch(Columns):
         schema : Schema
         length : int
             Rows.
-        nodes : sequence of (int, int)
+        nodes : iterable of (int, int)
             Length and null count (-1: not counted) of each field, in pre-order.
-        buffers : sequence of bytes-like or None
+        buffers : iterable of bytes-like or None
             Of each field, in pre-order, those of its layout; a field of a view type has its data buffers behind
             its views. None: absent. They are held, and must not change. Only numbers at addresses that their
             width does not divide are copied, and those of a schema in big-endian byte order.
-        variadic : sequence of int
+        variadic : iterable of int
             The number of data buffers of each field of a view type.
-        dictionaries : sequence of Array or None
+        dictionaries : iterable of Array or None
             The values of each dictionary-encoded field; None: they have not arrived. Fields that share a
             dictionary id share the array.
+        custom_metadata : mapping or (bytes, bytes) pairs
+            As of a message.
         validate : {"none", "full", "strict"}
             What is proven about the values, those of dictionaries too. The sizes of buffers are always checked.
         limits : Limits, optional
@@ -346,7 +512,7 @@ cdef class RecordBatch(Columns):
         """
         from arrowipc._upcalls import from_buffers
 
-        return from_buffers(schema, length, nodes, buffers, variadic, dictionaries, validate, limits)
+        return from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, validate, limits)
 
     def to_message(self, **options):
         """Encode the batch: metadata, and references to the buffers of the body, which are not copied.
@@ -383,6 +549,14 @@ cdef class RecordBatch(Columns):
         from arrowipc._upcalls import batch_message
 
         return batch_message(self, **options).serialize(options.get("alignment", 8))
+
+    def __reduce_ex__(self, protocol):
+        from arrowipc._upcalls import reduce_batch
+
+        return reduce_batch(self, protocol)
+
+    def __copy__(self):
+        return self
 
     def __repr__(self):
         from arrowipc._upcalls import batch_text
@@ -422,6 +596,16 @@ cdef class RecordBatch(Columns):
         from arrowipc._upcalls import export_stream
 
         return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
+
+
+cdef bint is_integer(object i) except -1:
+    """Whether it is one index; NumPy's arrays have `__index__` too."""
+    return isinstance(i, int) or (hasattr(i, "__index__") and getattr(i, "ndim", 0) == 0)
+
+
+def names_columns(items):
+    """Whether what is in brackets names columns, and no rows."""
+    return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
 
 
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
@@ -701,6 +885,22 @@ cdef class Array:
         start, count = clip(offset, length, self.length)
         return make_array(self.columns, self.index, self.offset + <int64_t> start, count)
 
+    def take(self, indices):
+        """Return elements in any order and number; parameters and errors are those of :meth:`RecordBatch.take`.
+
+        Returns
+        -------
+        Array
+        """
+        from arrowipc._upcalls import take_indices
+        from arrowipc.schema import Schema
+
+        cdef LimitsData limits
+        check_native(self.columns, "taking elements")
+        limits_data(None, &limits)
+        alone = batch_of_arrays(python_plan(Schema([self.field]), &limits), [self], self.length)
+        return column_at(take_indices(alone, indices), 0)
+
     def __len__(self):
         return self.length
 
@@ -709,10 +909,12 @@ cdef class Array:
         cdef int64_t position
         if isinstance(i, slice):
             PySlice_Unpack(i, &start, &stop, &step)
-            if step != 1:
-                raise UsageError(f"arrays are sliced with step 1, found {step}")
             PySlice_AdjustIndices(self.length, &start, &stop, step)
+            if step != 1:
+                return self.take(range(start, stop, step))
             return make_array(self.columns, self.index, self.offset + start, max(stop - start, 0))
+        if not is_integer(i):
+            return self.take(i)
         position = i.__index__()
         if position < 0:
             position += self.length
@@ -836,6 +1038,32 @@ cdef class Array:
         check_native(self.columns, "conversion to NumPy")
         return as_array(self, dtype, copy)
 
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef const FieldPlan* f = &self.columns.d.plan.fields[self.index]
+        cdef const char* code = NULL
+        if f.layout == LAYOUT_FIXED and f.flags & FIELD_ENCODED == 0:
+            code = buffer_format(f)
+        if code == NULL or count_nulls(self) or (f.width > 1 and self.columns.d.plan.keep_stored):
+            raise BufferError(f"{self.type} with {count_nulls(self)} nulls has no buffer of numbers; "
+                              "to_numpy(copy=True) makes an array")
+        export_bytes(self, view, self.columns.d.extents[f.first_buffer + 1].data + self.offset * f.width,
+                     self.length * f.width, False, flags)
+        view.itemsize = f.width
+        if view.format != NULL:
+            view.format = <char*> code
+        if view.shape != NULL:
+            view.shape = <Py_ssize_t*> &self.length
+
+    def __dlpack__(self, **options):
+        """Hand numbers without nulls over as DLPack does: see :meth:`Tensor.__dlpack__`."""
+        from arrowipc._upcalls import Tensor
+
+        return Tensor(memoryview(self)).__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        """Return the device of the memory, ``(1, 0)``: the CPU."""
+        return (1, 0)
+
     def equals(self, other, nan_equal=False):
         """Whether `other` has the same type, nulls in the same places and equal values elsewhere.
 
@@ -877,6 +1105,14 @@ cdef class Array:
             return NotImplemented
         return self.equals(other)
 
+    def __reduce_ex__(self, protocol):
+        from arrowipc._upcalls import reduce_array
+
+        return reduce_array(self, protocol)
+
+    def __copy__(self):
+        return self
+
     def __repr__(self):
         from arrowipc._upcalls import array_text
 
@@ -906,6 +1142,18 @@ cdef class Array:
         return export_device_array(self, requested_schema, **kwargs)
 
 
+cdef const char* buffer_format(const FieldPlan* f) noexcept:
+    """What the struct module calls the numbers of a field; NULL: they are none."""
+    cdef int32_t width = f.width
+    if f.type == Type_FloatingPoint:
+        return b"e" if width == 2 else b"f" if width == 4 else b"d"
+    if f.type != Type_Int:
+        return NULL
+    if f.flags & FIELD_SIGNED:
+        return b"b" if width == 1 else b"h" if width == 2 else b"i" if width == 4 else b"q"
+    return b"B" if width == 1 else b"H" if width == 2 else b"I" if width == 4 else b"Q"
+
+
 cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length):
     """Elements [offset, offset + length) of a field, `offset` physical; they are known to exist."""
     cdef Array array = Array.__new__(Array, columns)
@@ -930,35 +1178,98 @@ cdef Columns single_column(Array array, Plan plan):
     Buffers are shared, and so are the tables where nothing in them has to change.
     """
     cdef Columns source = array.columns, out
-    cdef const PlanData* theirs = source.d.plan
-    cdef const FieldPlan* fields = &theirs.fields[array.index]
     cdef const Node* node = &source.d.nodes[array.index]
-    cdef const ViewRange* views
-    cdef int32_t i, n_fields = plan.d.n_fields, variadic = 0
-    if (theirs.n_fields == n_fields and not plan.dictionaries and node.offset == array.offset
+    if (source.d.plan.n_fields == plan.d.n_fields and not plan.dictionaries and node.offset == array.offset
             and node.length == array.length):
         return source
-    for i in range(n_fields):
-        if fields[i].view >= 0:
-            variadic += source.d.views[fields[i].view].count
     out = Columns.__new__(Columns)
+    place_arrays(out, plan, [array], array.length)
+    return out
+
+
+cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length):
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    place_arrays(out, plan, arrays, length)
+    return out
+
+
+cdef int place_arrays(Columns out, Plan plan, list arrays, int64_t length) except -1:
+    """Fill `out`, which is new, with the arrays as columns of `plan`."""
+    cdef Array array
+    cdef int32_t i, f, g, column, variadic = 0, next = plan.d.n_buffers
+    cdef list dictionaries = []
+    for array in arrays:
+        variadic += count_variadic_below(&array.columns.d, array.index)
     out.allocate(plan, variadic)
-    memcpy(out.d.nodes, node, n_fields * sizeof(Node))
-    memcpy(out.d.extents, &source.d.extents[fields[0].first_buffer], plan.d.n_buffers * sizeof(Extent))
-    variadic = plan.d.n_buffers
-    for i in range(n_fields):
-        if fields[i].view >= 0:
-            views = &source.d.views[fields[i].view]
-            memcpy(&out.d.extents[variadic], &source.d.extents[views.first], views.count * sizeof(Extent))
-            out.d.views[plan.d.fields[i].view].first = variadic
-            out.d.views[plan.d.fields[i].view].count = views.count
-            variadic += views.count
-    if node.offset != array.offset or node.length != array.length:
-        slice_column(&out.d, 0, array.offset - node.offset, array.length)
-    out.d.length = array.length
-    out.owner = source
-    out.dictionaries = share_dictionaries(
-        plan, [dictionary_array(source, array.index + i) for i in range(n_fields) if plan.d.fields[i].dictionary >= 0])
+    for column, array in enumerate(arrays):
+        f = plan.d.columns[column]
+        for i in range(plan.d.fields[f].end - f):
+            g = array.index + i
+            next = place_field(&out.d, f + i, &array.columns.d, g, next)
+            if plan.d.fields[f + i].dictionary >= 0:
+                dictionaries.append(dictionary_array(array.columns, g))
+        if out.d.nodes[f].offset != array.offset or out.d.nodes[f].length != array.length:
+            slice_column(&out.d, f, array.offset - out.d.nodes[f].offset, array.length)
+    out.d.length = length
+    out.owner = tuple([(<Array> each).columns for each in arrays])
+    out.dictionaries = share_dictionaries(plan, dictionaries)
+    return 0
+
+
+cdef int32_t count_variadic_below(const ColumnsData* d, int32_t f) noexcept nogil:
+    """Data buffers of the view fields among a field and those below it."""
+    cdef int32_t i, count = 0
+    for i in range(f, d.plan.fields[f].end):
+        if d.plan.fields[i].view >= 0:
+            count += d.views[d.plan.fields[i].view].count
+    return count
+
+
+# -- some columns --------------------------------------------------------------------------------------------
+
+# (plan, columns, their plan, which field of the first each of its fields is): a stream of batches asks for the same.
+cdef list recent_parts = []
+
+cdef enum:
+    MOST_PARTS = 8
+
+
+cdef tuple part_of(Plan whole, tuple columns):
+    """The plan of some columns, and the fields of the whole one; the same plan for the same ones."""
+    cdef Plan plan
+    cdef int32_t i
+    for known, chosen, found in recent_parts:
+        if known is whole and chosen == columns:
+            return found
+    plan = project(whole, columns)
+    places = {whole.d.fields[i].source_node: i for i in range(whole.d.n_fields)}
+    found = plan, [places[plan.d.fields[i].source_node] for i in range(plan.d.n_fields)]
+    recent_parts.insert(0, (whole, columns, found))
+    del recent_parts[MOST_PARTS:]
+    return found
+
+
+cdef RecordBatch select_columns(RecordBatch batch, tuple columns):
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef Plan plan
+    cdef list fields, dictionaries
+    cdef int32_t i, g, ordinal, variadic = 0, next
+    plan, fields = part_of(batch.plan, columns)
+    for g in fields:
+        if batch.plan.d.fields[g].view >= 0:
+            variadic += batch.d.views[batch.plan.d.fields[g].view].count
+    out.allocate(plan, variadic)
+    dictionaries = [None] * len(plan.dictionaries)
+    next = plan.d.n_buffers
+    for i, g in enumerate(fields):
+        next = place_field(&out.d, i, &batch.d, g, next)
+        ordinal = plan.d.fields[i].dictionary
+        if ordinal >= 0 and batch.dictionaries:
+            dictionaries[ordinal] = batch.dictionaries[batch.plan.d.fields[g].dictionary]
+    out.d.length = batch.d.length
+    out.owner = batch.owner
+    out.dictionaries = tuple(dictionaries)
+    out.custom_metadata = batch.custom_metadata
     return out
 
 

@@ -1,11 +1,9 @@
-# Runs of rows with equal keys, and some columns of a batch as a batch.
+# Runs of rows with equal keys.
 from libc.stdint cimport int64_t
 
 from arrowipc._core cimport Memory
 from arrowipc.columns.array cimport RecordBatch
 
-# Columns of a batch by their ordinals (a tuple), over the same buffers.
-cdef RecordBatch select(RecordBatch batch, tuple columns)
 # Where runs of rows begin that have equal values in every column, and the number of rows behind them: int64.
 cdef Memory find_runs(RecordBatch keys)
 # The first row of each run, as a batch of their own; `starts` has one more entry than there are runs.

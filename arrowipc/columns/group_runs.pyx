@@ -10,8 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport Memory, Plan, raise_fault
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc._core cimport Memory, raise_fault
+from arrowipc.columns.array cimport RecordBatch, select_columns
 from arrowipc.columns.builder cimport ColumnsBuilder, raise_append_fault
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity, word_span
@@ -22,50 +22,6 @@ from arrowipc.inline.loads cimport get_bit, loose_u16, loose_u32, loose_u64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, ColumnsData, FieldPlan, Node, PlanData,
 )
-from arrowipc.metadata.schema_reader cimport project
-
-cdef list recent = []       # (plan, columns, their plan): projecting costs more than looking for runs
-
-cdef enum:
-    MOST_RECENT = 8
-
-
-# -- some columns --------------------------------------------------------------------------------------------
-
-
-cdef Plan plan_of(Plan whole, tuple columns):
-    """The plan of some columns; the same object for the same ones, so that its schema is made once."""
-    cdef Plan plan
-    for known, chosen, plan in recent:
-        if known is whole and chosen == columns:
-            return plan
-    plan = project(whole, columns)
-    recent.insert(0, (whole, columns, plan))
-    del recent[MOST_RECENT:]
-    return plan
-
-
-cdef RecordBatch select(RecordBatch batch, tuple columns):
-    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-    cdef Plan plan = plan_of(batch.plan, columns)
-    cdef const PlanData* p = &batch.plan.d
-    cdef int32_t i, f, variadic = 0, next = plan.d.n_buffers
-    cdef list dictionaries = [None] * len(plan.dictionaries)
-    for column in columns:
-        f = p.columns[<int32_t> column]
-        for i in range(f, p.fields[f].end):
-            if p.fields[i].view >= 0:
-                variadic += batch.d.views[p.fields[i].view].count
-    out.allocate(plan, variadic)
-    for i, column in enumerate(columns):
-        next = out.place_column(plan.d.columns[i], batch, p.columns[<int32_t> column], next, dictionaries)
-    out.d.length = batch.d.length
-    out.owner = batch.owner
-    out.dictionaries = tuple(dictionaries)
-    out.custom_metadata = batch.custom_metadata
-    return out
-
-
 # -- where runs begin ----------------------------------------------------------------------------------------
 
 
@@ -283,7 +239,7 @@ cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t cou
 
 def runs_of(RecordBatch batch not None, columns):
     """Return where runs of equal values in some columns begin, then the number of rows; and these columns there."""
-    cdef RecordBatch keys = select(batch, tuple(columns))
+    cdef RecordBatch keys = select_columns(batch, tuple(columns))
     cdef Memory starts = find_runs(keys)
     cdef int64_t count = starts.size // 8 - 1
     return memoryview(starts).cast("q").tolist(), first_rows(keys, <int64_t*> starts.data, count)

@@ -11,7 +11,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.array cimport RecordBatch, slice_batch
 from arrowipc.columns.builder cimport FAULT_FULL, raise_append_fault
 from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, store_bits, store_int
@@ -32,6 +32,12 @@ from arrowipc.errors import LimitError, UsageError
 
 cdef enum:
     FAULT_TOO_MANY = 102    # beside the FaultCodes: more ranges than may be written
+
+cdef enum:
+    # What numbers are: how often rows come, which rows, or which counted from either end.
+    COUNTS = 0
+    ROWS = 1
+    INDICES = 2
 
 cdef struct TakeRanges:
     # As many ranges as turn up.
@@ -709,6 +715,8 @@ cdef object integers(object values, str name):
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise UsageError(f"{name}: expected integers in one dimension, without nulls, found {found.dtype} in "
                          f"{found.ndim}")
+    if found.dtype.itemsize == 8 and found.dtype.kind == "u" and found.max() > INT64_MAX:
+        raise UsageError(f"{name}: {found.max()} is more than there can be rows")
     return np.ascontiguousarray(found, dtype=np.int64)
 
 
@@ -724,22 +732,30 @@ cdef int64_t ranges_of_counts(TakeRange* out, const loose_i64* counts, int64_t n
     return used
 
 
-cdef int64_t ranges_of_index(TakeRange* out, const loose_i64* index, int64_t n, int64_t rows) noexcept nogil:
-    """Row index[i] for each i; -1: there is no such row."""
-    cdef int64_t used = 0, i
+cdef int64_t ranges_of_index(TakeRange* out, const loose_i64* index, int64_t n, int64_t rows,
+                             int64_t first) noexcept nogil:
+    """Row index[i] for each i, counted from the end if negative; -1: there is no such row, or it is before `first`."""
+    cdef int64_t used = 0, i, row
+    cdef TakeRange* last
     for i in range(n):
-        if index[i] < 0 or index[i] >= rows:
+        row = index[i]
+        if row < first or row >= rows:
             return -1
-        if used and out[used - 1].start == index[i]:
-            out[used - 1].times += 1
+        if row < 0:
+            row += rows
+        last = out + used - 1
+        if used and last.count == 1 and last.start == row:
+            last.times += 1
+        elif used and last.times == 1 and last.start + last.count == row:
+            last.count += 1
         else:
-            out[used] = TakeRange(index[i], 1, 1)
+            out[used] = TakeRange(row, 1, 1)
             used += 1
     return used
 
 
-cdef RecordBatch taken_rows(RecordBatch source, Source numbers, int64_t first, bint repeats, str name):
-    """The rows of `source` that the numbers stand for: how often each comes, from `first`; or which ones."""
+cdef RecordBatch taken_rows(RecordBatch source, Source numbers, int what, int64_t first, str name):
+    """The rows of `source` that the numbers stand for: how often each comes, from row `first` on; or which ones."""
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef int64_t left = INT64_MAX, n = numbers.size // 8, used
     cdef TakeRange* ranges = <TakeRange*> malloc(n * sizeof(TakeRange) + 1)
@@ -747,13 +763,16 @@ cdef RecordBatch taken_rows(RecordBatch source, Source numbers, int64_t first, b
         raise MemoryError()
     try:
         with nogil:
-            if repeats:
+            if what == COUNTS:
                 used = ranges_of_counts(ranges, <const loose_i64*> numbers.data, n, first)
             else:
-                used = ranges_of_index(ranges, <const loose_i64*> numbers.data, n, source.d.length)
+                used = ranges_of_index(ranges, <const loose_i64*> numbers.data, n, source.d.length,
+                                       0 if what == ROWS else -source.d.length)
         if used < 0:
-            raise UsageError(f"{name}: a count is negative" if repeats
-                             else f"{name}: an index is not one of the {source.d.length} rows")
+            if what == COUNTS:
+                raise UsageError(f"{name}: a count is negative")
+            wrong = UsageError if what == ROWS else IndexError
+            raise wrong(f"{name}: an index is not one of the {source.d.length} rows")
         take_ranges(out, source, ranges, used, &left)
     finally:
         free(ranges)
@@ -762,10 +781,45 @@ cdef RecordBatch taken_rows(RecordBatch source, Source numbers, int64_t first, b
 
 cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, str name):
     check_native(source, "repeating rows")
-    return taken_rows(source, Source(integers(counts, name)), first, True, name)
+    return taken_rows(source, Source(integers(counts, name)), COUNTS, first, name)
 
 
 cpdef RecordBatch take_rows(RecordBatch source, object indices, str name):
     """Return the rows of a batch at these indices; `name` is that of the function that errors speak of."""
     check_native(source, "repeating rows")
-    return taken_rows(source, Source(integers(indices, name)), 0, False, name)
+    return taken_rows(source, Source(integers(indices, name)), ROWS, 0, name)
+
+
+def take_indices(RecordBatch source not None, indices):
+    """See `RecordBatch.take`: as `take_rows`, with negative indices, which count from the end."""
+    check_native(source, "taking rows")
+    return taken_rows(source, Source(integers(indices, "take")), INDICES, 0, "take")
+
+
+def take_across(list batches, indices):
+    """Rows of batches of one schema that are counted through; a list of one batch, or of none.
+
+    The rows of each batch are taken together, in the order of the batches, and brought into their own order at last.
+    """
+    import numpy as np
+
+    from arrowipc.columns.builder import concat_batches
+
+    rows = integers(indices, "take")
+    starts = np.cumsum([0, *[len(batch) for batch in batches]])
+    rows = np.where(rows < 0, rows + starts[-1], rows)
+    if len(rows) and not (0 <= rows.min() and rows.max() < starts[-1]):
+        raise IndexError(f"take: an index is not one of the {starts[-1]} rows")
+    if len(batches) < 2:
+        return [take_indices(batch, rows) for batch in batches]
+    homes = np.searchsorted(starts, rows, "right") - 1
+    order = np.argsort(homes, kind="stable")
+    used, begins = np.unique(homes[order], return_index=True)
+    parts = [take_indices(batches[home], rows[some] - starts[home])
+             for home, some in zip(used.tolist(), np.split(order, begins[1:]))]
+    taken = concat_batches(parts or [slice_batch(batches[0], 0, 0)])
+    if (order[1:] > order[:-1]).all():
+        return [taken]
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return [take_indices(taken, places)]

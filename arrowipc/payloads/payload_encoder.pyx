@@ -13,12 +13,12 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, strlen
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, limits_data, raise_fault
-from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.columns.array cimport Array, RecordBatch, make_array, select_columns
 from arrowipc.columns.dictionary_gc cimport (
     UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used, transpose_used,
 )
 from arrowipc.columns.elements cimport check_native
-from arrowipc.columns.group_runs cimport find_runs, first_rows, select
+from arrowipc.columns.group_runs cimport find_runs, first_rows
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, put_part
 from arrowipc.inline.element cimport load_signed, load_unsigned
@@ -799,11 +799,11 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
         check_schema(declared, plan_schema(rows.plan))
         check_native(rows, "encode_payloads(group_by=)")
         columns = key_columns(group_by, declared)
-        keys = select(rows, columns)
+        keys = select_columns(rows, columns)
         starts = find_runs(keys)
         if not keep_keys:
             rest = tuple([i for i in range(len(declared)) if i not in columns])
-            rows = select(rows, rest)
+            rows = select_columns(rows, rest)
             declared = (plan_schema(rows.plan) if schema is None
                         else Schema([declared.fields[i] for i in rest], declared.metadata))
     encoder = PayloadEncoder(rows, starts, declared, encode_options, with_schema=with_schema,

@@ -2,6 +2,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, SupportsIndex
 
 from arrowipc._core import Columns, ReadableBuffer, Source
+from arrowipc.arguments import MetadataLike
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
 from arrowipc.limits import Limits
@@ -37,6 +38,7 @@ def from_buffers(
     buffers: Iterable[ReadableBuffer | None],
     variadic: Iterable[SupportsIndex],
     dictionaries: Iterable[Array | None],
+    custom_metadata: MetadataLike,
     level: Literal["none", "full", "strict"],
     limits: Limits | None,
 ) -> RecordBatch: ...

@@ -28,6 +28,7 @@ from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, kind_name, take_message
 from arrowipc.read.validate cimport check_columns, index_range, validate
 
+from arrowipc.arguments import metadata_pairs
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 
 # Arrow 0.17 announced compression in Message.custom_metadata, before RecordBatch.compression existed.
@@ -469,7 +470,7 @@ def schema_of(Message message, limits):
 # -- batches of given buffers ------------------------------------------------------------------------------------
 
 
-def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, level, limits):
+def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, level, limits):
     """See `RecordBatch.from_buffers`.
 
     The batch is a message whose body is all memory: a buffer's offset in it is its address. So the walk checks nodes
@@ -509,6 +510,8 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, level, 
     normalise(out, -1, &bounds, False)
     if proof:
         validate_whole(out, proof)
+    if custom_metadata:
+        out.custom_metadata = metadata_pairs(custom_metadata)
     return out
 
 

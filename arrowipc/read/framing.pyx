@@ -531,6 +531,14 @@ cdef class Message:
     def __init__(self):
         raise UsageError("messages are made by read_message(), MessageReader and RecordBatch.to_message()")
 
+    def __reduce_ex__(self, protocol):
+        from arrowipc._upcalls import reduce_message
+
+        return reduce_message(self, protocol)
+
+    def __copy__(self):
+        return self
+
     @property
     def kind(self):
         """str: "Schema", "DictionaryBatch", "RecordBatch", "Tensor" or "SparseTensor" (union MessageHeader)."""

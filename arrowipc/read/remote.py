@@ -133,7 +133,7 @@ class RemoteSource:
     >>> ipc.open_file(source, columns=["price"]).read_all()            # doctest: +SKIP
     """
 
-    __slots__ = ("_asked", "_ends", "_http", "_path", "_size", "_system", "_version", "gap", "tail", "url")
+    __slots__ = ("_asked", "_ends", "_given", "_http", "_path", "_size", "_system", "_version", "gap", "tail", "url")
 
     def __init__(
         self,
@@ -149,6 +149,7 @@ class RemoteSource:
         given: Any = timeout
         if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
+        self._given = storage_options, timeout
         self.url: str = url
         self.gap: int = gap
         self.tail: int = tail
@@ -159,6 +160,10 @@ class RemoteSource:
         self._http = self._over_http(timeout)
         #: (offset, bytes) of what was fetched from both ends
         self._ends: list[tuple[int, bytes | bytearray]] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another source of the same file, which reads no other version of it than this one."""
+        return _again, (self.url, *self._given, self.gap, self.tail, self._size, self.version)
 
     @property
     def local_path(self) -> str | None:
@@ -327,6 +332,11 @@ class RemoteSource:
 
     def __repr__(self) -> str:
         return f"RemoteSource({self.url!r})"
+
+
+def _again(url: str, storage_options: Any, timeout: Any, gap: int, tail: int, *rest: Any) -> RemoteSource:
+    size, version = rest
+    return RemoteSource(url, storage_options, size=size, gap=gap, tail=tail, timeout=timeout, version=version)
 
 
 class _Sequential(io.RawIOBase):

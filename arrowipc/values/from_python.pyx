@@ -17,7 +17,9 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, Source, field_name, identity, limits_data
 from arrowipc.cdata.import_array cimport import_array
-from arrowipc.columns.array cimport Array, RecordBatch, dictionary_array, make_array, single_column
+from arrowipc.columns.array cimport (
+    Array, RecordBatch, batch_of_arrays, dictionary_array, make_array, single_column,
+)
 from arrowipc.columns.elements cimport MAX_VALUES, check_native
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport validity
@@ -733,6 +735,30 @@ cpdef Array build_array(object values, object type=None):
         type = infer_type(source)
     batch = build(plan_of_type(type), [source], len(source))
     return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
+
+
+def append_column(RecordBatch batch not None, field, values):
+    """See `RecordBatch.append_column`."""
+    from arrowipc.datatypes import Field
+    from arrowipc.schema import Schema
+
+    cdef Array array
+    given = field if isinstance(field, Field) else None
+    source = column_source(field if given is None else field.name, values)
+    if isinstance(source, Array) and (given is None or source.type == given.type):
+        array = source
+    else:
+        array = build_array(source, None if given is None else given.type)
+    if array.length != batch.d.length:
+        raise UsageError(f"column {field if given is None else field.name!r}: expected {batch.d.length:,} values, as "
+                         f"there are rows, found {array.length:,}")
+    if given is None:
+        given = Field(field, array.type)
+    elif not given.nullable and array.null_count:
+        raise UsageError(f"column {field.name!r}: {array.null_count:,} values are null, and the field is not nullable")
+    schema = batch.schema
+    return batch_of_arrays(plan_of(Schema([*schema.fields, given], schema.metadata, schema.endianness)),
+                           [*batch.columns, array], batch.d.length)
 
 
 cdef int check_names(list names, object mapping) except -1:
