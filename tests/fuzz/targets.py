@@ -9,6 +9,7 @@ import contextlib
 import functools
 import gc
 import io
+import pickle
 import random
 import socket
 import struct
@@ -489,6 +490,25 @@ def _other(name: str, old: Any, chance: random.Random) -> Any:
     if name == "dictionaries":
         return chance.choice((None, old.slice(1), old))
     return chance.choice((None, old, old[1:], old[: len(old) // 2], bytes(len(old)), chance.randbytes(len(old))))
+
+
+@target("pickle", corpus.streams)
+def pickled(data: bytes, chance: random.Random) -> None:
+    """Pickles whose buffers and numbers somebody has changed; what Python itself runs of a pickle is another matter."""
+    with ipc.open_stream(data, validate="full", limits=FEW) as reader:
+        batch = next(iter(reader), None)
+    if batch is None:
+        return
+    if batch.num_rows and chance.random() < 0.5:
+        batch = batch.slice(chance.randrange(batch.num_rows), chance.randrange(batch.num_rows))
+    make, (schema, length, *parts) = batch.__reduce_ex__(4)
+    for _ in range(chance.choice((0, 1, 2))):
+        part = chance.choice(parts[:-1])
+        if part:
+            at = chance.randrange(len(part))
+            name = ("nodes", "buffers", "variadic", "dictionaries")[[each is part for each in parts].index(True)]
+            part[at] = _other(name, part[at], chance)
+    uses.batch(pickle.loads(pickle.dumps(make(schema, length, *parts))), "full", chance)
 
 
 @target("copy", corpus.files, corpus.streams)

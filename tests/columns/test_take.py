@@ -1,0 +1,194 @@
+"""Rows and columns in hand: what is taken, cut, chosen, renamed and added is what Python's lists say (issue 23)."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import drive, randoms
+from helpers.arrays import CASES, read_batch
+from hypothesis import given, strategies as st
+
+import arrowipc as ipc
+from arrowipc import UsageError
+from arrowipc.types import dictionary, field, int8, int32, int64, list_, utf8
+
+WORDS = ipc.RecordBatch.from_pydict({"x": [1, 2, 3, None], "y": ["a", "b", None, "d"]})
+DEEP = ipc.RecordBatch.from_pydict(
+    {"x": [1, 2], "s": [{"p": 1.5, "q": {"r": "a", "t": None}}, None], "l": [[{"u": 1, "v": b"b"}], []]}
+)
+
+
+def many(case: str) -> ipc.Array:
+    return read_batch(pa.record_batch({"x": CASES[case]}))["x"]
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_rows_taken_are_the_array_itself(name):
+    array = many(name)
+    taken = array.take(range(len(array)))
+    assert taken.equals(array, nan_equal=True)
+    drive.export_to_pyarrow(ipc.RecordBatch.from_pydict({"x": taken}, ipc.Schema([array.field])))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_in_any_order_are_those_of_a_list(name):
+    dice = random.Random(name)
+    whole = many(name)
+    for array in (whole, whole[1:], whole[1 : len(whole) - 1]):
+        values, n = array.to_pylist(), len(array)
+        if not n:
+            continue
+        for count in (0, 1, n, 3 * n):
+            rows = [dice.randrange(-n, n) for _ in range(count)]
+            for given_as in (rows, tuple(rows), np.array(rows, np.int16), pa.array(rows, pa.int32())):
+                assert str(array.take(given_as).to_pylist()) == str([values[row] for row in rows])
+
+
+@given(randoms.batches(), st.randoms(use_true_random=False))
+def test_rows_of_batches_and_tables_are_those_of_lists(parts, dice):
+    batches = drive.from_bytes(randoms.written(parts)).batches
+    table = ipc.Table.from_batches(batches) if batches else None
+    for found in [*batches, *([table] if table else [])]:
+        rows, n = found.to_pylist(), found.num_rows
+        chosen = [dice.randrange(-n, n) for _ in range(min(2 * n, 50))]
+        taken = found.take(chosen)
+        assert str(taken.to_pylist()) == str([rows[row] for row in chosen])
+        assert taken.schema.equals(found.schema, check_metadata=True)
+        start, stop = sorted(dice.randrange(-n - 1, n + 2) for _ in range(2))
+        step = dice.choice((1, 1, 2, -1, -3))
+        assert str(found[start:stop:step].to_pylist()) == str(rows[start:stop:step])
+        assert str(list(found.iter_rows(named=True))) == str(rows)
+        assert found.head(2).num_rows + found.tail(-2).num_rows == n
+
+
+@pytest.mark.parametrize("where", [WORDS, WORDS["x"], ipc.Table.from_batches([WORDS, WORDS])])
+def test_what_is_no_index_is_refused(where):
+    for wrong in ([99], [-99], np.array([4, 8])):
+        with pytest.raises(IndexError, match="is not one of the"):
+            where.take(wrong)
+    for wrong in ([True], [None], [1.0], [[1]], np.array([2**63], np.uint64), pa.array([0, None])):
+        with pytest.raises((UsageError, IndexError)):
+            where.take(wrong)
+    with pytest.raises(IndexError):
+        where[:0].take([0])
+
+
+def test_views_and_dictionaries_are_shared_and_text_is_not():
+    kind = dictionary(int32(), utf8())
+    batch = ipc.RecordBatch.from_pydict({"d": ["a", "b"] * 50}, ipc.Schema([field("d", kind)]))
+    text = [np.frombuffer(each["d"].dictionary.buffers()[2], np.uint8) for each in (batch, batch.take([1]))]
+    assert np.shares_memory(*text)
+    long = ipc.RecordBatch.from_pydict({"t": ["a" * 1000] * 100})
+    assert long.take([3]).nbytes < 2000
+
+
+def test_offsets_that_do_not_fit_are_an_error_that_says_what_to_do():
+    wide = ipc.RecordBatch.from_pydict({"t": ["a" * (1 << 20)]})
+    with pytest.raises(ipc.UnsupportedError, match="offset"):
+        wide.take(np.zeros(2048, np.int64))
+
+
+# -- columns -------------------------------------------------------------------------------------------------
+
+
+def test_brackets_choose_rows_or_columns():
+    assert WORDS["x"].to_pylist() == WORDS[0].to_pylist() == WORDS[np.int64(0)].to_pylist()
+    assert WORDS[["y", "x"]].schema.names == ["y", "x"]
+    assert WORDS[[2, -1]].to_pydict() == {"x": [3, None], "y": [None, "d"]}
+    assert WORDS[np.array([0])].num_rows == 1
+    assert WORDS[[]].num_rows == 0
+    assert WORDS["x"][[0, -1]].to_pylist() == [1, None]
+    table = ipc.Table.from_batches([WORDS, WORDS])
+    assert [len(part) for part in table["x"]] == [4, 4]
+    assert table[["y"]].to_pydict() == {"y": ["a", "b", None, "d"] * 2}
+    assert table[[7, 0]].to_pydict() == {"x": [None, 1], "y": ["d", "a"]}
+    assert table[3:5].to_pydict() == {"x": [None, 1], "y": ["d", "a"]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("x", [{"x": 1}, {"x": 2}]),
+        (["s.q.t", "x"], [{"s": {"q": {"t": None}}, "x": 1}, {"s": None, "x": 2}]),
+        ([1], [{"s": {"p": 1.5, "q": {"r": "a", "t": None}}}, {"s": None}]),
+        (["l.item.v"], [{"l": [{"v": b"b"}]}, {"l": []}]),
+        ([], [{}, {}]),
+    ],
+)
+def test_chosen_columns_are_cut_out_without_copying(columns, expected):
+    assert DEEP.select(columns).to_pylist() == expected
+    assert ipc.Table.from_batches([DEEP]).select(columns).to_pylist() == expected
+    again = DEEP.select(["s", "x"]).select(["x", "s.p"])
+    assert again.to_pylist() == [{"x": 1, "s": {"p": 1.5}}, {"x": 2, "s": None}]
+    assert np.shares_memory(again["x"].to_numpy(), DEEP["x"].to_numpy())
+    drive.export_to_pyarrow(again)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_type_is_chosen_renamed_dropped_and_added(name):
+    batch = read_batch(pa.record_batch({"x": CASES[name], "y": CASES[name], "z": pa.array(range(len(CASES[name])))}))
+    swapped = batch.select(["z", "x"])
+    assert swapped["x"].equals(batch["x"], nan_equal=True)
+    assert batch.drop(["y", -1]).schema == ipc.Schema([batch.schema.field("x")])
+    other = batch.rename({"x": "a"})
+    assert other.schema.names == ["a", "y", "z"]
+    assert other["a"].equals(batch["x"], nan_equal=True)
+    more = swapped.append_column(batch.schema.field("y"), batch["y"])
+    assert more["y"].equals(batch["y"], nan_equal=True)
+    assert more.slice(1).append_column("w", batch["x"][1:])["w"].equals(batch["x"][1:], nan_equal=True)
+    for each in (swapped, other, more):
+        drive.export_to_pyarrow(each)
+
+
+def test_columns_that_are_not_there_are_named():
+    for find in (lambda: WORDS.select("z"), lambda: WORDS.drop("z"), lambda: WORDS.rename({"z": "a"})):
+        with pytest.raises((UsageError, KeyError), match="'z'"):
+            find()
+    with pytest.raises(UsageError, match="expected 2 names"):
+        WORDS.rename(["a"])
+    with pytest.raises(UsageError, match="asked for twice"):
+        WORDS.select(["x", "x"])
+
+
+def test_added_columns_must_fit():
+    with pytest.raises(UsageError, match=r"'z': expected 4 values.*found 3"):
+        WORDS.append_column("z", [1, 2, 3])
+    with pytest.raises(UsageError, match="not nullable"):
+        WORDS.append_column(field("z", int64(), nullable=False), [1, 2, 3, None])
+    with pytest.raises(UsageError):
+        WORDS.append_column(field("z", int8()), [1, 2, 3, 999])
+    table = ipc.Table.from_batches([WORDS, WORDS[1:]])
+    assert table.append_column("z", range(7)).select("z").to_pydict() == {"z": list(range(7))}
+    assert ipc.Table(WORDS.schema).append_column(field("z", list_(int8())), []).schema.names == ["x", "y", "z"]
+    assert ipc.Table(WORDS.schema).select("y").schema.names == ["y"]
+
+
+# -- arrays as buffers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u8", "f2", "f4", "f8"])
+def test_numbers_without_nulls_are_buffers(dtype):
+    values = np.arange(6).astype(dtype)
+    array = ipc.Array.from_pylist(values)[1:5]
+    assert np.array_equal(np.frombuffer(array, dtype), values[1:5])
+    assert dtype == "f2" or memoryview(array).tolist() == values[1:5].tolist()  # Python lists no halves
+    assert memoryview(array).readonly
+    assert np.shares_memory(np.asarray(array), values)
+    assert np.shares_memory(np.from_dlpack(array), values)
+    assert array.__dlpack_device__() == (1, 0)
+
+
+@pytest.mark.parametrize("values", [["a"], [1, None], [True], [[1]]])
+def test_what_is_no_number_or_null_is_no_buffer(values):
+    array = ipc.Array.from_pylist(values)
+    with pytest.raises(BufferError, match="to_numpy"):
+        memoryview(array)
+    with pytest.raises(BufferError):
+        array.__dlpack__()
+    assert len(np.asarray(array)) == len(values)

@@ -1,0 +1,124 @@
+"""Pickles: the same again in any protocol and process, no larger than their rows, believed in nothing (issue 23)."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import copy
+import multiprocessing
+import pickle
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import drive, randoms
+from helpers.arrays import CASES, read_batch
+from hypothesis import given
+
+import arrowipc as ipc
+from arrowipc import FormatError
+
+PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
+ROWS = 1_000_000
+
+
+def again(thing, protocol=5):
+    return pickle.loads(pickle.dumps(thing, protocol))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_type_and_its_slices_are_the_same_again(name, protocol):
+    batch = read_batch(pa.record_batch({"x": CASES[name], "y": CASES[name]}))
+    for part in (batch, batch.slice(1), batch.slice(1, 2), batch.slice(0, 0)):
+        assert again(part, protocol).equals(part, check_metadata=True, nan_equal=True)
+        assert again(part["y"], protocol).equals(part["y"], nan_equal=True)
+    drive.use(again(batch))
+
+
+@given(randoms.batches())
+def test_every_batch_is_the_same_again(parts):
+    batches = drive.from_bytes(randoms.written(parts)).batches
+    for batch in batches:
+        found = again(batch)
+        assert found.equals(batch, check_metadata=True, nan_equal=True)
+        assert found.custom_metadata == batch.custom_metadata
+    if batches:
+        table = ipc.Table.from_batches(batches)
+        assert again(table).equals(table, check_metadata=True, nan_equal=True)
+
+
+def test_buffers_go_out_of_band_and_are_not_copied():
+    batch = ipc.RecordBatch.from_pydict({"x": np.arange(1000), "y": ["text"] * 1000})
+    buffers: list[pickle.PickleBuffer] = []
+    small = pickle.dumps(batch, 5, buffer_callback=buffers.append)
+    assert len(small) < 500
+    found = pickle.loads(small, buffers=buffers)
+    assert found == batch
+    assert np.shares_memory(found["x"].to_numpy(), batch["x"].to_numpy())
+
+
+def test_a_slice_takes_its_rows_and_a_few_hundred_bytes():
+    words = pa.array([f"word {i % 50_000}" for i in range(ROWS)])
+    whole = pa.record_batch(
+        {"x": np.arange(ROWS), "s": words, "d": words.dictionary_encode(), "v": words.cast("string_view")}
+    )
+    part = ipc.RecordBatch.from_arrow(whole).slice(777_777, 10)
+    assert len(pickle.dumps(part)) < 10 * (8 + 12 + 12 + 16 + 16) + 900
+    assert again(part) == part
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_batches_travel_to_other_processes_and_back(way):
+    batch = read_batch(pa.record_batch({name: array.slice(0, 2) for name, array in CASES.items() if len(array) >= 2}))
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context(way)) as pool:
+        table = pool.submit(ipc.Table.from_batches, [batch, batch]).result(60)
+    assert table.equals(ipc.Table.from_batches([batch, batch]), nan_equal=True)
+
+
+def test_messages_and_copies():
+    batch = ipc.RecordBatch.from_pydict({"x": [1, None], "y": ["a", "b"]})
+    for message in (batch.to_message(), ipc.read_message(batch.schema.serialize())):
+        for protocol in PROTOCOLS:
+            assert again(message, protocol).serialize() == message.serialize()
+    table = ipc.Table.from_batches([batch])
+    for thing in (batch, batch["y"], table):
+        assert copy.copy(thing) == copy.deepcopy(thing) == thing
+
+
+@pytest.mark.parametrize("url", [False, True])
+def test_readers_of_paths_and_urls_open_them_again(tmp_path, url, monkeypatch):
+    pytest.importorskip("fsspec")
+    for make, opener in ((ipc.new_file, ipc.open_file), (ipc.new_stream, ipc.open_stream), (ipc.new_file, ipc.open)):
+        path = tmp_path / "x.arrow"
+        with make(path) as writer:
+            writer.write({"x": [1, 2], "y": [3, 4]})
+        monkeypatch.chdir(tmp_path)
+        with opener(path.as_uri() if url else "x.arrow", columns=["y"]) as reader:
+            stored = pickle.dumps(reader)
+        monkeypatch.chdir("/")
+        with pickle.loads(stored) as reader:
+            assert reader.read_all().to_pydict() == {"y": [3, 4]}
+    with ipc.open(path.read_bytes()) as reader, pytest.raises(TypeError, match="not opened from a path or URL"):
+        pickle.dumps(reader)
+
+
+def test_nothing_that_a_pickle_holds_is_believed():
+    """Buffers that were changed give values or a FormatError; the fuzz target "pickle" changes all there is."""
+    dice = random.Random(23)
+    refused = 0
+    for array in CASES.values():
+        batch = read_batch(pa.record_batch({"x": array}))
+        buffers: list[pickle.PickleBuffer] = []
+        stored = pickle.dumps(batch, 5, buffer_callback=buffers.append)
+        for _ in range(10):
+            changed = [bytearray(each) for each in buffers]
+            some = dice.choice([each for each in changed if each] or [bytearray(1)])
+            some[dice.randrange(len(some))] ^= 1 << dice.randrange(8)
+            if dice.random() < 0.3:
+                del some[len(some) // 2 :]
+            try:
+                drive.use(pickle.loads(stored, buffers=changed))
+            except FormatError:
+                refused += 1
+    assert refused > 100
