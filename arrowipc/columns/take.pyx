@@ -94,12 +94,23 @@ cdef void take_bits(uint8_t* out, const uint8_t* bits, int64_t base, const TakeR
                 at += ranges[k].count
 
 
-cdef void take_words(uint8_t* out, const uint8_t* values, int64_t width, const TakeRange* ranges,
-                     int64_t n) noexcept nogil:
-    """Values of `width` bytes; zeros where null. `values` points at element 0 of the ranges."""
+cdef void take_words(uint8_t* out, const uint8_t* values, int64_t width, const TakeRange* ranges, int64_t n,
+                     bint singles) noexcept nogil:
+    """Values of `width` bytes; zeros where null. `values` points at element 0 of the ranges.
+
+    `singles`: each range is one element, and none is null.
+    """
     cdef int64_t k, t, size
     cdef int64_t word8
     cdef int32_t word4
+    if singles and width == 8:
+        for k in range(n):
+            (<loose_i64*> out)[k] = load_i64(values + 8 * ranges[k].start)
+        return
+    if singles and width == 4:
+        for k in range(n):
+            (<loose_i32*> out)[k] = load_i32(values + 4 * ranges[k].start)
+        return
     for k in range(n):
         size = ranges[k].count * width
         if ranges[k].start < 0:
@@ -495,7 +506,7 @@ cdef class Taker:
             if spec.buffers[k].kind == BUFFER_BITS:
                 self.take_bools(f, ranges, n, at)
             else:
-                self.take_fixed(f, k, width_of(field, k), ranges, n, at)
+                self.take_fixed(f, k, width_of(field, k), ranges, n, at, node.length == n and not nulls)
         if field.layout == LAYOUT_SPARSE:
             self.set_null_codes(f, ranges, n)
         if field.layout == LAYOUT_FIXED_LIST:
@@ -539,7 +550,7 @@ cdef class Taker:
         return self.put(buffer, out, size)
 
     cdef int take_fixed(self, int32_t f, int32_t which, int64_t width, const TakeRange* ranges, int64_t n,
-                        int64_t at) except -1:
+                        int64_t at, bint singles) except -1:
         cdef int32_t buffer = self.s.plan.fields[f].first_buffer + which
         cdef const uint8_t* values = self.s.extents[buffer].data
         cdef int64_t length = self.d.nodes[f].length
@@ -548,7 +559,7 @@ cdef class Taker:
             if values != NULL:
                 values += at * width
             with nogil:
-                take_words(out, values, width, ranges, n)
+                take_words(out, values, width, ranges, n, singles)
         return self.put(buffer, out, length * width)
 
     cdef int take_spans(self, int32_t f, int32_t width, const TakeRange* ranges, int64_t n, int64_t at) except -1:
@@ -560,6 +571,7 @@ cdef class Taker:
         cdef int64_t total = 0, length = self.d.nodes[f].length
         cdef uint8_t* out
         cdef TakeRange* below
+        cdef Memory memory
         cdef Fault fault
         cdef int found = 0
         out = self.room(length + 1, width)
@@ -578,9 +590,12 @@ cdef class Taker:
                 self.fault(&fault)
         self.put(buffer, out, (length + 1) * width)
         if is_list:
-            below = <TakeRange*> self.room(n + 1, sizeof(TakeRange))
-            n = child_ranges(below, offsets, width, ranges, n) if offsets != NULL else 0
-            return self.range_(f + 1, below, n, 0)
+            memory = Memory((n + 1) * sizeof(TakeRange))
+            below = <TakeRange*> memory.data
+            if offsets != NULL:
+                with nogil:
+                    n = child_ranges(below, offsets, width, ranges, n)
+            return self.range_(f + 1, below, n if offsets != NULL else 0, 0)
         out = self.room(total, 1)
         if total:
             with nogil:
@@ -589,7 +604,8 @@ cdef class Taker:
 
     cdef int take_fixed_list(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef int64_t width = self.s.plan.fields[f].width, k, total
-        cdef TakeRange* below = <TakeRange*> self.room(n + 1, sizeof(TakeRange))
+        cdef Memory memory = Memory((n + 1) * sizeof(TakeRange))
+        cdef TakeRange* below = <TakeRange*> memory.data
         if mul_overflows(self.d.nodes[f].length, width, &total):
             raise LimitError("the rows asked for hold more elements than can be counted")
         for k in range(n):
