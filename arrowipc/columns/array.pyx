@@ -18,8 +18,8 @@ from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
 from arrowipc.inline.loads cimport count_bits, get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan,
-    LimitsData, Node, place_field,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE,
+    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, place_field,
 )
 from arrowipc.metadata.schema_reader cimport column_named, plan_field, plan_schema, project, python_plan
 
@@ -301,7 +301,10 @@ cdef class RecordBatch(Columns):
         cdef int64_t start
         for start in range(0, self.d.length, STEP):
             some = slice_batch(self, start, min(STEP, self.d.length - start))
-            yield from some.to_pylist() if named else zip(*column_values([some], self.d.plan.n_columns, quota(AS_BACKED)))
+            if named:
+                yield from some.to_pylist()
+            else:
+                yield from zip(*column_values([some], self.d.plan.n_columns, quota(AS_BACKED)))
 
     def slice(self, offset=0, length=None):
         """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import gc
-import pickle
 import struct
 import subprocess
 import sys
@@ -175,9 +173,8 @@ def test_indices_and_slices_of_arrays():
     expected = [1, None, 3, 4, 5]
     for start in (None, 0, 2, -2, 9, -9):
         for stop in (None, 0, 3, -1, 9, -9):
-            assert array[start:stop].to_pylist() == expected[start:stop]
-    with pytest.raises(UsageError, match="step"):
-        array[::2]
+            for step in (None, 2, -1):
+                assert array[start:stop:step].to_pylist() == expected[start:stop:step]
     with pytest.raises(UsageError, match="negative"):
         array.slice(-1)
     assert array.slice(9).to_pylist() == []
@@ -254,15 +251,11 @@ def test_values_import_only_what_they_need():
     assert found.stdout == "set()\n"
 
 
-def test_objects_of_ours_are_not_copied_or_hashed():
+def test_objects_of_ours_are_not_hashed():
     found = read_batch(SMALL)
     for each in (found, found.column(0)):
         with pytest.raises(TypeError):
             hash(each)
-        with pytest.raises(TypeError):
-            pickle.dumps(each)
-        with pytest.raises(TypeError):
-            copy.copy(each)
 
 
 # -- hand-over -----------------------------------------------------------------------------------------------
