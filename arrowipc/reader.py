@@ -141,7 +141,7 @@ class RecordBatchStreamReader(BatchReader):
         if type(source) is bytes:  # of small payloads there are many: no call for them
             buffer, self._file, self._owned = source, None, False
         else:
-            if isinstance(source, (str, os.PathLike, RemoteSource)):
+            if isinstance(source, (str, RemoteSource)) or hasattr(source, "__fspath__"):
                 self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
             buffer, self._file, self._owned = open_source(source, memory_map)
         if self._file is None:
@@ -266,7 +266,7 @@ class RecordBatchFileReader(BatchReader):
         except RuntimeError as error:  # "can't allocate lock"
             raise MemoryError(str(error)) from None
         self._blocks = self._remote = self._source = self._failure = None
-        if isinstance(source, (str, os.PathLike, RemoteSource)):
+        if isinstance(source, (str, RemoteSource)) or hasattr(source, "__fspath__"):
             self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
         source = locate_source(source)
         if isinstance(source, RemoteSource):

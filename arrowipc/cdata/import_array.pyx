@@ -370,6 +370,10 @@ cdef int missing(Columns out, int32_t f, int32_t buffer, int64_t elements, int64
     return raise_fault(&fault, out.plan, f"ArrowArray.buffers[{buffer}] is NULL")
 
 
+cdef int too_many(Columns out, int32_t f, int64_t elements, int64_t width) except -1:
+    return refuse(out.plan, f, f"{elements:,} elements of {width:,} bytes are more than memory can hold")
+
+
 cdef int bad_offset(Columns out, int32_t f, int64_t at, int64_t found, int64_t expected,
                     const char* what) except -1:
     cdef Fault fault
@@ -381,8 +385,9 @@ cdef inline int take(Columns out, int32_t f, int32_t buffer, const void* data, i
                      int64_t width) except -1:
     """Point an extent at as many bytes as the elements take."""
     cdef Extent* extent = &out.d.extents[out.d.plan.fields[f].first_buffer + buffer]
+    # What raises is elsewhere, so that this is short enough for compilers to put it where it is called.
     if mul_overflows(elements, width, &extent.size):
-        return refuse(out.plan, f, f"{elements:,} elements of {width:,} bytes are more than memory can hold")
+        return too_many(out, f, elements, width)
     extent.data = <const uint8_t*> data if extent.size else NULL
     if extent.size and data == NULL:
         return missing(out, f, buffer, elements, extent.size)

@@ -135,7 +135,7 @@ cdef class RecordBatch(Columns):
         return column_at(self, position)
 
     def __getitem__(self, i):
-        if isinstance(i, str) or is_integer(i):
+        if isinstance(i, (str, int)) or is_integer(i):
             return self.column(i)
         if isinstance(i, slice):
             start, stop, step = i.indices(self.d.length)
