@@ -37,12 +37,15 @@ class Web:
         What the header Authorization must hold.
     versions : bool
         Whether answers have an ETag, and ``If-Match`` is heeded.
+    keeps_connections : bool
+        Whether a connection waits for a next request; clients keep such connections for a while when an answer is over.
     """
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self.token = ""
         self.versions = True
+        self.keeps_connections = True
         self.log: list[Request] = []
         self.fault = ""
         self.coding: str | None = None
@@ -78,6 +81,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
+
+    def end_headers(self) -> None:
+        if not self.web.keeps_connections:
+            self.send_header("Connection", "close")  # and it is closed
+        super().end_headers()
 
     def do_HEAD(self) -> None:
         self._answer(body=False)
