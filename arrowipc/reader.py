@@ -79,6 +79,10 @@ class BatchReader:
             source = os.path.abspath(path)  # another process may be elsewhere
         return type(self), (source, *options)
 
+    def read_pandas(self, **options: Any) -> Any:
+        """Read the batches that are left into a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
+        return self.read_all().to_pandas(**options)
+
     def read_all(self) -> Table:
         """Read the batches that are left into a `Table`."""
         from arrowipc.table import Table

@@ -283,6 +283,42 @@ class Table:
 
         return batches_to_pylist(self.batches, self.schema, max_values)
 
+    def to_arrow(self) -> Any:
+        """Return a ``pyarrow.Table`` over the same memory."""
+        from arrowipc.values.libraries import to_arrow
+
+        return to_arrow(self)
+
+    def to_polars(self) -> Any:
+        """Return a ``polars.DataFrame``; polars copies what it stores otherwise."""
+        from arrowipc.values.libraries import to_polars
+
+        return to_polars(self)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Return a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
+        from arrowipc.values.libraries import to_pandas
+
+        return to_pandas(self, options)
+
+    @classmethod
+    def from_pandas(cls, frame: Any, **options: Any) -> Table:
+        """Make a table of a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.from_pandas`."""
+        from arrowipc.values.libraries import from_pandas
+
+        return cls.from_arrow(from_pandas(frame, options))
+
+    def to_records(self) -> npt.NDArray[Any]:
+        """Return the rows as a structured NumPy array; see :meth:`arrowipc.RecordBatch.to_records`."""
+        from arrowipc.values.libraries import to_records
+
+        return to_records(self.batches, self.schema)
+
+    def __narwhals_dataframe__(self) -> Any:
+        from arrowipc.values.libraries import narwhals_frame
+
+        return narwhals_frame(self)
+
     def equals(self, other: object, check_metadata: bool = False, nan_equal: bool = False) -> bool:
         """Whether `other` has an equal schema and equal rows, however they are spread over batches.
 

@@ -517,6 +517,56 @@ cdef class RecordBatch(Columns):
 
         return from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, validate, limits)
 
+    def to_arrow(self):
+        """Return a ``pyarrow.RecordBatch`` over the same memory."""
+        from arrowipc._upcalls import to_arrow
+
+        return to_arrow(self)
+
+    def to_polars(self):
+        """Return a ``polars.DataFrame``; polars copies what it stores otherwise."""
+        from arrowipc._upcalls import to_polars
+
+        return to_polars(self)
+
+    def to_pandas(self, **options):
+        """Return a ``pandas.DataFrame``.
+
+        Parameters
+        ----------
+        **options
+            Of pyarrow's ``to_pandas``, through which it goes. Where pyarrow is not installed there are none: numbers,
+            booleans and text get pandas' nullable dtypes, dictionaries become categories.
+        """
+        from arrowipc._upcalls import to_pandas
+
+        return to_pandas(self, options)
+
+    @staticmethod
+    def from_pandas(frame, **options):
+        """Make a batch of a ``pandas.DataFrame``; needs pyarrow, the options are those of its ``from_pandas``."""
+        from arrowipc._upcalls import batch_from, from_pandas
+
+        return batch_from(from_pandas(frame, options), "none")
+
+    def to_records(self):
+        """Return the rows as a structured NumPy array; nulls are those of ``Array.to_numpy(copy=True)``."""
+        from arrowipc._upcalls import to_records
+
+        return to_records([self], plan_schema(self.plan))
+
+    @staticmethod
+    def from_records(array):
+        """Make a batch of a structured NumPy array of one dimension, a column for each of its fields."""
+        from arrowipc._upcalls import from_records
+
+        return from_records(array)
+
+    def __narwhals_dataframe__(self):
+        from arrowipc._upcalls import narwhals_frame
+
+        return narwhals_frame(self)
+
     def to_message(self, **options):
         """Encode the batch: metadata, and references to the buffers of the body, which are not copied.
 
@@ -994,6 +1044,24 @@ cdef class Array:
             If the data is kept in big-endian.
         """
         return values(self.columns, self.index, self.offset, self.length, given(max_values))
+
+    def to_arrow(self):
+        """Return a ``pyarrow.Array`` over the same memory."""
+        from arrowipc._upcalls import to_arrow
+
+        return to_arrow(self)
+
+    def to_polars(self):
+        """Return a ``polars.Series``."""
+        from arrowipc._upcalls import to_polars
+
+        return to_polars(self)
+
+    def to_pandas(self, **options):
+        """Return a ``pandas.Series``; see :meth:`RecordBatch.to_pandas`."""
+        from arrowipc._upcalls import to_pandas
+
+        return to_pandas(self, options)
 
     def to_numpy(self, copy=False):
         """Return the elements as a NumPy array.
