@@ -304,6 +304,7 @@ OTHERS: dict[str, Operation] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_refusals_let_go_too(name: str) -> None:
+    scenarios.ours()  # made once, and kept
     alive = counts()
     for _ in range(3):
         with pytest.raises(ipc.ArrowIpcError):
