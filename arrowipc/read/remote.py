@@ -334,8 +334,7 @@ class RemoteSource:
         return f"RemoteSource({self.url!r})"
 
 
-def _again(url: str, storage_options: Any, timeout: Any, gap: int, tail: int, *rest: Any) -> RemoteSource:
-    size, version = rest
+def _again(url: str, storage_options: Any, timeout: Any, gap: int, tail: int, size: Any, version: Any) -> RemoteSource:
     return RemoteSource(url, storage_options, size=size, gap=gap, tail=tail, timeout=timeout, version=version)
 
 

@@ -103,7 +103,7 @@ def _series(pd: Any, array: Array) -> Any:
     elif isinstance(kind, Bool):
         values = pd.array(array.to_pylist(), "boolean")
     elif isinstance(kind, Utf8 | LargeUtf8 | Utf8View):
-        values = pd.array(array.to_pylist(), "str" if hasattr(pd, "StringDtype") else object)
+        values = pd.array(array.to_pylist(), "str" if int(pd.__version__.partition(".")[0]) >= 3 else "string")
     elif isinstance(kind, Timestamp):
         values = pd.Series(array.to_numpy(copy=True)).array
         if kind.timezone is not None:
