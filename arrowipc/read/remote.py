@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import sys
 from bisect import bisect_right
 from collections import deque
 from itertools import islice
@@ -134,6 +135,8 @@ class RemoteSource:
         options.
     version : mapping, optional
         The `version` of another source for the same file: this one reads no other.
+    filesystem : fsspec.AbstractFileSystem, optional
+        In which `url` is a path.
 
     Notes
     -----
@@ -169,15 +172,16 @@ class RemoteSource:
         tail: int = TAIL,
         timeout: float | None = None,
         version: Mapping[str, str] | None = None,
+        filesystem: Any = None,
     ) -> None:
         given: Any = timeout
         if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
-        self._given = storage_options, timeout
+        self._given = storage_options, timeout, filesystem
         self.url: str = url
         self.gap: int = gap
         self.tail: int = tail
-        self._system, self._path = find_system(url, storage_options)
+        self._system, self._path = find_system(url, storage_options) if filesystem is None else (filesystem, url)
         self._size = size
         self._asked = False
         self._version = dict(version) if version else None
@@ -375,11 +379,10 @@ class RemoteSource:
 
     def _pin(self, info: Mapping[str, Any]) -> None:
         """Let what a file system says of the file first tell which version it is."""
-        from fsspec.implementations.cached import WholeFileCacheFileSystem
-
         if self._version is None:
             # A file that was downloaded whole stays as it is.
-            whole = isinstance(self._system, WholeFileCacheFileSystem)
+            cached = sys.modules.get("fsspec.implementations.cached")  # without it nothing was
+            whole = cached is not None and isinstance(self._system, cached.WholeFileCacheFileSystem)
             self._version = {} if whole else version_of(info)
 
     def _confirming(self) -> Steps[None]:
@@ -402,8 +405,12 @@ class RemoteSource:
         return f"RemoteSource({self.url!r})"
 
 
-def _again(url: str, storage_options: Any, timeout: Any, gap: int, tail: int, size: Any, version: Any) -> RemoteSource:
-    return RemoteSource(url, storage_options, size=size, gap=gap, tail=tail, timeout=timeout, version=version)
+def _again(
+    url: str, options: Any, timeout: Any, filesystem: Any, gap: int, tail: int, size: Any, version: Any
+) -> RemoteSource:
+    return RemoteSource(
+        url, options, size=size, gap=gap, tail=tail, timeout=timeout, version=version, filesystem=filesystem
+    )
 
 
 class _Sequential(io.RawIOBase):
@@ -476,6 +483,10 @@ class RemoteBlocks:
     def run(self, steps: Steps[Result]) -> Result:
         """Run steps of this object, and wait for each."""
         return run(steps, self._source.call)
+
+    def is_ready(self, i: int) -> bool:
+        """Whether `batch` has the bytes of this one, and will ask for none."""
+        return i in self._ready
 
     def batch(self, i: int) -> Steps[tuple[Memory, int]]:
         """Fetch the bytes of a batch; also says where in them it begins."""
