@@ -55,7 +55,8 @@ def refuse_async(value: object, methods: Iterable[str], instead: str) -> None:
     for name in methods:
         method = getattr(value, name, None)
         # CO_COROUTINE; the module `inspect` takes longer to import than most streams to read.
-        if method is not None and (name == "__aiter__" or getattr(getattr(method, "__code__", 0), "co_flags", 0) & 0x80):
+        flags = getattr(getattr(method, "__code__", None), "co_flags", 0)
+        if method is not None and (name == "__aiter__" or flags & 0x80):
             raise UsageError(f"{type(value).__name__} belongs to an event loop: {instead}")
 
 

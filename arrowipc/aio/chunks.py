@@ -7,7 +7,7 @@ from asyncio import CancelledError
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.aio.off_loop import LARGE
+from arrowipc.aio.off_loop import LARGE, turns
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Framer
 
 #: Most bytes that a source is asked for at once, whatever a message claims to have.
-MOST = 1 << 18
+MOST = 1 << 17
 #: Chunks of fewer bytes are joined while a large body is waited for: on their own they cost more than they hold.
 SMALL = 1 << 12
 
@@ -52,11 +52,11 @@ class Incoming:
         self._receive = self._receiver(_stream_in(source))
 
     def _receiver(self, source: Any) -> Callable[[int], Awaitable[Any]]:
-        """Find the way in which a source gives bytes: at most as many as asked for, if it has one that takes a number."""
+        """Find the way in which a source gives bytes: at most as many as asked for, if it has one for that."""
         for name in ("receive", "read"):
             method = getattr(source, name, None)
             if inspect.iscoroutinefunction(method) and inspect.signature(method).parameters:
-                return method  # type: ignore[no-any-return]
+                return method
         if not hasattr(source, "__aiter__"):
             raise UsageError(
                 "expected an asyncio.StreamReader, an async iterator of bytes or an anyio stream, found "
@@ -99,9 +99,12 @@ class Incoming:
     async def _chunk(self) -> memoryview:
         """Wait for some bytes; none: the end."""
         try:
+            turn = turns()
+            await turn.wait()
             data = await self._receive(min(self.missing, MOST))
             while self._iterator is not None and not len(data):
                 data = await self._receive(0)
+            turn.spend(len(data))
         except StopAsyncIteration:
             return memoryview(b"")
         except BaseException as error:
@@ -115,9 +118,9 @@ class Incoming:
             # What is not bytes may be filled again by whoever gave it.
             return memoryview(data if type(data) is bytes else bytes(memoryview(data)))
         except TypeError:
-            error = UsageError(f"the source gave {described(data)}: expected bytes")
-            self._framer.interrupt(error)
-            raise error from None
+            wrong = UsageError(f"the source gave {described(data)}: expected bytes")
+            self._framer.interrupt(wrong)
+            raise wrong from None
 
     async def close(self) -> None:
         """Let go of the source; a generator, which nobody else can close, is closed."""
@@ -144,8 +147,8 @@ def sender(sink: Any) -> Callable[[bytes], Awaitable[Any]]:
     for name in ("send", "write"):
         method = getattr(sink, name, None)
         if inspect.iscoroutinefunction(method):
-            return method  # type: ignore[no-any-return]
+            return method
     raise UsageError(
-        f"expected an asyncio.StreamWriter, an anyio stream or an object with an async write(), found {described(sink)}: "
-        "arrowipc.new_stream() writes to paths, memory and blocking sinks"
+        f"expected an asyncio.StreamWriter, an anyio stream or an object with an async write(), found "
+        f"{described(sink)}: arrowipc.new_stream() writes to paths, memory and blocking sinks"
     )

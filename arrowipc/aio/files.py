@@ -70,10 +70,8 @@ def _located(source: Any, path: str | None) -> RemoteSource:
 async def _call(source: RemoteSource, what: Any, *arguments: Any) -> Any:
     """Make one call of `Steps`, where it does not keep this loop waiting."""
     system = source.system
-    if callable(what):
-        return await off_loop(what, *arguments)
-    if not getattr(system, "async_impl", False):
-        return await off_loop(getattr(system, what), *arguments)
+    if callable(what) or not getattr(system, "async_impl", False):
+        return await asyncio.to_thread(what if callable(what) else getattr(system, what), *arguments)
     asked = getattr(system, f"_{what}")(*arguments)
     if system.asynchronous:
         return await asked
@@ -90,7 +88,7 @@ def _advance(steps: Steps[Any], error: Exception | None, answer: Any) -> tuple[A
 
 
 async def _wait(steps: Steps[Result], source: RemoteSource) -> Result:
-    """Make the calls that `steps` yields, as `arrowipc.read.remote.run` does; what is between them is not for a loop."""
+    """Make the calls that `steps` yields, as `arrowipc.read.remote.run` does; what is between them is done off it."""
     answer, failure = None, None
     while True:
         asked, result = await off_loop(_advance, steps, failure, answer)
@@ -138,7 +136,7 @@ class AsyncFileReader(AsyncReader):
     @property
     def _opened(self) -> FileDecoder:
         if self._decoder is None:
-            raise UsageError("the file is not open yet: reader = await open_file(), or async with open_file() as reader")
+            raise UsageError("the file is not open yet: await the reader, or enter it with async with")
         return self._decoder
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.chunks import Incoming
-from arrowipc.aio.off_loop import LARGE, start
+from arrowipc.aio.off_loop import LARGE, start, turns
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead
 from arrowipc.read.decoders import StreamDecoder
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from arrowipc.schema import Schema
     from arrowipc.stats import ReadStats
 
-#: Small messages that are decoded before other tasks get their turn, however fast the source is.
-IN_A_ROW = 64
+#: What decoding a message costs at least, in bytes of a body.
+LEAST = 1 << 12
 
 
 class AsyncReader:
@@ -62,7 +62,7 @@ class AsyncReader:
             Nothing was read yet: ``await`` the reader, or enter it with ``async with``.
         """
         if self._schema is None:
-            raise UsageError("the schema is not here yet: reader = await open_...(), or async with open_...() as reader")
+            raise UsageError("the schema is not here yet: await the reader, or enter it with async with")
         return self._schema
 
     def __aiter__(self) -> AsyncIterator[RecordBatch]:
@@ -112,7 +112,6 @@ class AsyncStreamReader(AsyncReader):
         self._framer = Framer(limits)
         self._incoming = Incoming(source, self._framer)
         self._job: asyncio.Future[Any] | None = None
-        self._in_a_row = 0
         self._reading = False
 
     async def _open(self) -> None:
@@ -145,16 +144,16 @@ class AsyncStreamReader(AsyncReader):
         if self._job is None:
             if incoming.missing > 0:
                 await incoming.bring()
-            elif self._in_a_row >= IN_A_ROW:
-                await asyncio.sleep(0)
-                self._in_a_row = 0
+            else:
+                await turns().wait()
             if not incoming.is_large:
                 message = self._framer.next_message()
                 if message is None:
                     incoming.want(self._framer.bytes_needed)
                     return None
-                if _size(message) < LARGE:
-                    self._in_a_row += 1
+                size = _size(message)
+                if size < LARGE:
+                    turns().spend(size + LEAST)
                     return self._decode(message)
             self._job = start(self._decode, message)
         # Who is cancelled here finds the job at the next read.

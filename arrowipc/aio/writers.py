@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.chunks import sender
-from arrowipc.aio.off_loop import LARGE, off_loop
+from arrowipc.aio.off_loop import LARGE, off_loop, turns
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import UsageError
@@ -78,7 +78,7 @@ class _Encoding:
                 async for batch in self.batches(item):
                     yield batch
         else:
-            schema, found = await off_loop(batches_of, data, self.writer.schema)
+            schema, found = await asyncio.to_thread(batches_of, data, self.writer.schema)
             if self.writer.schema is None and schema is not None:
                 self.writer.expect(schema)
             if isinstance(found, (list, tuple)):
@@ -86,7 +86,7 @@ class _Encoding:
                     yield batch
                 return
             iterator = iter(found)
-            while (another := await off_loop(next, iterator, None)) is not None:
+            while (another := await asyncio.to_thread(next, iterator, None)) is not None:
                 yield another
 
 
@@ -132,8 +132,9 @@ def encode(data: Any, schema: Any = None, **options: Any) -> AsyncGenerator[byte
 async def _encoded(encoding: _Encoding, data: Any) -> AsyncGenerator[bytes, None]:
     async for batch in encoding.batches(data):
         for chunk in await encoding.encode(batch):
+            await turns().wait()
+            turns().spend(len(chunk))
             yield chunk
-            await asyncio.sleep(0)
     for chunk in await encoding.end():
         yield chunk
 
@@ -207,11 +208,12 @@ class AsyncStreamWriter:
         try:
             chunks = await encoded(*arguments)
             for chunk in chunks:
+                await turns().wait()
+                turns().spend(len(chunk))
                 await self._send(chunk)
-                await asyncio.sleep(0)
         except BaseException as error:
             if chunks is not None or isinstance(error, asyncio.CancelledError):
-                self._failure = f"an error ended it: {error or type(error).__name__}"
+                self._failure = f"an error ended it: {str(error) or type(error).__name__}"
             raise
 
     async def __aenter__(self) -> Self:
