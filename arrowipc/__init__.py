@@ -102,7 +102,7 @@ def _no_attribute(name: str) -> str:
 
 
 #: Modules that come with the package: ``ipc.types.int64()`` needs no other import.
-_MODULES = frozenset(("dissociated", "errors", "events", "spark", "tensor_columns", "types"))
+_MODULES = frozenset(("aio", "dissociated", "errors", "events", "spark", "tensor_columns", "types"))
 
 
 def __getattr__(name: str) -> "Any":

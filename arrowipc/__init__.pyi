@@ -1,6 +1,7 @@
 """What `__getattr__` of the package gives, for editors and type checkers: a law compares it with the table there."""
 
 from arrowipc import (
+    aio as aio,
     dissociated as dissociated,
     errors as errors,
     events as events,

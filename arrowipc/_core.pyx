@@ -302,6 +302,15 @@ def aligned_buffer(int64_t size):
     return memory
 
 
+def copy_into(Memory target not None, int64_t start, piece):
+    """Copy a bytes-like object into memory of `aligned_buffer`, from byte `start` of it; other threads may run."""
+    cdef Source source = Source(piece)
+    if not inside(start, source.size, target.size):
+        raise UsageError(f"{source.size:,} bytes at {start:,} do not fit into {target.size:,}")
+    with nogil:
+        memcpy(target.data + start, source.data, source.size)
+
+
 cdef class Window:
     """A read-only stretch of somebody's bytes, kept alive by `owner`; what `memoryview`s of buffers rest on."""
 

@@ -50,6 +50,16 @@ def described(value: object) -> str:
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 
+def refuse_async(value: object, methods: Iterable[str], instead: str) -> None:
+    """Refuse a source or sink of an event loop, which has such coroutine functions or is an async iterator."""
+    for name in methods:
+        method = getattr(value, name, None)
+        # CO_COROUTINE; the module `inspect` takes longer to import than most streams to read.
+        flags = getattr(getattr(method, "__code__", None), "co_flags", 0)
+        if method is not None and (name == "__aiter__" or flags & 0x80):
+            raise UsageError(f"{type(value).__name__} belongs to an event loop: {instead}")
+
+
 def repeated(names: Iterable[str]) -> list[str]:
     """Those that occur more than once, in the order in which they first do."""
     counts: dict[str, int] = {}

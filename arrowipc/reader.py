@@ -424,7 +424,8 @@ class RecordBatchFileReader(BatchReader):
         return self._alone(self._read_head, i, offset, length), 0
 
     def _read_head(self, i: int, offset: int, length: int) -> Any:
-        return self._blocks.head(i) if self._blocks is not None else self._bytes(offset, length)
+        blocks = self._blocks
+        return blocks.run(blocks.head(i)) if blocks is not None else self._bytes(offset, length)
 
     def _alone(self, read: Callable[..., Any], *arguments: int) -> Any:
         """Let `read` move the file: other threads wait, and this one may not be at it already."""
@@ -456,8 +457,11 @@ class RecordBatchFileReader(BatchReader):
         if self._failure is not None:
             raise type(self._failure)(*self._failure.args)
         try:
-            for i, (block, at) in enumerate(self._dictionaries()):
-                self._decoder.load_dictionary(i, block, at)
+            if self._blocks is not None:
+                self._blocks.run(self._blocks.load_dictionaries())
+            else:
+                for i, (block, at) in enumerate(self._dictionaries()):
+                    self._decoder.load_dictionary(i, block, at)
         except ArrowIpcError as error:
             # Every batch would try again; without its traceback, which would keep the source open.
             self._failure = type(error)(*error.args)
@@ -466,9 +470,6 @@ class RecordBatchFileReader(BatchReader):
 
     def _dictionaries(self) -> Iterator[tuple[Any, int]]:
         """The dictionary batches: the bytes that hold each, and where it begins in them."""
-        if self._blocks is not None:
-            yield from self._blocks.dictionaries()
-            return
         for i in range(self._decoder.num_dictionaries):
             offset, metadata_length, body_length = self._decoder.block(i, dictionary=True)
             if self._source is not None:
@@ -486,7 +487,7 @@ class RecordBatchFileReader(BatchReader):
 
     def _read_block(self, i: int) -> tuple[Any, int]:
         if self._blocks is not None:
-            return self._blocks.batch(i)
+            return self._blocks.run(self._blocks.batch(i))
         offset, metadata_length, body_length = self._decoder.block(i)
         at = -metadata_length % 64  # so that the body is aligned to 64 bytes
         block = aligned_buffer(at + metadata_length + body_length)

@@ -33,6 +33,7 @@ cdef enum State:
 
 cdef enum:
     LARGE_SCHEMA = 1 << 23
+    WORTH_LETTING_GO = 1 << 15  # bytes: a copy that others may run beside
     CACHE_LINE = 64
     LINES_AHEAD = 12            # a prefix and the metadata of about ten columns; 18 were slower
 
@@ -262,11 +263,15 @@ cdef class Framer:
             if self.last and not self.queue and self.partial is None:
                 return self._truncated()
             if self.partial is None:
-                self.partial = Memory()
+                self.partial = Memory(min(size, self._unread()))
             held = self.partial.size
             available = min(available, size - held)
             self.partial.reserve(min(size, max(held + available, 2 * held)))
-            memcpy(self.partial.data + held, self.chunk.data + self.at, available)
+            if available < WORTH_LETTING_GO:
+                memcpy(self.partial.data + held, self.chunk.data + self.at, available)
+            else:
+                with nogil:
+                    memcpy(self.partial.data + held, self.chunk.data + self.at, available)
             self.partial.size += available
             self.at += available
             if self.partial.size == size:

@@ -122,6 +122,10 @@ class HttpFile:
         self._timeout = timeout
         self.version: dict[str, str] = dict(version)
         self._opening = _Deadline(timeout)  # of what comes before the first step of bytes
+        # Whose coroutines `_size` and `_fetch` are, in the words of fsspec.
+        self.async_impl = True
+        self.asynchronous: bool = system.asynchronous
+        self.loop = system.loop
 
     def size(self) -> int | None:
         """Ask how long the file is; None where the server does not say."""

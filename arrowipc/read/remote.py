@@ -1,28 +1,36 @@
-"""Files behind URLs: their ends, and the ranges that a reader needs, in few requests."""
+"""Files behind URLs: their ends, and the ranges that a reader needs, in few requests.
+
+What is asked for is decided by generators of `Steps`, which do no I/O: they yield calls and are sent the answers.
+`run` makes these calls one after another, `arrowipc.aio` awaits them.
+"""
 
 from __future__ import annotations
 
 import errno
 import io
+import sys
 from bisect import bisect_right
 from collections import deque
 from itertools import islice
 
-from arrowipc._core import aligned_buffer
+from arrowipc._core import aligned_buffer, copy_into
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.file_objects import FileObjectError, take
 from arrowipc.read.replaced import replaced, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from typing import Any, TypeAlias, TypeVar
 
     from arrowipc._core import Memory
     from arrowipc.read.decoders import FileDecoder
     from arrowipc.read.http import HttpFile
 
     Range = tuple[int, int]
+    Result = TypeVar("Result")
+    #: Yields calls: a method's name (of `RemoteSource.system`) or a function, and what to call it with.
+    Steps: TypeAlias = Generator[tuple[Any, ...], Any, Result]
 
 __all__ = ["RemoteBlocks", "RemoteSource", "find_system", "io_error", "merge"]
 
@@ -63,6 +71,23 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
     except ValueError as error:
         raise UsageError(f"{url}: not a URL that fsspec knows: {error}") from error
     return system, path
+
+
+def run(steps: Steps[Result], call: Callable[..., Any]) -> Result:
+    """Make the calls that `steps` yields, until it returns; errors go to where the call was yielded."""
+    answer = None
+    try:
+        asked = next(steps)
+        while True:
+            try:
+                answer = call(*asked)
+            except Exception as error:
+                asked = steps.throw(error)
+            else:
+                asked = steps.send(answer)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
 
 
 def io_error(url: str, error: BaseException, where: str = "") -> BaseException:
@@ -110,6 +135,8 @@ class RemoteSource:
         options.
     version : mapping, optional
         The `version` of another source for the same file: this one reads no other.
+    filesystem : fsspec.AbstractFileSystem, optional
+        In which `url` is a path.
 
     Notes
     -----
@@ -145,15 +172,16 @@ class RemoteSource:
         tail: int = TAIL,
         timeout: float | None = None,
         version: Mapping[str, str] | None = None,
+        filesystem: Any = None,
     ) -> None:
         given: Any = timeout
         if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
-        self._given = storage_options, timeout
+        self._given = storage_options, timeout, filesystem
         self.url: str = url
         self.gap: int = gap
         self.tail: int = tail
-        self._system, self._path = find_system(url, storage_options)
+        self._system, self._path = find_system(url, storage_options) if filesystem is None else (filesystem, url)
         self._size = size
         self._asked = False
         self._version = dict(version) if version else None
@@ -175,7 +203,17 @@ class RemoteSource:
     @property
     def size(self) -> int:
         """int: bytes of the file; asked for once."""
-        size = self.known_size
+        return run(self.sizing(), self.call)
+
+    def sizing(self) -> Steps[int]:
+        """Ask how long the file is, if that is not known.
+
+        Raises
+        ------
+        OSError
+            Nobody says.
+        """
+        size = yield from self.asking_size()
         if size is None:
             raise OSError(
                 f"{self.url}: the server does not say how long the file is, and an Arrow IPC file is read "
@@ -186,21 +224,39 @@ class RemoteSource:
     @property
     def known_size(self) -> int | None:
         """int: bytes of the file; None where the server does not say how many."""
+        return run(self.asking_size(), self.call)
+
+    def asking_size(self) -> Steps[int | None]:
+        """The same in steps."""
         if self._size is None and not self._asked:
             try:
                 if self._http is not None:
-                    self._size = self._http.size()
+                    self._size = yield ("size",)
                 else:
-                    info = self._system.info(self._path)
+                    info = yield "info", self._path
                     self._pin(info)
                     self._size = info.get("size")
-                    if self._size is None:  # a download knows more than its server
-                        with self._system.open(self._path, "rb") as file:
-                            self._size = file.seek(0, io.SEEK_END)
+                    if self._size is None:
+                        self._size = yield (self._measure,)
             except Exception as error:
                 raise io_error(self.url, error) from error
             self._asked = True
         return self._size
+
+    def _measure(self) -> int:
+        """Open the file to see how long it is: a download knows more than its server."""
+        with self._system.open(self._path, "rb") as file:
+            size: int = file.seek(0, io.SEEK_END)
+        return size
+
+    @property
+    def system(self) -> Any:
+        """What answers the steps: a file system of fsspec, or what reads HTTP through one."""
+        return self._http or self._system
+
+    def call(self, what: Any, *arguments: Any) -> Any:
+        """Make one call of `Steps`."""
+        return what(*arguments) if callable(what) else getattr(self.system, what)(*arguments)
 
     @property
     def version(self) -> dict[str, str]:
@@ -209,24 +265,33 @@ class RemoteSource:
 
     def head(self) -> bytes:
         """Return the first 8 bytes, or fewer where the file is shorter."""
-        size = self.known_size
-        if size is None:
+        if self.known_size is None:
             with self.open() as file:
                 return file.read(8)
+        return run(self._heading(), self.call)
+
+    def _heading(self) -> Steps[bytes]:
+        size = yield from self.sizing()
         first = min(size, 8)
         if self._held(0, first) is None:
-            self._ends.append((0, self._request([(0, size if size <= self.tail else first)])[0]))
+            answers = yield from self._request([(0, size if size <= self.tail else first)])
+            self._ends.append((0, answers[0]))
         return bytes(self._held(0, first) or b"")
 
     def read(self, start: int, length: int) -> bytes:
         """Return some bytes; from both ends they are fetched together with what will be needed next."""
-        size = self.size
+        return run(self.reading(start, length), self.call)
+
+    def reading(self, start: int, length: int) -> Steps[bytes]:
+        """The same in steps."""
+        size = yield from self.sizing()
         if start < 8:
-            self.head()
+            yield from self._heading()
         elif start + length > size - self.tail and self._held(start, start + length) is None:
             first = max(min(start, size - self.tail), 0)
-            self._ends.append((first, self._request([(first, size)])[0]))
-        return bytes(self.fetch([(start, start + length)])[0])
+            answers = yield from self._request([(first, size)])
+            self._ends.append((first, answers[0]))
+        return bytes((yield from self.fetching([(start, start + length)]))[0])
 
     def fetch(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Return the bytes of all ranges (start, end), near ones fetched as one, and all at the same time.
@@ -236,9 +301,13 @@ class RemoteSource:
         OSError
             They cannot be had.
         """
+        return run(self.fetching(ranges), self.call)
+
+    def fetching(self, ranges: Sequence[Range]) -> Steps[list[memoryview]]:
+        """The same in steps."""
         held = [self._held(start, end) for start, end in ranges]
         merged = merge([piece for piece, have in zip(ranges, held, strict=True) if have is None], self.gap)
-        answers = [memoryview(data) for data in self._request(merged)]
+        answers = [memoryview(data) for data in (yield from self._request(merged))]
         starts = [start for start, _ in merged]
         out = []
         for (start, end), have in zip(ranges, held, strict=True):
@@ -268,23 +337,26 @@ class RemoteSource:
                 return memoryview(data)[start - offset : end - offset]
         return None
 
-    def _request(self, ranges: Sequence[Range]) -> Sequence[bytes | bytearray]:
+    def _request(self, ranges: Sequence[Range]) -> Steps[Sequence[Any]]:
         if not ranges:
             return []
+        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         try:
             if self._http is not None:
-                return self._http.fetch(ranges, self.size)
+                size = yield from self.sizing()
+                whole: Sequence[Any] = yield "fetch", ranges, size
+                return whole
             if self._version is None:
-                self._confirm()
-            starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-            answers = self._system.cat_ranges([self._path] * len(ranges), starts, ends, on_error="return")
+                yield from self._confirming()
+            # Errors come as answers, which is the default of `on_error`.
+            answers = yield "cat_ranges", [self._path] * len(ranges), starts, ends
         except Exception as error:
             raise io_error(self.url, error) from error
         found = [self._checked(*answer) for answer in zip(answers, starts, ends, strict=True)]
-        self._confirm()
+        yield from self._confirming()
         return found
 
-    def _checked(self, answer: Any, start: int, end: int) -> bytes:
+    def _checked(self, answer: Any, start: int, end: int) -> Any:
         if isinstance(answer, BaseException):
             raise io_error(self.url, answer, f"bytes {start:,} to {end:,}: ") from answer
         if len(answer) != end - start:
@@ -292,7 +364,7 @@ class RemoteSource:
                 f"{self.url}: asked for bytes {start:,} to {end:,} and got {len(answer):,} of "
                 f"{end - start:,}; was the file replaced meanwhile?"
             )
-        return bytes(answer)
+        return answer
 
     def _over_http(self, timeout: float | None) -> HttpFile | None:
         """What reads it, where it is behind HTTP."""
@@ -307,20 +379,19 @@ class RemoteSource:
 
     def _pin(self, info: Mapping[str, Any]) -> None:
         """Let what a file system says of the file first tell which version it is."""
-        from fsspec.implementations.cached import WholeFileCacheFileSystem
-
         if self._version is None:
             # A file that was downloaded whole stays as it is.
-            whole = isinstance(self._system, WholeFileCacheFileSystem)
+            cached = sys.modules.get("fsspec.implementations.cached")  # without it nothing was
+            whole = cached is not None and isinstance(self._system, cached.WholeFileCacheFileSystem)
             self._version = {} if whole else version_of(info)
 
-    def _confirm(self) -> None:
+    def _confirming(self) -> Steps[None]:
         """Ask the file system whether the file is still the one that was opened."""
         if self._version == {}:
             return
         try:
             self._system.invalidate_cache(self._path)
-            info = self._system.info(self._path)
+            info = yield "info", self._path
         except Exception as error:
             if self._version is not None:
                 raise io_error(self.url, error) from error
@@ -334,8 +405,12 @@ class RemoteSource:
         return f"RemoteSource({self.url!r})"
 
 
-def _again(url: str, storage_options: Any, timeout: Any, gap: int, tail: int, size: Any, version: Any) -> RemoteSource:
-    return RemoteSource(url, storage_options, size=size, gap=gap, tail=tail, timeout=timeout, version=version)
+def _again(
+    url: str, options: Any, timeout: Any, filesystem: Any, gap: int, tail: int, size: Any, version: Any
+) -> RemoteSource:
+    return RemoteSource(
+        url, options, size=size, gap=gap, tail=tail, timeout=timeout, version=version, filesystem=filesystem
+    )
 
 
 class _Sequential(io.RawIOBase):
@@ -367,7 +442,7 @@ class _Sequential(io.RawIOBase):
         if self._left is not None:
             self._left -= count
         if self._unsure and (not count or self._left == 0 or self._unsure > WINDOW):
-            self._source._confirm()
+            run(self._source._confirming(), self._source.call)
             self._unsure = 0
 
     def close(self) -> None:
@@ -405,43 +480,50 @@ class RemoteBlocks:
         self._expected = deque(numbers)
         self._ready.clear()
 
-    def batch(self, i: int) -> tuple[Memory, int]:
-        """Return the bytes of a batch, and where in them it begins."""
+    def run(self, steps: Steps[Result]) -> Result:
+        """Run steps of this object, and wait for each."""
+        return run(steps, self._source.call)
+
+    def is_ready(self, i: int) -> bool:
+        """Whether `batch` has the bytes of this one, and will ask for none."""
+        return i in self._ready
+
+    def batch(self, i: int) -> Steps[tuple[Memory, int]]:
+        """Fetch the bytes of a batch; also says where in them it begins."""
         if i not in self._ready:
-            self._fetch([i, *self._following(i)])
+            yield from self._fetch([i, *self._following(i)])
         ranges, pieces = self._ready.pop(i)
         # Room for the whole body, as the metadata's offsets ask for; pages without columns stay untouched.
         offset, head, body = self._decoder.block(i)
         block, at = _room(head, body)
-        view = memoryview(block)[at:]
-        for (start, end), piece in zip(ranges, pieces, strict=True):
-            view[start - offset : end - offset] = piece
+        for (start, _), piece in zip(ranges, pieces, strict=True):
+            copy_into(block, at + start - offset, piece)
         return block, at
 
-    def head(self, i: int) -> memoryview:
-        """Return the metadata of a batch, fetched with that of the expected ones behind it."""
+    def head(self, i: int) -> Steps[memoryview]:
+        """Fetch the metadata of a batch, with that of the expected ones behind it."""
         if i not in self._heads:
-            self._fetch_heads([i, *self._following(i)])
+            yield from self._fetch_heads([i, *self._following(i)])
         return self._heads[i]
 
-    def dictionaries(self) -> Iterator[tuple[Memory, int]]:
-        """Yield the bytes of all dictionary batches, in order."""
+    def load_dictionaries(self) -> Steps[None]:
+        """Fetch all dictionary batches, and let the decoder take them in, in order."""
         pending: list[tuple[int, int, int]] = []
         size = 0
         for i in range(self._decoder.num_dictionaries):
             pending.append(self._decoder.block(i, dictionary=True))
             size += pending[-1][1] + pending[-1][2]
             if size > WINDOW:
-                yield from self._whole(pending)
+                yield from self._load(i + 1 - len(pending), pending)
                 pending, size = [], 0
-        yield from self._whole(pending)
+        yield from self._load(self._decoder.num_dictionaries - len(pending), pending)
 
-    def _whole(self, blocks: list[tuple[int, int, int]]) -> Iterator[tuple[Memory, int]]:
-        pieces = self._source.fetch([(offset, offset + head + body) for offset, head, body in blocks])
-        for (_, head, body), piece in zip(blocks, pieces, strict=True):
+    def _load(self, first: int, blocks: list[tuple[int, int, int]]) -> Steps[None]:
+        pieces = yield from self._source.fetching([(offset, offset + head + body) for offset, head, body in blocks])
+        for i, ((_, head, body), piece) in enumerate(zip(blocks, pieces, strict=True), first):
             block, at = _room(head, body)
-            memoryview(block)[at:] = piece
-            yield block, at
+            copy_into(block, at, piece)
+            self._decoder.load_dictionary(i, block, at)
 
     def _following(self, i: int) -> list[int]:
         """What is expected behind batch `i`; nothing where `i` itself is not."""
@@ -451,13 +533,13 @@ class RemoteBlocks:
             expected.popleft()
         return list(islice(expected, 1, BATCHES)) if in_order and expected[0] == i else []
 
-    def _fetch(self, numbers: list[int]) -> None:
+    def _fetch(self, numbers: list[int]) -> Steps[None]:
         """Fetch batch `numbers[0]`, and those of `numbers` behind it that fit into the window."""
         wanted: dict[int, list[Range]] = {}
         total = 0
         for position, number in enumerate(numbers):
             try:
-                ranges = self._ranges(numbers[position:])
+                ranges = yield from self._ranges(numbers[position:])
             except ArrowIpcError:
                 if not wanted:
                     raise
@@ -466,7 +548,7 @@ class RemoteBlocks:
             if wanted and total > WINDOW:
                 break
             wanted[number] = ranges
-        pieces = iter(self._source.fetch([piece for ranges in wanted.values() for piece in ranges]))
+        pieces = iter((yield from self._source.fetching([piece for ranges in wanted.values() for piece in ranges])))
         for number, ranges in wanted.items():
             self._ready[number] = ranges, [next(pieces) for _ in ranges]
             offset, head, body = self._decoder.block(number)
@@ -474,13 +556,13 @@ class RemoteBlocks:
                 ranges.append((offset, offset + head))
                 self._ready[number][1].append(self._heads[number])
 
-    def _ranges(self, numbers: list[int]) -> list[Range]:
+    def _ranges(self, numbers: list[int]) -> Steps[list[Range]]:
         """What to fetch of batch `numbers[0]`: all of it, or what is read of its body once its metadata is here."""
         offset, head, body = self._decoder.block(numbers[0])
         if self._is_whole(head, body):
             return [(offset, offset + head + body)]
         if numbers[0] not in self._heads:
-            self._fetch_heads(numbers)
+            yield from self._fetch_heads(numbers)
         start = offset + head
         found = self._decoder.body_ranges(numbers[0], self._heads[numbers[0]])
         return [(start + first, start + end) for first, end in found]
@@ -489,7 +571,7 @@ class RemoteBlocks:
         """Whether a block is fetched in one piece: all of it is read, or asking twice would cost more."""
         return self._decoder.reads_all or head + body <= self._source.gap
 
-    def _fetch_heads(self, numbers: list[int]) -> None:
+    def _fetch_heads(self, numbers: list[int]) -> Steps[None]:
         """Fetch the metadata of batch `numbers[0]`, and of some of `numbers` behind it."""
         ranges: dict[int, Range] = {}
         cost = last = 0
@@ -506,7 +588,7 @@ class RemoteBlocks:
                 break
             ranges[number] = (offset, offset + head)
             last = offset + head
-        self._heads = dict(zip(ranges, self._source.fetch(list(ranges.values())), strict=True))
+        self._heads = dict(zip(ranges, (yield from self._source.fetching(list(ranges.values()))), strict=True))
 
 
 def _room(head: int, body: int) -> tuple[Memory, int]:

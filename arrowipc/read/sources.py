@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 
-from arrowipc.arguments import described
+from arrowipc.arguments import described, refuse_async
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.file_objects import TEXT, FileObjectError, position_of, read_some, read_up_to, seek_to
 from arrowipc.read.remote import RemoteSource
@@ -56,6 +56,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
 
 def _checked(file: Any) -> Any:
     """Refuse what is no binary file object that can be read from."""
+    refuse_async(file, ("read", "receive", "__aiter__"), "arrowipc.aio.open_stream() reads it")
     if not hasattr(file, "readinto") and not hasattr(file, "read"):
         raise UsageError(
             f"expected a path, a URL, a bytes-like object or a binary file object, found {type(file).__name__}"

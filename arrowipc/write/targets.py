@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from arrowipc.arguments import described
+from arrowipc.arguments import described, refuse_async
 from arrowipc.errors import UsageError
 from arrowipc.write.atomic_file import RemoteFile, open_path, open_url
 from arrowipc.write.batch_writer import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
@@ -23,8 +23,11 @@ def open_sink(target: Any, durable: bool) -> Sink:
         return BytearraySink(target)
     if isinstance(target, memoryview):
         return _memory_sink(target)
+    if isinstance(target, Sink):
+        return target
     if isinstance(target, (str, os.PathLike)):
         return _opened_sink(target, durable)
+    refuse_async(target, ("drain", "write", "send"), "arrowipc.aio.new_stream() writes to it")
     if not is_map(target) and (hasattr(target, "write") or hasattr(target, "sendall")):
         sink = _object_sink(target)
         if hasattr(target, "flush"):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from helpers import looped
 
 import arrowipc as ipc
 from arrowipc.events import BatchRead, SchemaRead
@@ -99,7 +100,13 @@ def from_file_object(data: bytes, **options: Any) -> Reading:
         return Reading(reader.schema, list(reader))
 
 
-STREAM_DRIVERS = (from_bytes, from_object, from_short_reads, pushed, pushed_in_bits)
+def awaited(data: bytes, **options: Any) -> Reading:
+    chance = random.Random(len(data))
+    source = looped.pieces(data, iter(lambda: chance.choice((0, 1, 3, 8, 64, 1000)), None))
+    return Reading(*looped.run(looped.read(source, **options)))
+
+
+STREAM_DRIVERS = (from_bytes, from_object, from_short_reads, pushed, pushed_in_bits, awaited)
 FILE_DRIVERS = (from_file, from_file_object)
 
 Driver = Callable[..., Reading]

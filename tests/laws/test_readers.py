@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
-from helpers import drive, forge, randoms
+from helpers import drive, forge, looped, randoms
 from helpers.drive import LEVELS
 from helpers.memory import addressed
 from hypothesis import given, strategies as st
@@ -133,6 +133,41 @@ def test_bytes_needed_never_asks_for_too_much(parts):
     assert decoder.bytes_consumed == len(data)
 
 
+@given(randoms.batches(), st.integers(0, 2**32), st.sampled_from([1, 2, 8, 123, 1000, 100_000]))
+def test_an_event_loop_reads_the_same_for_every_split(parts, seed, most):
+    chance = random.Random(seed)
+    data = randoms.written(parts, compression=chance.choice([None, "lz4"]))
+    rest = chance.randbytes(chance.choice((0, 0, 3, 20)))
+    wanted = drive.from_bytes(data)
+
+    async def read():
+        sizes = iter(lambda: chance.randint(0, most), None)
+        return [await looped.read(source) for source in looped.sources(data + rest, sizes)]
+
+    for schema, batches in looped.run(read()):
+        assert schema.equals(wanted.schema, check_metadata=True)
+        found = drive.Reading(schema, batches)
+        assert repr(found.values()) == repr(wanted.values())
+        assert [batch.custom_metadata for batch in batches] == [batch.custom_metadata for batch in wanted.batches]
+
+
+@given(randoms.batches(most_rows=5), st.integers(0, 2**32))
+def test_an_event_loop_refuses_the_same_with_the_same_words(parts, seed):
+    chance = random.Random(seed)
+    data = randoms.written(parts)
+
+    def told(driver, broken):
+        try:
+            return repr(driver(broken).values())
+        except ipc.ArrowIpcError as error:
+            return repr(error)
+
+    for _ in range(5):
+        broken = mutate(data, chance) if chance.random() < 0.5 else data[: chance.randrange(len(data))]
+        with bounded_memory():
+            assert told(drive.awaited, broken) == told(drive.pushed_in_bits, broken)
+
+
 def boundaries(data: bytes) -> set[int]:
     """The lengths at which a stream may end: after each message and after the marker."""
     ends = {0}
@@ -146,7 +181,7 @@ def test_every_truncation_is_a_boundary_or_truncated(parts):
     data = randoms.written(parts)
     clean = boundaries(data) - {0}
     for end in range(1, len(data)):
-        for driver in (drive.from_bytes, drive.pushed):
+        for driver in (drive.from_bytes, drive.pushed, drive.awaited):
             if end in clean:
                 driver(data[:end])
             else:

@@ -1,0 +1,154 @@
+"""Where the chunks of a stream come from and go to: asyncio's and anyio's streams, HTTP bodies, async iterators."""
+
+from __future__ import annotations
+
+import inspect
+from asyncio import CancelledError
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from arrowipc.aio.off_loop import LARGE, turns
+from arrowipc.arguments import described
+from arrowipc.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from arrowipc.read.framing import Framer
+
+#: Most bytes that a source is asked for at once, whatever a message claims to have.
+MOST = 1 << 17
+#: Chunks of fewer bytes are joined while a large body is waited for: on their own they cost more than they hold.
+SMALL = 1 << 12
+
+
+def _stream_in(source: Any) -> Any:
+    """The body of a request or response of httpx, Starlette or aiohttp; other sources are what they are."""
+    if hasattr(source, "aiter_bytes"):
+        return source.aiter_bytes()
+    if hasattr(source, "stream") and hasattr(source, "scope"):
+        return source.stream()
+    content = getattr(source, "content", None)
+    return content if hasattr(content, "readany") else source
+
+
+class Incoming:
+    """Feeds a framer with the chunks of a source: exactly what it needs where that is much, and nothing ahead.
+
+    Attributes
+    ----------
+    missing : int
+        Bytes that the piece at hand still lacks.
+    is_large : bool
+        It is so large that it is put together in another thread.
+    """
+
+    def __init__(self, source: Any, framer: Framer) -> None:
+        self._framer = framer
+        self._rest = memoryview(b"")
+        self._small = bytearray()
+        self.missing, self.is_large = 0, False
+        self._iterator: AsyncIterator[Any] | None = None
+        self._receive = self._receiver(_stream_in(source))
+
+    def _receiver(self, source: Any) -> Callable[[int], Awaitable[Any]]:
+        """Find the way in which a source gives bytes: at most as many as asked for, if it has one for that."""
+        for name in ("receive", "read"):
+            method = getattr(source, name, None)
+            if inspect.iscoroutinefunction(method) and inspect.signature(method).parameters:
+                return method
+        if not hasattr(source, "__aiter__"):
+            raise UsageError(
+                "expected an asyncio.StreamReader, an async iterator of bytes or an anyio stream, found "
+                f"{described(source)}: arrowipc.open_stream() reads paths, bytes and blocking sources, "
+                "arrowipc.aio.open_file() remote files"
+            )
+        self._iterator = iterator = source.__aiter__()
+        return lambda _: iterator.__anext__()
+
+    def want(self, count: int) -> None:
+        """Say how many bytes are waited for."""
+        self.missing, self.is_large = count, count >= LARGE
+
+    async def bring(self) -> None:
+        """Feed what is missing, or say that the input is over."""
+        while self.missing > 0:
+            chunk = self._rest or await self._chunk()
+            if not chunk:
+                self._feed_small()
+                self.missing = 0
+                self._framer.finish()
+                return
+            # Small chunks are fed whole, with the messages that follow; of large ones no part is copied twice.
+            taken = len(chunk) if len(chunk) < LARGE else self.missing
+            self._rest = chunk[taken:]
+            self.missing -= len(chunk[:taken])
+            if self.missing > 0 and len(chunk) < SMALL:
+                self._small += chunk
+                if len(self._small) >= LARGE:
+                    self._feed_small()
+            else:
+                self._feed_small()
+                self._framer.feed(chunk[:taken])
+
+    def _feed_small(self) -> None:
+        if self._small:
+            small, self._small = self._small, bytearray()
+            self._framer.feed(small)
+
+    async def _chunk(self) -> memoryview:
+        """Wait for some bytes; none: the end."""
+        try:
+            turn = turns()
+            await turn.wait()
+            data = await self._receive(min(self.missing, MOST))
+            while self._iterator is not None and not len(data):
+                data = await self._receive(0)
+            turn.spend(len(data))
+        except StopAsyncIteration:
+            return memoryview(b"")
+        except BaseException as error:
+            if type(error).__name__ == "EndOfStream":  # anyio's
+                return memoryview(b"")
+            # A generator that an error went through is over, and would look like the end of the input.
+            if self._iterator is not None or not isinstance(error, CancelledError):
+                self._framer.interrupt(error)
+            raise
+        try:
+            # What is not bytes may be filled again by whoever gave it.
+            return memoryview(data if type(data) is bytes else bytes(memoryview(data)))
+        except TypeError:
+            wrong = UsageError(f"the source gave {described(data)}: expected bytes")
+            self._framer.interrupt(wrong)
+            raise wrong from None
+
+    async def close(self) -> None:
+        """Let go of the source; a generator, which nobody else can close, is closed."""
+        self._rest = memoryview(b"")
+        if isinstance(self._iterator, AsyncGenerator):
+            await self._iterator.aclose()
+
+
+def sender(sink: Any) -> Callable[[bytes], Awaitable[Any]]:
+    """Find the way in which a sink takes bytes and says when it has room for more.
+
+    Raises
+    ------
+    UsageError
+        It has none: it is a blocking one, or none at all.
+    """
+    if inspect.iscoroutinefunction(getattr(sink, "drain", None)):
+
+        async def send(chunk: bytes) -> None:
+            sink.write(chunk)
+            await sink.drain()
+
+        return send
+    for name in ("send", "write"):
+        method = getattr(sink, name, None)
+        if inspect.iscoroutinefunction(method):
+            return method
+    raise UsageError(
+        f"expected an asyncio.StreamWriter, an anyio stream or an object with an async write(), found "
+        f"{described(sink)}: arrowipc.new_stream() writes to paths, memory and blocking sinks"
+    )

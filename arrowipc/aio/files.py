@@ -1,0 +1,292 @@
+"""Files in an event loop: what a reader needs of a remote file is asked for at once, and decoded in other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from arrowipc.aio.off_loop import LARGE, look, off_loop
+from arrowipc.aio.streams import AsyncReader
+from arrowipc.arguments import described
+from arrowipc.errors import UsageError
+from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc.read.remote import WINDOW, RemoteBlocks, RemoteSource
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from typing import TypeVar
+
+    from arrowipc.columns.array import RecordBatch
+    from arrowipc.limits import Limits
+    from arrowipc.read.remote import Steps
+    from arrowipc.reader import Columns, Pairs, Validate
+    from arrowipc.stats import ReadStats
+
+    Result = TypeVar("Result")
+
+
+class StoreSystem:
+    """A store of obstore as the few things that `RemoteSource` asks of a file system."""
+
+    async_impl = asynchronous = True
+    protocol = "obstore"
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    async def _info(self, path: str) -> dict[str, Any]:
+        found = await self._store.head_async(path)
+        names = {"size": "size", "e_tag": "ETag", "last_modified": "LastModified", "version": "VersionId"}
+        return {ours: found[theirs] for theirs, ours in names.items()}
+
+    async def _cat_ranges(self, paths: Sequence[str], starts: Sequence[int], ends: Sequence[int]) -> Any:
+        return await self._store.get_ranges_async(paths[0], starts=starts, ends=ends)
+
+    def invalidate_cache(self, path: str) -> None:
+        """Nothing is cached."""
+
+
+def _located(source: Any, path: str | None) -> RemoteSource:
+    """Find the source that is meant by what people give."""
+    if path is not None:
+        if hasattr(source, "get_ranges_async"):
+            source = StoreSystem(source)
+        elif not hasattr(source, "cat_ranges"):
+            raise UsageError(f"path: expected one inside a store or a file system, found {described(source)}")
+        return RemoteSource(path, filesystem=source)
+    if isinstance(source, RemoteSource):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return RemoteSource(os.fspath(source))
+    needs = ", which needs a path" if hasattr(source, "get_ranges_async") or hasattr(source, "cat_ranges") else ""
+    raise UsageError(
+        f"expected a URL, a RemoteSource, or a file system or store and a path, found {described(source)}{needs}: "
+        "arrowipc.open_file() reads paths, bytes and file objects, arrowipc.aio.open_stream() streams of bytes"
+    )
+
+
+async def _call(source: RemoteSource, what: Any, *arguments: Any) -> Any:
+    """Make one call of `Steps`, where it does not keep this loop waiting."""
+    system = source.system
+    if callable(what) or not getattr(system, "async_impl", False):
+        return await asyncio.to_thread(what if callable(what) else getattr(system, what), *arguments)
+    asked = getattr(system, f"_{what}")(*arguments)
+    if system.asynchronous:
+        return await asked
+    # In the loop in which fsspec works: its connections belong there, for all who ask.
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, system.loop))
+
+
+def _advance(steps: Steps[Any], error: Exception | None, answer: Any) -> tuple[Any, Any]:
+    """Go on to the next call (call, None), or to the end (None, result)."""
+    try:
+        return (steps.send(answer) if error is None else steps.throw(error)), None
+    except StopIteration as end:
+        return None, end.value
+
+
+async def _wait(steps: Steps[Result], source: RemoteSource) -> Result:
+    """Make the calls that `steps` yields, as `arrowipc.read.remote.run` does; what is between them is done off it."""
+    answer, failure = None, None
+    while True:
+        asked, result = await off_loop(_advance, steps, failure, answer)
+        if asked is None:
+            return result  # type: ignore[no-any-return]
+        answer, failure = None, None
+        try:
+            answer = await _call(source, *asked)
+        except Exception as error:
+            failure = error
+
+
+class AsyncFileReader(AsyncReader):
+    """Reads the batches of an Arrow IPC file in an event loop, in any order; made by `open_file`.
+
+    Any number of tasks may ask. Batches are decoded in other threads.
+    """
+
+    def __init__(self, source: RemoteSource, prefetch: int, options: dict[str, Any]) -> None:
+        if prefetch < 0:
+            raise UsageError(f"prefetch: expected a number of batches from 0, found {prefetch}")
+        self._source, self._prefetch, self._options = source, prefetch, options
+        self._decoder: FileDecoder | None = None
+        self._blocks: RemoteBlocks | None = None
+        self._turn = asyncio.Lock()  # of who asks the source
+        self._tasks: set[asyncio.Task[RecordBatch]] = set()
+
+    def _footer(self) -> Steps[FileDecoder]:
+        source = self._source
+        size = yield from source.sizing()
+        tail = yield from source.reading(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
+        head = yield from source.reading(0, min(size, 8))
+        start, length = footer_range(head, tail, size)
+        footer = yield from source.reading(start, length)
+        return FileDecoder(footer, start, **self._options)
+
+    async def _open(self) -> None:
+        async with self._turn:
+            if self._blocks is None:
+                self._decoder = await _wait(self._footer(), self._source)
+                blocks = RemoteBlocks(self._source, self._decoder)
+                await _wait(blocks.load_dictionaries(), self._source)
+                self._blocks, self._schema = blocks, self._decoder.schema
+
+    @property
+    def _opened(self) -> FileDecoder:
+        if self._decoder is None:
+            raise UsageError("the file is not open yet: await the reader, or enter it with async with")
+        return self._decoder
+
+    @property
+    def metadata(self) -> Pairs:
+        """Pairs of bytes: the footer's custom metadata, in order, duplicates kept."""
+        return self._opened.metadata
+
+    @property
+    def num_record_batches(self) -> int:
+        """int: batches that the footer lists."""
+        return self._opened.num_record_batches
+
+    @property
+    def stats(self) -> ReadStats:
+        """ReadStats: messages, batches and dictionaries read so far."""
+        from arrowipc.stats import ReadStats
+
+        return ReadStats(*self._opened.stats)
+
+    async def get_batch(self, i: int) -> RecordBatch:
+        """Return batch `i` in the footer's order; negative ones count from the end.
+
+        Raises
+        ------
+        IndexError
+            The file has fewer batches.
+        FormatError, LimitError, UnsupportedError
+            The bytes cannot be decoded; other batches may still be read.
+        OSError
+            They cannot be had.
+        """
+        await self._begin()
+        count = self.num_record_batches
+        if not -count <= i < count:
+            raise IndexError(f"record batch {i} is out of range: the file has {count}")
+        return await self._get(i % count)
+
+    async def _get(self, i: int) -> RecordBatch:
+        blocks, decoder = self._blocks, self._opened
+        assert blocks is not None  # whoever calls this has begun
+        async with self._turn:
+            self._check_open()
+            if blocks.is_ready(i) and sum(decoder.block(i)[1:]) < LARGE:
+                block, at = blocks.run(blocks.batch(i))
+            else:
+                block, at = await _wait(blocks.batch(i), self._source)
+        batch: RecordBatch = await off_loop(decoder.batch, i, block, at)
+        return batch
+
+    async def __aiter__(self) -> AsyncIterator[RecordBatch]:
+        await self._begin()
+        ahead: deque[tuple[int, asyncio.Task[RecordBatch]]] = deque()
+        held, following = 0, 0
+        assert self._blocks is not None
+        self._blocks.expect(range(self.num_record_batches))
+        try:
+            for i in range(self.num_record_batches):
+                following = max(following, i)
+                while following < self.num_record_batches and (
+                    following == i or (len(ahead) <= self._prefetch and held < WINDOW)
+                ):
+                    size = sum(self._opened.block(following)[1:])
+                    ahead.append((size, self._task(following)))
+                    held, following = held + size, following + 1
+                size, task = ahead.popleft()
+                batch = await task
+                held -= size
+                yield batch
+        finally:
+            for _, task in ahead:
+                task.cancel()
+
+    def _task(self, i: int) -> asyncio.Task[RecordBatch]:
+        """Begin to read a batch; nobody has to wait for it."""
+        task = asyncio.get_running_loop().create_task(self._get(i))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(look)
+        return task
+
+    async def close(self) -> None:
+        """Let go of the source, and of what was asked for ahead; batches that were read stay valid."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def open_file(
+    source: Any,
+    path: str | None = None,
+    *,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+    prefetch: int = 4,
+) -> AsyncFileReader:
+    """Open an Arrow IPC file behind a URL or in an object store.
+
+    ``await`` the result, or enter it with ``async with``; ``async for`` over it gives the batches in order. Only what
+    `columns` need is fetched: the last 64 KiB with the footer, then the ranges of the batches, near ones joined.
+
+    Parameters
+    ----------
+    source : URL, RemoteSource, fsspec.AbstractFileSystem or store of obstore
+        `RemoteSource` adds options such as credentials to a URL.
+    path : str, optional
+        Where the file is in a file system or store.
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read, in this order; other columns are never fetched.
+    validate : {"full", "none", "strict"}
+        As for `arrowipc.open_file`.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
+    use_threads : bool, default True
+        Decompress large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies.
+    prefetch : int, default 4
+        Batches that ``async for`` reads ahead of the one that it gives; fewer where they are more than 8 MiB together.
+
+    Returns
+    -------
+    AsyncFileReader
+
+    Raises
+    ------
+    UsageError
+        The source is none of these, or fsspec or what it needs for the URL is not installed.
+    FormatError, UnsupportedError, OSError
+        Where it is read: as by `arrowipc.open_file`.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import arrowipc as ipc
+    >>> async def main():
+    ...     async with ipc.aio.open_file("https://example.org/x.arrow", columns=["price"]) as reader:
+    ...         first = await reader.get_batch(0)
+    ...         return [batch.num_rows async for batch in reader]
+    >>> asyncio.run(main())  # doctest: +SKIP
+    """
+    options = {
+        "columns": columns,
+        "validate": validate,
+        "limits": limits,
+        "use_threads": use_threads,
+        "ensure_native_endian": ensure_native_endian,
+    }
+    return AsyncFileReader(_located(source, path), prefetch, options)

@@ -1,0 +1,89 @@
+"""What keeps an event loop going: work for other threads, and turns of those who have much to do in the loop's own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Bytes. Putting less together, decompressing and validating it takes some 20 us, and handing it to a thread as much.
+LARGE = 1 << 16
+#: Bytes that all readers and writers of a loop together take or give before other tasks get their turn. Each of 100
+#: sockets costs a loop some 100 us to read from, and all are read from again as soon as their readers have room.
+AT_ONCE = 1 << 17
+MOST_AT_ONCE = 64  # tasks
+
+
+def start(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+    """Begin a call in another thread; nobody has to wait for it, whatever becomes of it."""
+    job = asyncio.get_running_loop().run_in_executor(turns().workers, function, *arguments)
+    job.add_done_callback(look)
+    return job
+
+
+def look(job: asyncio.Future[Any]) -> None:
+    """Look at how something ended, which asyncio complains about when nobody does."""
+    if not job.cancelled():
+        job.exception()
+
+
+async def off_loop(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in another thread; who is cancelled meanwhile leaves it to end by itself."""
+    job = start(function, *arguments)
+    await asyncio.wait([job])
+    return job.result()
+
+
+class Turns:
+    """Lets the tasks of a loop go on one behind the other, as many as have `AT_ONCE` bytes together."""
+
+    def __init__(self) -> None:
+        #: Few: what they do keeps a core busy each, and the loop needs one too.
+        self.workers = ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 2)), "arrowipc.aio")
+        self._left = AT_ONCE
+        self._released = 1
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def spend(self, size: int) -> None:
+        """Say that a task took or gave so many bytes."""
+        self._left -= size
+
+    async def wait(self) -> None:
+        """Wait for a turn; at once while there is something left of this one."""
+        if self._left > 0:
+            return
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._begin)
+        self._waiting.append(mine := loop.create_future())
+        await mine
+
+    def _begin(self) -> None:
+        # As many go on as will spend what there is, if they do as those before them.
+        each = max((AT_ONCE - self._left) // self._released, AT_ONCE // MOST_AT_ONCE)
+        self._released = min(max(AT_ONCE // each, 1), len(self._waiting))
+        self._left = AT_ONCE
+        for _ in range(self._released):
+            first = self._waiting.popleft()
+            if not first.done():
+                first.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._begin)
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+
+
+def turns() -> Turns:
+    """The turns of the running loop."""
+    loop = asyncio.get_running_loop()
+    found = _turns.get(loop)
+    if found is None:
+        found = _turns[loop] = Turns()
+    return found

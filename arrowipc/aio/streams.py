@@ -1,0 +1,286 @@
+"""Readers in an event loop: what they share, and that of streams."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from arrowipc.aio.chunks import Incoming
+from arrowipc.aio.off_loop import LARGE, start, turns
+from arrowipc.errors import UsageError
+from arrowipc.events import BatchRead
+from arrowipc.read.decoders import StreamDecoder
+from arrowipc.read.framing import Framer, survey
+from arrowipc.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator
+    from typing import Self
+
+    from arrowipc.columns.array import RecordBatch
+    from arrowipc.limits import Limits
+    from arrowipc.read.framing import Message
+    from arrowipc.reader import Columns, Validate
+    from arrowipc.schema import Schema
+    from arrowipc.stats import ReadStats
+
+#: What decoding a message costs at least, in bytes of a body.
+LEAST = 1 << 12
+
+
+class AsyncReader:
+    """What the readers of an event loop share: they begin when they are awaited or entered, and end once."""
+
+    _closed = False
+    _schema: Schema | None = None
+
+    async def _open(self) -> None:
+        """Read up to the schema."""
+        raise NotImplementedError
+
+    async def _begin(self) -> Self:
+        self._check_open()
+        try:
+            if self._schema is None:
+                await self._open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the reader is closed: open the source again; batches that were read before stay valid")
+
+    @property
+    def schema(self) -> Schema:
+        """Schema: of the batches that are read, after projection.
+
+        Raises
+        ------
+        UsageError
+            Nothing was read yet: ``await`` the reader, or enter it with ``async with``.
+        """
+        if self._schema is None:
+            raise UsageError("the schema is not here yet: await the reader, or enter it with async with")
+        return self._schema
+
+    def __aiter__(self) -> AsyncIterator[RecordBatch]:
+        raise NotImplementedError
+
+    async def read_all(self) -> Table:
+        """Read the batches that are left into a `Table`."""
+        await self._begin()
+        return Table(self.schema, [batch async for batch in self])
+
+    async def close(self) -> None:
+        """Let go of the source; batches that were read stay valid."""
+        self._closed = True
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self._begin()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open" if self._schema is not None else "not begun"
+        return f"<{type(self).__name__}: {state}>" + (f"\n{self._schema}" if self._schema is not None else "")
+
+
+class AsyncStreamReader(AsyncReader):
+    """Reads the batches of an Arrow IPC stream in an event loop; made by `open_stream`.
+
+    ``async for``, or `read_next_batch`, gives each batch once. One task at a time may read. Small messages are decoded
+    in the loop's thread, those of 64 KiB and more in another one. A read that was cancelled has lost nothing where
+    the source can be read again after that (asyncio's and anyio's streams can, generators cannot).
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        columns: Columns = None,
+        validate: Validate = "full",
+        limits: Limits | None = None,
+        use_threads: bool = True,
+        ensure_native_endian: bool = True,
+    ) -> None:
+        self._decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
+        self._framer = Framer(limits)
+        self._incoming = Incoming(source, self._framer)
+        self._job: asyncio.Future[Any] | None = None
+        self._reading = False
+
+    async def _open(self) -> None:
+        while self._schema is None:
+            await self._next()
+
+    async def _next(self) -> Any:
+        """Return the next event of the decoder; None: the end."""
+        self._check_open()
+        if self._reading:
+            raise UsageError("another task reads from this reader: one at a time may")
+        self._reading = True
+        try:
+            while not (self._framer.at_end and self._job is None):
+                event = await self._step()
+                if event is not None:
+                    return event
+            if self._schema is None:
+                # The decoder says what is wrong with that, as it does when it was fed all itself.
+                self._decoder.feed(bytes.fromhex(self._framer.end_marker or ""), True)
+                self._decoder.read_schema()
+            return None
+        finally:
+            self._reading = False
+
+    async def _step(self) -> Any:
+        """Do the next thing that is to do; returns the event, if that made one."""
+        incoming = self._incoming
+        message = None
+        if self._job is None:
+            if incoming.missing > 0:
+                await incoming.bring()
+            else:
+                await turns().wait()
+            if not incoming.is_large:
+                message = self._framer.next_message()
+                if message is None:
+                    incoming.want(self._framer.bytes_needed)
+                    return None
+                size = _size(message)
+                if size < LARGE:
+                    turns().spend(size + LEAST)
+                    return self._decode(message)
+            self._job = start(self._decode, message)
+        # Who is cancelled here finds the job at the next read.
+        await asyncio.wait([self._job])
+        job, self._job = self._job, None
+        event = job.result()
+        if event is None:
+            incoming.want(self._framer.bytes_needed)
+        else:
+            incoming.want(0)
+        return event
+
+    def _decode(self, message: Message | None) -> Any:
+        """Decode a message, or the one that is whole now; None: only its metadata was."""
+        if message is None:
+            message = self._framer.next_message()
+        if message is None:
+            return None
+        event = self._decoder.decode_next(message)
+        if self._schema is None:
+            self._schema = self._decoder.schema
+        return event
+
+    async def read_next_batch(self) -> RecordBatch:
+        """Return the next batch.
+
+        Raises
+        ------
+        StopAsyncIteration
+            There is none.
+        TruncatedError, FormatError, LimitError, UnsupportedError
+            The bytes cannot be decoded; the reader cannot go on after that.
+        """
+        while True:
+            event = await self._next()
+            if event is None:
+                raise StopAsyncIteration
+            if isinstance(event, BatchRead):
+                return event.batch
+
+    __anext__ = read_next_batch
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @property
+    def stats(self) -> ReadStats:
+        """ReadStats: messages, batches and dictionaries read so far."""
+        from arrowipc.stats import ReadStats
+
+        return ReadStats(*self._decoder.stats)
+
+    @property
+    def bytes_consumed(self) -> int:
+        """int: bytes of the stream that were read; an iterator may have given more of what follows it."""
+        return self._framer.bytes_consumed
+
+    async def close(self) -> None:
+        """Let go of the source, which stays open unless it is a generator; batches that were read stay valid."""
+        if not self._closed:
+            self._closed = True
+            self._framer.release()
+            self._decoder.release()
+            if not self._reading:
+                await self._incoming.close()
+
+
+def _size(message: Message) -> int:
+    """How many bytes decoding a message has to look at: stored ones, or what they claim to become."""
+    found = survey(message) if message.body_length < LARGE else None
+    return max(message.body_length, message.metadata.nbytes, 0 if found is None else found[2])
+
+
+def open_stream(
+    source: Any,
+    *,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+) -> AsyncStreamReader:
+    """Open an Arrow IPC stream whose bytes an event loop brings.
+
+    ``async for`` over the result gives the batches; ``await`` it, or enter it with ``async with``, to have the schema
+    before. Nothing is read ahead of what is asked for.
+
+    Parameters
+    ----------
+    source : asyncio.StreamReader, async iterator of bytes, anyio stream, or an object with an async ``read``
+        Also a request or response of httpx, aiohttp or Starlette. A source that can be asked for a number of bytes is
+        left behind the stream's end, and is never closed; a generator is.
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read, in this order.
+    validate : {"full", "none", "strict"}
+        As for `arrowipc.open_stream`.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
+    use_threads : bool, default True
+        Decompress large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies.
+
+    Returns
+    -------
+    AsyncStreamReader
+
+    Raises
+    ------
+    UsageError
+        The source is none of these.
+    FormatError, UnsupportedError
+        Where it is read: as by `arrowipc.open_stream`. What the source itself raises is passed on.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import arrowipc as ipc
+    >>> async def main():
+    ...     source = asyncio.StreamReader()  # of asyncio.open_connection(), for example
+    ...     source.feed_data(stream)
+    ...     async with ipc.aio.open_stream(source) as reader:
+    ...         print(reader.schema.names, [batch.to_pydict() async for batch in reader])
+    >>> stream = bytearray()
+    >>> with ipc.new_stream(stream) as writer:
+    ...     writer.write({"x": [1, 2]})
+    >>> asyncio.run(main())
+    ['x'] [{'x': [1, 2]}]
+    """
+    return AsyncStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian)

@@ -1,0 +1,355 @@
+"""Streams in an event loop: sources of all kinds, back-pressure, cancellation, and what stays off the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import threading
+import weakref
+from typing import Any
+
+import pytest
+from helpers import looped
+from helpers.looped import Reads, Receives, fed, pieces
+
+import arrowipc as ipc
+from arrowipc import aio
+from arrowipc.aio.chunks import MOST
+from arrowipc.aio.off_loop import AT_ONCE, LARGE, turns
+
+np = pytest.importorskip("numpy")
+pa = pytest.importorskip("pyarrow")
+
+
+def stream(batches: int = 3, rows: int = 10, **options: Any) -> bytes:
+    sink = bytearray()
+    with ipc.new_stream(sink, **options) as writer:
+        for start in range(batches):
+            words = pa.array([f"word {i % 100}" for i in range(start, start + rows)])
+            writer.write(pa.table({"x": np.arange(start, start + rows), "word": words}))
+    return bytes(sink)
+
+
+SMALL = stream()
+LONG = stream(rows=50_000)
+assert len(LONG) > 30 * LARGE
+
+
+def test_every_kind_of_source_gives_the_same():
+    async def main() -> None:
+        for data in (SMALL, LONG):
+            wanted = ipc.open_stream(data).read_all()
+            for source in looped.sources(data, itertools.cycle((1000, 70_000, 5))):
+                async with aio.open_stream(source) as reader:
+                    assert reader.schema == wanted.schema
+                    assert (await reader.read_all()).equals(wanted)
+                    assert reader.bytes_consumed == len(data)
+                    assert reader.stats.num_record_batches == 3
+
+    asyncio.run(main())
+
+
+def test_a_reader_may_be_awaited_entered_or_only_iterated():
+    async def main() -> None:
+        reader = aio.open_stream(fed(SMALL))
+        with pytest.raises(ipc.UsageError, match="await the reader"):
+            _ = reader.schema
+        assert "not begun" in repr(reader)
+        assert (await reader).schema.names == ["x", "word"]
+        assert "open" in repr(reader)
+        assert [batch.num_rows async for batch in reader] == [10, 10, 10]
+        with pytest.raises(StopAsyncIteration):
+            await reader.read_next_batch()
+        await reader.close()
+        await reader.close()
+        with pytest.raises(ipc.UsageError, match="closed"):
+            await reader.read_next_batch()
+        with pytest.raises(ipc.UsageError, match="closed"):
+            async with reader:
+                pass
+        assert [batch.num_rows async for batch in aio.open_stream(fed(SMALL), columns=["x"])] == [10, 10, 10]
+
+    asyncio.run(main())
+
+
+def test_a_source_is_left_behind_the_stream():
+    async def main() -> None:
+        source = fed(SMALL + LONG + b"more")
+        for data in (SMALL, LONG):
+            assert (await aio.open_stream(source).read_all()).equals(ipc.open_stream(data).read_all())
+        assert await source.read() == b"more"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [1, 1000, LARGE - 1, 10**7])
+@pytest.mark.parametrize("codec", [None, "zstd"])
+def test_large_bodies_are_decoded_in_another_thread(monkeypatch, codec, size):
+    data = stream(2, 60_000, compression=codec) if size > 1 else stream(2, 10_000, compression=codec)
+    where = []
+    decode = aio.AsyncStreamReader._decode
+
+    def noted(self: Any, message: Any) -> Any:
+        event = decode(self, message)
+        if event is not None:
+            where.append((type(event).__name__, threading.current_thread() is threading.main_thread()))
+        return event
+
+    monkeypatch.setattr(aio.AsyncStreamReader, "_decode", noted)
+    found = asyncio.run(aio.open_stream(pieces(data, itertools.repeat(size))).read_all())
+    assert found.equals(ipc.open_stream(data).read_all())
+    assert where == [("SchemaRead", True), ("BatchRead", False), ("BatchRead", False)]
+
+
+def test_a_small_body_that_becomes_large_is_decompressed_in_another_thread(monkeypatch):
+    sink = bytearray()
+    with ipc.new_stream(sink, compression="zstd") as writer:
+        writer.write({"x": np.zeros(1_000_000)})
+    assert len(sink) < LARGE
+    where = set()
+    start = aio.streams.start
+    monkeypatch.setattr(aio.streams, "start", lambda *arguments: (where.add("thread"), start(*arguments))[1])
+    assert asyncio.run(aio.open_stream(pieces(bytes(sink), itertools.repeat(99))).read_all()).num_rows == 1_000_000
+    assert where == {"thread"}
+
+
+def test_nothing_is_read_ahead():
+    """Of what it is not asked for it reads nothing, and of what it needs no more than `MOST` at a time."""
+
+    async def main() -> None:
+        source = Reads(LONG, itertools.repeat(10**9))
+        reader = await aio.open_stream(source)
+        schema_end = source.at
+        assert schema_end < 1000
+        first = await reader.read_next_batch()
+        assert schema_end < source.at < len(LONG) / 2
+        before = source.at
+        await asyncio.sleep(0.01)
+        assert source.at == before
+        assert source.most == MOST
+        assert first.num_rows == 50_000
+
+    asyncio.run(main())
+
+
+def test_one_task_at_a_time_may_read():
+    async def main() -> None:
+        source = asyncio.StreamReader()
+        reader = aio.open_stream(source)
+        waiting = asyncio.create_task(reader.read_next_batch())
+        await asyncio.sleep(0)
+        with pytest.raises(ipc.UsageError, match="another task"):
+            await reader.read_next_batch()
+        source.feed_data(SMALL)
+        assert (await waiting).num_rows == 10
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("data", [SMALL, LONG], ids=["small", "large"])
+def test_a_read_that_was_cancelled_has_lost_nothing(data):
+    async def main() -> None:
+        wanted = ipc.open_stream(data).read_all()
+        source = asyncio.StreamReader()
+        reader = aio.open_stream(source)
+        found, step = [], -(-len(data) // 23)
+        for start in range(0, len(data), step):
+            source.feed_data(data[start : start + step])
+            for _ in range(4):
+                task = asyncio.create_task(reader.read_next_batch())
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                task.cancel()
+                try:
+                    found.append(await task)
+                except asyncio.CancelledError:
+                    pass
+                except StopAsyncIteration:
+                    break
+        source.feed_eof()
+        found += [batch async for batch in reader]
+        assert ipc.Table.from_batches(found).equals(wanted) if hasattr(ipc.Table, "from_batches") else True
+        assert [batch.to_pydict() for batch in found] == [batch.to_pydict() for batch in wanted.batches]
+
+    asyncio.run(main())
+
+
+def test_a_generator_that_was_cancelled_is_no_end_of_the_input():
+    """It is over after that; to take this for the end of the stream would be rows that are silently missing."""
+
+    async def slow() -> Any:
+        for part in range(0, len(SMALL), 8):
+            await asyncio.sleep(0.001)
+            yield SMALL[part : part + 8]
+
+    async def main() -> None:
+        reader = await aio.open_stream(slow())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.002):
+                await reader.read_all()
+        with pytest.raises(ipc.UsageError, match="cannot go on"):
+            await reader.read_next_batch()
+
+    asyncio.run(main())
+
+
+def test_cancelling_and_dropping_leave_nothing():
+    closed = []
+
+    async def source() -> Any:
+        try:
+            for part in range(0, len(LONG), 1000):
+                yield LONG[part : part + 1000]
+                await asyncio.sleep(0)
+        finally:
+            closed.append(1)
+
+    async def main() -> None:
+        async def endless() -> None:
+            async with aio.open_stream(source()) as reader:
+                async for _ in reader:
+                    await asyncio.sleep(60)
+
+        task = asyncio.create_task(endless())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert closed == [1]
+        reader = await aio.open_stream(source())
+        dropped = weakref.ref(reader)
+        del reader
+        gc.collect()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert dropped() is None
+        assert closed == [1, 1]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    gc.collect()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("arrowipc.aio")]
+
+
+def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
+    async def torn() -> Any:
+        yield SMALL[:100]
+        raise ConnectionResetError("gone")
+
+    async def main() -> None:
+        reader = aio.open_stream(torn())
+        with pytest.raises(ConnectionResetError, match="gone"):
+            await reader
+        with pytest.raises(ipc.TruncatedError, match="message 1"):
+            await aio.open_stream(fed(SMALL[:100])).read_all()
+        with pytest.raises(ipc.FormatError, match="input is empty"):
+            await aio.open_stream(fed(b""))
+        with pytest.raises(ipc.FormatError, match="before its Schema"):
+            await aio.open_stream(fed(b"\xff\xff\xff\xff\0\0\0\0"))
+        with pytest.raises(ipc.UsageError, match="expected bytes"):
+            await aio.open_stream(pieces("text" * 100, itertools.repeat(9)))  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+
+def test_what_may_be_filled_again_is_copied():
+    async def reused() -> Any:
+        room = bytearray(64)
+        for part in range(0, len(SMALL), 64):
+            taken = SMALL[part : part + 64]
+            room[: len(taken)] = taken
+            yield memoryview(room)[: len(taken)]
+
+    assert asyncio.run(aio.open_stream(reused()).read_all()).equals(ipc.open_stream(SMALL).read_all())
+
+
+def test_other_sources_are_refused_in_words_that_help():
+    class Blocking:
+        def read(self, size: int) -> bytes:
+            return b""
+
+    for source in (b"bytes", "path", Blocking(), None):
+        with pytest.raises(ipc.UsageError, match=r"arrowipc\.open_stream\(\) reads"):
+            aio.open_stream(source)
+
+
+def test_blocking_readers_and_writers_name_aio():
+    async def main() -> None:
+        generator = pieces(SMALL, itertools.repeat(9))
+        sources = [fed(SMALL), generator, Reads(SMALL, itertools.repeat(9)), Receives(SMALL, itertools.repeat(9))]
+        for source in sources:
+            for opener in (ipc.open_stream, ipc.open_file, ipc.open, ipc.MessageReader, ipc.recover):
+                with pytest.raises(ipc.UsageError, match=r"arrowipc\.aio\.open_stream\(\)"):
+                    opener(source)
+        await generator.aclose()
+        for opener in (ipc.new_stream, ipc.new_file):
+            with pytest.raises(ipc.UsageError, match=r"arrowipc\.aio\.new_stream\(\)"):
+                opener(looped.Sink.write and _Async())
+
+    asyncio.run(main())
+
+
+class _Async:
+    async def write(self, data: bytes) -> None: ...
+
+
+def test_anyio_streams():
+    anyio = pytest.importorskip("anyio")
+
+    async def main() -> None:
+        send, receive = anyio.create_memory_object_stream(3)
+        async with send, receive, anyio.create_task_group() as group:
+
+            async def write() -> None:
+                async with send, aio.new_stream(send) as writer:
+                    await writer.write(ipc.open_stream(LONG).read_all())
+
+            group.start_soon(write)
+            assert (await aio.open_stream(receive).read_all()).equals(ipc.open_stream(LONG).read_all())
+
+        async def serve(client: Any) -> None:
+            async with client, aio.new_stream(client) as writer:
+                await writer.write(aio.open_stream(fed(LONG)))
+
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with anyio.create_task_group() as group, listener:
+            group.start_soon(listener.serve, serve)
+            port = listener.extra(anyio.abc.SocketAttribute.local_port)
+            async with await anyio.connect_tcp("127.0.0.1", port) as client:
+                assert (await aio.open_stream(client).read_all()).equals(ipc.open_stream(LONG).read_all())
+            group.cancel_scope.cancel()
+
+    asyncio.run(main())
+
+
+def test_many_readers_take_turns():
+    """However much is there for each, no more than some go on before the loop turns to others."""
+
+    async def main() -> None:
+        most, given = 0, 0
+
+        class Counted(Reads):
+            async def read(self, size: int) -> bytes:
+                nonlocal given
+                part = await super().read(size)
+                given += len(part)
+                return part
+
+        async def watch() -> None:
+            nonlocal most, given
+            while True:
+                given = 0
+                await asyncio.sleep(0)
+                most = max(most, given)
+
+        watching = asyncio.create_task(watch())
+        readers = [aio.open_stream(Counted(LONG, itertools.repeat(10**9))) for _ in range(20)]
+        tables = await asyncio.gather(*[reader.read_all() for reader in readers])
+        watching.cancel()
+        assert all(table.num_rows == 150_000 for table in tables)
+        # A turn, and what one task takes before it looks again; without turns it would be 20 times `MOST`.
+        assert most <= 3 * (AT_ONCE + MOST)
+        assert turns() is turns()
+
+    asyncio.run(main())
