@@ -6,7 +6,7 @@ what has to be followed (offsets of lists and text, run ends) is checked, what i
 """
 
 cimport cython
-from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -21,23 +21,21 @@ from arrowipc.inline.layouts cimport (
     BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, size_needed, width_of,
 )
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, load_i32, load_i64, loose_i32, loose_i64, mul_overflows, set_bit,
+    add_overflows, bitmap_bytes, count_bits, get_bit, load_i32, load_i64, loose_i32, loose_i64, mul_overflows, prefetch,
+    set_bit,
 )
 from arrowipc.inline.plan cimport (
-    LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_RUN_END, LAYOUT_SPARSE, ColumnsData, Extent, FieldPlan, Node,
+    LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW,
+    ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
 from arrowipc.inline.room cimport Room, make_room
+from arrowipc.metadata.schema_reader cimport same_shape
 
+from arrowipc.columns.builder import concat_batches
 from arrowipc.errors import LimitError, UsageError
 
 cdef enum:
     FAULT_TOO_MANY = 102    # beside the FaultCodes: more ranges than may be written
-
-cdef enum:
-    # What numbers are: how often rows come, which rows, or which counted from either end.
-    COUNTS = 0
-    ROWS = 1
-    INDICES = 2
 
 cdef struct TakeRanges:
     # As many ranges as turn up.
@@ -433,6 +431,173 @@ cdef void free_flat(FlatMemory* memory) noexcept nogil:
     free(memory.data.data)
 
 
+# -- rows by their numbers -----------------------------------------------------------------------------------
+
+cdef struct Piece:
+    # A batch that rows are taken from, and where the field in work lies in it.
+    const ColumnsData* d
+    int64_t shift               # onto the number of a row: the physical element
+    const uint8_t* bits         # validity; NULL: nothing is null
+    const uint8_t* values       # or bits, or offsets
+    const uint8_t* data         # what the offsets point into
+    int64_t limit               # elements that it has
+
+cdef enum:
+    AHEAD = 16                  # rows whose text is asked for before it is copied
+
+cdef struct Rows:
+    # Rows that exist, counted through all pieces.
+    const int64_t* numbers
+    const int32_t* homes        # the piece that has each; NULL: there is one piece
+    int64_t count
+
+
+cdef inline const Piece* home_of(const Piece* pieces, const int32_t* homes, int64_t i) noexcept nogil:
+    return pieces if homes == NULL else pieces + homes[i]
+
+
+cdef bint gathers(const Piece* pieces, int64_t n, int32_t f) noexcept nogil:
+    """Whether elements of a field are copied one by one: flat ones, lists of numbers without nulls, structs of both."""
+    cdef const FieldPlan* field = &pieces.d.plan.fields[f]
+    cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
+    cdef int kind = spec.buffers[1].kind
+    cdef bint is_list = spec.n_children == 1
+    cdef const ColumnsData* d
+    cdef int32_t child = f + 1
+    cdef int64_t k
+    if field.layout == LAYOUT_STRUCT:
+        while child < field.end:
+            if not gathers(pieces, n, child):
+                return False
+            child = pieces.d.plan.fields[child].end
+        return True
+    if (spec.n_children < 0 or spec.n_buffers == 0 or (field.layout == LAYOUT_VIEW and n > 1)
+            or (is_list and (kind != BUFFER_OFFSETS or pieces.d.plan.fields[child].layout != LAYOUT_FIXED))):
+        return False
+    for k in range(n):
+        d = pieces[k].d
+        # An empty array may leave out its buffers.
+        if (d.extents[field.first_buffer + 1].data == NULL
+                or (is_list and validity(d, child) != NULL and d.nodes[child].null_count != 0)):
+            return False
+    return True
+
+
+cdef void gather_words(uint8_t* out, int64_t width, const Piece* pieces, const Rows* rows) noexcept nogil:
+    """Values of `width` bytes."""
+    cdef const int64_t* numbers = rows.numbers
+    cdef const int32_t* homes = rows.homes
+    cdef const uint8_t* value
+    cdef int64_t i
+    if homes == NULL:
+        flat_words(out, pieces.values + pieces.shift * width, width, numbers, rows.count)
+        return
+    for i in range(rows.count):
+        value = pieces[homes[i]].values + (numbers[i] + pieces[homes[i]].shift) * width
+        if width == 8:
+            (<loose_i64*> out)[i] = load_i64(value)
+        elif width == 4:
+            (<loose_i32*> out)[i] = load_i32(value)
+        else:
+            memcpy(out + i * width, value, width)
+
+
+cdef void gather_bits(uint8_t* out, bint valid, const Piece* pieces, const Rows* rows) noexcept nogil:
+    """Bits of values, or of their validity."""
+    cdef const int64_t* numbers = rows.numbers
+    cdef const int32_t* homes = rows.homes
+    cdef const Piece* piece
+    cdef const uint8_t* bits
+    cdef uint32_t byte = 0
+    cdef int64_t i
+    for i in range(rows.count):
+        piece = home_of(pieces, homes, i)
+        bits = piece.bits if valid else piece.values
+        byte |= <uint32_t> (bits == NULL or get_bit(bits, numbers[i] + piece.shift)) << (i & 7)
+        if i & 7 == 7 or i == rows.count - 1:
+            out[i >> 3] = <uint8_t> byte
+            byte = 0
+
+
+cdef int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width, const Piece* pieces, const Rows* rows,
+                            int32_t f, Fault* fault) noexcept nogil:
+    """Offsets of texts and lists that lie one behind the other now, and where each lay; returns the last one."""
+    cdef const int64_t* numbers = rows.numbers
+    cdef const int32_t* homes = rows.homes
+    cdef const Piece* piece
+    cdef int64_t first, last, end = 0, most = largest(width, True), i
+    store_int(out, 0, width, 0)
+    for i in range(rows.count):
+        piece = home_of(pieces, homes, i)
+        first = load_int(piece.values, numbers[i] + piece.shift, width)
+        last = load_int(piece.values, numbers[i] + piece.shift + 1, width)
+        if first < 0 or first > last:
+            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + piece.shift - piece.d.nodes[f].offset, first, last,
+                        NULL)
+        if last > piece.limit:
+            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + piece.shift - piece.d.nodes[f].offset + 1, last,
+                        piece.limit, NULL)
+        if last - first > most - end:
+            return fail(fault, FAULT_FULL, f, -1, -1, end, most, b"offsets")
+        starts[i] = first
+        end += last - first
+        store_int(out, i + 1, width, end)
+    return end
+
+
+cdef void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets, const int64_t* starts, int32_t width,
+                      const Piece* pieces, const Rows* rows) noexcept nogil:
+    """What lies between the offsets, which `gather_offsets` has made, in elements of `unit` bytes."""
+    cdef const int32_t* homes = rows.homes
+    cdef const Piece* piece
+    cdef const uint8_t* data
+    cdef int64_t n = rows.count, total = load_int(offsets, n, width) * unit, at = 0, end, size, i
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(home_of(pieces, homes, i + AHEAD).data + starts[i + AHEAD] * unit)
+        piece = home_of(pieces, homes, i)
+        data = piece.data + starts[i] * unit
+        end = load_int(offsets, i + 1, width) * unit
+        size = end - at
+        if size <= 16 and total - at >= 16 and (piece.limit - starts[i]) * unit >= 16:
+            # As many bytes for all, without a guess at their number: the next elements overwrite those too many.
+            (<loose_i64*> (out + at))[0] = load_i64(data)
+            (<loose_i64*> (out + at))[1] = load_i64(data + 8)
+        elif size:
+            memcpy(out + at, data, size)
+        at = end
+
+
+cdef int find_homes(int32_t* homes, const int64_t* numbers, int64_t n, const int64_t* firsts, int64_t k) except -1:
+    """Which of `k` pieces has each row; they begin at `firsts`, one more than there are pieces, and none is empty."""
+    cdef int64_t total = firsts[k], i, b
+    cdef int32_t shift = 0, low, high, middle
+    cdef int32_t* known
+    while total >> shift > 16 * k:
+        shift += 1
+    known = <int32_t*> malloc(((total >> shift) + 2) * sizeof(int32_t))     # the pieces of every 2**shift-th row
+    if known == NULL:
+        raise MemoryError()
+    with nogil:
+        low = 0
+        for b in range((total >> shift) + 2):
+            while low < k - 1 and firsts[low + 1] <= b << shift:
+                low += 1
+            known[b] = low
+        for i in range(n):
+            low = known[numbers[i] >> shift]
+            high = known[(numbers[i] >> shift) + 1]
+            while low < high:
+                middle = low + (high - low + 1) // 2
+                if firsts[middle] <= numbers[i]:
+                    low = middle
+                else:
+                    high = middle - 1
+            homes[i] = low
+    free(known)
+    return 0
+
+
 # -- rows, field by field ------------------------------------------------------------------------------------
 
 
@@ -445,6 +610,10 @@ cdef class Taker:
     cdef Plan plan
     cdef list kept          # memory of the copy
     cdef int64_t left       # bytes that may still be written
+    cdef Rows rows          # those of `gather`
+    cdef Piece* pieces      # that have them
+    cdef int64_t n_pieces
+    cdef int64_t rows_there     # in all of them
 
     cdef uint8_t* room(self, int64_t elements, int64_t width) except NULL:
         """Memory for so many values, kept by the copy."""
@@ -690,22 +859,137 @@ cdef class Taker:
             free(runs.values.data)
         return 0
 
+    # Rows by their numbers.
 
-cdef int take_ranges(Columns out, Columns source, const TakeRange* ranges, int64_t n, int64_t* left) except -1:
+    cdef bint enter(self, int32_t f) noexcept:
+        """Let the pieces be those of a field below the field that they were of; whether some elements are null."""
+        cdef const FieldPlan* field = &self.s.plan.fields[f]
+        cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
+        cdef const Extent* extents
+        cdef Piece* piece
+        cdef bint nulls = False
+        cdef int64_t k
+        for k in range(self.n_pieces):
+            piece = &self.pieces[k]
+            extents = &piece.d.extents[field.first_buffer]
+            piece.shift += piece.d.nodes[f].offset
+            piece.bits = extents[0].data if piece.d.nodes[f].null_count != 0 else NULL
+            nulls |= piece.bits != NULL
+            if spec.n_buffers > 1:
+                piece.values = extents[1].data
+            if spec.n_children == 1:
+                piece.limit = piece.d.nodes[f + 1].length
+                piece.data = piece.d.extents[self.s.plan.fields[f + 1].first_buffer + 1].data
+                if piece.data != NULL:
+                    piece.data += piece.d.nodes[f + 1].offset * self.s.plan.fields[f + 1].width
+            elif spec.n_buffers == 3:
+                piece.limit = extents[2].size
+                piece.data = extents[2].data
+        return nulls
+
+    cdef int gather(self, int32_t f) except -1:
+        """Field `f`, of which `gathers` says that elements can be copied one by one."""
+        cdef const FieldPlan* field = &self.s.plan.fields[f]
+        cdef int32_t buffer = field.first_buffer, child = f + 1
+        cdef int64_t n = self.rows.count, k
+        cdef int kind = LAYOUTS[field.layout].buffers[1].kind
+        cdef Node* node = &self.d.nodes[f]
+        cdef bint nulls = self.enter(f)
+        cdef uint8_t* out
+        node[0] = Node(n, 0, 0)
+        self.put(buffer, NULL, 0)
+        if nulls and n:
+            out = self.room(bitmap_bytes(n), 1)
+            with nogil:
+                gather_bits(out, True, self.pieces, &self.rows)
+                node.null_count = n - count_bits(out, 0, n)
+            if node.null_count:
+                self.put(buffer, out, bitmap_bytes(n))
+        if kind == BUFFER_BITS:
+            out = self.room(bitmap_bytes(n), 1)
+            with nogil:
+                gather_bits(out, False, self.pieces, &self.rows)
+            self.put(buffer + 1, out, bitmap_bytes(n))
+        elif kind == BUFFER_FIXED:
+            self.gather_fixed(buffer + 1, width_of(field, 1))
+        elif kind == BUFFER_OFFSETS:
+            self.gather_spans(f, <int32_t> width_of(field, 1))
+        else:
+            while child < field.end:
+                self.gather(child)
+                child = self.s.plan.fields[child].end
+        for k in range(self.n_pieces):
+            self.pieces[k].shift -= self.pieces[k].d.nodes[f].offset
+        return 0
+
+    cdef int gather_fixed(self, int32_t buffer, int64_t width) except -1:
+        cdef uint8_t* out = self.room(self.rows.count, width)
+        cdef int64_t k, row = 0
+        cdef const Piece* piece
+        cdef Memory whole
+        if self.n_pieces > 1 and self.rows_there <= self.rows.count:
+            # Values that lie in one piece are found faster, by more than it takes to put them there.
+            whole = Memory(self.rows_there * width)
+            with nogil:
+                for k in range(self.n_pieces if width else 0):
+                    piece = &self.pieces[k]
+                    memcpy(whole.data + row * width, piece.values + (row + piece.shift) * width,
+                           piece.d.length * width)
+                    row += piece.d.length
+                flat_words(out, whole.data, width, self.rows.numbers, self.rows.count)
+        else:
+            with nogil:
+                gather_words(out, width, self.pieces, &self.rows)
+        return self.put(buffer, out, self.rows.count * width)
+
+    cdef int gather_spans(self, int32_t f, int32_t width) except -1:
+        """Text and binary, and lists of numbers, which lie as their bytes do."""
+        cdef const FieldPlan* field = &self.s.plan.fields[f]
+        cdef const FieldPlan* child = &self.s.plan.fields[f + 1]
+        cdef bint is_list = LAYOUTS[field.layout].n_children == 1
+        cdef int64_t unit = child.width if is_list else 1, total
+        cdef uint8_t* offsets = self.room(self.rows.count + 1, width)
+        cdef uint8_t* out
+        cdef Memory starts = Memory(self.rows.count * 8)
+        cdef Fault fault
+        with nogil:
+            total = gather_offsets(offsets, <int64_t*> starts.data, width, self.pieces, &self.rows, f, &fault)
+        if total < 0:
+            self.fault(&fault)
+        self.put(field.first_buffer + 1, offsets, (self.rows.count + 1) * width)
+        out = self.room(total, unit)
+        with nogil:
+            gather_data(out, unit, offsets, <const int64_t*> starts.data, width, self.pieces, &self.rows)
+        if not is_list:
+            return self.put(field.first_buffer + 2, out, total)
+        self.d.nodes[f + 1] = Node(total, 0, 0)
+        self.put(child.first_buffer, NULL, 0)
+        return self.put(child.first_buffer + 1, out, total * unit)
+
+
+cdef Taker new_taker(Columns out, Columns source, int64_t left):
+    """What copies rows of `source` to `out`, which is new; data of views and dictionaries are shared."""
     cdef Taker taker = Taker.__new__(Taker)
     cdef int32_t i, variadic = source.d.n_extents - source.plan.d.n_buffers
-    cdef bint nulls
     out.allocate(source.plan, variadic)
     for i in range(source.plan.d.n_views):
         out.d.views[i] = source.d.views[i]
     if variadic:
         memcpy(out.d.extents + source.plan.d.n_buffers, source.d.extents + source.plan.d.n_buffers,
                variadic * sizeof(Extent))
+    out.dictionaries = source.dictionaries
     taker.s = &source.d
     taker.d = &out.d
     taker.plan = source.plan
     taker.kept = [source.owner]
-    taker.left = left[0]
+    taker.left = left
+    return taker
+
+
+cdef int take_ranges(Columns out, Columns source, const TakeRange* ranges, int64_t n, int64_t* left) except -1:
+    cdef Taker taker = new_taker(out, source, left[0])
+    cdef int32_t i
+    cdef bint nulls
     if sum_rows(ranges, n, &out.d.length, &nulls) < 0:
         raise LimitError("the rows asked for are more than can be counted")
     try:
@@ -713,7 +997,6 @@ cdef int take_ranges(Columns out, Columns source, const TakeRange* ranges, int64
             taker.range_(source.plan.d.columns[i], ranges, n, 0)
     finally:
         left[0] = taker.left
-    out.dictionaries = source.dictionaries
     out.owner = tuple(taker.kept)
     return 0
 
@@ -748,17 +1031,12 @@ cdef int64_t ranges_of_counts(TakeRange* out, const loose_i64* counts, int64_t n
     return used
 
 
-cdef int64_t ranges_of_index(TakeRange* out, const loose_i64* index, int64_t n, int64_t rows,
-                             int64_t first) noexcept nogil:
-    """Row index[i] for each i, counted from the end if negative; -1: there is no such row, or it is before `first`."""
+cdef int64_t ranges_of_numbers(TakeRange* out, const int64_t* numbers, int64_t n) noexcept nogil:
+    """Each row, together with the next ones where those follow or repeat it."""
     cdef int64_t used = 0, i, row
     cdef TakeRange* last
     for i in range(n):
-        row = index[i]
-        if row < first or row >= rows:
-            return -1
-        if row < 0:
-            row += rows
+        row = numbers[i]
         last = out + used - 1
         if used and last.count == 1 and last.start == row:
             last.times += 1
@@ -770,72 +1048,139 @@ cdef int64_t ranges_of_index(TakeRange* out, const loose_i64* index, int64_t n, 
     return used
 
 
-cdef RecordBatch taken_rows(RecordBatch source, Source numbers, int what, int64_t first, str name):
-    """The rows of `source` that the numbers stand for: how often each comes, from row `first` on; or which ones."""
-    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-    cdef int64_t left = INT64_MAX, n = numbers.size // 8, used
-    cdef TakeRange* ranges = <TakeRange*> malloc(n * sizeof(TakeRange) + 1)
-    if ranges == NULL:
-        raise MemoryError()
-    try:
-        with nogil:
-            if what == COUNTS:
-                used = ranges_of_counts(ranges, <const loose_i64*> numbers.data, n, first)
-            else:
-                used = ranges_of_index(ranges, <const loose_i64*> numbers.data, n, source.d.length,
-                                       0 if what == ROWS else -source.d.length)
-        if used < 0:
-            if what == COUNTS:
-                raise UsageError(f"{name}: a count is negative")
-            wrong = UsageError if what == ROWS else IndexError
-            raise wrong(f"{name}: an index is not one of the {source.d.length} rows")
-        take_ranges(out, source, ranges, used, &left)
-    finally:
-        free(ranges)
+cdef int64_t check_index(int64_t* out, const loose_i64* index, int64_t n, int64_t rows, int64_t first) noexcept nogil:
+    """Row index[i] for each i, counted from the end if negative; -1: there is no such row, or it is before `first`.
+
+    Returns how many follow, or repeat, the row before them.
+    """
+    cdef int64_t near = 0, last = -2, row, i
+    for i in range(n):
+        row = index[i]
+        if row < first or row >= rows:
+            return -1
+        row += rows if row < 0 else 0
+        near += 0 <= row - last <= 1
+        out[i] = last = row
+    return near
+
+
+cdef RecordBatch take_numbers(list batches, object indices, bint negative, object wrong, str name):
+    """The rows of batches of one shape, counted through; None: not all columns of several can be gathered.
+
+    One batch, or several that are not empty.
+    """
+    cdef Source index = Source(integers(indices, name))
+    cdef int64_t n = index.size // 8, k = len(batches), total = 0, near, n_ranges = -1, i
+    cdef Memory numbers = Memory(n * 8), pieces = Memory(k * sizeof(Piece)), firsts = Memory((k + 1) * 8)
+    cdef Memory homes = None, ranges = None
+    cdef RecordBatch batch, source = batches[0], out = RecordBatch.__new__(RecordBatch)
+    cdef Piece* piece = <Piece*> pieces.data
+    cdef int64_t* rows = <int64_t*> numbers.data
+    cdef const PlanData* plan = &source.plan.d
+    cdef Taker taker
+    for i in range(k):
+        batch = batches[i]
+        check_native(batch, "taking rows")
+        if batch.plan is not source.plan and not same_shape(batch.plan, source.plan):
+            return None
+        if source.plan.dictionaries and not all([a is b for a, b in zip(batch.dictionaries, source.dictionaries)]):
+            return None
+        piece[i].d = &batch.d
+        piece[i].shift = -total
+        (<int64_t*> firsts.data)[i] = total
+        total += batch.d.length
+    (<int64_t*> firsts.data)[k] = total
+    for i in range(plan.n_columns if k > 1 else 0):
+        if not gathers(piece, k, plan.columns[i]):
+            return None
+    with nogil:
+        near = check_index(rows, <const loose_i64*> index.data, n, total, -total if negative else 0)
+    if near < 0:
+        raise wrong(f"{name}: an index is not one of the {total} rows")
+    taker = new_taker(out, source, INT64_MAX)
+    taker.pieces = piece
+    taker.n_pieces = k
+    taker.rows_there = total
+    taker.rows = Rows(rows, NULL, n)
+    out.d.length = n
+    if k > 1:
+        homes = Memory(n * 4)
+        find_homes(<int32_t*> homes.data, rows, n, <const int64_t*> firsts.data, k)
+        taker.rows.homes = <const int32_t*> homes.data
+        taker.kept = []
+    for i in range(plan.n_columns):
+        # Rows that follow each other are copied together.
+        if k > 1 or (2 * near <= n and gathers(piece, k, plan.columns[i])):
+            taker.gather(plan.columns[i])
+            continue
+        if ranges is None:
+            ranges = Memory(n * sizeof(TakeRange))
+            with nogil:
+                n_ranges = ranges_of_numbers(<TakeRange*> ranges.data, rows, n)
+        taker.range_(plan.columns[i], <const TakeRange*> ranges.data, n_ranges, 0)
+    out.owner = tuple(taker.kept)
     return out
 
 
 cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, str name):
+    cdef Source numbers
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef int64_t left = INT64_MAX, n, used
+    cdef Memory ranges
     check_native(source, "repeating rows")
-    return taken_rows(source, Source(integers(counts, name)), COUNTS, first, name)
+    numbers = Source(integers(counts, name))
+    n = numbers.size // 8
+    ranges = Memory(n * sizeof(TakeRange))
+    with nogil:
+        used = ranges_of_counts(<TakeRange*> ranges.data, <const loose_i64*> numbers.data, n, first)
+    if used < 0:
+        raise UsageError(f"{name}: a count is negative")
+    take_ranges(out, source, <const TakeRange*> ranges.data, used, &left)
+    return out
 
 
 cpdef RecordBatch take_rows(RecordBatch source, object indices, str name):
     """Return the rows of a batch at these indices; `name` is that of the function that errors speak of."""
-    check_native(source, "repeating rows")
-    return taken_rows(source, Source(integers(indices, name)), ROWS, 0, name)
+    return take_numbers([source], indices, False, UsageError, name)
 
 
 def take_indices(RecordBatch source not None, indices):
     """See `RecordBatch.take`: as `take_rows`, with negative indices, which count from the end."""
-    check_native(source, "taking rows")
-    return taken_rows(source, Source(integers(indices, "take")), INDICES, 0, "take")
+    return take_numbers([source], indices, True, IndexError, "take")
 
 
 def take_across(list batches, indices):
-    """Rows of batches of one schema that are counted through; a list of one batch, or of none.
+    """Rows of batches of one schema that are counted through; a list of one batch, or of none."""
+    filled = [batch for batch in batches if len(batch)] or batches[:1]
+    rows = integers(indices, "take")
+    if not filled:
+        if len(rows):
+            raise IndexError("take: an index is not one of the 0 rows")
+        return []
+    found = take_numbers(filled, rows, True, IndexError, "take")
+    return [take_apart(filled, rows) if found is None else found]
+
+
+def take_apart(list batches, rows):
+    """The same for several batches of any layout.
 
     The rows of each batch are taken together, in the order of the batches, and brought into their own order at last.
     """
     import numpy as np
 
-    from arrowipc.columns.builder import concat_batches
-
-    rows = integers(indices, "take")
     starts = np.cumsum([0, *[len(batch) for batch in batches]])
-    rows = np.where(rows < 0, rows + starts[-1], rows)
-    if len(rows) and not (0 <= rows.min() and rows.max() < starts[-1]):
-        raise IndexError(f"take: an index is not one of the {starts[-1]} rows")
-    if len(batches) < 2:
-        return [take_indices(batch, rows) for batch in batches]
+    total = starts[len(batches)]
+    rows = np.where(rows < 0, rows + total, rows)
+    if len(rows) and not (0 <= rows.min() and rows.max() < total):
+        raise IndexError(f"take: an index is not one of the {total} rows")
     homes = np.searchsorted(starts, rows, "right") - 1
     order = np.argsort(homes, kind="stable")
     used, begins = np.unique(homes[order], return_index=True)
     parts = [take_indices(batches[home], rows[some] - starts[home])
              for home, some in zip(used.tolist(), np.split(order, begins[1:]))]
     taken = concat_batches(parts or [slice_batch(batches[0], 0, 0)])
-    if (order[1:] > order[:-1]).all():
-        return [taken]
+    if (order[1:] > order[:len(order) - 1]).all():
+        return taken
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
-    return [take_indices(taken, places)]
+    return take_indices(taken, places)

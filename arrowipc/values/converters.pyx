@@ -15,13 +15,14 @@ was put in.
 from cpython.bool cimport PyBool_Check
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check, PyFloat_CheckExact
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport (
     PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_Check, PyLong_CheckExact,
 )
 from cpython.number cimport PyIndex_Check, PyNumber_Index
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, Py_TYPE
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.math cimport isinf
 from libc.stdint cimport (
@@ -52,6 +53,10 @@ from arrowipc.errors import UnsupportedError, UsageError
 cdef extern from "Python.h":
     int PyFloat_Pack2(double x, char* p, int little_endian) except -1
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+    bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
+    int PyUnicode_KIND(object text) noexcept
+    void* PyUnicode_DATA(object text) noexcept
+    Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
 
 # Not cpython.datetime: to cimport that is to import datetime together with this module, which takes 5 ms.
 cdef extern from *:
@@ -67,6 +72,7 @@ cdef extern from *:
     bint is_datetime "PyDateTime_Check"(object value) noexcept
     bint is_plain_datetime "PyDateTime_CheckExact"(object value) noexcept
     bint is_date "PyDate_Check"(object value) noexcept
+    bint is_plain_date "PyDate_CheckExact"(object value) noexcept
     bint is_time "PyTime_Check"(object value) noexcept
     bint is_delta "PyDelta_Check"(object value) noexcept
     bint is_plain_delta "PyDelta_CheckExact"(object value) noexcept
@@ -226,14 +232,19 @@ cdef bint is_numpy(object value, str name) except -1:
     return kind is not None and isinstance(value, kind)
 
 
-cdef object as_decimal(object value, int32_t scale):
-    """The Decimal of a Decimal, an int or a str; None for everything else."""
+cdef object the_decimal():
+    """The class of decimals, which is imported when it is needed."""
     global decimal_type
     if decimal_type is None:
         from decimal import Decimal
 
         decimal_type = Decimal
-    if isinstance(value, decimal_type):
+    return decimal_type
+
+
+cdef object as_decimal(object value, int32_t scale):
+    """The Decimal of a Decimal, an int or a str; None for everything else."""
+    if type(value) is decimal_type or isinstance(value, the_decimal()):
         return value
     if isinstance(value, str):
         try:
@@ -248,44 +259,94 @@ cdef object as_decimal(object value, int32_t scale):
     return decimal_type(value)
 
 
+cdef enum:
+    MOST_DIGITS = 80            # that are kept; Arrow has at most 76
+
+cdef struct Written:
+    # A finite decimal as `Decimal.__str__` writes it, which takes an eighth of the time of its tuple.
+    uint8_t[MOST_DIGITS] digits     # from the first one on that is not 0; what lies behind the last one is not set
+    int64_t count                   # of them, 1 for zero
+    int64_t exact                   # up to the last one that is not 0
+    int64_t exponent                # of the last one
+    bint negative
+
+
+cdef bint read_decimal(object value, Written* w) except -1:
+    """Take a Decimal apart; False: it is no number."""
+    cdef str text = str(value) if type(value) is decimal_type else decimal_type.__str__(value)
+    cdef const uint8_t* p = <const uint8_t*> PyUnicode_DATA(text)       # ASCII, and a zero behind it
+    cdef int64_t count = 0, exponent = 0
+    cdef bint point = False, falls
+    cdef uint8_t digit
+    w.negative = p[0] == c"-"
+    p += w.negative
+    if not c"0" <= p[0] <= c"9":
+        return False
+    w.exact = w.exponent = 0
+    while True:
+        digit = p[0] - c"0"
+        if digit <= 9:
+            w.exponent -= point
+            if count or digit:
+                if count < MOST_DIGITS:
+                    w.digits[count] = digit
+                count += 1
+                if digit:
+                    w.exact = count
+        elif p[0] == c".":
+            point = True
+        else:
+            break
+        p += 1
+    if p[0]:
+        falls = p[1] == c"-"
+        p += 2      # the E, or e, and the sign
+        while p[0]:
+            exponent = 10 * exponent + (p[0] - c"0")
+            p += 1
+        w.exponent += -exponent if falls else exponent
+    w.count = max(count, 1)
+    return True
+
+
 cdef int store_decimal(const FieldPlan* f, object value, uint8_t* out, const char** reason) except -1:
-    cdef int64_t shift, number = 0, count, k
-    cdef tuple digits
+    cdef uint32_t[8] limbs      # of the stored integer, the lowest first
+    cdef Written w
+    cdef int64_t shift, k = 0
+    cdef uint64_t carry
+    cdef uint32_t part, factor
+    cdef int32_t i, n = f.width // 4
     value = as_decimal(value, f.scale)
-    if value is None or not value.is_finite():
+    if value is None or not read_decimal(value, &w):
         return MISFIT
-    sign, digits, exponent = value.as_tuple()
-    count = len(digits)
-    shift = exponent + f.scale
-    if not value:
-        shift = 0
-    elif shift < 0:
-        # The stored integer ends before these digits.
-        if -shift >= count or any(digits[count + shift:]):
-            reason[0] = TOO_PRECISE
-            return MISFIT
-        digits = digits[:count + shift]
-        count += shift
-        shift = 0
-    if count > f.precision or shift > f.precision - count:
+    shift = w.exponent + f.scale if w.exact else 0
+    if w.count + shift < w.exact:
+        # The stored integer ends before some digits.
+        reason[0] = TOO_PRECISE
+        return MISFIT
+    if w.count > f.precision - shift:
         reason[0] = TOO_LONG
         return MISFIT
-    if count + shift > 18:
-        large = int("".join(map(str, digits))) * <object> 10 ** <object> shift
-        stored = (-large if sign else large).to_bytes(f.width, "little", signed=True)
-        memcpy(out, PyBytes_AS_STRING(stored), f.width)
-        return STORED
-    for k in range(count):
-        number = 10 * number + <int64_t> digits[k]
-    for k in range(shift):
-        number *= 10
-    if sign:
-        number = -number
-    if f.width == 4:
-        store_int(out, 0, 4, number)
-    else:
-        memset(out, 0xFF if number < 0 else 0, f.width)
-        store_int(out, 0, 8, number)
+    memset(limbs, 0, sizeof(limbs))
+    while k < w.count + shift:
+        part = 0
+        factor = 1
+        while k < w.count + shift and factor < 1000000000:
+            part = 10 * part + (w.digits[k] if k < w.exact else 0)
+            factor *= 10
+            k += 1
+        carry = part
+        for i in range(n):
+            carry += <uint64_t> limbs[i] * factor
+            limbs[i] = <uint32_t> carry
+            carry >>= 32
+    if w.negative:
+        carry = 1
+        for i in range(n):
+            carry += <uint32_t> ~limbs[i]
+            limbs[i] = <uint32_t> carry
+            carry >>= 32
+    memcpy(out, limbs, f.width)
     return STORED
 
 
@@ -546,12 +607,6 @@ cdef str describe_kind(const FieldPlan* f):
         return f"a datetime or an int of {unit} since 1970-01-01"
     return f"a timedelta or an int of {unit}"
 
-
-cdef extern from "Python.h":
-    bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
-    int PyUnicode_KIND(object text) noexcept
-    void* PyUnicode_DATA(object text) noexcept
-    Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
 
 # Stands for the slots of children under a null parent: null where the child may be, else a zero.
 FILLER = object()
@@ -967,20 +1022,24 @@ cdef int fill_nulls(Converter b, int32_t f, list items) except -1:
 cdef int fill_bools(Converter b, int32_t f, list items) except -1:
     cdef int64_t count = b.d.nodes[f].length, i
     cdef uint8_t* bits = b.room(b.p.fields[f].first_buffer + 1, bitmap_bytes(count))
+    # Objects first: <PyObject*> True would be the address 1.
+    cdef object yes = True, no = False
     cdef PyObject* value
-    memset(bits, 0, bitmap_bytes(count))
+    cdef bint true
+    cdef uint32_t byte = 0
     for i in range(count):
         value = PyList_GET_ITEM(items, i)
-        if value == <PyObject*> True:
-            set_bit(bits, i)
-        elif value == <PyObject*> None:
-            b.null(f, i, True)
-        elif value == <PyObject*> b.filler:
-            b.null(f, i, False)
-        elif value != <PyObject*> False:
-            if b.truth(f, i, <object> value):
-                set_bit(bits, i)
-            item(items, 0, count)
+        true = value == <PyObject*> yes
+        if not true and value != <PyObject*> no:
+            if value == <PyObject*> None or value == <PyObject*> b.filler:
+                b.null(f, i, value == <PyObject*> None)
+            else:
+                true = b.truth(f, i, <object> value)
+                item(items, 0, count)
+        byte |= <uint32_t> true << (i & 7)
+        if i & 7 == 7 or i == count - 1:
+            bits[i >> 3] = <uint8_t> byte
+            byte = 0
     return 0
 
 
@@ -1033,8 +1092,17 @@ cdef int fill_others(Converter b, int32_t f, list items) except -1:
     cdef int32_t width = b.p.fields[f].width
     cdef int64_t count = b.d.nodes[f].length, i
     cdef uint8_t* out = b.room(b.p.fields[f].first_buffer + 1, bytes_for(count, width))
+    cdef bint dates = b.p.fields[f].type == Type_Date
+    cdef int64_t per_day = 1 if b.p.fields[f].unit == DateUnit_DAY else 1000 * SECONDS_PER_DAY
+    cdef PyObject* value
+    if dates:
+        ready()
     for i in range(count):
-        b.slow(f, i, items, count, out + i * width)
+        value = PyList_GET_ITEM(items, i)
+        if dates and is_plain_date(<object> value):
+            store_int(out, i, width, day_number(<object> value) * per_day)
+        else:
+            b.slow(f, i, items, count, out + i * width)
     return 0
 
 
@@ -1114,3 +1182,88 @@ cdef int fill_views(Converter b, int32_t f, list items) except -1:
         view += 16
     b.held = None
     return close_pool(b, f, memory, used)
+
+
+# -- what a type is inferred from ----------------------------------------------------------------------------
+
+
+def classes_of(list values not None):
+    """Return the classes of the values that are not None, as a set, and whether int64 is too small for an int."""
+    cdef set found = set()
+    cdef PyObject* last = NULL
+    cdef PyObject* value
+    cdef Py_ssize_t i = 0
+    cdef int overflow = 0
+    cdef bint large = False
+    # The hash of a class may be somebody's code, which could change the list.
+    while i < PyList_GET_SIZE(values):
+        value = PyList_GET_ITEM(values, i)
+        i += 1
+        if value == <PyObject*> None:
+            continue
+        if PyLong_CheckExact(<object> value):
+            PyLong_AsLongLongAndOverflow(<object> value, &overflow)
+            large |= overflow > 0
+        if <PyObject*> Py_TYPE(<object> value) != last:
+            last = <PyObject*> Py_TYPE(<object> value)
+            found.add(<object> last)
+    return found, large
+
+
+def digits_of(list values not None):
+    """Return the most digits in front of the point and behind it of these decimals, or None.
+
+    Raises
+    ------
+    UsageError
+        One of them is no number.
+    """
+    cdef int64_t before = 0, behind = 0
+    cdef Written w
+    the_decimal()
+    for value in values:
+        if value is None:
+            continue
+        if not read_decimal(value, &w):
+            raise UsageError(f"the decimal {value} is no number that Arrow has")
+        behind = max(behind, -w.exponent)
+        before = max(before, w.count + w.exponent)
+    return before, behind
+
+
+def elements_of(list values not None):
+    """Return the elements of lists and tuples, or None, one behind the other."""
+    cdef list out = []
+    for value in values:
+        if value is not None:
+            out.extend(value)
+    return out
+
+
+cdef bint add_members(dict out, dict value) except -1:
+    """Append the values of a dict to the lists of its keys; False: a key is no plain text, and some are missing."""
+    cdef PyObject* key = NULL
+    cdef PyObject* entry = NULL
+    cdef PyObject* part
+    cdef Py_ssize_t at = 0
+    # Texts are hashed and compared without anybody's code, which could change the dict meanwhile.
+    while PyDict_Next(value, &at, &key, &entry):
+        if not PyUnicode_CheckExact(<object> key):
+            return False
+        part = PyDict_GetItemWithError(out, <object> key)
+        if part != NULL:
+            (<list> part).append(<object> entry)
+        else:
+            out[<object> key] = [<object> entry]
+    return True
+
+
+def members_of(list values not None):
+    """Return the values of dicts, or None, as one list per key, the keys in the order in which they turn up."""
+    cdef dict out = {}
+    for value in values:
+        if value is None or (type(value) is dict and add_members(out, value)):
+            continue
+        for key in list(value):
+            out.setdefault(key, []).append(value.get(key))
+    return out

@@ -33,7 +33,8 @@ cdef class Builder(Converter):
     cdef int maps(self, int32_t f, list items) except -1
     cdef int pairs(self, int32_t f, int64_t at, object value, list keys, list values) except -1
     cdef int structs(self, int32_t f, list items) except -1
-    cdef int row(self, int32_t f, int64_t at, object value, list parts) except -1
+    cdef tuple names_of(self, int32_t f)
+    cdef int row(self, int32_t f, int64_t at, object value, tuple names, list parts) except -1
     cdef int row_of_pairs(self, int32_t f, int64_t at, object value, list parts) except -1
     cdef int unions(self, int32_t f, list items) except -1
     cdef object member(self, int32_t f, int64_t at, object value, int32_t* ordinal)

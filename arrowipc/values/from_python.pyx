@@ -241,6 +241,7 @@ cdef class Builder(Converter):
     cdef int structs(self, int32_t f, list items) except -1:
         cdef int64_t count = self.d.nodes[f].length, i
         cdef list children = children_of(self.plan, f), parts = [[] for _ in children], part
+        cdef tuple names = self.names_of(f)
         cdef int32_t child
         for i in range(count):
             value = item(items, i, count)
@@ -249,21 +250,25 @@ cdef class Builder(Converter):
                 for part in parts:
                     part.append(self.filler)
             else:
-                self.row(f, i, value, parts)
+                self.row(f, i, value, names, parts)
         for child, part in zip(children, parts):
             self.column(child, part)
         return 0
 
-    cdef int row(self, int32_t f, int64_t at, object value, list parts) except -1:
-        """Append one struct's values to the lists of its children."""
+    cdef tuple names_of(self, int32_t f):
+        """The names of a struct's children."""
         cdef tuple names = self.names.get(f)
-        cdef dict known
-        cdef Py_ssize_t found = 0, k
-        cdef PyObject* entry
         if names is None:
             names = self.names[f] = tuple([field_name(self.plan, child) for child in children_of(self.plan, f)])
             if len(set(names)) < len(names):
                 self.repeating.add(f)
+        return names
+
+    cdef int row(self, int32_t f, int64_t at, object value, tuple names, list parts) except -1:
+        """Append one struct's values to the lists of its children."""
+        cdef dict known
+        cdef Py_ssize_t found = 0, k
+        cdef PyObject* entry
         if not isinstance(value, dict):
             if not is_mapping(value):
                 return self.row_of_pairs(f, at, value, parts)
@@ -456,7 +461,7 @@ cdef class Builder(Converter):
             return (ordinal, self.key(children[ordinal], at, value))
         if layout == LAYOUT_STRUCT:
             parts = [[] for _ in children]
-            self.row(f, at, value, parts)
+            self.row(f, at, value, self.names_of(f), parts)
             return tuple([self.key(child, at, part[0]) for child, part in zip(children, parts)])
         if field.type == Type_Map:
             keys, values = [], []

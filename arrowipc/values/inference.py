@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
-from itertools import chain
 
 from arrowipc import types
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
+from arrowipc.values.converters import classes_of, digits_of, elements_of, members_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from arrowipc.types import DataType
@@ -90,7 +90,7 @@ def infer_type(values: Any) -> DataType:
         return found
     if hasattr(values, "dtype") and hasattr(values, "ndim"):
         return _type_of_array(values)
-    return _type_of_values(values, 0)
+    return _type_of_values(values if type(values) is list else list(values), 0)
 
 
 def _type_of_array(array: Any) -> DataType:
@@ -111,33 +111,32 @@ def _type_of_array(array: Any) -> DataType:
     return found
 
 
-def _type_of_values(values: Iterable[Any], level: int) -> DataType:
+def _type_of_values(values: list[Any], level: int) -> DataType:
     if level > MOST_LEVELS:
         raise UsageError(f"values are nested more than {MOST_LEVELS} levels deep: say which type they have")
-    kinds = set(map(type, values)) - {type(None)}
+    kinds, large = classes_of(values)
     known = {_known(kind) for kind in kinds}
-    filled = [value for value in values if value is not None]
     if not known:
         return types.null()
     if known == {int}:
-        return types.int64() if max(filled) < 1 << 63 else types.uint64()
+        others = [value for value in values if value is not None] if kinds != {int} else []
+        return types.uint64() if large or max(others, default=0) >= 1 << 63 else types.int64()
     if known == {int, float}:
         return types.float64()
     found = {_PLAIN[each] for each in known if each in _PLAIN}
     if len(found) == 1 and known <= _PLAIN.keys():
         return found.pop()
     if known == {datetime.datetime}:
-        return _type_of_datetimes(filled)
+        return _type_of_datetimes([value for value in values if value is not None])
     if known == {Decimal}:
-        return _type_of_decimals(filled)
+        return _type_of_decimals(*digits_of(values))
     if known <= {list, tuple}:
-        return types.list_(_type_of_values(list(chain.from_iterable(filled)), level + 1))
+        return types.list_(_type_of_values(elements_of(values), level + 1))
     if known == {dict}:
-        keys = dict.fromkeys(chain.from_iterable(filled))
-        if not all(isinstance(key, str) for key in keys):
+        parts = members_of(values)
+        if not all(isinstance(key, str) for key in parts):
             raise UsageError("the keys of a struct are text: say types.map_(...) for other keys")
-        children = {key: _type_of_values([each.get(key) for each in filled], level + 1) for key in keys}
-        return types.struct(children)
+        return types.struct({key: _type_of_values(part, level + 1) for key, part in parts.items()})
     names = " and ".join(sorted(kind.__qualname__ for kind in kinds))
     raise UsageError(f"values of {names} have no type in common: say which type they have")
 
@@ -163,15 +162,8 @@ def _type_of_datetimes(values: list[datetime.datetime]) -> DataType:
     return types.timestamp("us", "UTC" if aware.pop() else None)
 
 
-def _type_of_decimals(values: list[Decimal]) -> DataType:
-    """The type with as many digits in front of and behind the point as any value has."""
-    whole = scale = 0
-    for value in values:
-        _, digits, exponent = value.as_tuple()
-        if not isinstance(exponent, int):
-            raise UsageError(f"the decimal {value} is no number that Arrow has")
-        scale = max(scale, -exponent)
-        whole = max(whole, len(digits) + exponent)
+def _type_of_decimals(whole: int, scale: int) -> DataType:
+    """The type with so many digits in front of and behind the point."""
     precision = max(whole + scale, 1)
     if precision > 76:
         raise UsageError(f"decimals of {precision} digits: Arrow has at most 76")

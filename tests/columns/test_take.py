@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -48,6 +49,54 @@ def test_rows_in_any_order_are_those_of_a_list(name):
             rows = [dice.randrange(-n, n) for _ in range(count)]
             for given_as in (rows, tuple(rows), np.array(rows, np.int16), pa.array(rows, pa.int32())):
                 assert str(array.take(given_as).to_pylist()) == str([values[row] for row in rows])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_tables_of_slices_are_those_of_lists(name):
+    dice = random.Random(name)
+    kind = CASES[name].type
+    whole = read_batch(
+        pa.record_batch({"x": CASES[name], "s": pa.StructArray.from_arrays([CASES[name], CASES[name]], ["p", "q"])})
+        if pa.types.is_primitive(kind) or pa.types.is_string(kind)
+        else pa.record_batch({"x": CASES[name]})
+    )
+    parts = [whole.slice(dice.randrange(3), dice.randrange(9)) for _ in range(5)] + [whole, whole.slice(1)]
+    table = ipc.Table.from_batches(parts)
+    rows, n = table.to_pylist(), table.num_rows
+    for count in (0, 1, n // 2, 2 * n):
+        chosen = [dice.randrange(-n, n) for _ in range(count)]
+        taken = table.take(chosen)
+        assert str(taken.to_pylist()) == str([rows[row] for row in chosen])
+        for batch in taken.batches:
+            drive.export_to_pyarrow(batch)
+
+
+def test_a_row_is_found_in_batches_of_any_length():
+    dice = random.Random(7)
+    kind = ipc.Schema([field("x", int64()), field("t", utf8())])
+    for lengths in ([1] * 300 + [5000], [5000] + [1] * 300, [dice.randrange(40) for _ in range(200)]):
+        starts = np.cumsum([0, *lengths])
+        parts = [
+            ipc.RecordBatch.from_pydict({"x": range(start, stop), "t": list(map(str, range(start, stop)))}, kind)
+            for start, stop in itertools.pairwise(starts)
+        ]
+        chosen = [dice.randrange(starts[-1]) for _ in range(1000)]
+        found = ipc.Table.from_batches(parts).take(chosen).to_pydict()
+        assert found == {"x": chosen, "t": list(map(str, chosen))}
+
+
+def test_offsets_that_are_broken_are_errors_where_they_are_taken():
+    offsets = np.array([0, 1, 5, 3, 99, 4], np.int32)
+    kind = ipc.Schema([field("t", utf8())])
+    batch = ipc.RecordBatch.from_buffers(kind, 5, [(5, 0)], [None, offsets, b"abcd"])
+    table = ipc.Table.from_batches([batch, batch])
+    for found, whole in ((batch, 5), (table, 10)):
+        assert found.take([0] * whole).to_pydict() == {"t": ["a"] * whole}
+        for row in (1, 2, 3, 4):
+            with pytest.raises(ipc.FormatError, match="'t'"):
+                found.take([0, row])
+            with pytest.raises(ipc.FormatError, match="'t'"):
+                found.take([0, row] * whole)
 
 
 @given(randoms.batches(), st.randoms(use_true_random=False))

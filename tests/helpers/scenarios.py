@@ -520,6 +520,13 @@ def batches_joined() -> Operation:
 
 
 @scenario
+def rows_taken() -> Operation:
+    flat = arrays.read_batch(pa.record_batch({"x": [1, None, 3], "t": ["a", "bc", None], "l": [[1, 2], [], [3]]}))
+    tables = [ipc.Table.from_batches([each, each.slice(1)]) for each in (flat, ours())]
+    return lambda: [found.take([3, 0, 0, 2]).batches for table in tables for found in (table, table.batches[0])]
+
+
+@scenario
 def dictionaries_joined() -> Operation:
     batches = [arrays.read_batch(words(i)) for i in (3, 1, 2)]
     strangers = pa.record_batch([pa.array(["p", "q"]).dictionary_encode(), [1, 2]], names=["d", "n"])

@@ -296,6 +296,26 @@ def test_decimals_are_exact_in_every_context(precision, scale, parts):
     assert built == as_text
 
 
+def test_decimals_are_those_of_their_tuples():
+    dice = random.Random(7)
+    kinds = [(t.decimal32, 9), (t.decimal64, 18), (t.decimal128, 38), (t.decimal256, 76)]
+    for _ in range(2_000):
+        digits = [dice.choice([0, 0, dice.randrange(10)]) for _ in range(dice.choice([1, 9, 10, 19, 38, 76, 90]))]
+        exponent = dice.choice([0, -2, -7, -len(digits), -len(digits) - 3, 3, 30, -90, 999_999])
+        value = Decimal((dice.randrange(2), digits, exponent))
+        make, most = dice.choice(kinds)
+        precision = dice.randint(1, most)
+        kind = make(precision, min(dice.choice([0, 2, precision, -5]), precision))
+        digits = value.as_tuple().digits
+        end = len(digits) + (exponent + kind.scale if value else 0)
+        lost = any(digits[max(end, 0) :])
+        if lost or end > precision:
+            with pytest.raises(UsageError, match="digits would be lost" if lost else "more digits than the type"):
+                build_array([value], kind)
+        else:
+            assert build_array([value], kind).to_pylist() == [value]
+
+
 def test_decimals_that_do_not_fit():
     kind = t.decimal32(4, 2)
     assert build_array(["12.30", 99, "-99.99", "1e1", " 5 "], kind).to_pylist() == [

@@ -126,6 +126,44 @@ def test_large_numbers_are_unsigned() -> None:
     assert array.to_pylist() == [1, 2**64 - 1, None]
 
 
+class Odd(dict[str, Any]):
+    """A dict of a class of its own."""
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([Colour.RED, 2**63, None], types.uint64()),
+        ([np.uint64(2**63), 1], types.uint64()),
+        ([-(2**63), np.int64(1)], types.int64()),
+        ([Decimal("0E+3"), Decimal("-0.00"), None], types.decimal128(6, 2)),
+        ([Decimal("1" * 90 + "E-20")], "at most 76"),
+        ([{"a": 1}, Odd(b="x"), None, {"b": None}], types.struct({"a": types.int64(), "b": types.utf8()})),
+        ([{"a": 1, 2: 3}], "keys of a struct"),
+        ([(1,), [2.5], None], types.list_(types.float64())),
+    ],
+    ids=str,
+)
+def test_classes_that_stand_for_others(values: list[Any], kind: Any) -> None:
+    if isinstance(kind, str):
+        with pytest.raises(ipc.UsageError, match=kind):
+            infer_type(values)
+    else:
+        assert infer_type(values) == infer_type(tuple(values)) == kind
+
+
+def test_a_class_whose_hash_changes_the_list() -> None:
+    values: list[Any] = [1]
+
+    class Nosy(type):
+        def __hash__(cls) -> int:
+            values.clear()
+            return 1
+
+    values += [Nosy("Thing", (int,), {})(3), 2.5]
+    assert infer_type(values) == types.int64()
+
+
 def test_numbers_that_nothing_holds_are_refused() -> None:
     with pytest.raises(ipc.UsageError):
         ipc.RecordBatch.from_pydict({"x": [2**64]})
