@@ -96,14 +96,11 @@ def _json(field: Field) -> Convert | None:
 def _moment(field: Field) -> Convert | None:
     parts = _parts(field.type)
     instant, offset = parts.get("timestamp"), parts.get("offset_minutes")
-    # As timestamps in nanoseconds alone, those with an offset stay as they are stored: no datetime holds them.
-    if not isinstance(instant, Timestamp) or instant.timezone is None or instant.unit == "ns":
-        return None
 
     def moved(value: dict[str, Any], charge: Charge) -> Any:
         found, minutes = value["timestamp"], value["offset_minutes"] or 0
         if not isinstance(found, datetime):
-            return value if found is not None else None
+            return value if found is not None else None  # nanoseconds are numbers, as everywhere
         if not -1440 < minutes < 1440:
             raise FormatError(f"arrow.timestamp_with_offset: expected less than 1440 minutes, found {minutes}")
         try:
@@ -111,7 +108,8 @@ def _moment(field: Field) -> Convert | None:
         except OverflowError:  # within a day of the years 1 and 9999
             return value
 
-    return moved if len(parts) == 2 and offset == Int(16, True) else None
+    fits = isinstance(instant, Timestamp) and instant.timezone is not None and offset == Int(16, True)
+    return moved if fits and tuple(parts) == ("timestamp", "offset_minutes") else None
 
 
 def _variant(field: Field) -> Convert | None:
