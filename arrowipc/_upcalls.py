@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
     from arrowipc.cdata.export import export_schema as export_schema
     from arrowipc.metadata.schema_writer import encapsulate as encapsulate, schema_metadata as schema_metadata
-    from arrowipc.tensors.extension_columns import (
-        column_to_numpy as column_to_numpy,
-        tensor_parameters as tensor_parameters,
-    )
+    from arrowipc.tensors.extension_columns import column_to_numpy as column_to_numpy
     from arrowipc.tensors.sparse_io import write_sparse_tensor as write_sparse_tensor
     from arrowipc.values.repr import schema_html as schema_html, schema_text as schema_text
 
@@ -56,7 +53,7 @@ UPCALLS = {
     # Message.__repr__, and columns of tensors as NumPy arrays of their shape.
     ("read.framing", "values.pickling"): ("reduce_message",),
     ("read.framing", "values.repr"): ("message_text",),
-    ("values.to_numpy", "tensors.extension_columns"): ("column_to_numpy", "tensor_parameters"),
+    ("values.to_numpy", "tensors.extension_columns"): ("column_to_numpy",),
     # Tensors: text, pickling and messages.
     ("tensors.dense", "tensors.dense_io"): ("read_tensor", "serialize_tensor", "tensor_text"),
     ("tensors.sparse_tensor", "tensors.sparse_io"): ("write_sparse_tensor",),

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, NoReturn, Self, TypeAlias
 
+    #: Whether extension types become what they mean; a mapping from their names to functions of a stored value.
+    Extensions: TypeAlias = "bool | Mapping[str, Callable[[Any], Any]] | None"
     MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
 
 #: How immutable objects fill their own slots.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from arrowipc.arguments import Extensions
     from arrowipc.columns.array import Array, RecordBatch
     from arrowipc.datatypes import Field
     from arrowipc.schema import Schema
@@ -238,10 +239,10 @@ class Table:
             return Table(self._empty().append_column(field, array).schema)
         return Table(found[0].schema, found)
 
-    def iter_rows(self, *, named: bool = False) -> Iterator[Any]:
+    def iter_rows(self, *, named: bool = False, extensions: Extensions = False) -> Iterator[Any]:
         """Iterate over the rows, as tuples or (`named`) dicts; see :meth:`arrowipc.RecordBatch.iter_rows`."""
         for batch in self.batches:
-            yield from batch.iter_rows(named=named)  # type: ignore[call-overload]
+            yield from batch.iter_rows(named=named, extensions=extensions)  # type: ignore[call-overload]
 
     def _of(self, change: Callable[[RecordBatch], RecordBatch]) -> Table:
         """Return the table of all batches changed in the same way."""
@@ -271,17 +272,17 @@ class Table:
             raise UsageError("combine: the table has no batches")
         return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
 
-    def to_pydict(self, *, max_values: int | None = None) -> dict[str, list[Any]]:
+    def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:
         """Return the columns as lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
         from arrowipc.columns.array import batches_to_pydict
 
-        return batches_to_pydict(self.batches, self.schema, max_values)
+        return batches_to_pydict(self.batches, self.schema, max_values, extensions)
 
-    def to_pylist(self, *, max_values: int | None = None) -> list[Any]:
+    def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
         """Return the rows; see :meth:`arrowipc.RecordBatch.to_pylist`."""
         from arrowipc.columns.array import batches_to_pylist
 
-        return batches_to_pylist(self.batches, self.schema, max_values)
+        return batches_to_pylist(self.batches, self.schema, max_values, extensions)
 
     def to_arrow(self) -> Any:
         """Return a ``pyarrow.Table`` over the same memory."""

@@ -286,13 +286,15 @@ cdef class RecordBatch(Columns):
         """Return the last `n` rows; with a negative `n`, all but the first ones."""
         return self[max(self.d.length - n, 0):] if n >= 0 else self[-n:]
 
-    def iter_rows(self, *, named=False):
+    def iter_rows(self, *, named=False, extensions=False):
         """Iterate over the rows, a thousand at a time made.
 
         Parameters
         ----------
         named : bool, default False
             False: tuples; True: dicts, as in :meth:`to_pylist`.
+        extensions : bool or mapping, default False
+            See :meth:`Array.to_pylist`.
 
         Yields
         ------
@@ -302,9 +304,9 @@ cdef class RecordBatch(Columns):
         for start in range(0, self.d.length, STEP):
             some = slice_batch(self, start, min(STEP, self.d.length - start))
             if named:
-                yield from some.to_pylist()
+                yield from some.to_pylist(extensions=extensions)
             else:
-                yield from zip(*column_values([some], self.d.plan.n_columns, quota(AS_BACKED)))
+                yield from zip(*column_values([some], self.d.plan.n_columns, quota(AS_BACKED, extensions)))
 
     def slice(self, offset=0, length=None):
         """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
@@ -327,13 +329,15 @@ cdef class RecordBatch(Columns):
         start, count = clip(offset, length, self.d.length)
         return slice_batch(self, start, count)
 
-    def to_pydict(self, *, max_values=None):
+    def to_pydict(self, *, max_values=None, extensions=False):
         """Return the columns as a dict of lists of Python values, see :meth:`Array.to_pylist`.
 
         Parameters
         ----------
         max_values : int
             The most Python objects to make: a few bytes can claim to be billions of nulls.
+        extensions : bool or mapping, default False
+            Whether values of extension types become what they mean, see :meth:`Array.to_pylist`.
 
         Raises
         ------
@@ -344,14 +348,14 @@ cdef class RecordBatch(Columns):
         FormatError
             If values are broken; readers find that out earlier unless told ``validate="none"``.
         """
-        return batches_to_pydict([self], plan_schema(self.plan), max_values)
+        return batches_to_pydict([self], plan_schema(self.plan), max_values, extensions)
 
-    def to_pylist(self, *, max_values=None):
+    def to_pylist(self, *, max_values=None, extensions=False):
         """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
 
         Parameters and errors are those of :meth:`to_pydict`.
         """
-        return batches_to_pylist([self], plan_schema(self.plan), max_values)
+        return batches_to_pylist([self], plan_schema(self.plan), max_values, extensions)
 
     def equals(self, other, check_metadata=False, nan_equal=False):
         """Whether `other` has an equal schema and equal values.
@@ -708,12 +712,12 @@ cdef int64_t given(object max_values) except? -1:
     return AS_BACKED if max_values is None else max_values
 
 
-def batches_to_pydict(batches, schema, max_values):
+def batches_to_pydict(batches, schema, max_values, extensions=False):
     """Columns of batches that have `schema`, as a dict of lists of Python values."""
     names = schema.names
     if len(set(names)) < len(names):
         raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
-    cdef Quota q = quota(given(max_values))
+    cdef Quota q = quota(given(max_values), extensions)
     cdef bint running = pause_collector()
     try:
         return dict(zip(names, column_values(batches, len(names), q)))
@@ -721,9 +725,9 @@ def batches_to_pydict(batches, schema, max_values):
         resume_collector(running)
 
 
-def batches_to_pylist(batches, schema, max_values):
+def batches_to_pylist(batches, schema, max_values, extensions=False):
     """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
-    cdef Quota q = quota(given(max_values))
+    cdef Quota q = quota(given(max_values), extensions)
     rows = sum([len(batch) for batch in batches])
     for batch in batches:
         q.take(batch, len(batch))
@@ -998,7 +1002,7 @@ cdef class Array:
             return [self.columns.d.plan.fields[self.index].layout != LAYOUT_NULL] * self.length
         return [get_bit(bits, self.offset + i) != 0 for i in range(self.length)]
 
-    def to_pylist(self, *, max_values=None):
+    def to_pylist(self, *, max_values=None, extensions=False):
         """Return the elements as Python values.
 
         ======================================  ============================================================
@@ -1027,6 +1031,21 @@ cdef class Array:
             The most Python objects to make: small input can claim to be billions of nulls. It also bounds how
             much text may be made of bytes that several rows share. By default 2**24 and 8 for each byte of
             the columns, 2**27 at most. Lists and dicts are counted apart; a byte is enough for one.
+        extensions : bool or mapping, default False
+            True: values of these extension types become what they mean, nested ones too; all others stay as they
+            are stored, as does a column that is not stored as its type asks for.
+
+            ================================  ==========================================================
+            ``arrow.uuid``, ``arrow.bool8``   uuid.UUID, bool
+            ``arrow.json``                    the parsed text
+            ``arrow.parquet.variant``         as its types would be above; shredded ones as stored
+            ``arrow.timestamp_with_offset``   datetime.datetime with its offset; in ns as stored
+            ``arrow.fixed_shape_tensor``,     nested lists, as ``to_numpy().tolist()``
+            ``arrow.variable_shape_tensor``
+            ================================  ==========================================================
+
+            A mapping from names of extension types to functions of one stored value adds to these, or replaces
+            them: ``extensions={"geoarrow.wkb": shapely.from_wkb}``.
 
         Returns
         -------
@@ -1039,11 +1058,11 @@ cdef class Array:
             If there are more values than `max_values`.
         FormatError
             If values are broken, naming column and row; readers find that out earlier unless told
-            ``validate="none"``.
+            ``validate="none"``, but for values of extension types.
         UsageError
             If the data is kept in big-endian.
         """
-        return values(self.columns, self.index, self.offset, self.length, given(max_values))
+        return values(self.columns, self.index, self.offset, self.length, given(max_values), extensions)
 
     def to_arrow(self):
         """Return a ``pyarrow.Array`` over the same memory."""

@@ -21,6 +21,8 @@ cdef class Quota:
     cdef int64_t bytes_left
     cdef list counted           # Columns whose own bytes are in bytes_left
     cdef int depth
+    cdef dict extensions        # functions of the caller's for extension types; None: values stay as they are stored
+    cdef dict converters        # (plan, field) -> what converts the field's values, or None
     cdef int refuse(self, int64_t limit) except -1
     cdef int check(self, Columns columns, int64_t count) except -1
     cdef int take(self, Columns columns, int64_t count) except -1
@@ -30,12 +32,13 @@ cdef class Quota:
     cdef int enter(self) except -1
 
 
-cdef Quota quota(int64_t max_values)
+cdef Quota quota(int64_t max_values, object extensions=*)
 cdef bint pause_collector() noexcept
 cdef void resume_collector(bint was_running) noexcept
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count)
 cdef int64_t count_bytes(Columns columns) except -1
-cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=*)
+cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=*,
+                 object extensions=*)
 cdef int check_native(Columns columns, object action) except -1
 cdef Columns dictionary_of(Columns columns, int32_t field)
 cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1

@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 
 cimport cython
 
-from arrowipc._core cimport Columns, DictionaryPlan, field_name, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, field_name, field_path, raise_fault
 from arrowipc.inline.element cimport (
     find_run, index_at, load_signed, load_unsigned, member_at, next_run, span, validity, word_span,
 )
@@ -33,7 +33,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport children_of, plan_field
 
-from arrowipc.errors import LimitError, UsageError
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
@@ -137,14 +137,25 @@ cdef class Quota:
         self.depth += 1
         return 0
 
+    def charge(self, Columns columns, int64_t count, int64_t lists=0, int64_t dicts=0):
+        """Count objects that a value of an extension type is made of, lists and dicts among them."""
+        self.take(columns, count)
+        self.take_objects(columns, lists, LIST_SLOTS)
+        self.take_objects(columns, dicts, DICT_SLOTS)
 
-cdef Quota quota(int64_t max_values):
+
+cdef Quota quota(int64_t max_values, object extensions=False):
     cdef Quota q = Quota.__new__(Quota)
     q.backed = max_values == AS_BACKED
     q.limit = q.left = FREE_VALUES if q.backed else max_values
     q.slots_left = FREE_VALUES
     q.bytes_left = FREE_BYTES if q.backed else max_values * BYTES_PER_VALUE
     q.counted = []
+    if extensions is not False:
+        from arrowipc.columns.extensions import own_converters
+
+        q.extensions = own_converters(extensions)
+        q.converters = {}
     return q
 
 
@@ -170,12 +181,13 @@ cdef int check_native(Columns columns, object action) except -1:
     return 0
 
 
-cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=AS_BACKED):
+cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=AS_BACKED,
+                 object extensions=False):
     """Elements [at, at + count) of a field, `at` physical, as Python values."""
     check_native(columns, "conversion to Python values")
     cdef bint running = pause_collector()
     try:
-        return read_values(quota(max_values), columns, field, at, count)
+        return read_values(quota(max_values, extensions), columns, field, at, count)
     finally:
         resume_collector(running)
 
@@ -229,7 +241,33 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
     else:
         out = lists(q, columns, field, at, count)
     q.depth -= 1
+    # What is dictionary-encoded was converted as the dictionary's values, which carry the same metadata.
+    if q.extensions is not None and not f.flags & FIELD_ENCODED:
+        convert_extension(q, columns, field, at, out)
     return out
+
+
+cdef int convert_extension(Quota q, Columns columns, int32_t field, int64_t at, list stored) except -1:
+    """Replace the stored values of an extension type by what they mean; None and other types stay as they are."""
+    cdef tuple key = (columns.plan, field)
+    cdef Py_ssize_t i = 0
+    from functools import partial
+
+    if key not in q.converters:
+        from arrowipc.columns.extensions import converter_of
+
+        q.converters[key] = converter_of(plan_field(columns.plan, field), q.extensions)
+    convert = q.converters[key]
+    if convert is None:
+        return 0
+    charge = partial(q.charge, columns)
+    try:
+        for i in range(len(stored)):
+            if stored[i] is not None:
+                stored[i] = convert(stored[i], charge)
+    except (FormatError, UnsupportedError) as error:
+        raise type(error)(f"column {field_path(columns.plan, field)!r}, value {at + i}: {error}") from None
+    return 0
 
 
 cdef inline void put(list out, int64_t i, object value) noexcept:

@@ -31,6 +31,7 @@ _READ = (
     "validate",
     "nanoseconds",
     "unsupported",
+    "extensions",
     "mode",
     "columnNameOfCorruptRecord",
     "recover",

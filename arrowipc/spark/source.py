@@ -64,7 +64,7 @@ class ArrowIpcDataSource(DataSource):
         Rows handed to Spark at once, default 32,768.
     validate
         ``full`` (default), ``none`` or ``strict``, as in :func:`arrowipc.open`.
-    nanoseconds, unsupported
+    nanoseconds, unsupported, extensions
         See :class:`arrowipc.spark.TypeOptions`.
     mode
         What to do about malformed records: ``FAILFAST`` (default) raises, ``DROPMALFORMED`` leaves them out

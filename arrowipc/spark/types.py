@@ -1,6 +1,6 @@
 """Which Spark type each Arrow type becomes, and which Arrow type Spark then expects back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -8,7 +8,9 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from arrowipc import types as at
+from arrowipc.arguments import fill
 from arrowipc.cdata.import_array import schema_from
+from arrowipc.columns.extensions import converter_of
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARROW_OF",
+    "Meaning",
     "TypeOptions",
     "arrow_schema_of",
     "arrow_type_of",
@@ -24,10 +27,12 @@ __all__ = [
     "check_unique",
     "find_name",
     "index_of",
+    "meant",
     "schema_to_read",
     "spark_type",
     "to_spark_schema",
     "union_names",
+    "with_children",
 ]
 
 ListType: "TypeAlias" = at.List | at.LargeList | at.ListView | at.LargeListView | at.FixedSizeList
@@ -65,6 +70,10 @@ class TypeOptions:
     unsupported : {"error", "drop", "string"}
         Columns whose type has no Spark equivalent (decimals of more than 38 digits): raise, leave the
         column out, or render its values as text.
+    extensions : bool, default False
+        Whether extension types become what they mean: ``arrow.uuid`` a string, ``arrow.bool8`` a boolean,
+        ``arrow.timestamp_with_offset`` a timestamp (the offset is lost: Spark has none), ``arrow.parquet.variant``
+        a variant, unless it is shredded. Others stay what they are stored as.
 
     Raises
     ------
@@ -74,8 +83,11 @@ class TypeOptions:
 
     nanoseconds: Nanoseconds = "error"
     unsupported: Unsupported = "error"
+    extensions: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.extensions, bool):
+            raise UsageError(f"option extensions: expected true or false, found {self.extensions!r}")
         for name, allowed in (("nanoseconds", get_args(Nanoseconds)), ("unsupported", get_args(Unsupported))):
             if getattr(self, name) not in allowed:
                 choices = ", ".join(map(repr, allowed))
@@ -87,6 +99,9 @@ class TypeOptions:
         if isinstance(options, cls):
             return options
         given = dict(options or {})  # type: ignore[arg-type]
+        text = given.get("extensions")
+        if isinstance(text, str) and text.lower() in ("true", "false"):  # Spark passes texts
+            given["extensions"] = text.lower() == "true"
         return cls(**{name: given[name] for name in cls.__slots__ if name in given})
 
 
@@ -128,7 +143,7 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
     result = st.StructType()
     for field in fields:
         try:
-            result.add(field.name, spark_type(field.type, options, field.name))
+            result.add(field.name, spark_type(meant(field, options).type, options, field.name))
         except UnsupportedError:
             if options.unsupported != "drop":
                 raise
@@ -152,9 +167,67 @@ def check_unique(names: Iterable[str], what: str) -> None:
         seen.add(name)
 
 
+class Meaning(at.DataType):
+    """An extension type that is something else in Spark than what it is stored as; only plans hold it."""
+
+    __slots__ = ("name", "storage")
+    __match_args__ = ("name", "storage")
+
+    name: str
+    storage: at.DataType
+
+    def __init__(self, name: str, storage: at.DataType) -> None:
+        fill(self, "name", name)
+        fill(self, "storage", storage)
+
+
+def meant(field: Field, options: TypeOptions) -> Field:
+    """The field with a `Meaning` in place of each extension type that has one, if the options ask for that."""
+    if not options.extensions:
+        return field
+    type_ = with_children(field.type, lambda child: meant(child, options))
+    name = field.extension_name or ""
+    stored = type_.value_type if isinstance(type_, at.Dictionary) else type_
+    if name in _MEANINGS and converter_of(Field("", stored, True, field.metadata), {}) is not None:
+        stored = Meaning(name, stored)
+        type_ = at.Dictionary(type_.index_type, stored) if isinstance(type_, at.Dictionary) else stored
+    return Field(field.name, type_, field.nullable)
+
+
+def with_children(type_: at.DataType, change: Callable[[Field], Field]) -> at.DataType:
+    """The type with other fields for its children; values of dictionaries are one, without a name."""
+    match type_:
+        case at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList():
+            return list_of(type_, change(type_.value_field))
+        case at.Struct():
+            return at.Struct(tuple(map(change, type_.fields)))
+        case at.Map():
+            return at.Map(
+                Field(type_.entries.name, with_children(type_.entries.type, change), False), type_.keys_sorted
+            )
+        case at.Union():
+            return at.Union(type_.mode, tuple(map(change, type_.fields)), type_.type_codes)
+        case at.RunEndEncoded():
+            return at.RunEndEncoded(type_.run_ends, change(type_.values))
+        case at.Dictionary():
+            return at.Dictionary(type_.index_type, change(Field("", type_.value_type)).type, type_.ordered, type_.id)
+    return type_
+
+
+_MEANINGS: dict[str, st.DataType] = {
+    "arrow.bool8": st.BooleanType(),
+    "arrow.parquet.variant": st.VariantType(),
+    "arrow.timestamp_with_offset": st.TimestampType(),
+    "arrow.uuid": st.StringType(),
+}
+
+
 def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataType:
     """The Spark type of one Arrow type; ``path`` is the dotted column name for error texts."""
     match type_:
+        case Meaning():
+            instant = type_.storage.children[0].type if isinstance(_MEANINGS[type_.name], st.TimestampType) else None
+            return _MEANINGS[type_.name] if instant is None else spark_type(instant, options, path)
         case at.Dictionary():
             return spark_type(type_.value_type, options, path)
         case at.RunEndEncoded():
@@ -255,6 +328,13 @@ ARROW_OF: dict[Any, Any] = {
     st.TimestampNTZType: pa.timestamp("us"),
     st.DayTimeIntervalType: pa.duration("us"),
 }
+# Not among them: we write no Variants.
+VARIANT: pa.DataType = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
 if hasattr(st, "TimeType"):
     ARROW_OF[st.TimeType] = pa.time64("ns")
 
@@ -272,6 +352,8 @@ def arrow_type_of(type_: st.DataType, path: str) -> pa.DataType:
         return pa.map_(key, pa.field("value", value, type_.valueContainsNull or pa.types.is_null(value)))
     if isinstance(type_, st.StructType):
         return pa.struct(_arrow_fields(type_, path + "."))
+    if isinstance(type_, st.VariantType):
+        return VARIANT
     try:
         return ARROW_OF[type(type_)]
     except KeyError:
@@ -319,7 +401,8 @@ def schema_to_read(source: Schema, target: st.StructType, label: str) -> Schema:
 
 def _field_to_read(source: Field | None, target: st.StructField, label: str, path: str) -> Field:
     if source is not None:
-        return Field(source.name, _type_to_read(source.type, target.dataType, label, path), target.nullable)
+        type_ = _type_to_read(source.type, target.dataType, label, path)
+        return Field(source.name, type_, target.nullable, source.metadata)
     if not target.nullable:
         raise UsageError(f"{label} has no column {path!r}, and the schema says that it is never null")
     return as_schema(pa.schema([pa.field(target.name, arrow_type_of(target.dataType, path))]))[0]

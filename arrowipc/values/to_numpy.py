@@ -74,7 +74,7 @@ def _holds_tensors(array: Array) -> bool:
     """Whether a column says that it is one of tensors, and what it says is sound."""
     if array.field.extension_name is None:
         return False
-    from arrowipc._upcalls import tensor_parameters
+    from arrowipc.metadata.tensor_parameters import tensor_parameters
 
     try:
         return tensor_parameters(array.field) is not None

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from helpers import arrays, forge, golden, mutate, peers, randoms, sparse_forge as sf
+from helpers.variants import VARIANT, encoded
 
 import arrowipc as ipc
 from arrowipc import types
@@ -124,6 +125,13 @@ def _tensor_columns(file: bool) -> bytes:
     with make(sink, ipc.Schema([*fields, types.field("z", types.binary())])) as writer:
         writer.write(columns)
     return bytes(sink)
+
+
+@functools.cache
+def variants() -> list[bytes]:
+    """Variants: the length of the metadata, the metadata, the value."""
+    made = [encoded(VARIANT, 1 + i % 4, i > 3) for i in range(8)]
+    return [bytes([len(metadata)]) + metadata + value for metadata, value in made]
 
 
 def _deltas(file: bool) -> bytes:

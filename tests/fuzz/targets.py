@@ -22,10 +22,12 @@ from typing import Any
 
 from helpers import arrays, drive, peers
 from helpers.cdata import CStream
+from helpers.variants import extension_streams
 
 import arrowipc as ipc
 from arrowipc import Limits
 from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
+from arrowipc.columns.variant import Names, variant_value
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import PeerMemory
 from arrowipc.dissociated.link import Link
@@ -509,6 +511,32 @@ def pickled(data: bytes, chance: random.Random) -> None:
             name = ("nodes", "buffers", "variadic", "dictionaries")[[each is part for each in parts].index(True)]
             part[at] = _other(name, part[at], chance)
     uses.batch(pickle.loads(pickle.dumps(make(schema, length, *parts))), "full", chance)
+
+
+@target("extensions", extension_streams)
+def extensions(data: bytes, chance: random.Random) -> None:
+    """Types and parameters that somebody has changed, and values that no reader validates."""
+    level = level_of(chance)
+    with ipc.open_stream(data, validate=level, limits=FEW) as reader:
+        for batch in reader:
+            for column in batch.columns:
+                column.to_pylist(extensions=True, max_values=chance.choice((None, 1000)))
+            list(batch.iter_rows(extensions={"arrow.uuid": repr}))
+
+
+@target("variant", corpus.variants)
+def variant(data: bytes, chance: random.Random) -> None:
+    end = 1 + data[0] if data else 0
+    made = 0
+
+    def charge(values: int, lists: int, dicts: int) -> None:
+        nonlocal made
+        made += values
+
+    names = Names(data[1:end])
+    for value in (data[end:], data[end + chance.randrange(4) :]):
+        variant_value(names, value, charge)
+    assert made <= 2 * len(data), "more values than bytes"
 
 
 @target("copy", corpus.files, corpus.streams)

@@ -73,6 +73,8 @@ def _array(array: Any) -> None:
     with contextlib.suppress(*((ipc.FormatError,) if extended else ())):
         if tensor_parameters(array.field) is not None:
             column_to_numpy(array)
+    with contextlib.suppress(*((ipc.FormatError,) if "ARROW:extension" in str(array.field.metadata) else ())):
+        array.to_pylist(extensions=True)
     if isinstance(array.type, types.Binary | types.LargeBinary | types.BinaryView):
         with contextlib.suppress(ipc.FormatError):  # cells are bytes: what they hold was never validated
             arrays_from_cells(array)

@@ -22,6 +22,7 @@ from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
 from arrowipc.read.framing import message_of
 from helpers import arrays, arrow_columns, drive, forge, rewrite
+from helpers.variants import extension_streams
 
 Operation = Callable[[], Any]
 SCENARIOS: dict[str, Callable[[], Operation]] = {}
@@ -504,6 +505,12 @@ def pictures() -> Operation:
         return len([text for text in texts if text])
 
     return draw
+
+
+@scenario
+def extension_types_as_values() -> Operation:
+    batches = [next(iter(ipc.open_stream(data))) for data in extension_streams()]
+    return lambda: [batch.to_pylist(extensions=True) for batch in batches]
 
 
 @scenario

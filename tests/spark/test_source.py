@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import COLUMNS, everything, expected, file, stream
+from helpers.variants import VARIANT, extension_streams
 from pyspark.sql import types as st
 
+import arrowipc
+from arrowipc.columns.variant import Names, variant_value
 from arrowipc.errors import UsageError
 from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
 from arrowipc.spark.options import OPTIONS, ReadOptions
@@ -48,6 +52,45 @@ def failure(frame_maker: Any) -> str:
 
 
 # Types.
+
+
+def test_extension_types_as_spark_has_them(spark: SparkSession, tmp_path: Path) -> None:
+    expected = {
+        "arrow.uuid": ("string", "30313233-3435-3637-3839-616263646566"),
+        "arrow.bool8": ("boolean", True),
+        "arrow.json": ("string", '{"a": [1, {}]}'),
+        "arrow.parquet.variant": ("variant", VARIANT),
+        "arrow.timestamp_with_offset": ("timestamp", dt.datetime(2005, 9, 5, 5, 58, 26, 842624)),
+        "arrow.fixed_shape_tensor": ("array<tinyint>", [1, 2]),
+    }
+    for data in extension_streams():
+        path = tmp_path / "x.arrows"
+        path.write_bytes(data)
+        name = arrowipc.read_schema(data)[0].extension_name
+        kind, value = expected[name]
+        frame = read(spark, path, extensions="true")
+        assert [found for _, found in frame.dtypes] == [kind, f"array<{kind}>"]
+        rows = frame.collect()
+        plain = [
+            [each.toPython() if hasattr(each, "toPython") else each for each in (row.x, *(row.y or []))] for row in rows
+        ]
+        assert plain == [[value, value, None], [None], [value]]
+        assert read(spark, path).schema == to_spark_schema(arrowipc.read_schema(data))
+        if kind == "variant":
+            assert frame.selectExpr("variant_get(x, '$.a[4].\u00e9', 'boolean') e").first().e is True
+            assert frame.select("x").where("x is null").count() == 1
+
+
+def test_variants_that_spark_makes_are_the_same_values(spark: SparkSession) -> None:
+    simple = """timestamp'1969-12-31 23:59:59.5'; timestamp_ntz'2024-01-01 00:00:00'; date'0001-01-01'; 1.50; 1e300
+        ; true; cast(-0.5 as float); X'ff00'; 12345678901234567890.12; 5Y; 500S; 70000; 12345678901; 'é'; null"""
+    parts = [f"cast({each} as variant)" for each in simple.split(";")]
+    nested = "to_variant_object(struct(array(1, null), 'x')), parse_json('{\"b\": [1, {}], \"a\": null}')"
+    (row,) = spark.sql(f"select {', '.join(parts)}, {nested}").collect()
+    values = [each for each in row if each is not None]
+    assert len(values) >= 16
+    for each in values:
+        assert variant_value(Names(bytes(each.metadata)), bytes(each.value), lambda *_: None) == each.toPython()
 
 
 @pytest.mark.parametrize(("encode", "name"), [(file, "all.arrow"), (stream, "all.arrows")])
@@ -335,7 +378,7 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
     known = known if asked == "schema" else set(OPTIONS[asked])
     values = {"format": "file", "compression": "zstd", "compressionLevel": "3", "mode": "failfast"}
     values |= {"validate": "full", "nanoseconds": "truncate", "unsupported": "error", "columns": "id"}
-    values |= dict.fromkeys(("recover", "pushFilters", "ignoreMissingFiles", "statistics"), "true")
+    values |= dict.fromkeys(("recover", "pushFilters", "ignoreMissingFiles", "statistics", "extensions"), "true")
     values |= {"dictionaryColumns": "tag", "pathGlobFilter": "*", "paths": json.dumps([str(tmp_path)])}
     for name in sorted({name for names in OPTIONS.values() for name in names} - {"path"}):
         options = {"path": str(tmp_path), "storage.anon": "true", name.lower(): values.get(name, "1")}

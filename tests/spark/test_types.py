@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from helpers import forge, memory, nests
 from helpers.arrow_columns import COLUMNS, everything, expected, stream
+from helpers.variants import extension_streams
 from pyspark.sql import types as st
 
 import arrowipc
+from arrowipc import types as at
 from arrowipc.errors import LimitError, UnsupportedError, UsageError
 from arrowipc.spark import TypeOptions, to_spark_batch, to_spark_schema
 from arrowipc.spark.read import convert
@@ -174,6 +176,82 @@ def test_extension_types_become_their_storage() -> None:
 
     ids = pa.array([uuid.UUID(int=1).bytes, None], pa.uuid())
     assert to_spark_batch(ours(one(ids)))["x"].to_pylist() == [uuid.UUID(int=1).bytes, None]
+
+
+def extension_batches() -> list[arrowipc.RecordBatch]:
+    return [arrowipc.open_stream(data).read_next_batch() for data in extension_streams()]
+
+
+SPARK_OF = {
+    "arrow.uuid": "string",
+    "arrow.bool8": "boolean",
+    "arrow.json": "string",
+    "arrow.parquet.variant": "variant",
+    "arrow.timestamp_with_offset": "timestamp",
+    "arrow.fixed_shape_tensor": "array<tinyint>",
+}
+
+
+def as_spark_has_it(name: str, value: Any) -> Any:
+    """What a value of Python is in Spark's Arrow data; those that Spark has in the stored form stay that."""
+    if isinstance(value, list):
+        return [as_spark_has_it(name, each) for each in value]
+    return str(value) if name == "arrow.uuid" and value is not None else value
+
+
+@pytest.mark.parametrize("batch", extension_batches(), ids=lambda batch: batch.schema[0].extension_name)
+def test_extension_types_become_what_they_mean_if_asked(batch: arrowipc.RecordBatch) -> None:
+    name = batch.schema[0].extension_name
+    spark_schema = to_spark_schema(batch.schema, {"extensions": True})
+    assert spark_schema.simpleString() == f"struct<x:{SPARK_OF[name]},y:array<{SPARK_OF[name]}>>"
+    plain = name not in ("arrow.uuid", "arrow.bool8", "arrow.timestamp_with_offset")
+    for part in (batch, batch[1:], batch[:0], batch[[2, 1]]):
+        found = to_spark_batch(part, options={"extensions": "true"})
+        found.validate(full=True)
+        assert found.schema == arrow_schema_of(spark_schema)
+        expected = part.to_pydict(extensions=not plain)
+        assert found.to_pydict() == {key: as_spark_has_it(name, values) for key, values in expected.items()}
+        # Where the schema asks for what is stored, that comes, and without the option nothing else does.
+        stored = to_spark_schema(part.schema)
+        assert to_spark_batch(part, stored, {"extensions": True}).equals(to_spark_batch(part))
+
+
+def test_extension_types_are_found_in_dictionaries_and_other_types() -> None:
+    meta = {"ARROW:extension:name": "arrow.uuid"}
+    u = at.Field("u", at.binary(16), metadata=meta)
+    kinds = {
+        "d": at.Field("d", at.dictionary(at.int8(), at.binary(16)), metadata=meta),
+        "s": at.Field("s", at.struct([u])),
+        "m": at.Field("m", at.map_(at.Field("key", at.binary(16), False, meta), u)),
+        "r": at.Field("r", at.run_end_encoded(at.int32(), u)),
+        "u": at.Field("u", at.dense_union([u, at.Field("n", at.int64())])),
+    }
+    a, text = bytes(15) + b"\1", "00000000-0000-0000-0000-000000000001"
+    values = {"d": [a, None], "s": [{"u": a}, None], "m": [[(a, a)], None], "r": [a, None], "u": [(0, a), (1, 7)]}
+    batch = arrowipc.RecordBatch.from_pydict(values, arrowipc.Schema(list(kinds.values())))
+    found = to_spark_batch(batch, options={"extensions": True}).to_pydict()
+    assert found == {
+        "d": [text, None],
+        "s": [{"u": text}, None],
+        "m": [[(text, text)], None],
+        "r": [text, None],
+        "u": [{"u": text, "n": None}, {"u": None, "n": 7}],
+    }
+    with pytest.raises(UsageError, match="extensions: expected true or false, found 'maybe'"):
+        to_spark_schema(batch.schema, {"extensions": "maybe"})
+
+
+def test_instants_in_nanoseconds_go_by_their_own_option() -> None:
+    kind = at.struct({"timestamp": at.timestamp("ns", "UTC"), "offset_minutes": at.int16()})
+    field = at.Field("x", kind, metadata={"ARROW:extension:name": "arrow.timestamp_with_offset"})
+    rows = {"x": [{"timestamp": 1_999, "offset_minutes": 60}, None]}
+    batch = arrowipc.RecordBatch.from_pydict(rows, arrowipc.Schema([field]))
+    with pytest.raises(UnsupportedError, match="nanoseconds="):
+        to_spark_batch(batch, options={"extensions": True})
+    found = to_spark_batch(batch, options={"extensions": True, "nanoseconds": "truncate"})["x"]
+    assert found.cast(pa.int64()).to_pylist() == [1, None]
+    long = {"extensions": True, "nanoseconds": "long"}
+    assert to_spark_batch(batch, options=long)["x"].to_pylist() == [1_999, None]
 
 
 # Values that Spark cannot hold.

@@ -14,15 +14,17 @@ from arrowipc.errors import LimitError, UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 from arrowipc.spark.types import (
     ListType,
+    Meaning,
     TypeOptions,
     arrow_schema_of,
     arrow_type_of,
     as_schema,
     find_name,
-    list_of,
+    meant,
     spark_type,
     to_spark_schema,
     union_names,
+    with_children,
 )
 
 if TYPE_CHECKING:
@@ -113,12 +115,12 @@ class BatchConverter:
         self.schema: Any = arrow_schema_of(target)
         self._label = label
         self._limit = _SizeLimit()
-        rules = _Rules(options.nanoseconds, options.unsupported, self._limit)
+        rules = _Rules(options.nanoseconds, options.unsupported, options.extensions, self._limit)
         names = [field.name for field in source]
         self._columns: list[tuple[int, Convert]] = []
         for field in target.fields:
             index = find_name(field.name, names, label)
-            convert = _checked(source[index].type, field.dataType, rules, field.name, field.nullable)
+            convert = _checked(meant(source[index], rules).type, field.dataType, rules, field.name, field.nullable)
             self._columns.append((index, convert))
         storage = Schema([_storage_field(field) for field in source], source.metadata, source.endianness)
         self._storage = None if storage.equals(source, check_metadata=True) else storage
@@ -210,19 +212,7 @@ def _storage(type_: at.DataType) -> at.DataType:
         case at.Time(unit="ns"):
             # Spark's TIME has this Arrow type and fewer digits: a bare count cannot pass for it unchecked.
             return at.Int(64, True)
-        case at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList():
-            return list_of(type_, _storage_field(type_.value_field))
-        case at.Struct():
-            return at.Struct(tuple(_storage_field(field) for field in type_.fields))
-        case at.Map():
-            return at.Map(_storage_field(type_.entries), type_.keys_sorted)
-        case at.Union():
-            return at.Union(type_.mode, tuple(_storage_field(field) for field in type_.fields), type_.type_codes)
-        case at.RunEndEncoded():
-            return at.RunEndEncoded(type_.run_ends, _storage_field(type_.values))
-        case at.Dictionary():
-            return at.Dictionary(type_.index_type, _storage(type_.value_type), type_.ordered, type_.id)
-    return type_
+    return with_children(type_, _storage_field)
 
 
 def _checked(source: at.DataType, target: st.DataType, options: _Rules, path: str, nullable: bool) -> Convert:
@@ -241,6 +231,10 @@ def _checked(source: at.DataType, target: st.DataType, options: _Rules, path: st
 def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
     """Plan the conversion of a column or child, whatever nulls it holds."""
     match source:
+        case Meaning():
+            if type(spark_type(source, options, path)) is type(target):
+                return _MEANT[source.name](source.storage, target, options, path)
+            return _converter(source.storage, target, options, path)  # a schema of the user's asks for that
         case at.Dictionary():
             return _dictionary(_converter(source.value_type, target, options, path), path, options.limit)
         case at.RunEndEncoded():
@@ -557,3 +551,56 @@ def _take_converted(values: Any, indices: Any, convert: Convert) -> Any:
     except pa.ArrowNotImplementedError:
         return convert(values).take(indices)
     return convert(taken)
+
+
+# -- extension types -----------------------------------------------------------------------------------------
+
+# Where the digits of a UUID stand in its text.
+_DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]
+
+
+def _uuid(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
+    def convert(array: Any) -> Any:
+        if len(array) * 36 > min(options.limit.bytes, MAX_OFFSET):
+            raise _TooLongError(f"column {path!r}: its UUIDs are more than Spark's 2 GiB of text")
+        digits = _plain(array.buffers()[1], np.dtype("V16"), array).tobytes().hex().encode()
+        text = np.full((len(array), 36), ord("-"), np.uint8)
+        text[:, _DIGITS] = np.frombuffer(digits, np.uint8).reshape(len(array), 32)
+        offsets = np.arange(len(array) + 1, dtype=np.int32) * 36
+        found = pa.StringArray.from_buffers(len(array), pa.py_buffer(offsets), pa.py_buffer(text))
+        return pc.if_else(array.is_valid(), found, None) if array.null_count else found
+
+    return convert
+
+
+def _bool8(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
+    return lambda array: pc.not_equal(array, 0)
+
+
+def _instant(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
+    convert = _converter(source.children[0].type, target, options, path)
+    return lambda array: convert(array.flatten()[0])
+
+
+def _variant(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
+    expected = arrow_type_of(target, path)
+    names = [field.name for field in source.children]
+    plan = [(names.index(each.name), source.children[names.index(each.name)].type) for each in expected]
+    converts = [(index, _converter(type_, st.BinaryType(), options, path)) for index, type_ in plan]
+
+    def convert(array: Any) -> Any:
+        parts = array.flatten()
+        children = [convert(parts[index]) for index, convert in converts]
+        mask = children[0].is_null() if children[0].null_count else None
+        filled = [pc.fill_null(each, b"") if each.null_count else each for each in children]
+        return pa.StructArray.from_arrays(filled, fields=list(expected), mask=mask)
+
+    return convert
+
+
+_MEANT = {
+    "arrow.bool8": _bool8,
+    "arrow.parquet.variant": _variant,
+    "arrow.timestamp_with_offset": _instant,
+    "arrow.uuid": _uuid,
+}
