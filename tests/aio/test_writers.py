@@ -208,11 +208,15 @@ def test_what_is_refused_does_no_harm_and_what_is_torn_ends_it():
 
 def test_a_stream_that_an_error_left_has_no_end():
     async def main() -> bytes:
-        sink = Sink()
-        with pytest.raises(RuntimeError):
-            async with aio.new_stream(sink) as writer:
+        async def broken(writer: Any) -> None:
+            async with writer:
                 await writer.write({"x": [1]})
                 raise RuntimeError
+
+        sink = Sink()
+        writer = aio.new_stream(sink)
+        with pytest.raises(RuntimeError):
+            await broken(writer)
         with pytest.raises(ipc.UsageError, match="left by RuntimeError"):
             await writer.close()
         return bytes(sink)
