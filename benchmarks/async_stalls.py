@@ -3,7 +3,8 @@
 Another process sends streams of one batch (int64 and text) over as many TCP connections, all at once. The loop's own
 latency is measured beside, by a task that sleeps for a millisecond and notes by how much it came late. A stall that
 takes long is noted once, as a short one is: so "p99 of time" counts each by its length, as a request would meet it
-that comes at any moment. Ways of reading:
+that comes at any moment. "work" is what the loop's thread itself did between two of these: on a machine with other
+things to do, the rest is waiting for a core. Ways of reading:
 
 * nothing: the bytes are read and forgotten, which is what asyncio itself costs;
 * aio: ``arrowipc.aio.open_stream``;
@@ -128,9 +129,10 @@ def main() -> None:
             late, took = asyncio.run(measure(port, clients, read))
             each, worked = np.array(late).T * 1000
             by_time = np.repeat(each, (each * 100 + 1).astype(int))
-            p50, p99 = np.percentile(each, [50, 99])
-            figures = f"{p50:7.2f} {p99:7.2f} {np.percentile(by_time, 99):12.2f} {each.max():7.2f} {np.percentile(worked, 99):9.2f} {took:8.2f}"
-            print(f"{read.__name__.removeprefix('through_'):8} {figures} {clients * size / took / 1e9:6.2f}")
+            figures = [*np.percentile(each, [50, 99]), np.percentile(by_time, 99), each.max()]
+            row = "".join(f"{figure:{width}.2f}" for figure, width in zip(figures, (7, 8, 13, 8), strict=True))
+            row += f" {np.percentile(worked, 99):9.2f} {took:8.2f} {clients * size / took / 1e9:6.2f}"
+            print(f"{read.__name__.removeprefix('through_'):8} {row}")
         server.stdin.close()
         server.kill()
 

@@ -137,6 +137,10 @@ def sender(sink: Any) -> Callable[[bytes], Awaitable[Any]]:
     UsageError
         It has none: it is a blocking one, or none at all.
     """
+    for name in ("send", "write"):
+        method = getattr(sink, name, None)
+        if inspect.iscoroutinefunction(method):
+            return method
     if inspect.iscoroutinefunction(getattr(sink, "drain", None)):
 
         async def send(chunk: bytes) -> None:
@@ -144,10 +148,6 @@ def sender(sink: Any) -> Callable[[bytes], Awaitable[Any]]:
             await sink.drain()
 
         return send
-    for name in ("send", "write"):
-        method = getattr(sink, name, None)
-        if inspect.iscoroutinefunction(method):
-            return method
     raise UsageError(
         f"expected an asyncio.StreamWriter, an anyio stream or an object with an async write(), found "
         f"{described(sink)}: arrowipc.new_stream() writes to paths, memory and blocking sinks"

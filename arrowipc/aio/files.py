@@ -196,7 +196,7 @@ class AsyncFileReader(AsyncReader):
             for i in range(self.num_record_batches):
                 following = max(following, i)
                 while following < self.num_record_batches and (
-                    following == i or (len(ahead) <= self._prefetch and held < WINDOW)
+                    following == i or (len(ahead) <= self._prefetch and (len(ahead) <= 1 or held < WINDOW))
                 ):
                     size = sum(self._opened.block(following)[1:])
                     ahead.append((size, self._task(following)))
@@ -259,7 +259,7 @@ def open_file(
     ensure_native_endian : bool, default True
         Convert big-endian bodies.
     prefetch : int, default 4
-        Batches that ``async for`` reads ahead of the one that it gives; fewer where they are more than 8 MiB together.
+        Batches that ``async for`` reads ahead of the one that it gives; one where they have more than 8 MiB.
 
     Returns
     -------

@@ -33,6 +33,8 @@ async def joined(*arguments: Any, **options: Any) -> bytes:
 
 @given(randoms.batches(), st.sampled_from([{}, {"compression": "lz4"}, {"alignment": 64}, {"coalesce_rows": 9}]))
 def test_the_bytes_are_those_of_the_blocking_writer(parts, options):
+    if not parts:
+        return
     wanted = written(list(map(ipc.RecordBatch.from_arrow, parts)), parts[0].schema, **options)
 
     async def one_by_one() -> Any:
@@ -154,6 +156,7 @@ def test_a_stream_writer_never_holds_more_than_its_mark():
         server = await asyncio.start_server(serve, "127.0.0.1")
         async with server:
             source, sink = await asyncio.open_connection(*server.sockets[0].getsockname())
+            await asyncio.sleep(0.2)  # until the kernel takes no more
             while data := await source.read(5000):
                 got.extend(data)
             sink.close()
@@ -170,7 +173,7 @@ def test_what_is_refused_does_no_harm_and_what_is_torn_ends_it():
         async with aio.new_stream(sink := Sink()) as writer:
             assert writer.schema is None
             await writer.write(batch)
-            with pytest.raises(ipc.UsageError, match="named 'y'"):
+            with pytest.raises(ipc.UsageError, match="columns: 'x'"):
                 await writer.write({"y": [1]})
             await writer.write(batch)
             assert writer.schema == batch.schema
@@ -205,11 +208,15 @@ def test_what_is_refused_does_no_harm_and_what_is_torn_ends_it():
 
 def test_a_stream_that_an_error_left_has_no_end():
     async def main() -> bytes:
-        sink = Sink()
-        with pytest.raises(RuntimeError):
-            async with aio.new_stream(sink) as writer:
+        async def broken(writer: Any) -> None:
+            async with writer:
                 await writer.write({"x": [1]})
                 raise RuntimeError
+
+        sink = Sink()
+        writer = aio.new_stream(sink)
+        with pytest.raises(RuntimeError):
+            await broken(writer)
         with pytest.raises(ipc.UsageError, match="left by RuntimeError"):
             await writer.close()
         return bytes(sink)

@@ -5,6 +5,7 @@ A target takes bytes, and dice for what else a caller chooses; it raises what is
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import gc
@@ -20,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import arrays, drive, peers
+from helpers import arrays, drive, looped, peers
 from helpers.cdata import CStream
 from helpers.variants import extension_streams
 
 import arrowipc as ipc
-from arrowipc import Limits
+from arrowipc import Limits, aio
 from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
 from arrowipc.columns.variant import Names, variant_value
 from arrowipc.dissociated.client import Client, ClientStream
@@ -150,6 +151,69 @@ def push(data: bytes, chance: random.Random) -> None:
         repr(event)
         if hasattr(event, "batch"):
             uses.batch(event.batch, chosen["validate"], chance)
+
+
+@target("awaited", corpus.streams)
+def awaited(data: bytes, chance: random.Random) -> None:
+    """In an event loop, from any kind of source and cut anywhere, also where reads are cancelled."""
+    chosen = options(chance)
+    sizes = iter(lambda: chance.choice((0, 1, 7, 64, 5000, 1 << 17)), None)
+
+    async def read_some() -> list[Any]:
+        reader = aio.open_stream(chance.choice(looped.sources(data, sizes)), **chosen)
+        found: list[Any] = []
+        try:
+            while len(found) < MOST_BATCHES:
+                task = asyncio.create_task(reader.read_next_batch())
+                if chance.random() < 0.1:
+                    await asyncio.sleep(0)
+                    task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    found.append(await task)
+        except StopAsyncIteration:
+            repr(reader), reader.schema, reader.stats
+        finally:
+            await reader.close()
+        return found
+
+    for batch in looped.run(read_some()):
+        uses.batch(batch, chosen["validate"], chance)
+
+
+class _Stored:
+    """A store of obstore with one object, whose answers are as long as it likes."""
+
+    def __init__(self, data: bytes, chance: random.Random) -> None:
+        self._data, self._chance = data, chance
+
+    async def head_async(self, path: str) -> dict[str, Any]:
+        return {"size": len(self._data), "e_tag": "1", "last_modified": None, "version": None}
+
+    async def get_ranges_async(self, path: str, *, starts: list[int], ends: list[int]) -> list[bytes]:
+        lies = self._chance.random() < 0.01
+        return [self._data[start : end - lies] for start, end in zip(starts, ends, strict=True)]
+
+
+@target("awaited-file", corpus.files)
+def awaited_file(data: bytes, chance: random.Random) -> None:
+    chosen = options(chance)
+
+    async def read_some() -> list[Any]:
+        found: list[Any] = []
+        async with aio.open_file(_Stored(data, chance), "x", prefetch=chance.randrange(4), **chosen) as reader:
+            repr(reader), reader.metadata
+            for number in range(min(reader.num_record_batches, 2)):
+                with contextlib.suppress(*uses.REFUSED):
+                    found.append(await reader.get_batch(-number))
+            async for batch in reader:
+                found.append(batch)
+                if len(found) >= MOST_BATCHES:
+                    break
+        return found
+
+    with contextlib.suppress(OSError):  # what is cut short
+        for batch in looped.run(read_some()):
+            uses.batch(batch, chosen["validate"], chance)
 
 
 @target("message", corpus.streams, corpus.tensors, corpus.sparse_tensors)

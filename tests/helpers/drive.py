@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from helpers import looped
 
 import arrowipc as ipc
 from arrowipc.events import BatchRead, SchemaRead
+from helpers import looped
 
 LEVELS = ("none", "full", "strict")
 ROWS_TO_LOOK_AT = 10_000

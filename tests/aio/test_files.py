@@ -1,0 +1,238 @@
+"""Files in an event loop: the same batches and the same requests as the blocking reader, from every kind of store."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import looped
+from helpers.liar import FOREVER, Liar
+from helpers.web import Web
+
+import arrowipc as ipc
+from arrowipc import RemoteSource, aio
+from arrowipc.read.remote import TAIL, WINDOW
+
+fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("aiohttp")
+np = pytest.importorskip("numpy")
+obstore = pytest.importorskip("obstore")
+
+COLUMNS = [f"c{number}" for number in range(12)]
+
+
+def written(batches: int, rows: int, **options: Any) -> bytes:
+    sink = bytearray()
+    with ipc.new_file(sink, metadata={"made": "here"}, **options) as writer:
+        for start in range(batches):
+            writer.write({name: np.arange(start, start + rows) + 1000 * i for i, name in enumerate(COLUMNS)})
+    return bytes(sink)
+
+
+SMALL, LARGE = written(600, 100), written(3, 1 << 17)
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with Web({"small": SMALL, "large": LARGE}) as server:
+        yield server
+
+
+async def read(*source: Any, **options: Any) -> ipc.Table:
+    async with aio.open_file(*source, **options) as reader:
+        return await reader.read_all()
+
+
+def table(data: Any, **options: Any) -> ipc.Table:
+    with ipc.open_file(data, **options) as reader:
+        return reader.read_all()
+
+
+def test_every_kind_of_store_gives_the_same(tmp_path: Path, web: Web):
+    memory = obstore.store.MemoryStore()
+    local = obstore.store.LocalStore(tmp_path)
+    http = obstore.store.HTTPStore.from_url(web.url(""), client_options={"allow_http": True})
+    asynchronous = fsspec.filesystem("http", asynchronous=True, skip_instance_cache=True)
+
+    async def main() -> None:
+        for name, data in (("small", SMALL), ("large", LARGE)):
+            await obstore.put_async(memory, name, data)
+            (tmp_path / name).write_bytes(data)
+            with fsspec.open(f"memory://aio/{name}", "wb") as file:
+                file.write(data)
+            sources: list[tuple[Any, ...]] = [
+                (memory, name),
+                (local, name),
+                (http, name),
+                (web.url(name),),
+                (RemoteSource(web.url(name), size=len(data)),),
+                (asynchronous, web.url(name)),
+                (fsspec.filesystem("memory"), f"aio/{name}"),
+                (f"memory://aio/{name}",),
+                (f"simplecache::memory://aio/{name}",),
+                (tmp_path / name,),
+                (f"file://{tmp_path / name}",),
+            ]
+            for source in sources:
+                for options in ({}, {"columns": ["c9", "c3"]}, {"prefetch": 0}):
+                    wanted = table(data, **{key: options[key] for key in options if key == "columns"})
+                    assert (await read(*source, **options)).equals(wanted), (source, options)
+        await (await asynchronous.set_session()).close()
+
+    asyncio.run(main())
+
+
+def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
+    wanted = table(SMALL).batches
+
+    async def main() -> None:
+        reader = aio.open_file(web.url("small"))
+        with pytest.raises(ipc.UsageError, match="not open"):
+            _ = reader.num_record_batches
+        async with reader:
+            assert reader.num_record_batches == 600
+            assert dict(reader.metadata) == {b"made": b"here"}
+            assert reader.schema.names == COLUMNS
+            numbers = [0, 599, -1, 300, 5, 5, -600]
+            found = await asyncio.gather(*[reader.get_batch(i) for i in numbers])
+            assert [batch.equals(wanted[i]) for i, batch in zip(numbers, found, strict=True)] == [True] * 7
+            assert reader.stats.num_record_batches == 7
+            for i in (600, -601):
+                with pytest.raises(IndexError, match="the file has 600"):
+                    await reader.get_batch(i)
+        with pytest.raises(ipc.UsageError, match="closed"):
+            await reader.get_batch(0)
+
+    asyncio.run(main())
+
+
+def requests(web: Web) -> list[Any]:
+    made = sorted((request.method, request.range or (0, 0)) for request in web.log)
+    web.log.clear()
+    return made
+
+
+@pytest.mark.parametrize(("name", "data"), [("small", SMALL), ("large", LARGE)])
+@pytest.mark.parametrize("columns", [None, ["c9", "c3"]], ids=["all", "some"])
+def test_the_requests_are_those_of_the_blocking_reader(web: Web, name: str, data: bytes, columns: Any):
+    with ipc.open_file(web.url(name), columns=columns) as reader:
+        reader.read_all()
+    wanted = requests(web)
+    asyncio.run(read(web.url(name), columns=columns))
+    assert requests(web) == wanted
+    if columns is None:
+        assert sum(end - start for _, (start, end) in wanted) <= len(data) + TAIL + 8
+
+
+def test_reading_ahead_is_bounded(web: Web):
+    web.files["x"] = written(40, 1 << 15)  # 3 MiB each
+
+    async def main() -> None:
+        async with aio.open_file(web.url("x")) as reader:
+            batches = aiter(reader)
+            await anext(batches)
+            await asyncio.sleep(0.5)
+            # The first, and those ahead of it: no more than a window and the batch that passes it.
+            assert 3 * (3 << 20) < web.sent() < 2 * WINDOW + (6 << 20)
+            assert sum([batch.num_rows async for batch in batches]) == 39 << 15
+            web.log.clear()
+            assert [batch.num_rows async for batch in reader] == [1 << 15] * 40
+        with pytest.raises(ipc.UsageError, match="prefetch"):
+            aio.open_file(web.url("x"), prefetch=-1)
+
+    asyncio.run(main())
+
+
+def test_leaving_and_cancelling_end_what_was_asked_for_ahead():
+    # The server answers what opening needs, and then nothing any more.
+    answered = itertools.count()
+
+    class Stalls(fsspec.asyn.AsyncFileSystem):
+        waiting = 0
+
+        async def _info(self, path: str, **_: Any) -> dict[str, Any]:
+            return {"size": len(LARGE), "name": path}
+
+        async def _cat_ranges(self, paths: Any, starts: Any, ends: Any, **_: Any) -> Any:
+            if next(answered) >= 3:
+                Stalls.waiting += 1
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    Stalls.waiting -= 1
+            return [LARGE[start:end] for start, end in zip(starts, ends, strict=True)]
+
+    async def main() -> None:
+        system = Stalls(asynchronous=True, skip_instance_cache=True)
+        async with aio.open_file(system, "x") as reader:
+            batches = aiter(reader)
+            await anext(batches)
+            async with asyncio.timeout(20):
+                while not Stalls.waiting:
+                    await asyncio.sleep(0.01)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await anext(batches)
+        await asyncio.sleep(0.05)
+        assert Stalls.waiting == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        reader = aio.open_file(Stalls(asynchronous=True, skip_instance_cache=True), "x")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await reader
+        assert Stalls.waiting == 0
+
+    asyncio.run(main())
+    gc.collect()
+
+
+def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader(web: Web):
+    async def main() -> None:
+        with pytest.raises(FileNotFoundError, match="nothing"):
+            await aio.open_file(web.url("nothing"))
+        store = obstore.store.MemoryStore()
+        with pytest.raises(OSError, match="nothing"):
+            await aio.open_file(store, "nothing")
+        await obstore.put_async(store, "x", SMALL[:-10])
+        with pytest.raises(ipc.FormatError, match="does not end with the magic"):
+            await aio.open_file(store, "x")
+        await obstore.put_async(store, "x", LARGE)
+        reader = await aio.open_file(store, "x")
+        await reader.get_batch(0)
+        await obstore.put_async(store, "x", written(3, 1 << 17)[::-1])
+        with pytest.raises(OSError, match="replaced"):
+            await reader.get_batch(1)
+
+    asyncio.run(main())
+    with Liar({"arrow": (LARGE, LARGE)}, [lambda ask: FOREVER]) as liar:
+        url = f"http://127.0.0.1:{liar.port}/0/x.arrow"
+        with pytest.raises(TimeoutError, match="stalls"):
+            asyncio.run(read(RemoteSource(url, timeout=0.3)))
+
+
+def test_dictionaries_come_before_the_first_batch():
+    from arrowipc.types import dictionary, field, int32, utf8
+
+    schema = ipc.Schema([field("word", dictionary(int32(), utf8()))])
+    sink = bytearray()
+    with ipc.new_file(sink, schema, unify_dictionaries=True) as writer:
+        for end in (9_000, 10_000, 20_000):
+            writer.write({"word": [f"word {number}" for number in range(end)]})
+    store = obstore.store.MemoryStore()
+    obstore.put(store, "x", bytes(sink))
+    assert asyncio.run(read(store, "x")).equals(table(sink))
+
+
+def test_other_sources_are_refused_in_words_that_help():
+    for source in (b"bytes", looped.Sink(), None):
+        with pytest.raises(ipc.UsageError, match=r"arrowipc\.open_file\(\) reads"):
+            aio.open_file(source)
+    with pytest.raises(ipc.UsageError, match="needs a path"):
+        aio.open_file(obstore.store.MemoryStore())
+    with pytest.raises(ipc.UsageError, match="inside a store"):
+        aio.open_file(5, "x")
