@@ -49,6 +49,7 @@ cdef class BuilderMemory:
     cdef tuple dictionaries         # as in Columns
     cdef readonly int64_t length    # rows
     cdef double ahead               # rows expected in all per row so far, 0: not known
+    cdef int64_t* wanted            # bytes that are known to come, per buffer of the plan, 0: not known
     cdef readonly int64_t moved     # bytes copied because blocks had to grow
     cdef void* block                # one allocation for everything down to `buffers`
     cdef Node* nodes                # the state that a failed append takes back: nodes, sizes, pools

@@ -9,6 +9,7 @@ in which the bits behind the snapshot's length change. No reader gives those bit
 """
 
 cimport cython
+from cpython.list cimport PyList_GET_ITEM
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
@@ -23,7 +24,7 @@ from arrowipc.inline.fault cimport (
     FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.layouts cimport (
-    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, alignment_of, width_of,
+    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_OFFSETS, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, alignment_of, width_of,
 )
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64, mul_overflows,
@@ -77,6 +78,8 @@ cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noex
     # Where more is known to come, as much room for it as the rows so far needed; within bounds, because they
     # may be the long ones.
     capacity = max(capacity, min(max(8 * least, SMALL), <int64_t> (g.ahead * 1.0625 * least)))
+    if g.wanted[buffer]:
+        capacity = max(least, g.wanted[buffer] + SLACK)
     try:
         memory = new_memory(capacity, least)
     except MemoryError:
@@ -181,7 +184,7 @@ cdef class BuilderMemory:
 
     def __cinit__(self, Plan plan not None):
         cdef int64_t fields = plan.d.n_fields, buffers = plan.d.n_buffers, views = plan.d.n_views, i
-        cdef int64_t arrays = buffers * <int64_t> sizeof(GrowableBuffer) + views * <int64_t> sizeof(Buffers)
+        cdef int64_t arrays = buffers * <int64_t> (sizeof(GrowableBuffer) + 8) + views * <int64_t> sizeof(Buffers)
         cdef uint8_t* block
         self.plan = plan
         self.p = &plan.d
@@ -196,6 +199,7 @@ cdef class BuilderMemory:
         self.saved = self.pools + views
         self.blocks = <GrowableBuffer*> (block + 2 * self.state_bytes)
         self.buffers = <Buffers*> (self.blocks + buffers)
+        self.wanted = <int64_t*> (self.buffers + views)
         for i in range(views):
             self.pools[i].open = -1
         self.memories = [None] * buffers
@@ -1093,40 +1097,71 @@ cdef tuple join_dictionaries(list versions):
     return out, [starts[place] for place in places]
 
 
+cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
+    """Add what `count` elements of a field will need, from physical element node.offset + `at` on.
+
+    Of fields below lists nothing but numbers is counted. What is not counted grows as it comes.
+    """
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const FieldPlan* below = field + 1
+    cdef const Extent* extents = &d.extents[field.first_buffer]
+    cdef int64_t* wanted = g.wanted + field.first_buffer
+    cdef int32_t kind = LAYOUTS[field.layout].buffers[1].kind, width, child = f + 1
+    cdef int64_t within
+    at += d.nodes[f].offset
+    if field.layout == LAYOUT_STRUCT:
+        while child < field.end:
+            measure(g, d, child, at, count)
+            child = d.plan.fields[child].end
+    elif kind == BUFFER_FIXED:
+        wanted[1] += count * width_of(field, 1)
+    elif kind == BUFFER_OFFSETS and at + count < extents[1].size // width_of(field, 1):
+        width = <int32_t> width_of(field, 1)
+        wanted[1] += (count + (wanted[1] == 0)) * width
+        # Whatever the offsets say, no more than there is.
+        within = max(load_int(extents[1].data, at + count, width) - load_int(extents[1].data, at, width), 0)
+        if LAYOUTS[field.layout].n_children == 0:
+            wanted[2] += min(within, extents[2].size)
+        elif below.layout == LAYOUT_FIXED:
+            g.wanted[below.first_buffer + 1] += min(within, d.nodes[f + 1].length) * below.width
+
+
 cdef int concat_into(Columns out, tuple pieces) except -1:
     """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
     cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
-    cdef int64_t n = len(builder.dictionaries), rows = 0, k
-    cdef int64_t* shifts = NULL
-    cdef Columns piece
+    cdef int64_t n = len(builder.dictionaries), count = len(pieces), rows = 0, k, i
+    cdef Memory shifts = Memory(n * count * 8), data = Memory(2 * count * sizeof(void*))
+    cdef const ColumnsData** piece = <const ColumnsData**> data.data
+    cdef PyObject** owner = <PyObject**> (piece + count)
+    cdef list dictionaries = [], owners = [(<Columns> one).owner for one in pieces]
+    cdef Columns one
     cdef Fault fault
-    cdef int found
-    cdef list dictionaries = [], moves = []
-    for one in pieces:
-        rows += (<Columns> one).d.length
+    cdef int found = 0
+    for i in range(count):
+        one = <Columns> pieces[i]
+        if one.plan is not builder.matched:
+            builder.match(one.plan)
+        piece[i] = &one.d
+        owner[i] = PyList_GET_ITEM(owners, i)
+        rows += one.d.length
     for k in range(n):
-        dictionary, shift = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
+        dictionary, moves = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
         dictionaries.append(dictionary)
-        moves.append(shift)
-    if n:
-        shifts = <int64_t*> calloc(n, sizeof(int64_t))
-        if shifts == NULL:
-            raise MemoryError()
-    try:
-        for i, one in enumerate(pieces):
-            piece = one
-            builder.match(piece.plan)
-            for k in range(n):
-                shifts[k] = moves[k][i]
-            owner = piece.owner
-            builder.ahead = <double> rows / max(builder.length + piece.d.length, 1)
-            # `builder` is nobody else's, and batches do not change: others may run meanwhile.
-            with nogil:
-                found = builder.append_data(&piece.d, shifts, <PyObject*> owner, &fault)
+        for i in range(count):
+            (<int64_t*> shifts.data)[i * n + k] = moves[i]
+    # `builder` is nobody else's, and batches do not change: others may run meanwhile.
+    with nogil:
+        for i in range(count):
+            for k in range(builder.p.n_columns):
+                measure(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
+        for i in range(count):
+            builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
+            found = builder.append_data(piece[i], <const int64_t*> shifts.data + i * n if n else NULL,
+                                        owner[i], &fault)
             if found < 0:
-                raise_append_fault(&fault, builder.plan, f"batch {i}")
-    finally:
-        free(shifts)
+                break
+    if found < 0:
+        raise_append_fault(&fault, builder.plan, f"batch {i}")
     builder.dictionaries = tuple(dictionaries)
     builder.snapshot_into(out)
     return 0
@@ -1169,15 +1204,17 @@ def concat_batches(batches):
     """
     cdef tuple pieces = tuple(batches)
     cdef Plan plan = None
+    cdef int64_t i
     cdef RecordBatch out
     if not pieces:
         raise UsageError("concat_batches: expected one batch at least, found none")
-    for i, batch in enumerate(pieces):
+    for i in range(len(pieces)):
+        batch = pieces[i]
         if not isinstance(batch, RecordBatch):
             raise UsageError(f"concat_batches: expected RecordBatch, item {i} is a {type(batch).__name__}")
         if i == 0:
-            plan = (<Columns> batch).plan
-        elif (<Columns> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
+            plan = (<RecordBatch> batch).plan
+        elif (<RecordBatch> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
             raise UsageError(f"concat_batches: batch {i} has another schema than batch 0\n"
                              f"batch 0: {pieces[0].schema}\nbatch {i}: {batch.schema}")
     if len(pieces) == 1:

@@ -10,12 +10,13 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GetSlice, PyList_New, PyList_S
 from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsignedLongLong
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cimport cython
 
 from arrowipc._core cimport Columns, DictionaryPlan, field_name, field_path, raise_fault
+from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.element cimport (
     find_run, index_at, load_signed, load_unsigned, member_at, next_run, span, validity, word_span,
 )
@@ -28,7 +29,7 @@ from arrowipc.inline.fbs_layout cimport (
 from arrowipc.inline.loads cimport get_bit, load_i32, load_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
-    LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData,
+    LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent,
     FieldPlan,
 )
 from arrowipc.metadata.schema_reader cimport children_of, plan_field
@@ -37,6 +38,8 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageErro
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
+    void* PyUnicode_DATA(object text) noexcept
     bint PyGC_Disable()
     bint PyGC_Enable()
 
@@ -292,6 +295,10 @@ cdef list integers(const ColumnsData* d, int32_t field, int64_t at, int64_t coun
     cdef bint signed = f.flags & FIELD_SIGNED != 0
     cdef list out = PyList_New(count)
     cdef int64_t i
+    if valid == NULL and signed and width == 8:
+        for i in range(count):
+            put(out, i, signed_integer(load_i64(p + 8 * i)))
+        return out
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             put(out, i, None)
@@ -312,6 +319,11 @@ cdef list floats(const ColumnsData* d, int32_t field, int64_t at, int64_t count)
     cdef double value
     cdef float single
     cdef int64_t i
+    if valid == NULL and f.unit == Precision_DOUBLE:
+        for i in range(count):
+            memcpy(&value, p + 8 * i, 8)
+            put(out, i, value)
+        return out
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             put(out, i, None)
@@ -548,19 +560,49 @@ cdef object duration(int64_t ticks, int32_t unit):
 # -- text, binary and lists ----------------------------------------------------------------------------------
 
 
+cdef inline bint is_ascii(const uint8_t* p, int64_t size) noexcept nogil:
+    """Whether some bytes, two at least, are all below 128; the last word begins in the one before it."""
+    cdef uint64_t word = 0
+    cdef int64_t i
+    if size >= 8:
+        for i in range(0, size - 8, 8):
+            word |= <uint64_t> load_i64(p + i)
+        word |= <uint64_t> load_i64(p + size - 8)
+    elif size >= 4:
+        word = <uint32_t> (load_i32(p) | load_i32(p + size - 4))
+    else:
+        word = p[0] | p[1] | p[size - 1]
+    return word & <uint64_t> 0x8080808080808080 == 0
+
+
+cdef inline object text_of(const uint8_t* p, int64_t size):
+    """Some UTF-8 as str; most of it is ASCII, which needs no decoder."""
+    if size < 2 or not is_ascii(p, size):
+        return PyUnicode_DecodeUTF8(<const char*> p, size, NULL)
+    text = PyUnicode_New(size, 127)
+    memcpy(PyUnicode_DATA(text), p, size)
+    return text
+
+
 cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
     """Text and binary of the offset layouts and of views."""
     cdef const ColumnsData* d = &columns.d
     cdef const FieldPlan* f = &d.plan.fields[field]
+    cdef const Extent* extents = &d.extents[f.first_buffer]
     cdef const uint8_t* valid = validity(d, field)
     cdef const uint8_t* p = NULL
-    cdef bint text = f.flags & FIELD_UTF8 != 0, view = f.layout == LAYOUT_VIEW
-    cdef int64_t i = 0, size = 0, total = 0
+    cdef int32_t width = 8 if f.layout == LAYOUT_VAR64 else 4
+    cdef bint text = f.flags & FIELD_UTF8 != 0, view = f.layout == LAYOUT_VIEW, null, sound
+    cdef int64_t i = 0, size = 0, total = 0, start, end = 0
     cdef Fault fault
     cdef list out
-    for i in range(count):
+    if not view:
+        # Values behind offsets share no bytes: where offsets fall, the value is refused below.
+        end = load_int(extents[1].data, at, width)
+        total = max(min(load_int(extents[1].data, at + count, width), extents[2].size) - max(end, 0), 0)
+    for i in range(count if view else 0):
         # A view under a null is never looked at; an offset there delimits its neighbours.
-        if view and valid != NULL and not get_bit(valid, at + i):
+        if valid != NULL and not get_bit(valid, at + i):
             continue
         if word_span(d, field, at + i, &p, &size, &fault) < 0:
             raise_fault(&fault, columns.plan)
@@ -572,12 +614,22 @@ cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
     out = PyList_New(count)
     try:
         for i in range(count):
-            if valid != NULL and not get_bit(valid, at + i):
+            null = valid != NULL and not get_bit(valid, at + i)
+            sound = view and null
+            if not view:
+                start = end
+                end = load_int(extents[1].data, at + i + 1, width)
+                sound = 0 <= start <= end <= extents[2].size
+                if sound:
+                    p = extents[2].data + start
+                    size = end - start
+            # Views once more, in memory that may have changed meanwhile; offsets that are wrong, for their fault.
+            if not sound and word_span(d, field, at + i, &p, &size, &fault) < 0:
+                raise_fault(&fault, columns.plan)
+            if null:
                 put(out, i, None)
-                continue
-            word_span(d, field, at + i, &p, &size, &fault)
-            if text:
-                put(out, i, PyUnicode_DecodeUTF8(<const char*> p, size, NULL))
+            elif text:
+                put(out, i, text_of(p, size))
             else:
                 put(out, i, PyBytes_FromStringAndSize(<const char*> p, size))
     except UnicodeDecodeError:
