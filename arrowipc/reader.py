@@ -126,6 +126,21 @@ class RecordBatchStreamReader(BatchReader):
 
     Iterating, or `read_next_batch`, gives each batch once. Batches point into the source's memory (or into
     aligned memory of their own, when the source is a file object) and keep it alive.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> data = batch.schema.serialize() + batch.serialize()
+    >>> with ipc.open_stream(data) as reader:
+    ...     reader.read_next_batch().to_pydict()
+    {'x': [1, 2]}
+    >>> reader = ipc.open_stream(data)
+    >>> reader.read_next_batch_with_custom_metadata()[0] == batch
+    True
+    >>> reader.close()
+    >>> ipc.open_stream(data).read_all().num_rows, len(ipc.open_stream(data).read_pandas())
+    (2, 2)
     """
 
     __slots__ = ("_decoder",)
@@ -246,6 +261,19 @@ class RecordBatchFileReader(BatchReader):
 
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number
     of threads may ask; where the source is a file object or remote, they wait for each other.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> data = bytearray()
+    >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2]})) as writer:
+    ...     writer.write_batch(batch)
+    >>> with ipc.open_file(data) as reader:
+    ...     reader.get_batch(0) == reader[0] == reader.get_batch_with_custom_metadata(0)[0] == batch
+    ...     reader.count_rows(), reader.get_batch_metadata(0), reader.read_all().num_rows, len(reader.read_pandas())
+    True
+    (2, (), 2, 2)
+    >>> reader.close()
     """
 
     __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
@@ -542,6 +570,17 @@ class MessageReader:
         A stream, or messages one after another. A file object is left behind the last message that was read.
     limits : Limits, optional
         Bounds on what the input may claim.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> with ipc.MessageReader(batch.schema.serialize() + batch.serialize()) as reader:
+    ...     reader.read_next_message().kind
+    ...     [message.kind for message in reader]
+    'Schema'
+    ['RecordBatch']
+    >>> reader.close()
     """
 
     def __init__(self, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> None:
@@ -643,6 +682,15 @@ def open_stream(
     OSError
         The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
         its server stalls.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> data = batch.schema.serialize() + batch.serialize()
+    >>> with ipc.open_stream(data, columns=["x"]) as reader:
+    ...     reader.read_all().to_pydict()
+    {'x': [1, 2]}
     """
     return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
@@ -693,6 +741,16 @@ def open_file(
     OSError
         The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
         its server stalls.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> data = bytearray()
+    >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2]})) as writer:
+    ...     writer.write_batch(batch)
+    >>> with ipc.open_file(data, columns=["x"]) as reader:
+    ...     reader.read_all().to_pydict()
+    {'x': [1, 2]}
     """
     return RecordBatchFileReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
@@ -742,6 +800,15 @@ def open(
     OSError
         The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
         its server stalls.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> data = batch.schema.serialize() + batch.serialize()
+    >>> with ipc.open(data, columns=["x"]) as reader:
+    ...     reader.read_all().to_pydict()
+    {'x': [1, 2]}
     """
     source = locate_source(source)
     opener = RecordBatchFileReader if first_bytes(source) == b"ARROW1" else RecordBatchStreamReader
@@ -756,6 +823,12 @@ def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:
     source : path, bytes-like, binary file object or Message
     limits : Limits, optional
         Bounds on what the bytes may ask for.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.read_schema(ipc.RecordBatch.from_pydict({"x": [1]}).schema.serialize())
+    x: int64
     """
     if isinstance(source, Message):
         return schema_of(source, limits)
@@ -777,6 +850,12 @@ def read_message(source: Any, *, limits: Limits | None = None) -> Message:
     ------
     EOFError
         There is none: the input is empty or begins with an end-of-stream marker.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.read_message(ipc.RecordBatch.from_pydict({"x": [1]}).serialize()).kind
+    'RecordBatch'
     """
     with MessageReader(source, limits=limits) as reader:
         for message in reader:
@@ -810,6 +889,13 @@ def read_record_batch(
     Returns
     -------
     RecordBatch
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> ipc.read_record_batch(batch.serialize(), batch.schema) == batch
+    True
     """
 
     def opened(item: Any) -> Message:

@@ -161,6 +161,18 @@ class RecordBatchStreamWriter(_Writer):
 
     A writer is a context manager: leaving the block closes it. Left by an exception, the block removes what
     was made under a path, and a file object gets no end marker.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> writer = ipc.new_stream(sink := bytearray(), batch.schema)
+    >>> writer.write_batch(batch)
+    >>> writer.write_table(ipc.Table.from_batches([batch]))
+    >>> writer.write({"x": [3]})
+    >>> writer.close()
+    >>> ipc.open_stream(sink).read_all().to_pydict()
+    {'x': [1, 2, 1, 2, 3]}
     """
 
     __slots__ = ()
@@ -170,6 +182,18 @@ class RecordBatchFileWriter(_Writer):
     """Writes an Arrow IPC file; made by `new_file`.
 
     A file appears under its name when the writer is closed, complete; until then it has another name.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> writer = ipc.new_file(sink := bytearray(), batch.schema)
+    >>> writer.write_batch(batch)
+    >>> writer.write_table(ipc.Table.from_batches([batch]))
+    >>> writer.write({"x": [3]})
+    >>> writer.close()
+    >>> ipc.open_file(sink).read_all().to_pydict()
+    {'x': [1, 2, 1, 2, 3]}
     """
 
     __slots__ = ()
