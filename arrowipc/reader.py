@@ -126,21 +126,6 @@ class RecordBatchStreamReader(BatchReader):
 
     Iterating, or `read_next_batch`, gives each batch once. Batches point into the source's memory (or into
     aligned memory of their own, when the source is a file object) and keep it alive.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> data = batch.schema.serialize() + batch.serialize()
-    >>> with ipc.open_stream(data) as reader:
-    ...     reader.read_next_batch().to_pydict()
-    {'x': [1, 2]}
-    >>> reader = ipc.open_stream(data)
-    >>> reader.read_next_batch_with_custom_metadata()[0] == batch
-    True
-    >>> reader.close()
-    >>> ipc.open_stream(data).read_all().num_rows, len(ipc.open_stream(data).read_pandas())
-    (2, 2)
     """
 
     __slots__ = ("_decoder",)
@@ -261,19 +246,6 @@ class RecordBatchFileReader(BatchReader):
 
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number
     of threads may ask; where the source is a file object or remote, they wait for each other.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> data = bytearray()
-    >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2]})) as writer:
-    ...     writer.write_batch(batch)
-    >>> with ipc.open_file(data) as reader:
-    ...     reader.get_batch(0) == reader[0] == reader.get_batch_with_custom_metadata(0)[0] == batch
-    ...     reader.count_rows(), reader.get_batch_metadata(0), reader.read_all().num_rows, len(reader.read_pandas())
-    True
-    (2, (), 2, 2)
-    >>> reader.close()
     """
 
     __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
@@ -575,12 +547,9 @@ class MessageReader:
     --------
     >>> import arrowipc as ipc
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> with ipc.MessageReader(batch.schema.serialize() + batch.serialize()) as reader:
-    ...     reader.read_next_message().kind
-    ...     [message.kind for message in reader]
-    'Schema'
-    ['RecordBatch']
-    >>> reader.close()
+    >>> reader = ipc.MessageReader(batch.schema.serialize() + batch.serialize())
+    >>> reader.read_next_message().kind, [message.kind for message in reader], reader.close()
+    ('Schema', ['RecordBatch'], None)
     """
 
     def __init__(self, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> None:
@@ -687,10 +656,13 @@ def open_stream(
     --------
     >>> import arrowipc as ipc
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> data = batch.schema.serialize() + batch.serialize()
-    >>> with ipc.open_stream(data, columns=["x"]) as reader:
-    ...     reader.read_all().to_pydict()
-    {'x': [1, 2]}
+    >>> data = batch.schema.serialize() + batch.serialize() * 2
+    >>> with ipc.open_stream(data) as reader:
+    ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata()[0], reader.read_all().num_rows
+    (True, 0)
+    >>> reader = ipc.open_stream(data, columns=["x"])
+    >>> reader.read_pandas().shape, reader.close()
+    ((4, 1), None)
     """
     return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
@@ -748,9 +720,11 @@ def open_file(
     >>> data = bytearray()
     >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2]})) as writer:
     ...     writer.write_batch(batch)
-    >>> with ipc.open_file(data, columns=["x"]) as reader:
-    ...     reader.read_all().to_pydict()
-    {'x': [1, 2]}
+    >>> reader = ipc.open_file(data)
+    >>> reader.get_batch(0) == reader[0] == reader.get_batch_with_custom_metadata(0)[0], reader.get_batch_metadata(0)
+    (True, ())
+    >>> reader.count_rows(), reader.read_all().num_rows, reader.read_pandas().shape, reader.close()
+    (2, 2, (2, 1), None)
     """
     return RecordBatchFileReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
@@ -805,9 +779,7 @@ def open(
     --------
     >>> import arrowipc as ipc
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> data = batch.schema.serialize() + batch.serialize()
-    >>> with ipc.open(data, columns=["x"]) as reader:
-    ...     reader.read_all().to_pydict()
+    >>> ipc.open(batch.schema.serialize() + batch.serialize()).read_all().to_pydict()
     {'x': [1, 2]}
     """
     source = locate_source(source)
