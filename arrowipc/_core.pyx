@@ -109,7 +109,13 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept:
 
 
 def release_unused() -> None:
-    """Give the waiting memory back to the system."""
+    """Give the waiting memory back to the system.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.release_unused()
+    """
     cdef int slot
     for slot in range(SLOTS):
         if idle_capacity[slot]:

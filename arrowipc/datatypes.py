@@ -83,6 +83,12 @@ class DataType(Immutable):
 
     ``==`` ignores what the format gives no meaning: metadata of child fields, and the names of the children
     of lists, maps and run-end encodings (writers call a list's child ``item``, ``element`` or ``l``).
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.types.int32() == ipc.types.int64(), ipc.types.int8().equals(ipc.types.int8())
+    (False, True)
     """
 
     __slots__ = ()
@@ -155,6 +161,8 @@ class Field(Immutable):
     >>> from arrowipc.types import field, int32
     >>> field("a", int32(), nullable=False)
     Field(a: int32 not null)
+    >>> field("a", int32()).equals(field("a", int32(), metadata={"k": "v"}), check_metadata=True)
+    False
     """
 
     __slots__ = ("metadata", "name", "nullable", "type")

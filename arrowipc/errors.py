@@ -27,6 +27,20 @@ class ArrowIpcError(Exception):
     """Base of every exception that arrowipc raises on purpose.
 
     `column` is the dotted path of the column that it concerns, None where that is none or not known.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> def refused(call):
+    ...     try:
+    ...         call()
+    ...     except ipc.ArrowIpcError as error:
+    ...         return type(error)
+    >>> assert refused(lambda: ipc.read_schema(b"text, no Arrow! ")) is ipc.FormatError
+    >>> assert refused(lambda: ipc.read_schema(bytes.fromhex("ffffffff10000000"))) is ipc.TruncatedError
+    >>> assert refused(lambda: ipc.Array.from_pylist([1, 2]).to_pylist(max_values=1)) is ipc.LimitError
+    >>> assert refused(lambda: ipc.Array.from_pylist([1, 2]).slice(-1)) is ipc.UsageError
+    >>> assert refused(lambda: ipc.Array.from_pylist(["a" * 2**20]).take([0] * 2048)) is ipc.UnsupportedError
     """
 
     column: "str | None" = None

@@ -543,6 +543,14 @@ class MessageReader:
         A stream, or messages one after another. A file object is left behind the last message that was read.
     limits : Limits, optional
         Bounds on what the input may claim.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> reader = ipc.MessageReader(batch.schema.serialize() + batch.serialize())
+    >>> reader.read_next_message().kind, [message.kind for message in reader], reader.close()
+    ('Schema', ['RecordBatch'], None)
     """
 
     def __init__(self, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> None:
@@ -644,6 +652,18 @@ def open_stream(
     OSError
         The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
         its server stalls.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> data = batch.schema.serialize() + batch.serialize() * 2
+    >>> with ipc.open_stream(data) as reader:
+    ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata()[0], reader.read_all().num_rows
+    (True, 0)
+    >>> reader = ipc.open_stream(data, columns=["x"])
+    >>> reader.read_pandas().shape, reader.close()
+    ((4, 1), None)
     """
     return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
@@ -694,6 +714,18 @@ def open_file(
     OSError
         The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
         its server stalls.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> data = bytearray()
+    >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2]})) as writer:
+    ...     writer.write_batch(batch)
+    >>> reader = ipc.open_file(data)
+    >>> reader.get_batch(0) == reader[0] == reader.get_batch_with_custom_metadata(0)[0], reader.get_batch_metadata(0)
+    (True, ())
+    >>> reader.count_rows(), reader.read_all().num_rows, reader.read_pandas().shape, reader.close()
+    (2, 2, (2, 1), None)
     """
     return RecordBatchFileReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
@@ -743,6 +775,13 @@ def open(
     OSError
         The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
         its server stalls.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> ipc.open(batch.schema.serialize() + batch.serialize()).read_all().to_pydict()
+    {'x': [1, 2]}
     """
     source = locate_source(source)
     opener = RecordBatchFileReader if first_bytes(source) == b"ARROW1" else RecordBatchStreamReader
@@ -757,6 +796,12 @@ def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:
     source : path, bytes-like, binary file object or Message
     limits : Limits, optional
         Bounds on what the bytes may ask for.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.read_schema(ipc.RecordBatch.from_pydict({"x": [1]}).schema.serialize())
+    x: int64
     """
     if isinstance(source, Message):
         return schema_of(source, limits)
@@ -778,6 +823,12 @@ def read_message(source: Any, *, limits: Limits | None = None) -> Message:
     ------
     EOFError
         There is none: the input is empty or begins with an end-of-stream marker.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.read_message(ipc.RecordBatch.from_pydict({"x": [1]}).serialize()).kind
+    'RecordBatch'
     """
     with MessageReader(source, limits=limits) as reader:
         for message in reader:
@@ -811,6 +862,13 @@ def read_record_batch(
     Returns
     -------
     RecordBatch
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> ipc.read_record_batch(batch.serialize(), batch.schema) == batch
+    True
     """
 
     def opened(item: Any) -> Message:

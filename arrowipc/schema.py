@@ -58,6 +58,10 @@ class Schema(Immutable):
     b: string
     -- schema metadata --
     origin: 'sensor 4'
+    >>> s.field("b") == s.field(1), s.get_field_index("b"), s.get_all_field_indices("b")
+    (True, 1, [1])
+    >>> s.equals(schema(list(s)), check_metadata=True), len(s.serialize()) % 8
+    (False, 0)
     """
 
     __slots__ = (

@@ -53,6 +53,17 @@ class Table:
     (3, 2)
     >>> table.to_pydict()
     {'x': [1, 2, 2]}
+    >>> again = ipc.Table.from_batches(table.to_batches())
+    >>> again.equals(table), ipc.Table.from_arrow(made) == ipc.Table.from_pydict({"x": [1, 2]})
+    (True, True)
+    >>> table.head(1).to_pylist(), list(table.tail(1).iter_rows()), table.combine().num_rows, len(table.column("x"))
+    ([{'x': 1}], [(2,)], 3, 2)
+    >>> table.append_column("y", ["a", "b", "c"]).rename(["a", "b"]).drop("a").select("b").to_pydict()
+    {'b': ['a', 'b', 'c']}
+    >>> table.to_arrow().shape, table.to_polars().shape, len(table.to_records())
+    ((3, 1), (3, 1), 3)
+    >>> ipc.Table.from_pandas(table.to_pandas()).num_rows
+    3
     """
 
     __slots__ = ("batches", "schema")

@@ -267,6 +267,10 @@ def new_stream(
     ...     writer.write({"id": [1, 2], "word": ["one", None]})
     >>> ipc.open_stream(sink).read_all().to_pydict()
     {'id': [1, 2], 'word': ['one', None]}
+    >>> table = ipc.open_stream(sink).read_all()
+    >>> writer = ipc.new_stream(bytearray(), schema)
+    >>> writer.write_table(table), writer.write_batch(table.combine()), writer.close()
+    (None, None, None)
     """
     encode_options = EncodeOptions(
         compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads

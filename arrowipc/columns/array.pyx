@@ -69,6 +69,17 @@ cdef class RecordBatch(Columns):
     [1, 2, None]
     >>> batch.slice(1).to_pylist()
     [{'x': 2, 'y': 'b'}, {'x': None, 'y': 'c'}]
+    >>> batch.column("y").equals(batch["y"]), batch.equals(ipc.RecordBatch.from_arrow(made))
+    (True, True)
+    >>> batch.head(1).to_pydict(), list(batch.tail(1).iter_rows())
+    ({'x': [1], 'y': ['a']}, [(None, 'c')])
+    >>> batch.drop("y").rename(["a"]).append_column("b", [7, 8, 9]).schema.names
+    ['a', 'b']
+    >>> batch.to_arrow().equals(made), batch.to_polars().shape, batch.to_pandas().shape
+    (True, (3, 2), (3, 2))
+    >>> frame = batch.drop("x").to_pandas()
+    >>> ipc.RecordBatch.from_pandas(frame)["y"] == ipc.RecordBatch.from_records(batch.slice(0, 2).to_records())["y"]
+    False
     """
 
     def __cinit__(self):
@@ -810,6 +821,12 @@ cdef class Array:
     ([1, 2], [3])
     >>> array.children[0].to_numpy()
     array([1, 2, 3])
+    >>> array.slice(1).to_pylist(), array.take([2]).to_pylist(), array.is_valid(), len(array.buffers())
+    ([None, [3]], [[3]], [True, False, True], 2)
+    >>> array.equals(ipc.Array.from_arrow(made["x"])), array.to_arrow().null_count
+    (True, 1)
+    >>> len(array.to_polars()), len(array.to_pandas())
+    (3, 3)
     """
 
     def __cinit__(self, Columns columns not None):

@@ -81,6 +81,12 @@ class ColumnStatistics(NamedTuple):
 
     Bounds are as they are stored: integers in the unit of the type for dates and times, unscaled integers for
     decimals, str, bytes, float or bool for the rest.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.compute_statistics(ipc.RecordBatch.from_pydict({"x": [1, None, 3]}))["x"].null_count
+    1
     """
 
     #: Rows of the batch.

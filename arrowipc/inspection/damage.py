@@ -33,6 +33,14 @@ class Damage(NamedTuple):
         Dotted path of the column, where it is one column's fault.
     rows : int or None
         Rows in the range; None where nothing says how many.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> torn = batch.schema.serialize() + batch.serialize()[:-8]
+    >>> ipc.validate(torn).damage[0].offset
+    128
     """
 
     reason: str
@@ -73,6 +81,16 @@ class Recovery(Immutable):
     skipped : tuple of Damage
         What was passed over to go on behind it, in order; the last one stands for all the rest where they are
         more than 1,000.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> torn = batch.schema.serialize() + batch.serialize()[:-8]
+    >>> with ipc.recover(torn) as reader:
+    ...     rows = len(list(reader))
+    >>> reader.report.num_batches, reader.report.lost_bytes > 0
+    (0, True)
     """
 
     __slots__ = __match_args__ = (

@@ -40,6 +40,15 @@ class Validation(Immutable):
         None where nothing says how many they are.
     damage : tuple of Damage
         In the order in which it was found; the last one stands for all the rest where it is more than 1,000.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> torn = batch.schema.serialize() + batch.serialize()[:-8]
+    >>> ipc.validate(torn).raise_if_invalid()
+    Traceback (most recent call last):
+    arrowipc.errors.FormatError: ...the input ends inside the body...
     """
 
     __slots__ = __match_args__ = (

@@ -92,6 +92,14 @@ payloads : Array
     Binary, one cell per run.
 keys : RecordBatch
     The key columns, one row per run.
+
+Examples
+--------
+>>> import arrowipc as ipc
+>>> batch = ipc.RecordBatch.from_pydict({"k": [1, 1, 2], "x": ["a", "b", "c"]})
+>>> found = ipc.encode_payloads(batch, group_by=["k"])
+>>> len(found.payloads), found.keys.to_pydict()
+(2, {'k': [1, 2]})
 """
 
 

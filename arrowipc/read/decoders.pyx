@@ -664,6 +664,11 @@ cdef class StreamDecoder(Framer):
     >>> decoder.feed(sink.getvalue())
     >>> [type(event).__name__ for event in decoder]
     ['SchemaRead', 'BatchRead', 'EndOfStream']
+    >>> decoder.finish()
+    >>> decoder, part = StreamDecoder(), memoryview(sink.getvalue())
+    >>> decoder.feed(part)
+    >>> decoder.read_schema(), decoder.next_batch().num_rows, list(decoder.batches()), decoder.next_event()
+    (True, 2, [], EndOfStream(...))
     """
 
     def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):

@@ -531,6 +531,16 @@ cdef class Message:
 
     Messages are made by :func:`arrowipc.read_message`, :class:`arrowipc.MessageReader` (both point into the
     bytes that were read) and :meth:`arrowipc.RecordBatch.to_message` (which points into the batch).
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> message = ipc.RecordBatch.from_pydict({"x": [1, 2]}).to_message()
+    >>> message.kind, message.body_length
+    ('RecordBatch', 16)
+    >>> message.copy_body_into(body := bytearray(16))
+    >>> body[:2]
+    bytearray(b'\\x01\\x00')
     """
 
     def __init__(self):

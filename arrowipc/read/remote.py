@@ -158,6 +158,11 @@ class RemoteSource:
     >>> import arrowipc as ipc
     >>> source = ipc.RemoteSource("s3://bucket/x.arrow", {"anon": True})   # doctest: +SKIP
     >>> ipc.open_file(source, columns=["price"]).read_all()            # doctest: +SKIP
+    >>> import fsspec
+    >>> fsspec.filesystem("memory").pipe("/x.bin", b"0123456789")
+    >>> source = ipc.RemoteSource("memory://x.bin")
+    >>> source.head(), source.read(2, 3), bytes(source.fetch([(4, 6)])[0]), source.open().read(1)
+    (b'01234567', b'234', b'45', b'0')
     """
 
     __slots__ = ("_asked", "_ends", "_given", "_http", "_path", "_size", "_system", "_version", "gap", "tail", "url")

@@ -104,6 +104,8 @@ cdef class Tensor:
     ((2, 3), (6, 2), DataType(int16))
     >>> ipc.read_tensor(tensor.serialize()) == tensor
     True
+    >>> ipc.Tensor.from_numpy(tensor.to_numpy()).equals(ipc.Tensor.from_dlpack(tensor)), tensor.dim_name(0)
+    (True, 'y')
     """
 
     cdef const uint8_t* data            # the first element, which need not be the lowest address

@@ -155,6 +155,14 @@ def write_tensor(
         Not a tensor, or no sink; nothing was written then.
     OSError
         The sink failed.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.write_tensor([[1, 2], [3, 4]], sink := bytearray())
+    256
+    >>> ipc.read_tensor(sink).to_numpy().tolist()
+    [[1, 2], [3, 4]]
     """
     if hasattr(x, "to_csf"):  # as all sparse tensors of ours have, and nobody else
         from arrowipc.tensors.sparse_io import write_sparse_tensor
@@ -171,6 +179,12 @@ def get_tensor_size(x: Any, dim_names: Sequence[str] | None = None, *, type: Dat
     ----------
     x, dim_names, type
         As for `write_tensor`.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.get_tensor_size([[1, 2], [3, 4]])
+    256
     """
     if hasattr(x, "to_csf"):
         from arrowipc.tensors.sparse_io import get_sparse_tensor_size

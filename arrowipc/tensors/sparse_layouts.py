@@ -82,6 +82,12 @@ class SparseCOOTensor(SparseTensor):
     >>> tensor = arrowipc.SparseCOOTensor([1.5, 2.5], [[0, 1], [1, 0]], (2, 2))
     >>> tensor.to_dense().tolist()
     [[0.0, 1.5], [2.5, 0.0]]
+    >>> tensor.to_scipy().toarray().tolist() == tensor.to_dense().tolist()
+    True
+    >>> arrowipc.SparseCOOTensor.from_pydata_sparse(tensor.to_pydata_sparse()) == tensor
+    True
+    >>> arrowipc.SparseCOOTensor.from_torch(tensor.to_torch()) == tensor  # doctest: +SKIP
+    True
     """
 
     __slots__ = ("_indices",)
@@ -355,6 +361,13 @@ class SparseCSRMatrix(_CompressedMatrix):
     >>> import arrowipc
     >>> arrowipc.SparseCSRMatrix([1, 2], [0, 1, 2], [1, 0], (2, 2)).to_dense().tolist()
     [[0, 1], [2, 0]]
+    >>> tensor = arrowipc.SparseCSRMatrix.from_dense([[0, 1], [2, 0]])
+    >>> tensor.to_scipy().toarray().tolist()
+    [[0, 1], [2, 0]]
+    >>> arrowipc.SparseCSRMatrix.from_pydata_sparse(tensor.to_pydata_sparse()) == tensor
+    True
+    >>> arrowipc.SparseCSRMatrix.from_torch(tensor.to_torch()) == tensor  # doctest: +SKIP
+    True
     """
 
     __slots__ = ()
@@ -390,6 +403,13 @@ class SparseCSCMatrix(_CompressedMatrix):
     >>> import arrowipc
     >>> arrowipc.SparseCSCMatrix([1, 2], [0, 1, 2], [1, 0], (2, 2)).to_dense().tolist()
     [[0, 2], [1, 0]]
+    >>> tensor = arrowipc.SparseCSCMatrix.from_dense([[0, 1], [2, 0]])
+    >>> tensor.to_scipy().toarray().tolist()
+    [[0, 1], [2, 0]]
+    >>> arrowipc.SparseCSCMatrix.from_pydata_sparse(tensor.to_pydata_sparse()) == tensor
+    True
+    >>> arrowipc.SparseCSCMatrix.from_torch(tensor.to_torch()) == tensor  # doctest: +SKIP
+    True
     """
 
     __slots__ = ()

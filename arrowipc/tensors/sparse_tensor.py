@@ -57,6 +57,15 @@ class SparseTensor(ABC):
     Equality (``==``, :meth:`equals`) compares tensors of one layout: shape, type, and the stored values with
     their coordinates. The width of the indices, the order in which values are stored and the names of
     dimensions make no difference.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> tensor = ipc.SparseCOOTensor.from_dense([[0, 1], [2, 0]]).rename(("y", "x"))
+    >>> [each.layout for each in (tensor.to_coo(), tensor.to_csr(), tensor.to_csc(), tensor.to_csf())]
+    ['COO', 'CSR', 'CSC', 'CSF']
+    >>> ipc.read_sparse_tensor(tensor.serialize()).canonical().equals(tensor)
+    True
     """
 
     __slots__ = ("_canonical", "_data", "_dim_names", "_shape", "_type")

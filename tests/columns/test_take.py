@@ -13,7 +13,7 @@ from helpers.arrays import CASES, read_batch
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc import UsageError
+from arrowipc import UsageError, types
 from arrowipc.types import dictionary, field, int8, int32, int64, list_, utf8
 
 WORDS = ipc.RecordBatch.from_pydict({"x": [1, 2, 3, None], "y": ["a", "b", None, "d"]})
@@ -35,6 +35,51 @@ def test_all_rows_taken_are_the_array_itself(name):
     taken = array.take(range(len(array)))
     assert taken.equals(array, nan_equal=True)
     drive.export_to_pyarrow(ipc.RecordBatch.from_pydict({"x": taken}, ipc.Schema([array.field])))
+
+
+@given(randoms.batches(), st.randoms(use_true_random=False))
+def test_all_rows_taken_are_the_batch_or_table_itself(parts, dice):
+    """Of slices too; and to take twice is to take what the second time chooses of the first."""
+    batches = drive.from_bytes(randoms.written(parts)).batches
+    table = ipc.Table.from_batches(batches) if batches else None
+    for whole in [*batches, *([table, table[1:]] if table else [])]:
+        for found in (whole, whole[1:], whole[:-1]):
+            n = found.num_rows
+            assert found.take(np.arange(n)).equals(found, check_metadata=True, nan_equal=True)
+            if n:
+                first = [dice.randrange(-n, n) for _ in range(n)]
+                second = [dice.randrange(n) for _ in range(2 * n)]
+                twice = found.take(first).take(second)
+                assert twice.equals(found.take([first[row] for row in second]), nan_equal=True)
+                drive.export_to_pyarrow(twice.combine() if isinstance(twice, ipc.Table) else twice)
+
+
+INTERVALS = {
+    types.interval_year_month(): [1, None, -5],
+    types.interval_day_time(): [(1, -2), None, (3, 4)],
+    types.month_day_nano_interval(): [(1, -2, 3), None, (0, 0, 2**60)],
+}
+
+
+@pytest.mark.parametrize("kind", INTERVALS, ids=str)
+def test_intervals_which_pyarrow_cannot_make_are_taken_too(kind):
+    array = ipc.Array.from_pylist(INTERVALS[kind], kind)
+    values = array.to_pylist()
+    assert array.take(range(3)) == array
+    assert array[1:].take([1, 0, -1, 1]).to_pylist() == [values[2], None, values[2], values[2]]
+
+
+def test_every_layout_is_among_those_that_are_taken():
+    """A type that is added to the format has to be added to the cases."""
+
+    def kinds(kind: type) -> set[type]:
+        below = {each for child in kind.__subclasses__() for each in kinds(child)}
+        return below or {kind}
+
+    public = {each for each in kinds(types.DataType) if each.__module__ == "arrowipc.datatypes"}
+    assert {type(many(name).type) for name in CASES} | {types.Interval} == public
+    modes = {many(name).type.mode for name in CASES if isinstance(many(name).type, types.Union)}
+    assert modes == {"sparse", "dense"}
 
 
 @pytest.mark.parametrize("name", CASES)

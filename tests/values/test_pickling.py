@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from helpers import drive, randoms
 from helpers.arrays import CASES, read_batch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 
 import arrowipc as ipc
 from arrowipc import FormatError
@@ -68,12 +68,90 @@ def test_a_slice_takes_its_rows_and_a_few_hundred_bytes():
     assert again(part) == part
 
 
-@pytest.mark.parametrize("way", ["fork", "spawn"])
-def test_batches_travel_to_other_processes_and_back(way):
+def travelling() -> dict[str, object]:
+    """One thing of every kind that is pickled."""
     batch = read_batch(pa.record_batch({name: array.slice(0, 2) for name, array in CASES.items() if len(array) >= 2}))
-    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context(way)) as pool:
-        table = pool.submit(ipc.Table.from_batches, [batch, batch]).result(60)
-    assert table.equals(ipc.Table.from_batches([batch, batch]), nan_equal=True)
+    return {
+        "batch": batch,
+        "slice": batch.slice(1),
+        "table": ipc.Table.from_batches([batch, batch]),
+        "columns": batch.columns,
+        "schema": batch.schema,
+        "tensor": ipc.Tensor(np.arange(6.0).reshape(2, 3).T, dim_names=("a", "b")),
+        "sparse": [
+            kind.from_dense(np.eye(3))
+            for kind in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
+        ],
+    }
+
+
+def same(found, sent) -> bool:
+    """Whether what came back is what went away; NaN equals NaN."""
+    if isinstance(sent, list):
+        return len(found) == len(sent) and all(map(same, found, sent))
+    options = {"nan_equal": True} if isinstance(sent, ipc.RecordBatch | ipc.Table | ipc.Array) else {}
+    return found.equals(sent, **options) and type(found) is type(sent)
+
+
+@pytest.fixture(scope="module", params=["fork", "spawn", "forkserver"])
+def pool(request):
+    """One other process, begun in each way that there is."""
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context(request.param)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", travelling())
+def test_everything_travels_to_another_process_and_back(pool, name):
+    sent = travelling()[name]
+    assert same(pool.submit(copy.copy, sent).result(60), sent)
+
+
+@given(parts=randoms.batches())
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_batch_travels_to_another_process_and_back(pool, parts):
+    sent = drive.from_bytes(randoms.written(parts)).batches
+    assert same(list(pool.map(copy.copy, sent)), sent)
+
+
+def test_messages_and_readers_travel_to_another_process(pool, tmp_path):
+    batch = ipc.RecordBatch.from_pydict({"x": [1, None]})
+    message = batch.to_message()
+    assert pool.submit(ipc.Message.serialize, message).result(60) == message.serialize()
+    with ipc.new_file(tmp_path / "x.arrow", batch) as writer:
+        writer.write(batch)
+    with ipc.open(tmp_path / "x.arrow") as reader:
+        assert pool.submit(ipc.RecordBatchFileReader.read_all, reader).result(60).combine() == batch
+
+
+def test_pools_and_pipes_of_multiprocessing_take_them():
+    sent = travelling()
+    with multiprocessing.get_context("spawn").Pool(1) as workers:
+        for name, found in zip(sent, workers.map(copy.copy, sent.values()), strict=True):
+            assert same(found, sent[name]), name
+    left, right = multiprocessing.Pipe()
+    with left, right:
+        left.send(batch := ipc.RecordBatch.from_pydict({"x": [1]}))
+        assert right.recv() == batch
+
+
+def test_cloudpickle_takes_them_with_functions_that_hold_them():
+    cloudpickle = pytest.importorskip("cloudpickle")
+    batch = ipc.RecordBatch.from_pydict({"x": range(ROWS)}).slice(5, 10)
+    stored = cloudpickle.dumps(lambda rows: batch.take(rows))
+    assert len(stored) < 3000
+    assert pickle.loads(stored)([0, -1]).to_pydict() == {"x": [5, 14]}
+    for name, sent in travelling().items():
+        assert same(cloudpickle.loads(cloudpickle.dumps(sent)), sent), name
+
+
+def test_dask_s_processes_take_them():
+    dask = pytest.importorskip("dask")
+    batch = ipc.RecordBatch.from_pydict({"x": range(400), "s": ["text"] * 400})
+    parts = [dask.delayed(lambda part: part.append_column("n", [part.num_rows] * 100))(batch[i : i + 100])
+             for i in range(0, 400, 100)]  # fmt: skip
+    table = dask.delayed(ipc.Table.from_batches)(parts).compute(scheduler="processes", num_workers=2)
+    assert table.num_rows == 400
+    assert table.drop("n").combine() == batch
 
 
 def test_messages_and_copies():
