@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.array cimport RecordBatch, as_batch
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, store_int
 from arrowipc.inline.element cimport find_run
 from arrowipc.inline.fault cimport (
@@ -1137,7 +1137,7 @@ def concat_batches(batches):
 
     Parameters
     ----------
-    batches : iterable of RecordBatch
+    batches : iterable of RecordBatch, or of objects with ``__arrow_c_array__`` or ``__arrow_c_stream__``
         One or more, with the same types (names and metadata are taken from the first one).
 
     Returns
@@ -1167,14 +1167,12 @@ def concat_batches(batches):
     >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
     {'x': [1, 2, 3]}
     """
-    cdef tuple pieces = tuple(batches)
+    cdef tuple pieces = tuple([as_batch(each) for each in batches])
     cdef Plan plan = None
     cdef RecordBatch out
     if not pieces:
         raise UsageError("concat_batches: expected one batch at least, found none")
     for i, batch in enumerate(pieces):
-        if not isinstance(batch, RecordBatch):
-            raise UsageError(f"concat_batches: expected RecordBatch, item {i} is a {type(batch).__name__}")
         if i == 0:
             plan = (<Columns> batch).plan
         elif (<Columns> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
@@ -1183,6 +1181,6 @@ def concat_batches(batches):
     if len(pieces) == 1:
         return pieces[0]
     out = RecordBatch.__new__(RecordBatch)
-    out.custom_metadata = ()
+    out.metadata_pairs = ()
     concat_into(out, pieces)
     return out
