@@ -1132,6 +1132,13 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
     return 0
 
 
+cdef RecordBatch own_batch(int64_t i, object data):
+    try:
+        return as_batch(data)
+    except UsageError as error:
+        raise UsageError(f"concat_batches: item {i}: {error}") from None
+
+
 def concat_batches(batches):
     """Put batches one behind the other.
 
@@ -1167,7 +1174,7 @@ def concat_batches(batches):
     >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
     {'x': [1, 2, 3]}
     """
-    cdef tuple pieces = tuple([as_batch(each) for each in batches])
+    cdef tuple pieces = tuple([own_batch(i, each) for i, each in enumerate(batches)])
     cdef Plan plan = None
     cdef RecordBatch out
     if not pieces:

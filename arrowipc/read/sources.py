@@ -143,8 +143,8 @@ def look_at(source: Any) -> tuple[Any, bytes]:
     if isinstance(source, (str, os.PathLike)):
         if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
             source = Peeked(_opened(source), True)
-    elif not isinstance(source, RemoteSource) and hasattr(source, "read") and not can_seek(source):
-        source = Peeked(_checked(source), False)
+    elif not isinstance(source, RemoteSource) and hasattr(source, "read") and not can_seek(_checked(source)):
+        source = Peeked(source, False)
     return source, source.first if isinstance(source, Peeked) else first_bytes(source)
 
 

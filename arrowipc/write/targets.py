@@ -8,7 +8,6 @@ import sys
 
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
-from arrowipc.read.sources import file_path
 from arrowipc.write.atomic_file import RemoteFile, open_path, open_url
 from arrowipc.write.batch_writer import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
 
@@ -35,11 +34,8 @@ def open_sink(target: Any, durable: bool) -> Sink:
 
 
 def _opened_sink(target: str | os.PathLike[str], durable: bool) -> Sink:
-    if isinstance(target, str) and "://" in target:
-        path = file_path(target)
-        opened = open_url(target, durable) if path is None else open_path(path, durable)
-    else:
-        opened = open_path(target, durable)
+    is_url = isinstance(target, str) and "://" in target
+    opened = open_url(os.fspath(target), durable) if is_url else open_path(target, durable)
     sink: Sink
     if isinstance(opened, RemoteFile):
         sink = ObjectSink(opened.write)
