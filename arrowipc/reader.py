@@ -369,10 +369,11 @@ class RecordBatchFileReader(BatchReader):
 
     @property
     def stats(self) -> ReadStats:
-        """ReadStats: messages, batches and dictionaries read so far."""
+        """ReadStats: messages, batches and dictionaries read so far; the footer's schema counts as a message."""
         from arrowipc.stats import ReadStats
 
-        return ReadStats(*self._decoder.stats)
+        messages, *others = self._decoder.stats
+        return ReadStats(messages + 1, *others)
 
     def __len__(self) -> int:
         return self.num_record_batches

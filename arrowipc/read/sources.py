@@ -56,7 +56,7 @@ def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     try:
         return memoryview(source), None, False
     except TypeError:
-        return None, _checked(source), False
+        return None, _checked(source), isinstance(source, Peeked)
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
