@@ -28,7 +28,15 @@ __version__ = "0.1.0"
 # Public name -> the module that holds it.
 _HOMES = {
     **dict.fromkeys(
-        ("ArrowIpcError", "FormatError", "LimitError", "NotFoundError", "TruncatedError", "UnsupportedError", "UsageError"),
+        (
+            "ArrowIpcError",
+            "FormatError",
+            "LimitError",
+            "NotFoundError",
+            "TruncatedError",
+            "UnsupportedError",
+            "UsageError",
+        ),
         "arrowipc.errors",
     ),
     "KeyValueMetadata": "arrowipc.arguments",

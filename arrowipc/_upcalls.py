@@ -49,7 +49,8 @@ UPCALLS = {
     ("columns.array", "values.repr"): ("array_html", "array_text", "batch_html", "batch_text"),
     ("columns.array", "values.to_numpy"): ("as_array", "rows_as_array", "to_numpy"),
     ("columns.array", "write.batch_writer"): ("batch_message",),
-    # Schemas and types: the PyCapsule method, comparison with those of others, text, and the Schema message of Schema.serialize.
+    # Schemas and types: the PyCapsule method, comparison with those of others, text, and the Schema message of
+    # Schema.serialize.
     ("datatypes", "cdata.export"): ("export_schema",),
     ("datatypes", "cdata.import_array"): ("described_from",),
     ("schema", "metadata.schema_writer"): ("encapsulate", "schema_metadata"),

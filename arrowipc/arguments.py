@@ -154,6 +154,7 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
         def get(self, key: bytes | str, default: None = None) -> bytes | None: ...
         @overload
         def get(self, key: bytes | str, default: bytes | T) -> bytes | T: ...
+        def get(self, key: bytes | str, default: Any = None) -> Any: ...  # noqa: D102
 
     def __getitem__(self, key: bytes | str) -> bytes:
         return self._mapping()[key.encode(errors="surrogatepass") if isinstance(key, str) else key]

@@ -101,7 +101,7 @@ class Described(Immutable):
         """Export as an ``arrow_schema`` PyCapsule."""
         from arrowipc._upcalls import export_schema
 
-        return export_schema(self)
+        return export_schema(self)  # type: ignore[arg-type]
 
 
 def _ours(like: Described, other: object) -> object:

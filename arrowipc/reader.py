@@ -47,7 +47,6 @@ __all__ = [
 
 
 def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
-    """A batch and its custom metadata, by the names that they have in pyarrow."""
     from arrowipc.stats import RecordBatchWithMetadata
 
     return RecordBatchWithMetadata(batch, batch.custom_metadata)
@@ -116,8 +115,7 @@ class BatchReader:
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         # Called by pd.DataFrame(reader) too, which would take the batches for rows.
         raise UsageError(
-            "a reader is no array: pd.DataFrame.from_arrow(reader) or pa.table(reader).to_pandas() make a "
-            "data frame of it, np.asarray(reader.read_all()) a matrix"
+            "a reader is no array: read_pandas() makes a data frame of it, np.asarray(reader.read_all()) a matrix"
         )
 
     def __arrow_c_schema__(self) -> Any:
@@ -302,7 +300,9 @@ class RecordBatchFileReader(BatchReader):
                 buffer = self._spool(limits)
             self._source = Source(buffer) if self._file is None else None
         try:
-            size = self._size() if footer_offset is None else check_end(footer_offset, self._size())
+            size = self._size()
+            if footer_offset is not None:  # other bytes follow
+                size = check_integer("footer_offset", footer_offset, 0, size)
             tail = self._bytes(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
             start, length = footer_range(bytes(self._bytes(0, min(size, 8))), bytes(tail), size)
             self._decoder = FileDecoder(
@@ -567,11 +567,6 @@ class RecordBatchFileReader(BatchReader):
         return file_html(self.schema, blocks)
 
 
-def check_end(footer_offset: int, size: int) -> int:
-    """Where a file ends that lies in front of other bytes."""
-    return check_integer("footer_offset", footer_offset, 0, size)
-
-
 def _given(options: Any, columns: Columns, use_threads: bool, native: bool) -> tuple[Columns, bool, bool]:
     """What the options of pyarrow ask for; keywords of ours beside them have to be the default."""
     if columns is not None or not use_threads or not native:
@@ -818,18 +813,10 @@ def open(
         The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
         its server stalls.
     """
-    source, first = look_at(locate_source(source))
+    given = {**locals()}
+    source, first = look_at(locate_source(given.pop("source")))
     opener = RecordBatchFileReader if first == b"ARROW1" else RecordBatchStreamReader
-    return opener(
-        source,
-        columns=columns,
-        validate=validate,
-        limits=limits,
-        use_threads=use_threads,
-        ensure_native_endian=ensure_native_endian,
-        memory_map=memory_map,
-        options=options,
-    )
+    return opener(source, **given)
 
 
 def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:

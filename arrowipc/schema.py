@@ -127,7 +127,9 @@ class Schema(Described):
             try:
                 return self.fields[i]
             except IndexError:
-                raise NotFoundError(f"field index {i} is out of range: the schema has {len(self.fields)} fields") from None
+                raise NotFoundError(
+                    f"field index {i} is out of range: the schema has {len(self.fields)} fields"
+                ) from None
         found = self.get_all_field_indices(i)
         if not found:
             raise NotFoundError(f"no field is named {i!r}; the schema has {_listed(self.names)}")

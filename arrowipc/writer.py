@@ -276,8 +276,8 @@ def new_stream(
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
         Default: that of the first thing that is written.
     compression : {None, "lz4", "zstd"}, pyarrow.Codec or dict
-        Codec of the buffers, in any case of letters; "uncompressed" is None. A dict chooses per column name, ``"*"`` stands for all others:
-        ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
+        Codec of the buffers, in upper case too; "uncompressed" is None. A dict chooses per column name, ``"*"`` stands
+        for all others: ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
     compression_level : int, optional
         Of the codec.
     min_space_savings : float, optional
@@ -333,24 +333,7 @@ def new_stream(
     >>> ipc.open_stream(sink).read_all().to_pydict()
     {'id': [1, 2], 'word': ['one', None]}
     """
-    return RecordBatchStreamWriter(
-        sink,
-        schema,
-        options=options,
-        compression=compression,
-        compression_level=compression_level,
-        min_space_savings=min_space_savings,
-        alignment=alignment,
-        legacy=legacy,
-        metadata_version=metadata_version,
-        dictionary_deltas=dictionary_deltas,
-        unify_dictionaries=unify_dictionaries,
-        coalesce_rows=coalesce_rows,
-        allow_64bit=allow_64bit,
-        statistics=statistics,
-        durable=durable,
-        use_threads=use_threads,
-    )
+    return RecordBatchStreamWriter(**locals())
 
 
 def new_file(
@@ -423,26 +406,7 @@ def new_file(
     ...     reader.num_record_batches, reader.metadata, reader[-1].to_pydict()
     (2, KeyValueMetadata({b'made by': b'hand'}), {'x': [3]})
     """
-    return RecordBatchFileWriter(
-        sink,
-        schema,
-        metadata=metadata,
-        append=append,
-        options=options,
-        compression=compression,
-        compression_level=compression_level,
-        min_space_savings=min_space_savings,
-        alignment=alignment,
-        legacy=legacy,
-        metadata_version=metadata_version,
-        dictionary_deltas=dictionary_deltas,
-        unify_dictionaries=unify_dictionaries,
-        coalesce_rows=coalesce_rows,
-        allow_64bit=allow_64bit,
-        statistics=statistics,
-        durable=durable,
-        use_threads=use_threads,
-    )
+    return RecordBatchFileWriter(**locals())
 
 
 def get_record_batch_size(

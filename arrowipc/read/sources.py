@@ -7,8 +7,8 @@ import os
 
 from arrowipc.arguments import described
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.read.file_signatures import HEAD
 from arrowipc.read.file_objects import TEXT, FileObjectError, position_of, read_some, read_up_to, seek_to
+from arrowipc.read.file_signatures import HEAD
 from arrowipc.read.remote import RemoteSource
 
 TYPE_CHECKING = False

@@ -89,7 +89,7 @@ def plain(value: Any, names: dict[str, Any]) -> Any:
     if kind in ("RecordBatch", "Table"):
         columns = [[cell.as_py() if hasattr(cell, "as_py") else cell for cell in flat(c)] for c in columns_of(value)]
         return [list(value.schema.names), columns]
-    if kind in ("Array",) or kind.endswith("Array") and hasattr(value, "to_pylist"):
+    if kind in ("Array",) or (kind.endswith("Array") and hasattr(value, "to_pylist")):
         return value.to_pylist()
     if kind == "Schema":
         return [list(value.names), [str(each) for each in value.types]]
@@ -153,7 +153,8 @@ def test_an_error_is_caught_by_what_caught_it_there(row, tmp_path):
     text, there, here = map(code, row[:3])
     left, right = outcome(text, tmp_path, False), outcome(text, tmp_path, True)
     caught = getattr(builtins, there)
-    assert issubclass(left, caught) and issubclass(right, caught), (left, right)
+    assert issubclass(left, caught), left
+    assert issubclass(right, caught), right
     assert right.__name__ == here
 
 
