@@ -28,9 +28,18 @@ __version__ = "0.1.0"
 # Public name -> the module that holds it.
 _HOMES = {
     **dict.fromkeys(
-        ("ArrowIpcError", "FormatError", "LimitError", "TruncatedError", "UnsupportedError", "UsageError"),
+        (
+            "ArrowIpcError",
+            "FormatError",
+            "LimitError",
+            "NotFoundError",
+            "TruncatedError",
+            "UnsupportedError",
+            "UsageError",
+        ),
         "arrowipc.errors",
     ),
+    "KeyValueMetadata": "arrowipc.arguments",
     "Limits": "arrowipc.limits",
     **dict.fromkeys(
         (
@@ -86,9 +95,15 @@ __all__ = ["__version__", *sorted(_HOMES)]
 
 #: What people coming from pyarrow look for, and what there is instead.
 _INSTEAD = {
-    "IpcReadOptions": "its options are keyword arguments of open_stream and open_file",
-    "IpcWriteOptions": "its options are keyword arguments of new_stream and new_file",
+    "IpcReadOptions": "its options are keyword arguments of open_stream and open_file; pyarrow's goes to options=",
+    "IpcWriteOptions": "its options are keyword arguments of new_stream and new_file; pyarrow's goes to options=",
+    "MetadataVersion": 'Message.version is "V4" or "V5", Message.metadata_version a number',
     "RecordBatchReader": "anything with __arrow_c_stream__ can be written, our readers have it",
+    "Codec": "new_stream and new_file take compression= and compression_level=, or a pyarrow.Codec",
+    "deserialize_pandas": "open_stream(data).read_pandas()",
+    "memory_map": "open(path) maps it",
+    "read_pandas": "open(source).read_pandas() gives a DataFrame",
+    "serialize_pandas": "new_stream(sink) gives a writer, which writes a DataFrame",
     "read_table": "open(source).read_all() gives a Table",
     "read_feather": "open(source).read_all() gives a Table",
     "write_feather": "new_file(path) gives a writer",

@@ -10,6 +10,7 @@ from arrowipc import (
     types as types,
 )
 from arrowipc._core import release_unused as release_unused
+from arrowipc.arguments import KeyValueMetadata as KeyValueMetadata
 from arrowipc.columns.array import Array as Array, RecordBatch as RecordBatch
 from arrowipc.columns.builder import concat_batches as concat_batches
 from arrowipc.columns.statistics import (
@@ -21,6 +22,7 @@ from arrowipc.errors import (
     ArrowIpcError as ArrowIpcError,
     FormatError as FormatError,
     LimitError as LimitError,
+    NotFoundError as NotFoundError,
     TruncatedError as TruncatedError,
     UnsupportedError as UnsupportedError,
     UsageError as UsageError,

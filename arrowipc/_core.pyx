@@ -791,7 +791,8 @@ cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, in
     cdef const uint8_t* nodes = header.nodes.data
     cdef const uint8_t* entry
     cdef Node* node = d.nodes
-    cdef int64_t wrong = 0, total = 0
+    cdef int64_t wrong = 0, total = 0, again = 0
+    cdef int64_t* sum
     cdef int32_t next_variadic = plan.n_buffers, count
     if plan.whole:
         wrong = place_nodes(nodes, plan.n_fields, node)
@@ -807,13 +808,14 @@ cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, in
         field = plan.fields
         while field != end:
             entry = header.buffers.data + first_buffer(field, v4, prefix) * Buffer_SIZE
-            wrong |= place(entry, field.n_buffers, body, body_length, d.extents + field.first_buffer, &total)
+            sum = &again if field.flags & FIELD_REPEATED else &total
+            wrong |= place(entry, field.n_buffers, body, body_length, d.extents + field.first_buffer, sum)
             if field.view >= 0:
                 count = <int32_t> (prefix[field.views_before + 1] - prefix[field.views_before])
                 d.views[field.view].first = next_variadic
                 d.views[field.view].count = count
                 wrong |= place(entry + field.n_buffers * Buffer_SIZE, count, body, body_length,
-                               d.extents + next_variadic, &total)
+                               d.extents + next_variadic, sum)
                 next_variadic += count
             field += 1
     if (wrong < 0 or (v4 and plan.n_unions)) and explain(d, header, body_length, v4, prefix, fault) < 0:

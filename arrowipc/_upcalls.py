@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from arrowipc.cdata.export import export_schema as export_schema
+    from arrowipc.cdata.import_array import described_from as described_from
     from arrowipc.metadata.schema_writer import encapsulate as encapsulate, schema_metadata as schema_metadata
     from arrowipc.tensors.extension_columns import column_to_numpy as column_to_numpy
     from arrowipc.tensors.sparse_io import write_sparse_tensor as write_sparse_tensor
@@ -45,9 +46,10 @@ UPCALLS = {
     ("columns.array", "values.repr"): ("array_html", "array_text", "batch_html", "batch_text"),
     ("columns.array", "values.to_numpy"): ("as_array", "rows_as_array", "to_numpy"),
     ("columns.array", "write.batch_writer"): ("batch_message",),
-    # Schemas and types: the PyCapsule method, text, and the Schema message of Schema.serialize.
+    # Schemas and types: the PyCapsule method, comparison with those of others, text, and the Schema message of
+    # Schema.serialize.
     ("datatypes", "cdata.export"): ("export_schema",),
-    ("schema", "cdata.export"): ("export_schema",),
+    ("datatypes", "cdata.import_array"): ("described_from",),
     ("schema", "metadata.schema_writer"): ("encapsulate", "schema_metadata"),
     ("schema", "values.repr"): ("schema_html", "schema_text"),
     # Message.__repr__, and columns of tensors as NumPy arrays of their shape.

@@ -1,4 +1,4 @@
-"""What every immutable value of ours shares: the frozen base class, and the checks of its parameters."""
+"""What every immutable value of ours shares: the frozen base class, the checks of its parameters, its metadata."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, NoReturn, Self, TypeAlias
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, NoReturn, Self, TypeAlias, TypeVar, overload
+
+    T = TypeVar("T")
 
     #: Whether extension types become what they mean; a mapping from their names to functions of a stored value.
     Extensions: TypeAlias = "bool | Mapping[str, Callable[[Any], Any]] | None"
@@ -108,25 +110,101 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
     return checked if any(checked) else None
 
 
-def metadata_pairs(metadata: MetadataLike) -> tuple[tuple[bytes, bytes], ...]:
-    """Ordered (bytes, bytes) pairs from a mapping or pairs of str or bytes.
+class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
+    """Metadata of a schema, a field, a message or a file: a read-only mapping that keeps order and duplicates.
+
+    Parameters
+    ----------
+    metadata : mapping or pairs of str or bytes
+        Text becomes UTF-8.
 
     Raises
     ------
     UsageError
         If a key or a value is neither str nor bytes-like.
+
+    Notes
+    -----
+    ``pairs`` are all keys and values as they are stored. As a mapping, a key that repeats has its first value;
+    ``m["key"]`` is ``m[b"key"]``. ``==`` knows other mappings too, and looks at the order of equal keys only.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> m = ipc.Schema([], {"origin": "sensor 4"}).metadata
+    >>> m["origin"], m.get("pandas"), m == {b"origin": b"sensor 4"}, m.pairs
+    (b'sensor 4', None, True, ((b'origin', b'sensor 4'),))
     """
-    if metadata is None:
-        return ()
-    items = metadata.items() if isinstance(metadata, Mapping) else metadata
-    pairs = []
-    for pair in items:
-        try:
-            key, value = pair
-        except (TypeError, ValueError):
-            raise UsageError(f"metadata must be (key, value) pairs, found {described(pair)}") from None
-        pairs.append((_metadata_bytes(key), _metadata_bytes(value)))
-    return tuple(pairs)
+
+    __slots__ = ("_values", "pairs")
+    __match_args__ = ("pairs",)
+
+    pairs: tuple[tuple[bytes, bytes], ...]
+    _values: dict[bytes, bytes] | None
+
+    def __init__(self, metadata: MetadataLike = None) -> None:
+        items = metadata.items() if isinstance(metadata, Mapping) else metadata or ()
+        pairs = []
+        for pair in items:
+            try:
+                key, value = pair
+            except (TypeError, ValueError):
+                raise UsageError(f"metadata must be (key, value) pairs, found {described(pair)}") from None
+            pairs.append((_metadata_bytes(key), _metadata_bytes(value)))
+        fill(self, "pairs", tuple(pairs))
+        fill(self, "_values", None)
+
+    def _mapping(self) -> dict[bytes, bytes]:
+        # Made once: who asks for n keys of somebody else's file must not walk n pairs for each.
+        if self._values is None:
+            fill(self, "_values", dict(reversed(self.pairs)))
+        return self._values  # type: ignore[return-value]
+
+    if TYPE_CHECKING:
+
+        @overload
+        def get(self, key: bytes | str, default: None = None) -> bytes | None: ...
+        @overload
+        def get(self, key: bytes | str, default: bytes | T) -> bytes | T: ...
+        def get(self, key: bytes | str, default: Any = None) -> Any: ...  # noqa: D102
+
+    def __getitem__(self, key: bytes | str) -> bytes:
+        return self._mapping()[key.encode(errors="surrogatepass") if isinstance(key, str) else key]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(dict.fromkeys([key for key, _ in self.pairs]))
+
+    def __len__(self) -> int:
+        return len(self._mapping())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, KeyValueMetadata):
+            return self.pairs == other.pairs or _sorted(self.pairs) == _sorted(other.pairs)
+        if isinstance(other, Mapping):
+            return len(self) == len(self.pairs) and self._mapping() == dict(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.pairs))
+
+    def __repr__(self) -> str:
+        unique = len(self) == len(self.pairs)
+        return f"KeyValueMetadata({dict(self.pairs) if unique else list(self.pairs)})"
+
+
+def _sorted(pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return sorted(pairs, key=lambda pair: pair[0])
+
+
+#: What nearly all fields have.
+NO_METADATA = KeyValueMetadata()
+
+
+def metadata_of(metadata: MetadataLike) -> KeyValueMetadata:
+    """Metadata as people give it, as one object; none makes no object."""
+    if not metadata:
+        return NO_METADATA
+    return metadata if isinstance(metadata, KeyValueMetadata) else KeyValueMetadata(metadata)
 
 
 def _metadata_bytes(value: object) -> bytes:

@@ -19,7 +19,7 @@ from arrowipc.arguments import (
     check_text,
     described,
     fill,
-    metadata_pairs,
+    metadata_of,
     printable,
 )
 from arrowipc.errors import UsageError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Literal, NamedTuple, TypeAlias
 
-    from arrowipc.arguments import MetadataLike
+    from arrowipc.arguments import KeyValueMetadata, MetadataLike
 
     TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
@@ -75,7 +75,50 @@ class MonthDayNano(_MonthDayNano):
     __slots__ = ()
 
 
-class DataType(Immutable):
+class Described(Immutable):
+    """What types, fields and schemas share: export, and comparison, also with those of other libraries."""
+
+    __slots__ = ()
+
+    def equals(self, other: object, check_metadata: bool = False) -> bool:
+        """Whether `other` is equal; it may be another library's, by ``__arrow_c_schema__``.
+
+        Schemas: fields and byte order. Fields: names, types and nullability. With `check_metadata` also all metadata,
+        and the names that ``==`` ignores.
+        """
+        return self is other or self._equals(_ours(self, other), check_metadata)
+
+    def _equals(self, other: object, check_metadata: bool) -> bool:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if hasattr(other, "__arrow_c_schema__") else NotImplemented
+
+    def __hash__(self) -> int:
+        raise NotImplementedError
+
+    def __arrow_c_schema__(self) -> object:
+        """Export as an ``arrow_schema`` PyCapsule."""
+        from arrowipc._upcalls import export_schema
+
+        return export_schema(self)  # type: ignore[arg-type]
+
+
+def _ours(like: Described, other: object) -> object:
+    """A schema, field or type of another library as ours; what holds rows is none."""
+    if isinstance(other, Described) or not hasattr(other, "__arrow_c_schema__"):
+        return other
+    if hasattr(other, "__arrow_c_array__") or hasattr(other, "__arrow_c_stream__"):
+        return None
+    from arrowipc._upcalls import described_from
+
+    single = isinstance(like, (DataType, Field))
+    found = described_from(other, not single)
+    # A type is exported as a field without a name.
+    return found.type if isinstance(like, DataType) and isinstance(found, Field) and not found.name else found
+
+
+class DataType(Described):
     """Base of all logical types.
 
     Types are immutable, hashable and compare by value. ``str(type)`` is the name people know from pyarrow,
@@ -102,28 +145,14 @@ class DataType(Immutable):
         """Fields of the child arrays, in order; empty for types without children and for dictionaries."""
         return ()
 
-    def equals(self, other: object, check_metadata: bool = False) -> bool:
-        """Whether `other` is the same type; with `check_metadata`, down to every name and metadata pair."""
-        if self is other:
-            return True
+    def _equals(self, other: object, check_metadata: bool) -> bool:
         if not isinstance(other, DataType) or type(self) is not type(other):
             return False
         return self._key(check_metadata) == other._key(check_metadata)
 
-    def __arrow_c_schema__(self) -> object:
-        """Export as an ``arrow_schema`` PyCapsule."""
-        from arrowipc._upcalls import export_schema
-
-        return export_schema(self)
-
     def _key(self, exact: bool) -> tuple[Any, ...]:
         """Return what equality compares: the class and its parameters, children replaced by their keys."""
         return (type(self), *self._parameters().values())
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DataType):
-            return NotImplemented
-        return self.equals(other)
 
     def __hash__(self) -> int:
         return hash(self._key(False))
@@ -135,7 +164,7 @@ class DataType(Immutable):
         return f"DataType({self})"
 
 
-class Field(Immutable):
+class Field(Described):
     """A name, a type, whether nulls may occur, and metadata.
 
     Parameters
@@ -144,8 +173,8 @@ class Field(Immutable):
         Any text, also empty. Two fields of one schema may share a name.
     type : DataType
     nullable : bool, default True
-    metadata : tuple of (bytes, bytes) pairs
-        Ordered; a key may occur twice. A mapping and ``str`` keys or values are encoded to bytes.
+    metadata : mapping or pairs of str or bytes
+        Kept as a :class:`arrowipc.KeyValueMetadata`.
 
     Raises
     ------
@@ -171,7 +200,7 @@ class Field(Immutable):
     name: str
     type: DataType
     nullable: bool
-    metadata: tuple[tuple[bytes, bytes], ...]
+    metadata: KeyValueMetadata
 
     def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = ()) -> None:
         if not isinstance(type, DataType):
@@ -179,51 +208,31 @@ class Field(Immutable):
         fill(self, "name", check_text("Field: name", name))
         fill(self, "type", type)
         fill(self, "nullable", bool(nullable))
-        fill(self, "metadata", metadata_pairs(metadata) if metadata else ())
+        fill(self, "metadata", metadata_of(metadata))
 
     @property
     def extension_name(self) -> str | None:
         """Name of the extension type this field carries, or None. It describes; nothing is ever executed."""
-        name = self._metadata_value(EXTENSION_NAME)
+        name = self.metadata.get(EXTENSION_NAME)
         return None if name is None else name.decode("utf-8", "backslashreplace")
 
     @property
     def extension_metadata(self) -> bytes | None:
         """Parameters of the extension type as its writer serialized them, or None."""
-        return self._metadata_value(EXTENSION_METADATA)
+        return self.metadata.get(EXTENSION_METADATA)
 
-    def equals(self, other: object, check_metadata: bool = False) -> bool:
-        """Whether name, type and nullability are equal; with `check_metadata`, all metadata and names too."""
-        if self is other:
-            return True
+    def _equals(self, other: object, check_metadata: bool) -> bool:
         if not isinstance(other, Field) or self.name != other.name or self.nullable != other.nullable:
             return False
         if check_metadata and self.metadata != other.metadata:
             return False
         return self.type.equals(other.type, check_metadata)
 
-    def __arrow_c_schema__(self) -> object:
-        """Export as an ``arrow_schema`` PyCapsule."""
-        from arrowipc._upcalls import export_schema
-
-        return export_schema(self)
-
     def _key(self, exact: bool, named: bool = True) -> tuple[Any, ...]:
         key = self.type._key(exact)
         if exact:
             return (self.name, self.nullable, key, self.metadata)
         return (self.name, self.nullable, key) if named else (self.nullable, key)
-
-    def _metadata_value(self, key: bytes) -> bytes | None:
-        for found, value in self.metadata:
-            if found == key:
-                return value
-        return None
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Field):
-            return NotImplemented
-        return self.equals(other)
 
     def __hash__(self) -> int:
         return hash(self._key(False))

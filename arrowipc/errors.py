@@ -4,7 +4,7 @@
 
     ArrowIpcError(Exception)
     ├─ FormatError(ValueError)                 the bytes break the format
-    │  ├─ TruncatedError(EOFError)             ... because they stop too soon
+    │  ├─ TruncatedError(EOFError, OSError)    ... because they stop too soon
     │  └─ LimitError                           ... or ask for more than Limits allow
     ├─ UnsupportedError(NotImplementedError)   valid, and not implemented here
     └─ UsageError(RuntimeError)                the caller broke the order of calls or the types
@@ -17,6 +17,7 @@ __all__ = [
     "ArrowIpcError",
     "FormatError",
     "LimitError",
+    "NotFoundError",
     "TruncatedError",
     "UnsupportedError",
     "UsageError",
@@ -44,13 +45,14 @@ class ArrowIpcError(Exception):
     """
 
     column: "str | None" = None
+    __str__ = Exception.__str__  # KeyError would put the message in quotes
 
 
 class FormatError(ArrowIpcError, ValueError):
     """The bytes are not what the Arrow IPC format allows."""
 
 
-class TruncatedError(FormatError, EOFError):
+class TruncatedError(FormatError, EOFError, OSError):
     """The bytes are fine as far as they go, and stop before a message is complete."""
 
 
@@ -62,5 +64,9 @@ class UnsupportedError(ArrowIpcError, NotImplementedError):
     """The bytes are valid, and this library does not implement what they ask for."""
 
 
-class UsageError(ArrowIpcError, RuntimeError):
+class UsageError(ArrowIpcError, RuntimeError, ValueError):
     """A call came in the wrong order, or with arguments that do not fit."""
+
+
+class NotFoundError(UsageError, IndexError, KeyError):
+    """There is no batch, column or field of this index or name."""

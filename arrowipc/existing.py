@@ -73,7 +73,7 @@ class ExistingFile:
         reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False)
         decoder = reader._decoder
         self.schema: Schema = reader.schema
-        self.metadata: tuple[tuple[bytes, bytes], ...] = reader.metadata
+        self.metadata = reader.metadata
         if self.schema.endianness != "little":
             raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
         reader.count_rows()  # opens every message and compares it with its block

@@ -40,6 +40,8 @@ class Limits(Immutable):
         All dictionaries that one reader holds.
     read_ahead : int, default 64 MiB
         Most memory allocated for bytes that a stream has announced and not yet delivered.
+    spool_bytes : int, default 64 MiB
+        Of a file that comes from a pipe, what is kept in memory; a longer one goes to a temporary file.
     overlap_bytes : int, default 64 MiB
         By how much the buffers of a batch may exceed its body because they share bytes. Sharing is
         legal; a thousand columns on one 2 GiB buffer is a bomb for whoever copies them.
@@ -61,6 +63,7 @@ class Limits(Immutable):
         "payload_slack",
         "dictionary_bytes",
         "read_ahead",
+        "spool_bytes",
         "overlap_bytes",
     )
     __slots__ = __match_args__
@@ -74,6 +77,7 @@ class Limits(Immutable):
     payload_slack: int
     dictionary_bytes: int
     read_ahead: int
+    spool_bytes: int
     overlap_bytes: int
 
     def __init__(
@@ -88,6 +92,7 @@ class Limits(Immutable):
         payload_slack: int = 64 * MIB,
         dictionary_bytes: int = 2 * GIB,
         read_ahead: int = 64 * MIB,
+        spool_bytes: int = 64 * MIB,
         overlap_bytes: int = 64 * MIB,
     ) -> None:
         arguments = locals()

@@ -6,12 +6,13 @@ import os
 from _thread import RLock
 
 from arrowipc._core import Source, aligned_buffer
-from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError, UsageError
+from arrowipc.arguments import check_integer
+from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, TruncatedError, UsageError
 from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, StreamDecoder, decode_messages, footer_range, schema_of
 from arrowipc.read.file_objects import end_of, read_at
 from arrowipc.read.framing import Framer, Message
 from arrowipc.read.remote import RemoteBlocks, RemoteSource
-from arrowipc.read.sources import first_bytes, locate_source, open_source, pump
+from arrowipc.read.sources import can_seek, locate_source, look_at, open_source, pump, spooled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, NoReturn, Self, TypeAlias
 
+    from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.schema import Schema
-    from arrowipc.stats import ReadStats
+    from arrowipc.stats import ReadStats, RecordBatchWithMetadata
     from arrowipc.table import Table
 
     Columns: TypeAlias = Iterable[str | int] | str | int | None
     Validate: TypeAlias = Literal["none", "full", "strict"]
-    Pairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 __all__ = [
     "MessageReader",
@@ -43,6 +44,12 @@ __all__ = [
 
 
 # -- streams -------------------------------------------------------------------------------------------------
+
+
+def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
+    from arrowipc.stats import RecordBatchWithMetadata
+
+    return RecordBatchWithMetadata(batch, batch.custom_metadata)
 
 
 class BatchReader:
@@ -79,6 +86,10 @@ class BatchReader:
             source = os.path.abspath(path)  # another process may be elsewhere
         return type(self), (source, *options)
 
+    def iter_batches_with_custom_metadata(self) -> Iterator[RecordBatchWithMetadata]:
+        """Iterate over the batches that are left, each with the custom metadata of its message."""
+        return map(with_metadata, self)
+
     def read_pandas(self, **options: Any) -> Any:
         """Read the batches that are left into a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
         return self.read_all().to_pandas(**options)
@@ -104,8 +115,7 @@ class BatchReader:
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         # Called by pd.DataFrame(reader) too, which would take the batches for rows.
         raise UsageError(
-            "a reader is no array: pd.DataFrame.from_arrow(reader) or pa.table(reader).to_pandas() make a "
-            "data frame of it, np.asarray(reader.read_all()) a matrix"
+            "a reader is no array: read_pandas() makes a data frame of it, np.asarray(reader.read_all()) a matrix"
         )
 
     def __arrow_c_schema__(self) -> Any:
@@ -139,7 +149,11 @@ class RecordBatchStreamReader(BatchReader):
         use_threads: bool = True,
         ensure_native_endian: bool = True,
         memory_map: bool = True,
+        *,
+        options: Any = None,
     ) -> None:
+        if options is not None:
+            columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
         self._closed = False
         self._decoder = decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
         if type(source) is bytes:  # of small payloads there are many: no call for them
@@ -220,10 +234,9 @@ class RecordBatchStreamReader(BatchReader):
 
     __next__ = read_next_batch
 
-    def read_next_batch_with_custom_metadata(self) -> tuple[RecordBatch, Pairs]:
+    def read_next_batch_with_custom_metadata(self) -> RecordBatchWithMetadata:
         """Return the next batch and the custom metadata of its message."""
-        batch = self.read_next_batch()
-        return batch, batch.custom_metadata
+        return with_metadata(self.read_next_batch())
 
     def close(self) -> None:
         """Let go of the source; batches that were read stay valid."""
@@ -257,13 +270,18 @@ class RecordBatchFileReader(BatchReader):
     def __init__(
         self,
         source: Any,
+        footer_offset: int | None = None,
         columns: Columns = None,
         validate: Validate = "full",
         limits: Limits | None = None,
         use_threads: bool = True,
         ensure_native_endian: bool = True,
         memory_map: bool = True,
+        *,
+        options: Any = None,
     ) -> None:
+        if options is not None:
+            columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
         self._closed = self._loaded = self._reading = False
         try:
             self._lock = RLock()  # of what is done with `read.decoders`, `_core` and the dictionaries
@@ -271,15 +289,20 @@ class RecordBatchFileReader(BatchReader):
             raise MemoryError(str(error)) from None
         self._blocks = self._remote = self._source = self._failure = None
         if isinstance(source, (str, RemoteSource)) or hasattr(source, "__fspath__"):
-            self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
+            given = columns, validate, limits, use_threads, ensure_native_endian, memory_map
+            self._opened = source, footer_offset, *given
         source = locate_source(source)
         if isinstance(source, RemoteSource):
             self._remote, self._file, self._owned = source, None, False
         else:
             buffer, self._file, self._owned = open_source(source, memory_map)
+            if self._file is not None and not can_seek(self._file):
+                buffer = self._spool(limits)
             self._source = Source(buffer) if self._file is None else None
         try:
             size = self._size()
+            if footer_offset is not None:  # other bytes follow
+                size = check_integer("footer_offset", footer_offset, 0, size)
             tail = self._bytes(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
             start, length = footer_range(bytes(self._bytes(0, min(size, 8))), bytes(tail), size)
             self._decoder = FileDecoder(
@@ -297,6 +320,18 @@ class RecordBatchFileReader(BatchReader):
             raise
         if self._remote is not None:
             self._blocks = RemoteBlocks(self._remote, self._decoder)
+
+    def _spool(self, limits: Limits | None) -> Any:
+        """Bring all of a pipe here, where its end can be looked at first."""
+        from arrowipc.limits import Limits
+
+        file, self._file = self._file, None
+        try:
+            return spooled(file, (limits or Limits()).spool_bytes)
+        finally:
+            if self._owned:
+                file.close()
+            self._owned = False
 
     def _size(self) -> int:
         if self._source is not None:
@@ -318,8 +353,8 @@ class RecordBatchFileReader(BatchReader):
         return self._decoder.schema
 
     @property
-    def metadata(self) -> Pairs:
-        """Pairs of bytes: the footer's custom metadata, in order, duplicates kept."""
+    def metadata(self) -> KeyValueMetadata:
+        """KeyValueMetadata: the footer's custom metadata."""
         return self._decoder.metadata
 
     @property
@@ -334,10 +369,11 @@ class RecordBatchFileReader(BatchReader):
 
     @property
     def stats(self) -> ReadStats:
-        """ReadStats: messages, batches and dictionaries read so far."""
+        """ReadStats: messages, batches and dictionaries read so far; the footer's schema counts as a message."""
         from arrowipc.stats import ReadStats
 
-        return ReadStats(*self._decoder.stats)
+        messages, *others = self._decoder.stats
+        return ReadStats(messages + 1, *others)
 
     def __len__(self) -> int:
         return self.num_record_batches
@@ -389,12 +425,13 @@ class RecordBatchFileReader(BatchReader):
             else:
                 yield self._decoder.stored(i, *self._fetch(i))
 
-    def get_batch_with_custom_metadata(self, i: int) -> tuple[RecordBatch, Pairs]:
-        """Return batch `i` and the custom metadata of its message."""
-        batch = self.get_batch(i)
-        return batch, batch.custom_metadata
+    get_record_batch = get_batch
 
-    def get_batch_metadata(self, i: int) -> Pairs:
+    def get_batch_with_custom_metadata(self, i: int) -> RecordBatchWithMetadata:
+        """Return batch `i` and the custom metadata of its message."""
+        return with_metadata(self.get_batch(i))
+
+    def get_batch_metadata(self, i: int) -> KeyValueMetadata:
         """Return the custom metadata of batch `i` from its message alone: no body is touched.
 
         Raises
@@ -445,7 +482,7 @@ class RecordBatchFileReader(BatchReader):
     def _index(self, i: int) -> int:
         count = self.num_record_batches
         if not -count <= i < count:
-            raise IndexError(f"record batch {i} is out of range: the file has {count}")
+            raise NotFoundError(f"record batch {i} is out of range: the file has {count}")
         return i + count if i < 0 else i
 
     def _load_dictionaries(self) -> None:
@@ -531,6 +568,15 @@ class RecordBatchFileReader(BatchReader):
         return file_html(self.schema, blocks)
 
 
+def _given(options: Any, columns: Columns, use_threads: bool, native: bool) -> tuple[Columns, bool, bool]:
+    """What the options of pyarrow ask for; keywords of ours beside them have to be the default."""
+    if columns is not None or not use_threads or not native:
+        raise UsageError("options: columns, use_threads and ensure_native_endian come from it, do not give them too")
+    from arrowipc.options import read_keywords
+
+    return read_keywords(options)
+
+
 # -- messages ------------------------------------------------------------------------------------------------
 
 
@@ -558,6 +604,11 @@ class MessageReader:
         buffer, self._file, self._owned = open_source(source, memory_map)
         if self._file is None:
             self._framer.feed(buffer, True)
+
+    @classmethod
+    def open_stream(cls, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> Self:
+        """Iterate over the messages of a source, as the class does that is called."""
+        return cls(source, limits=limits, memory_map=memory_map)
 
     def __iter__(self) -> Self:
         return self
@@ -614,6 +665,7 @@ def open_stream(
     use_threads: bool = True,
     ensure_native_endian: bool = True,
     memory_map: bool = True,
+    options: Any = None,
 ) -> RecordBatchStreamReader:
     """Open an Arrow IPC stream.
 
@@ -638,6 +690,8 @@ def open_stream(
         Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
+    options : pyarrow.ipc.IpcReadOptions, optional
+        In place of `columns`, `use_threads` and `ensure_native_endian`.
 
     Returns
     -------
@@ -665,11 +719,14 @@ def open_stream(
     >>> reader.read_pandas().shape, reader.close()
     ((4, 1), None)
     """
+    if options is not None:
+        columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
     return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
 
 def open_file(
     source: Any,
+    footer_offset: int | None = None,
     *,
     columns: Columns = None,
     validate: Validate = "full",
@@ -677,14 +734,18 @@ def open_file(
     use_threads: bool = True,
     ensure_native_endian: bool = True,
     memory_map: bool = True,
+    options: Any = None,
 ) -> RecordBatchFileReader:
     """Open an Arrow IPC file for random access.
 
     Parameters
     ----------
-    source : path, URL, RemoteSource, bytes-like or seekable binary file object
+    source : path, URL, RemoteSource, bytes-like or binary file object
         A path is mapped into memory. Of a URL only what `columns` need is fetched: the last 64 KiB with the footer,
-        then the ranges of the batches, near ones joined and all at the same time.
+        then the ranges of the batches, near ones joined and all at the same time. What cannot seek (a pipe, a
+        socket) is read to its end first, into memory or, beyond ``Limits.spool_bytes``, a temporary file.
+    footer_offset : int, optional
+        Where the file ends, if other bytes follow it.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
@@ -700,6 +761,8 @@ def open_file(
         Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
+    options : pyarrow.ipc.IpcReadOptions, optional
+        In place of `columns`, `use_threads` and `ensure_native_endian`.
 
     Returns
     -------
@@ -727,7 +790,11 @@ def open_file(
     >>> reader.count_rows(), reader.read_all().num_rows, reader.read_pandas().shape, reader.close()
     (2, 2, (2, 1), None)
     """
-    return RecordBatchFileReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
+    if options is not None:
+        columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
+    return RecordBatchFileReader(
+        source, footer_offset, columns, validate, limits, use_threads, ensure_native_endian, memory_map
+    )
 
 
 def open(
@@ -739,13 +806,14 @@ def open(
     use_threads: bool = True,
     ensure_native_endian: bool = True,
     memory_map: bool = True,
+    options: Any = None,
 ) -> RecordBatchFileReader | RecordBatchStreamReader:
     """Open an Arrow IPC file or stream, whichever the first bytes say it is.
 
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
-        As for `open_file` and `open_stream`; one that cannot seek is taken for a stream.
+        As for `open_file` and `open_stream`, pipes included: their first bytes tell what they are.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
@@ -761,6 +829,8 @@ def open(
         Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
+    options : pyarrow.ipc.IpcReadOptions, optional
+        In place of `columns`, `use_threads` and `ensure_native_endian`.
 
     Returns
     -------
@@ -783,9 +853,10 @@ def open(
     >>> ipc.open(batch.schema.serialize() + batch.serialize()).read_all().to_pydict()
     {'x': [1, 2]}
     """
-    source = locate_source(source)
-    opener = RecordBatchFileReader if first_bytes(source) == b"ARROW1" else RecordBatchStreamReader
-    return opener(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
+    given = {**locals()}
+    source, first = look_at(locate_source(given.pop("source")))
+    opener = RecordBatchFileReader if first == b"ARROW1" else RecordBatchStreamReader
+    return opener(source, **given)
 
 
 def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:

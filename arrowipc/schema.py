@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arrowipc.arguments import Immutable, check_choice, check_integer, described, fill, metadata_pairs
-from arrowipc.datatypes import Field
-from arrowipc.errors import UsageError
+from arrowipc.arguments import check_choice, check_integer, described, fill, metadata_of
+from arrowipc.datatypes import Described, Field
+from arrowipc.errors import NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, Literal
 
-    from arrowipc.arguments import MetadataLike
+    from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.datatypes import DataType
 
 __all__ = ["Field", "Schema"]
@@ -21,15 +21,15 @@ __all__ = ["Field", "Schema"]
 INT64 = -(2**63), 2**63 - 1
 
 
-class Schema(Immutable):
+class Schema(Described):
     """The columns of record batches: fields in order, metadata, byte order.
 
     Parameters
     ----------
     fields : iterable of Field
         Names may repeat; such columns are reached by their index.
-    metadata : tuple of (bytes, bytes) pairs
-        Ordered; a key may occur twice. A mapping and ``str`` keys or values are encoded to bytes.
+    metadata : mapping or pairs of str or bytes
+        Kept as a :class:`arrowipc.KeyValueMetadata`.
     endianness : {"little", "big"}
         Byte order of the message bodies. Everything else in the format is little-endian always.
     features : tuple of int
@@ -77,7 +77,7 @@ class Schema(Immutable):
     __match_args__ = ("fields", "metadata", "endianness", "features")
 
     fields: tuple[Field, ...]
-    metadata: tuple[tuple[bytes, bytes], ...]
+    metadata: KeyValueMetadata
     endianness: Literal["little", "big"]
     features: tuple[int, ...]
 
@@ -98,7 +98,7 @@ class Schema(Immutable):
             if not isinstance(field, Field):
                 raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
         fill(self, "fields", checked)
-        fill(self, "metadata", metadata_pairs(metadata) if metadata else ())
+        fill(self, "metadata", metadata_of(metadata))
         fill(self, "endianness", check_choice("Schema: endianness", endianness, ("little", "big")))
         fill(self, "features", tuple([check_integer("Schema: feature", each, *INT64) for each in features]))
         fill(self, "_indices", None)
@@ -131,10 +131,12 @@ class Schema(Immutable):
             try:
                 return self.fields[i]
             except IndexError:
-                raise IndexError(f"field index {i} is out of range: the schema has {len(self.fields)} fields") from None
+                raise NotFoundError(
+                    f"field index {i} is out of range: the schema has {len(self.fields)} fields"
+                ) from None
         found = self.get_all_field_indices(i)
         if not found:
-            raise KeyError(f"no field is named {i!r}; the schema has {_listed(self.names)}")
+            raise NotFoundError(f"no field is named {i!r}; the schema has {_listed(self.names)}")
         if len(found) > 1:
             raise UsageError(f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index")
         return self.fields[found[0]]
@@ -154,10 +156,7 @@ class Schema(Immutable):
             fill(self, "_indices", indices)
         return list(indices.get(name, ()))
 
-    def equals(self, other: object, check_metadata: bool = False) -> bool:
-        """Whether fields and byte order are equal; with `check_metadata`, all metadata and names too."""
-        if self is other:
-            return True
+    def _equals(self, other: object, check_metadata: bool) -> bool:
         if not isinstance(other, Schema) or self.endianness != other.endianness:
             return False
         if len(self.fields) != len(other.fields) or (check_metadata and self.metadata != other.metadata):
@@ -177,12 +176,6 @@ class Schema(Immutable):
             fill(self, "_message", message)
         return message
 
-    def __arrow_c_schema__(self) -> object:
-        """Export as an ``arrow_schema`` PyCapsule: a struct with one child per field."""
-        from arrowipc._upcalls import export_schema
-
-        return export_schema(self)
-
     def __len__(self) -> int:
         return len(self.fields)
 
@@ -194,11 +187,6 @@ class Schema(Immutable):
 
     def __getitem__(self, i: int | str) -> Field:
         return self.field(i)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Schema):
-            return NotImplemented
-        return self.equals(other)
 
     def __hash__(self) -> int:
         return hash((self.fields, self.endianness))

@@ -1,10 +1,22 @@
-"""What readers and writers have counted so far."""
+"""What readers and writers tell beside the rows: what they counted so far, and the metadata of a batch."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ReadStats", "WriteStats"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arrowipc.arguments import KeyValueMetadata
+    from arrowipc.columns.array import RecordBatch
+
+__all__ = ["ReadStats", "RecordBatchWithMetadata", "WriteStats"]
+
+
+class RecordBatchWithMetadata(NamedTuple):
+    """A batch, and what its message carried beside it."""
+
+    batch: RecordBatch
+    custom_metadata: KeyValueMetadata
 
 
 class ReadStats(NamedTuple):

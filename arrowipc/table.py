@@ -336,7 +336,7 @@ class Table:
 
         Parameters
         ----------
-        other : object
+        other : Table, or an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
         check_metadata : bool, default False
             Compare all metadata of the schemas too.
         nan_equal : bool, default False
@@ -349,6 +349,8 @@ class Table:
         """
         if self is other and nan_equal:
             return True
+        if hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__"):
+            other = other if isinstance(other, Table) else Table.from_arrow(other)
         if not isinstance(other, Table) or not self.schema.equals(other.schema, check_metadata):
             return False
         if self.num_rows != other.num_rows:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from arrowipc.arguments import check_integer, metadata_pairs
+from arrowipc.arguments import check_integer, metadata_of
 from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
+from arrowipc.options import framing_of_environment, write_keywords
 from arrowipc.schema import Schema
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, Sink, batch_size, check_schema
 from arrowipc.write.batches import as_schema, batches_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, Self, TypeAlias
 
-    from arrowipc.arguments import MetadataLike
+    from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.columns.statistics import Annotator
     from arrowipc.stats import WriteStats
 
@@ -44,7 +45,7 @@ class _Writer(BatchWriter):
 
     __slots__ = ()
 
-    def __init__(
+    def _start(
         self,
         sink: Sink,
         schema: Schema | None,
@@ -156,8 +157,28 @@ def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
     return Annotator(columns)
 
 
+def _understood(given: dict[str, Any]) -> tuple[EncodeOptions, Rules, bool]:
+    """What the keywords of `new_stream` ask for; what they leave open, pyarrow's environment variables say."""
+    options = given.pop("options", None)
+    if options is not None:
+        given = write_keywords(options, given)
+    elif given.get("legacy") is None or given.get("metadata_version") is None:
+        legacy, version = framing_of_environment()
+        given["legacy"] = legacy if given.get("legacy") is None else given["legacy"]
+        given["metadata_version"] = given.get("metadata_version") or version
+    durable = given.pop("durable", True)
+    rules = (
+        given.pop("dictionary_deltas", None),
+        given.pop("unify_dictionaries", False),
+        given.pop("coalesce_rows", 0),
+        given.pop("allow_64bit", False),
+        _annotator(given.pop("statistics", False)),
+    )
+    return EncodeOptions(**given), rules, durable
+
+
 class RecordBatchStreamWriter(_Writer):
-    """Writes an Arrow IPC stream; made by `new_stream`.
+    """Writes an Arrow IPC stream; made by `new_stream`, which says what its parameters are.
 
     A writer is a context manager: leaving the block closes it. Left by an exception, the block removes what
     was made under a path, and a file object gets no end marker.
@@ -165,24 +186,64 @@ class RecordBatchStreamWriter(_Writer):
 
     __slots__ = ()
 
+    def __init__(self, sink: Any, schema: Any = None, **options: Any) -> None:
+        encode_options, rules, durable = _understood(options)
+        known = None if schema is None else as_schema(schema)
+        self._start(open_sink(sink, durable), known, encode_options, rules)
+
 
 class RecordBatchFileWriter(_Writer):
-    """Writes an Arrow IPC file; made by `new_file`.
+    """Writes an Arrow IPC file; made by `new_file`, which says what its parameters are.
 
     A file appears under its name when the writer is closed, complete; until then it has another name.
     """
 
     __slots__ = ()
 
+    def __init__(
+        self, sink: Any, schema: Any = None, *, metadata: MetadataLike = None, append: bool = False, **options: Any
+    ) -> None:
+        existing = ExistingFile.find(sink) if append else None
+        if existing is not None:
+            with existing:
+                self._continue(existing, schema, options, metadata_of(metadata).pairs)
+            return
+        encode_options, rules, durable = _understood(options)
+        known = None if schema is None else as_schema(schema)
+        pairs = metadata_of(metadata).pairs
+        self._start(open_sink(sink, durable), known, encode_options, rules, True, pairs)
+
+    def _continue(
+        self, existing: ExistingFile, schema: Any, options: dict[str, Any], metadata: tuple[tuple[bytes, bytes], ...]
+    ) -> None:
+        """Begin behind the batches of a file, if the rules fit what is there."""
+        version = options.get("metadata_version") or existing.version
+        if version != existing.version:
+            raise UsageError(
+                f"append: the file has metadata version {existing.version}, its messages cannot have another one: "
+                "leave metadata_version out"
+            )
+        encode_options, rules, durable = _understood({**options, "metadata_version": version})
+        dictionary_deltas, unify_dictionaries, *_ = rules
+        if existing.last_batch is not None and unify_dictionaries and not dictionary_deltas:
+            raise UsageError(
+                "append: the dictionaries of the file are written already and cannot be merged with others: with "
+                "dictionary_deltas=True they can grow"
+            )
+        if schema is not None:
+            check_schema(existing.schema, as_schema(schema))
+        pairs = metadata or existing.metadata.pairs
+        self._start(existing.copied(durable), None, encode_options, rules, True, pairs, existing)
+
     @property
-    def metadata(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Pairs of bytes: the footer's metadata; may be set, to a mapping or pairs, until the end."""
-        return self.file_metadata
+    def metadata(self) -> KeyValueMetadata:
+        """KeyValueMetadata: the footer's metadata; may be set, to a mapping or pairs, until the end."""
+        return metadata_of(self.file_metadata)
 
     @metadata.setter
     def metadata(self, value: MetadataLike) -> None:
         self.check()
-        self.file_metadata: tuple[tuple[bytes, bytes], ...] = metadata_pairs(value)
+        self.file_metadata: tuple[tuple[bytes, bytes], ...] = metadata_of(value).pairs
 
 
 def new_stream(
@@ -193,8 +254,8 @@ def new_stream(
     compression_level: int | None = None,
     min_space_savings: float | None = None,
     alignment: Literal[8, 64] = 8,
-    legacy: bool = False,
-    metadata_version: Literal["V5", "V4"] = "V5",
+    legacy: bool | None = None,
+    metadata_version: Literal["V5", "V4"] | None = None,
     dictionary_deltas: bool | None = None,
     unify_dictionaries: bool = False,
     coalesce_rows: int = 0,
@@ -202,6 +263,7 @@ def new_stream(
     statistics: bool | Iterable[str] = False,
     durable: bool = True,
     use_threads: bool = True,
+    options: Any = None,
 ) -> RecordBatchStreamWriter:
     """Begin an Arrow IPC stream.
 
@@ -213,19 +275,20 @@ def new_stream(
         writable memory (memoryview, shared memory, mmap) is filled from the start; a map, from its position.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
         Default: that of the first thing that is written.
-    compression : {None, "lz4", "zstd"} or dict
-        Codec of the buffers. A dict chooses per column name, ``"*"`` stands for all others:
-        ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
+    compression : {None, "lz4", "zstd"}, pyarrow.Codec or dict
+        Codec of the buffers, in upper case too; "uncompressed" is None. A dict chooses per column name, ``"*"`` stands
+        for all others: ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
     compression_level : int, optional
         Of the codec.
     min_space_savings : float, optional
         Buffers that compression makes smaller by less than this share (0 to 1) are stored raw.
     alignment : {8, 64}
         Of bodies, counted from the start, and of the buffers in them.
-    legacy : bool, default False
-        Write the framing from before Arrow 0.15.
-    metadata_version : {"V5", "V4"}
-        V4 is for readers older than Arrow 1.0.
+    legacy : bool, optional
+        Write the framing from before Arrow 0.15. Default: whether the environment variable
+        ``ARROW_PRE_0_15_IPC_FORMAT`` is 1, as in pyarrow.
+    metadata_version : {"V5", "V4"}, optional
+        V4 is for readers older than Arrow 1.0. Default: V4 if ``ARROW_PRE_1_0_METADATA_VERSION`` is 1, else V5.
     dictionary_deltas : bool, optional
         Write a dictionary that only grew as a delta (True), or whole (False): n times as it grows, n times
         as large. Some readers cannot take deltas. Default: dictionaries that a reader got as deltas are
@@ -243,6 +306,8 @@ def new_stream(
         For paths: the file is on the disk, and known under its name there, when `close` returns.
     use_threads : bool, default True
         Compress large bodies with several threads.
+    options : pyarrow.ipc.IpcWriteOptions, optional
+        Takes the place of the keywords that it knows.
 
     Returns
     -------
@@ -272,12 +337,7 @@ def new_stream(
     >>> writer.write_table(table), writer.write_batch(table.combine()), writer.close()
     (None, None, None)
     """
-    encode_options = EncodeOptions(
-        compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
-    )
-    rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
-    known = None if schema is None else as_schema(schema)
-    return RecordBatchStreamWriter(open_sink(sink, durable), known, encode_options, rules)
+    return RecordBatchStreamWriter(**locals())
 
 
 def new_file(
@@ -290,7 +350,7 @@ def new_file(
     compression_level: int | None = None,
     min_space_savings: float | None = None,
     alignment: Literal[8, 64] = 8,
-    legacy: bool = False,
+    legacy: bool | None = None,
     metadata_version: Literal["V5", "V4"] | None = None,
     dictionary_deltas: bool | None = None,
     unify_dictionaries: bool = False,
@@ -299,6 +359,7 @@ def new_file(
     statistics: bool | Iterable[str] = False,
     durable: bool = True,
     use_threads: bool = True,
+    options: Any = None,
 ) -> RecordBatchFileWriter:
     """Begin an Arrow IPC file.
 
@@ -323,7 +384,7 @@ def new_file(
         the file is closed.
     compression, compression_level, min_space_savings, alignment, legacy, metadata_version, coalesce_rows
         As for `new_stream`.
-    allow_64bit, statistics, durable, use_threads
+    allow_64bit, statistics, durable, use_threads, options
         As for `new_stream`.
 
     Returns
@@ -347,56 +408,13 @@ def new_file(
     ...     writer.write({"x": [3]})
     >>> with ipc.open_file(sink) as reader:
     ...     reader.num_record_batches, reader.metadata, reader[-1].to_pydict()
-    (2, ((b'made by', b'hand'),), {'x': [3]})
+    (2, KeyValueMetadata({b'made by': b'hand'}), {'x': [3]})
     """
-    options: dict[str, Any] = {
-        "compression": compression,
-        "compression_level": compression_level,
-        "min_space_savings": min_space_savings,
-        "alignment": alignment,
-        "legacy": legacy,
-        "use_threads": use_threads,
-    }
-    if metadata_version is not None:
-        options["metadata_version"] = metadata_version
-    rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
-    existing = ExistingFile.find(sink) if append else None
-    if existing is not None:
-        with existing:
-            return _continued(existing, schema, options, rules, durable, metadata_pairs(metadata))
-    known = None if schema is None else as_schema(schema)
-    encode_options, pairs = EncodeOptions(**options), metadata_pairs(metadata)
-    return RecordBatchFileWriter(open_sink(sink, durable), known, encode_options, rules, True, pairs)
-
-
-def _continued(
-    existing: ExistingFile,
-    schema: Any,
-    options: dict[str, Any],
-    rules: Rules,
-    durable: bool,
-    metadata: tuple[tuple[bytes, bytes], ...],
-) -> RecordBatchFileWriter:
-    """Begin a writer behind the batches of a file, if its rules fit what is there."""
-    if options.setdefault("metadata_version", existing.version) != existing.version:
-        raise UsageError(
-            f"append: the file has metadata version {existing.version}, its messages cannot have another one: "
-            "leave metadata_version out"
-        )
-    dictionary_deltas, unify_dictionaries, *_ = rules
-    if existing.last_batch is not None and unify_dictionaries and not dictionary_deltas:
-        raise UsageError(
-            "append: the dictionaries of the file are written already and cannot be merged with others: with "
-            "dictionary_deltas=True they can grow"
-        )
-    if schema is not None:
-        check_schema(existing.schema, as_schema(schema))
-    encode_options, pairs = EncodeOptions(**options), metadata or existing.metadata
-    return RecordBatchFileWriter(existing.copied(durable), None, encode_options, rules, True, pairs, existing)
+    return RecordBatchFileWriter(**locals())
 
 
 def get_record_batch_size(
-    batch: RecordBatch,
+    batch: Any,
     *,
     compression: Compression = None,
     compression_level: int | None = None,
@@ -412,7 +430,7 @@ def get_record_batch_size(
 
     Parameters
     ----------
-    batch : RecordBatch
+    batch : RecordBatch, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
     compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
         As for `new_stream`.
 

@@ -142,7 +142,7 @@ def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
                 "the data was kept in big-endian byte order (ensure_native_endian=False), and the Arrow C "
                 "data interface has native byte order only: read it with ensure_native_endian=True"
             )
-        metadata = encoded_metadata(described.metadata)
+        metadata = encoded_metadata(described.metadata.pairs)
         nodes.append((b"+s", b"", metadata, 0, len(described.fields), False, 0))
         for field in described.fields:
             _add_field(nodes, field, field.name)
@@ -159,11 +159,11 @@ def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
 def _add_field(nodes: list[Node], field: types.Field, path: str) -> None:
     name = _c_string(field.name, "the name", path)
     flags = FLAG_NULLABLE if field.nullable else 0
-    own: Pairs = field.metadata
+    own: Pairs = field.metadata.pairs
     below: Pairs = ()
     if isinstance(field.type, types.Dictionary) and _needs_plain_storage(field.extension_name):
-        own = tuple([pair for pair in field.metadata if pair[0] not in _EXTENSION])
-        below = tuple([pair for pair in field.metadata if pair[0] in _EXTENSION])
+        below = tuple([pair for pair in own if pair[0] in _EXTENSION])
+        own = tuple([pair for pair in own if pair[0] not in _EXTENSION])
     _add_type(nodes, field.type, name, encoded_metadata(own), flags, path, encoded_metadata(below))
 
 

@@ -28,7 +28,7 @@ from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate as prove
 
-from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 
 
 # -- schemas -------------------------------------------------------------------------------------------------
@@ -956,6 +956,16 @@ def schema_from(source):
     y: list<item: string>
     """
     return import_schema(source)
+
+
+def described_from(source, whole):
+    """The schema (`whole`) or the field that another library describes; None: it describes none that we know."""
+    capsule = source.__arrow_c_schema__()   # held: the schema is released with it
+    try:
+        found = plan_schema(plan_of(schema_in(capsule), whole))
+    except ArrowIpcError:
+        return None
+    return found if whole else found.fields[0]
 
 
 def batch_from(source, validate="none"):

@@ -55,14 +55,14 @@ def schema(file: str, everything: bool, as_json: bool) -> None:
     with opened(file, ensure_native_endian=False) as reader:
         found = reader.schema
         kind = "file" if isinstance(reader, ipc.RecordBatchFileReader) else "stream"
-        own = reader.metadata if kind == "file" else ()
+        own = reader.metadata.pairs if kind == "file" else ()
     if as_json:
         say_json(
             {
                 "format": kind,
                 "endianness": found.endianness,
                 "fields": [_field_json(field) for field in found],
-                "metadata": metadata_json(found.metadata),
+                "metadata": metadata_json(found.metadata.pairs),
                 "file_metadata": metadata_json(own),
             }
         )
@@ -74,7 +74,7 @@ def schema(file: str, everything: bool, as_json: bool) -> None:
         _say_field(field, "", i == len(shown) - 1)
     if len(shown) < len(found):
         say_line(f"... and {counted(len(found) - len(shown), 'more column')}: --all shows them", dim=True)
-    for title, pairs in (("schema metadata", found.metadata), ("file metadata", own)):
+    for title, pairs in (("schema metadata", found.metadata.pairs), ("file metadata", own)):
         if pairs:
             say_line(title, bold=True)
             for line in _pair_lines(pairs):
@@ -93,7 +93,7 @@ def _say_field(field: Field, before: str, last: bool) -> None:
         words = f"{shorten(printable(field.extension_name), 60)} <{words}>"
     say_line(before + branch + click.style(name, bold=True) + ": " + click.style(words, fg="cyan"))
     children = (kind.value_type if isinstance(kind, Dictionary) else kind).children
-    for line in _pair_lines(field.metadata):
+    for line in _pair_lines(field.metadata.pairs):
         say_line(before + below + ("│  " if children else "   ") + line, dim=True)
     for i, child in enumerate(children):
         _say_field(child, before + below, i == len(children) - 1)
@@ -143,7 +143,7 @@ def _field_json(field: Field) -> dict[str, Any]:
     if field.extension_name is not None:
         out["extension"] = field.extension_name
     out["children"] = [_field_json(child) for child in kind.children]
-    out["metadata"] = metadata_json(field.metadata)
+    out["metadata"] = metadata_json(field.metadata.pairs)
     return out
 
 
@@ -291,7 +291,7 @@ def _message_json(number: int, located: Located) -> dict[str, Any]:
         "is_delta": found is not None and found.is_delta,
         "nodes": 0 if found is None else len(found.nodes),
         "buffers": 0 if found is None else len(found.buffers),
-        "custom_metadata": metadata_json(message.custom_metadata),
+        "custom_metadata": metadata_json(message.custom_metadata.pairs),
     }
 
 

@@ -8,7 +8,7 @@ from arrowipc.inline.plan cimport ColumnsData
 @cython.final
 @cython.no_gc
 cdef class RecordBatch(Columns):
-    cdef readonly tuple custom_metadata     # (key, value) pairs of bytes from the message
+    cdef tuple metadata_pairs           # (key, value) pairs of bytes from the message
 
 
 @cython.final
@@ -28,6 +28,8 @@ cdef class BatchProducer:
 
 cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length)
 cdef Array dictionary_array(Columns columns, int32_t field)
+# A batch of ours, or what another library hands over as one.
+cdef RecordBatch as_batch(object data)
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
 cdef Columns single_column(Array array, Plan plan)
 # Arrays as the columns of `plan`, which has their types, over the same buffers; each has `length` elements.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arrowipc._core import Columns, ReadableBuffer
-from arrowipc.arguments import Extensions, MetadataLike
+from arrowipc.arguments import Extensions, KeyValueMetadata, MetadataLike
 from arrowipc.datatypes import DataType, Field
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
@@ -21,7 +21,7 @@ class BatchProducer: ...
 @final
 class RecordBatch(Columns):
     @property
-    def custom_metadata(self) -> tuple[tuple[bytes, bytes], ...]: ...
+    def custom_metadata(self) -> KeyValueMetadata: ...
     @property
     def schema(self) -> Schema: ...
     @property

@@ -23,7 +23,8 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport column_named, plan_field, plan_schema, project, python_plan
 
-from arrowipc.errors import UsageError
+from arrowipc.arguments import metadata_of
+from arrowipc.errors import NotFoundError, UsageError
 
 __all__ = ["Array", "RecordBatch"]
 
@@ -46,11 +47,6 @@ cdef class RecordBatch(Columns):
 
     Readers make batches; ``RecordBatch()`` is one without columns. A batch keeps the bytes it points at
     alive, and nothing is copied until values are asked for.
-
-    Attributes
-    ----------
-    custom_metadata : tuple of (bytes, bytes) pairs
-        What the message carried beside the rows.
 
     Notes
     -----
@@ -83,10 +79,15 @@ cdef class RecordBatch(Columns):
     """
 
     def __cinit__(self):
-        self.custom_metadata = ()
+        self.metadata_pairs = ()
         self.dictionaries = ()
         self.plan = NO_COLUMNS
         self.d.plan = &NO_COLUMNS.d
+
+    @property
+    def custom_metadata(self):
+        """KeyValueMetadata: what the message carried beside the rows."""
+        return metadata_of(self.metadata_pairs)
 
     @property
     def schema(self):
@@ -142,7 +143,7 @@ cdef class RecordBatch(Columns):
         if position < 0:
             position += count
         if position < 0 or position >= count:
-            raise IndexError(f"column index {i} is out of range: the batch has {count} columns")
+            raise NotFoundError(f"column index {i} is out of range: the batch has {count} columns")
         return column_at(self, position)
 
     def __getitem__(self, i):
@@ -171,7 +172,7 @@ cdef class RecordBatch(Columns):
         Raises
         ------
         UsageError
-            If there is no such column, or one is asked for twice.
+            If there is no such column, or a part of one is asked for twice.
 
         Examples
         --------
@@ -230,7 +231,7 @@ cdef class RecordBatch(Columns):
         limits_data(None, &limits)
         out.share(self, python_plan(renamed(plan_schema(self.plan), names), &limits))
         out.dictionaries = self.dictionaries
-        out.custom_metadata = self.custom_metadata
+        out.metadata_pairs = self.metadata_pairs
         return out
 
     def append_column(self, field, values):
@@ -373,7 +374,7 @@ cdef class RecordBatch(Columns):
 
         Parameters
         ----------
-        other : object
+        other : RecordBatch, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
         check_metadata : bool, default False
             Compare all metadata of the schema too. That of the message never counts.
         nan_equal : bool, default False
@@ -390,9 +391,9 @@ cdef class RecordBatch(Columns):
         """
         cdef RecordBatch batch
         cdef int32_t i, f, g
-        if not isinstance(other, RecordBatch):
+        if not isinstance(other, RecordBatch) and not is_foreign(other):
             return False
-        batch = other
+        batch = as_batch(other)
         if self.d.length != batch.d.length or self.d.plan.n_columns != batch.d.plan.n_columns:
             return False
         if self.plan is not batch.plan and not self.schema.equals(batch.schema, check_metadata):
@@ -676,6 +677,28 @@ def names_columns(items):
     return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
 
 
+cdef bint is_foreign(object data):
+    """Whether something hands rows over by the Arrow C interfaces."""
+    return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
+
+
+cdef RecordBatch as_batch(object data):
+    """A batch of ours, or of another library; of a stream all rows."""
+    if isinstance(data, RecordBatch):
+        return data
+    from arrowipc._upcalls import batch_from
+
+    return batch_from(data)
+
+
+cdef Array as_array(object data):
+    if isinstance(data, Array):
+        return data
+    from arrowipc._upcalls import array_from
+
+    return array_from(data)
+
+
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
     """Rows [offset, offset + length) of a batch, which exist: another table over the same buffers."""
     cdef RecordBatch part = RecordBatch.__new__(RecordBatch)
@@ -683,7 +706,7 @@ cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
     part.share(batch, batch.plan)
     part.d.length = length
     part.dictionaries = batch.dictionaries
-    part.custom_metadata = batch.custom_metadata
+    part.metadata_pairs = batch.metadata_pairs
     for i in range(batch.d.plan.n_columns):
         slice_column(&part.d, batch.d.plan.columns[i], offset, length)
     return part
@@ -1178,7 +1201,7 @@ cdef class Array:
 
         Parameters
         ----------
-        other : object
+        other : Array, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
         nan_equal : bool, default False
             Whether NaN equals NaN.
 
@@ -1194,9 +1217,9 @@ cdef class Array:
             If the data of one is kept in big-endian.
         """
         cdef Array array
-        if not isinstance(other, Array):
+        if not isinstance(other, Array) and not is_foreign(other):
             return False
-        array = other
+        array = as_array(other)
         if self.length != array.length:
             return False
         if self.columns.plan is not array.columns.plan or self.index != array.index:
@@ -1376,7 +1399,7 @@ cdef RecordBatch select_columns(RecordBatch batch, tuple columns):
     out.d.length = batch.d.length
     out.owner = batch.owner
     out.dictionaries = tuple(dictionaries)
-    out.custom_metadata = batch.custom_metadata
+    out.metadata_pairs = batch.metadata_pairs
     return out
 
 

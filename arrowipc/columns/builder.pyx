@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.array cimport RecordBatch, as_batch
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, store_int
 from arrowipc.inline.element cimport find_run
 from arrowipc.inline.fault cimport (
@@ -1167,12 +1167,19 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
     return 0
 
 
+cdef RecordBatch own_batch(int64_t i, object data):
+    try:
+        return as_batch(data)
+    except UsageError as error:
+        raise UsageError(f"concat_batches: item {i}: {error}") from None
+
+
 def concat_batches(batches):
     """Put batches one behind the other.
 
     Parameters
     ----------
-    batches : iterable of RecordBatch
+    batches : iterable of RecordBatch, or of objects with ``__arrow_c_array__`` or ``__arrow_c_stream__``
         One or more, with the same types (names and metadata are taken from the first one).
 
     Returns
@@ -1202,7 +1209,7 @@ def concat_batches(batches):
     >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
     {'x': [1, 2, 3]}
     """
-    cdef tuple pieces = tuple(batches)
+    cdef tuple pieces = tuple([own_batch(i, each) for i, each in enumerate(batches)])
     cdef Plan plan = None
     cdef int64_t i
     cdef RecordBatch out
@@ -1210,8 +1217,6 @@ def concat_batches(batches):
         raise UsageError("concat_batches: expected one batch at least, found none")
     for i in range(len(pieces)):
         batch = pieces[i]
-        if not isinstance(batch, RecordBatch):
-            raise UsageError(f"concat_batches: expected RecordBatch, item {i} is a {type(batch).__name__}")
         if i == 0:
             plan = (<RecordBatch> batch).plan
         elif (<RecordBatch> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
@@ -1220,6 +1225,6 @@ def concat_batches(batches):
     if len(pieces) == 1:
         return pieces[0]
     out = RecordBatch.__new__(RecordBatch)
-    out.custom_metadata = ()
+    out.metadata_pairs = ()
     concat_into(out, pieces)
     return out

@@ -42,7 +42,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc.arguments import check_integer, described, metadata_pairs
+from arrowipc.arguments import check_integer, described, metadata_of
 from arrowipc.columns.array import RecordBatch
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.errors import UsageError
@@ -297,7 +297,7 @@ def batch_statistics(source: Any) -> dict[str, ColumnStatistics] | None:
     >>> found["id"].min, found["id"].max
     (1, 3)
     """
-    pairs = source.custom_metadata if isinstance(source, RecordBatch) else metadata_pairs(source)
+    pairs = (source.custom_metadata if isinstance(source, RecordBatch) else metadata_of(source)).pairs
     values = [value for key, value in pairs if key == STATISTICS_KEY]
     return _decoded(values[0]) if len(values) == 1 else None
 

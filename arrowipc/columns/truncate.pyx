@@ -855,7 +855,7 @@ cdef class Truncator:
         copy_tables(&out.d, &self.d)
         out.d.length = count
         out.dictionaries = batch.dictionaries
-        out.custom_metadata = batch.custom_metadata
+        out.metadata_pairs = batch.metadata_pairs
         kept = self.keep()
         out.owner = batch.owner if kept is None else (batch.owner, kept)
         return out

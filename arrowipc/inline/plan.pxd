@@ -41,6 +41,7 @@ cdef enum FieldFlag:
     FIELD_ORDERED = 8       # dictionary with a meaningful order
     FIELD_KEYS_SORTED = 16
     FIELD_ENCODED = 32      # dictionary-encoded: the values here are indices
+    FIELD_REPEATED = 64     # its buffers are another field's too: the same column was asked for twice
 
 cdef struct FieldPlan:
     # One field of a schema flattened in pre-order.

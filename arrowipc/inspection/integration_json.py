@@ -129,7 +129,7 @@ def _field_json(field: Field) -> Json:
         kind = kind.value_type
     out["type"] = _type_json(kind)
     out["children"] = [_field_json(child) for child in kind.children]
-    return out | _pairs_json(field.metadata)
+    return out | _pairs_json(field.metadata.pairs)
 
 
 def _type_json(kind: DataType) -> Json:
@@ -405,7 +405,7 @@ def write_json(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
             _gather(field.type, column, dictionaries)
     known = dictionary_fields(schema)
     return {
-        "schema": {"fields": [_field_json(field) for field in schema]} | _pairs_json(schema.metadata),
+        "schema": {"fields": [_field_json(field) for field in schema]} | _pairs_json(schema.metadata.pairs),
         "dictionaries": [_dictionary_json(id, known[id][1].value_type, each) for id, each in dictionaries.items()],
         "batches": written,
     }
@@ -553,7 +553,7 @@ def differences(left: tuple[Schema, Iterable[RecordBatch]], right: tuple[Schema,
     one, other = left[0], right[0]
     if len(one) != len(other):
         return [f"{len(one)} columns against {len(other)}"]
-    if sorted(one.metadata) != sorted(other.metadata):
+    if one.metadata != other.metadata:
         found.append(f"metadata {one.metadata} against {other.metadata}")
     for a, b in zip(one, other, strict=True):
         if not _alike(a, b):
@@ -574,7 +574,7 @@ def differences(left: tuple[Schema, Iterable[RecordBatch]], right: tuple[Schema,
 
 def _alike(a: Field, b: Field) -> bool:
     """Whether two fields are equal, with the liberties that the libraries take."""
-    if a != b or a.name != b.name or sorted(a.metadata) != sorted(b.metadata):
+    if a != b or a.name != b.name or a.metadata != b.metadata:
         return False
     below = [getattr(field.type, "value_type", field.type) for field in (a, b)]
     if isinstance(below[0], types.Map):

@@ -172,8 +172,8 @@ class _Habits:
     def _file_metadata(self, reader: RecordBatchFileReader, view: memoryview, limits: Limits | None) -> None:
         first = next(messages_in_file(view, limits), None)
         if reader.metadata and first is not None and first.message.kind == "Schema":
-            inside = {*first.message.custom_metadata, *reader.schema.metadata}
-            if not inside.issuperset(reader.metadata):
+            inside = {*first.message.custom_metadata.pairs, *reader.schema.metadata.pairs}
+            if not inside.issuperset(reader.metadata.pairs):
                 self.note("file-metadata", "the file's metadata is in the footer alone: lost if it is read as a stream")
 
     # -- messages --

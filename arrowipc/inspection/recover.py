@@ -384,7 +384,7 @@ class ByBlocks:
         self._reader = reader
         self.ledger: Ledger = Ledger("file")
         self.schema: Schema = reader.schema
-        self.metadata: tuple[tuple[bytes, bytes], ...] = reader.metadata
+        self.metadata = reader.metadata
         numbers = range(reader.num_record_batches)
         reader._expect(numbers)
         self._numbers = iter(numbers)
@@ -445,7 +445,7 @@ class _InOrder:
         except BaseException:
             self.close()
             raise
-        self.metadata: tuple[tuple[bytes, bytes], ...] = message.custom_metadata
+        self.metadata = message.custom_metadata
         assert schema is not None
         self.schema: Schema = schema
         self._keep()

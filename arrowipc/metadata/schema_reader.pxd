@@ -7,7 +7,7 @@ from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport FieldPlan, LimitsData
 
 cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
-                    object owner)
+                    object owner, bint some=*)
 # Layout and parameters from a type table of this kind (Schema.fbs Type), all checked.
 cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil
 # The Python type of values of a fixed width, from what `read_type` made of that table.

@@ -10,7 +10,9 @@ from libc.stdint cimport int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport DictionaryPlan, Plan, Recent, field_name, open_message, raise_fault, read_pairs, text_size
+from arrowipc._core cimport (
+    DictionaryPlan, Plan, Recent, field_name, field_path, open_message, raise_fault, read_pairs, text_size,
+)
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
@@ -19,14 +21,15 @@ from arrowipc.inline.flatbuf cimport (
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested
 from arrowipc.inline.loads cimport load_i32, load_i64
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_KEYS_SORTED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL,
-    LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64,
+    FIELD_ENCODED, FIELD_KEYS_SORTED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_REPEATED, FIELD_SIGNED, FIELD_UTF8,
+    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
+    LAYOUT_LIST_VIEW64,
     LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, SWAP_16, SWAP_2,
     SWAP_32, SWAP_4, SWAP_4_4, SWAP_4_4_8, SWAP_8, SWAP_NONE, SWAP_VIEW, Envelope, FieldPlan, LimitsData, v4_bitmap,
 )
 from arrowipc.inline.utf8 cimport utf8_error
 
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import FormatError, NotFoundError, UnsupportedError, UsageError
 
 # -- the type of one field -----------------------------------------------------------------------------------
 
@@ -44,6 +47,7 @@ cdef int read_int(const Table* type, FieldPlan* f, Fault* fault) noexcept nogil:
     cdef int signed
     if fb_i32(type, Int_bitWidth, 0, &bits) < 0 or fb_u8(type, Int_is_signed, 0, &signed) < 0:
         return fail_in(fault, FAULT_FLATBUFFER, "Int table", 0, 0, type.pos)
+    f.width = bits >> 3 if bits == 128 else 0
     if bits != 8 and bits != 16 and bits != 32 and bits != 64:
         return fail_in(fault, FAULT_TYPE, "Int.bitWidth", bits)
     f.width = bits >> 3
@@ -318,7 +322,8 @@ cdef class SchemaReader:
             fail_in(&fault, FAULT_DEPTH, "Field", depth, self.max_depth)
             self.fault(&fault, NULL, out, parent)
         if self.open_field(table, &model, &type, &children, &fault) < 0:
-            self.fault(&fault, table, out, parent)
+            if not is_wide(&model) or fault.code != FAULT_TYPE:
+                self.fault(&fault, table, out, parent)
         self.text -= text_size(table)
         if self.text < 0:
             fail_in(&fault, FAULT_TABLES, "bytes of text", self.size, 4 * self.size)
@@ -481,25 +486,53 @@ cdef struct Wanted:
 
 
 cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
-                    object owner):
+                    object owner, bint some=False):
     """The plan of the Schema table at byte `schema_table` of a flatbuffer.
 
     The flatbuffer is copied, unless it is large (the footer of a file of many batches): then `owner` keeps it.
+    `some`: it will be projected, so it may have columns that nobody can read.
     """
     cdef Wanted wanted = [metadata, size, schema_table, limits.depth]
+    cdef Plan found
     cdef bytes copy
     cdef uint64_t mark
     if size > WORTH_COPYING:
-        return flatten(metadata, size, owner, schema_table, limits.depth)
+        found = flatten(metadata, size, owner, schema_table, limits.depth)
+        has_wide(found, not some)
+        return found
     plan = recent_plans.again(&wanted, is_plan_of)
     if plan is None:
         mark = mark_of(metadata, size)
         plan = recent_plans.find(mark, &wanted, is_plan_of)
         if plan is None:
             copy = PyBytes_FromStringAndSize(<const char*> metadata, size)
-            plan = flatten(copy, size, copy, schema_table, limits.depth)
-            recent_plans.keep(plan, mark, size)
+            plan = found = flatten(copy, size, copy, schema_table, limits.depth)
+            if not has_wide(found, not some):
+                recent_plans.keep(plan, mark, size)
     return plan
+
+
+cdef inline bint is_wide(const FieldPlan* field) noexcept nogil:
+    """Whether a field has integers of 128 bits, which the format does not know and polars writes."""
+    return field.type == Type_Int and field.layout == LAYOUT_FIXED and field.width == 16
+
+
+cdef bint has_wide(Plan plan, bint refuse) except -1:
+    """Whether there is such a field, in dictionaries too."""
+    cdef DictionaryPlan dictionary
+    cdef int32_t i
+    for i in range(plan.d.n_fields):
+        if is_wide(&plan.d.fields[i]):
+            if refuse:
+                raise UnsupportedError(
+                    f"column {field_path(plan, i)!r} has integers of 128 bits (Int128 or UInt128 of polars), which the "
+                    "Arrow format does not have: columns=[...] reads the others; for this one, cast it in polars, to "
+                    "pl.Int64 or pl.Decimal(38, 0), before it is written")
+            return True
+    for dictionary in plan.dictionaries:
+        if has_wide(dictionary.values, refuse):
+            return True
+    return False
 
 
 cdef bint is_plan_of(object thing, const void* wanted) except -1:
@@ -570,21 +603,33 @@ cdef int mark_order(Plan plan, bint big) except -1:
 cdef Plan project(Plan whole, object columns):
     """The plan of some columns: names, indices or dotted paths into structs and lists, in the order given."""
     cdef Builder out
-    cdef int32_t column
+    cdef int32_t column, first, i
+    cdef Plan plan
     if columns is None:
         return whole
     if isinstance(columns, (str, int)):
         columns = [columns]
     chosen = {}
+    wanted = []
     for item in columns:
-        choose(whole, item, chosen)
+        wanted.append(choose(whole, item, chosen))
         # There may be many names: a signal must not have to wait for the last one.
         PyErr_CheckSignals()
     out = Builder()
-    for column, below in chosen.items():
+    placed = set()
+    for column in wanted:
         PyErr_CheckSignals()
-        copy_field(whole, whole.d.columns[column], below, out, -1)
-    return finish_part(whole, out)
+        below = chosen[column]
+        if below is None or column not in placed:
+            first = out.n_fields
+            copy_field(whole, whole.d.columns[column], below, out, -1)
+            if column in placed:
+                for i in range(first, out.n_fields):
+                    out.fields[i].flags |= FIELD_REPEATED
+            placed.add(column)
+    plan = finish_part(whole, out)
+    has_wide(plan, True)
+    return plan
 
 
 cdef Plan finish_part(Plan whole, Builder out):
@@ -606,31 +651,36 @@ cdef Plan arrange(Plan whole, list fields):
     return finish_part(whole, out)
 
 
-cdef int choose(Plan whole, object item, dict chosen) except -1:
-    """Add one column or path to `chosen`: top-level ordinal -> None (all of it) or the same for its children."""
+cdef int32_t choose(Plan whole, object item, dict chosen) except -1:
+    """Add one column or path to `chosen`: top-level ordinal -> None (all of it) or the same for its children.
+
+    Returns the ordinal. A whole column may be asked for again, what lies below one only once.
+    """
     cdef int32_t i
     if isinstance(item, str):
         path = find_path(whole, -1, item)
         if path is None:
             known = ", ".join([repr(field_name(whole, whole.d.columns[i])) for i in range(min(whole.d.n_columns, 20))])
-            raise UsageError(f"columns: no column {item!r}; the schema has {known or 'no columns'}"
-                             f"{', ...' if whole.d.n_columns > 20 else ''}")
+            raise NotFoundError(f"columns: no column {item!r}; the schema has {known or 'no columns'}"
+                                f"{', ...' if whole.d.n_columns > 20 else ''}")
     elif isinstance(item, int) and not isinstance(item, bool):
         if not 0 <= item < whole.d.n_columns:
-            raise UsageError(f"columns: index {item} is out of range; the schema has {whole.d.n_columns} columns")
+            raise NotFoundError(f"columns: index {item} is out of range; the schema has {whole.d.n_columns} columns")
         path = [item]
     else:
         raise UsageError(f"columns: expected names, indices or dotted paths, found {item!r}")
+    cdef int32_t column = path[0]
+    if len(path) == 1 and chosen.setdefault(column, None) is None:
+        return column
     while len(path) > 1:
         below = chosen.setdefault(path[0], {})
         if below is None:
             break
         chosen, path = below, path[1:]
     else:
-        if path[0] in chosen:
-            raise UsageError(f"columns: {item!r} is asked for twice, or together with a part of it")
-        chosen[path[0]] = None
-        return 0
+        if path[0] not in chosen:
+            chosen[path[0]] = None
+            return column
     raise UsageError(f"columns: {item!r} is asked for twice, or together with a part of it")
 
 
@@ -812,6 +862,8 @@ cdef object fixed_type(const FieldPlan* f, const Table* type):
     from arrowipc import datatypes as types
 
     if kind == Type_Int:
+        if is_wide(f):
+            raise UnsupportedError("integers of 128 bits, which polars writes and the Arrow format does not have")
         return shared_type("Int", 8 * f.width, f.flags & FIELD_SIGNED != 0)
     if kind == Type_FloatingPoint:
         return shared_type("FloatingPoint", ("half", "single", "double")[f.unit])

@@ -16,6 +16,7 @@ from arrowipc.inline.loads cimport load_u16, put32, put64, round_up
 from arrowipc.inline.slots cimport slot, slot_place
 
 from arrowipc import datatypes as types
+from arrowipc.arguments import KeyValueMetadata
 from arrowipc.errors import UsageError
 
 
@@ -193,6 +194,7 @@ cdef object Field = types.Field
 # What every column has: of schemas there may be few, of columns there are thousands.
 cdef Py_ssize_t FIELD_NAME = slot_place(Field, "name"), FIELD_TYPE = slot_place(Field, "type")
 cdef Py_ssize_t FIELD_NULLABLE = slot_place(Field, "nullable"), FIELD_METADATA = slot_place(Field, "metadata")
+cdef Py_ssize_t METADATA_PAIRS = slot_place(KeyValueMetadata, "pairs")
 cdef Py_ssize_t INT_WIDTH = slot_place(types.Int, "bit_width"), INT_SIGNED = slot_place(types.Int, "signed")
 
 
@@ -304,7 +306,7 @@ cdef int find_dictionaries(tuple fields, list found) except -1:
 
 cdef int64_t add_schema(TableWriter w, object schema) except 0:
     cdef int64_t fields = add_fields(w, schema.fields)
-    cdef int64_t pairs = add_pairs(w, schema.metadata)
+    cdef int64_t pairs = add_pairs(w, schema.metadata.pairs)
     cdef int64_t features = add_integers(w, schema.features, 8) if schema.features else 0
     w.begin()
     w.target(Schema_fields, fields)
@@ -334,7 +336,7 @@ cdef int64_t add_field(TableWriter w, object field) except 0:
     children = add_fields(w, type_.children if is_nested(kind) else ())
     stored = add_type(w, kind, type_)
     name = add_text(w, slot(field, FIELD_NAME))
-    pairs = add_pairs(w, slot(field, FIELD_METADATA))
+    pairs = add_pairs(w, slot(slot(field, FIELD_METADATA), METADATA_PAIRS))
     w.begin()
     w.target(Field_name, name)
     w.target(Field_type, stored)

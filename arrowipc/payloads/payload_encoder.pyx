@@ -160,7 +160,7 @@ cdef class PayloadEncoder:
         self.batch = batch
         self.offsets = offsets
         self.n = offsets.size // 8 - 1
-        self.pairs = batch.custom_metadata
+        self.pairs = batch.metadata_pairs
         self.large = large
         self.writer = BatchWriter(BytearraySink(bytearray()), encode_options)
         self.encoder = encode_options.encoder

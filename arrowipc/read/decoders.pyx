@@ -28,7 +28,7 @@ from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, kind_name, take_message
 from arrowipc.read.validate cimport check_columns, index_range, validate
 
-from arrowipc.arguments import metadata_pairs
+from arrowipc.arguments import metadata_of
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 
 # Arrow 0.17 announced compression in Message.custom_metadata, before RecordBatch.compression existed.
@@ -136,8 +136,8 @@ cdef class Decoder:
         if self.current is None:
             self.current = self.resolve(self.plan.dictionaries)
         self.fill(out, &message.header, message, body, body_owner, self.plan, self.current)
-        out.custom_metadata = (read_pairs(&message.root, Message_custom_metadata)
-                               if fb_field(&message.root, Message_custom_metadata, 4) else ())
+        out.metadata_pairs = (read_pairs(&message.root, Message_custom_metadata)
+                              if fb_field(&message.root, Message_custom_metadata, 4) else ())
         self.num_record_batches += 1
         return out
 
@@ -511,7 +511,7 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     if proof:
         validate_whole(out, proof)
     if custom_metadata:
-        out.custom_metadata = metadata_pairs(custom_metadata)
+        out.metadata_pairs = metadata_of(custom_metadata).pairs
     return out
 
 
@@ -682,7 +682,7 @@ cdef class StreamDecoder(Framer):
         if self.envelope.body_length:
             raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
         plan = read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
-                         self.metadata_owner)
+                         self.metadata_owner, self.decoder.columns is not None)
         self.decoder.open(plan)
         self.opened = True
         return 0
@@ -1030,8 +1030,8 @@ cdef class Footer:
         return b
 
 
-cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits):
-    """Open the Footer table in `source`, which lies at byte `end` of the file."""
+cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits, bint some):
+    """Open the Footer table in `source`, which lies at byte `end` of the file; `some`: see `read_plan`."""
     cdef Footer footer = Footer.__new__(Footer)
     cdef Table root, schema
     cdef Fault fault
@@ -1050,7 +1050,7 @@ cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits):
     if footer.batches.count + footer.dictionaries.count <= ADDED_UP_AT_ONCE:
         check_total(footer)
     try:
-        footer.plan = read_plan(source.data, source.size, schema.pos, limits, source)
+        footer.plan = read_plan(source.data, source.size, schema.pos, limits, source, some)
         footer.metadata = read_pairs(&root, Footer_custom_metadata)
     except ArrowIpcError as error:
         error.args = (f"footer: {error}",)
@@ -1075,7 +1075,7 @@ cdef class FileDecoder:
                  ensure_native_endian=True):
         limits_data(limits, &self.limits)
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
-        self.footer = read_footer(Source(footer), start, &self.limits)
+        self.footer = read_footer(Source(footer), start, &self.limits, columns is not None)
         if validate == "strict":
             check_disjoint(self.footer)
         self.decoder.open(self.footer.plan)
@@ -1092,8 +1092,8 @@ cdef class FileDecoder:
 
     @property
     def metadata(self):
-        """tuple of (bytes, bytes): the footer's custom metadata."""
-        return self.footer.metadata
+        """KeyValueMetadata: the footer's custom metadata."""
+        return metadata_of(self.footer.metadata)
 
     @property
     def num_record_batches(self):
@@ -1231,7 +1231,7 @@ cdef class FileDecoder:
         cdef Envelope envelope
         try:
             self.open_block(block, held, at, MessageHeader_RecordBatch, False, &envelope)
-            return read_pairs(&envelope.root, Message_custom_metadata)
+            return metadata_of(read_pairs(&envelope.root, Message_custom_metadata))
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
 

@@ -22,6 +22,7 @@ from arrowipc.inline.plan cimport BatchHeader, Envelope
 
 from collections import deque
 
+from arrowipc.arguments import metadata_of
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 
 cdef enum State:
@@ -526,6 +527,12 @@ def message_of(metadata, body=None, limits=None):
     return message
 
 
+cdef dict TYPES = {
+    "Schema": "schema", "DictionaryBatch": "dictionary", "RecordBatch": "record batch", "Tensor": "tensor",
+    "SparseTensor": "sparse tensor",
+}
+
+
 cdef class Message:
     """One encapsulated message: its metadata, and its body in one stretch or as the buffers it is made of.
 
@@ -565,6 +572,16 @@ cdef class Message:
         return "V5" if self.envelope.version == MetadataVersion_V5 else "V4"
 
     @property
+    def type(self):
+        """str: the kind as pyarrow spells it: "schema", "dictionary", "record batch", "tensor", "sparse tensor"."""
+        return TYPES[self.kind]
+
+    @property
+    def metadata_version(self):
+        """int: the version as the format counts it, 3 or 4: ``pyarrow.ipc.MetadataVersion.V5`` equals 4."""
+        return self.envelope.version
+
+    @property
     def metadata(self):
         """memoryview: the FlatBuffers bytes, without prefix, with padding."""
         return window(self.metadata_bytes, self.metadata_size, self.metadata_owner)
@@ -599,8 +616,8 @@ cdef class Message:
 
     @property
     def custom_metadata(self):
-        """tuple of (bytes, bytes): Message.custom_metadata in order, duplicates kept."""
-        return read_pairs(&self.envelope.root, Message_custom_metadata)
+        """KeyValueMetadata: what the message carries beside its header."""
+        return metadata_of(read_pairs(&self.envelope.root, Message_custom_metadata))
 
     cdef int join(self) except -1:
         """Put the body together, if it is in pieces."""
@@ -710,6 +727,18 @@ cdef class Message:
         elif body:
             memcpy(at, self.body_bytes, body)
         return out
+
+    def serialize_to(self, sink, int64_t alignment=8):
+        """Write what `serialize` returns to a file object, or whatever has a `write`."""
+        sink.write(self.serialize(alignment))
+
+    def equals(self, other):
+        """Whether `other` is a message of the same bytes, of this library or of pyarrow."""
+        if not hasattr(other, "metadata") or not hasattr(other, "body"):
+            return False
+        # Views of bytes: pyarrow's are of signed ones.
+        return (self.metadata == memoryview(other.metadata).cast("B")
+                and self.body == memoryview(b"" if other.body is None else other.body).cast("B"))
 
     def __repr__(self):
         from arrowipc._upcalls import message_text

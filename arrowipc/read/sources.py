@@ -8,6 +8,7 @@ import os
 from arrowipc.arguments import described, refuse_async
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.file_objects import TEXT, FileObjectError, position_of, read_some, read_up_to, seek_to
+from arrowipc.read.file_signatures import HEAD
 from arrowipc.read.remote import RemoteSource
 
 TYPE_CHECKING = False
@@ -16,14 +17,29 @@ if TYPE_CHECKING:
 
     from arrowipc.read.framing import Framer
 
+#: Bytes that tell a file from a stream.
+SIGNATURE = 6
+
 
 def locate_source(source: Any) -> Any:
     """Say where a URL leads: to a path of this machine, or to a RemoteSource."""
     if isinstance(source, str) and "://" in source:
-        source = RemoteSource(source)
+        source = file_path(source) or RemoteSource(source)
     if isinstance(source, RemoteSource):
         return source.local_path or source
     return source
+
+
+def file_path(url: str) -> str | None:
+    """The path that a ``file://`` URL means, which needs no fsspec; None for URLs of other kinds."""
+    if not url.startswith("file://") or "::" in url:
+        return None
+    path = url[7:].removeprefix("localhost")
+    if "%" in path:
+        from urllib.parse import unquote
+
+        path = unquote(path)
+    return path
 
 
 def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
@@ -33,14 +49,14 @@ def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
         return None, source.open(), True
     if isinstance(source, (str, os.PathLike)):
         file = _opened(source)
-        if not memory_map:
+        if not (memory_map and is_regular(file)):
             return None, file, True
         with file:
             return map_file(file), None, False
     try:
         return memoryview(source), None, False
     except TypeError:
-        return None, _checked(source), False
+        return None, _checked(source), isinstance(source, Peeked)
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
@@ -73,14 +89,88 @@ def _checked(file: Any) -> Any:
 def map_file(file: Any) -> Any:
     """Map an opened file into memory; what cannot be mapped is read."""
     import mmap
-    import stat
 
-    info = os.fstat(file.fileno())
-    if not stat.S_ISREG(info.st_mode):
+    if not is_regular(file):
         # Pipes and devices cannot be mapped.
         return file.readall()
     # An empty file cannot be mapped either.
-    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+
+
+def is_regular(file: Any) -> bool:
+    """Whether an opened path is a file, and no pipe or device."""
+    import stat
+
+    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+
+
+def can_seek(file: Any) -> bool:
+    """Whether a file object can go back."""
+    return hasattr(file, "seekable") and bool(file.seekable())
+
+
+class Peeked:
+    """A pipe, and the bytes of it that were looked at: they come again, once."""
+
+    __slots__ = ("_file", "_first", "first", "owned")
+
+    def __init__(self, file: Any, owned: bool) -> None:
+        self._file = file
+        self.owned = owned
+        try:
+            self.first = self._first = read_up_to(file, SIGNATURE)
+        except BaseException:
+            self.close()
+            raise
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill the front of `buffer`."""
+        first = self._first
+        if not first:
+            return read_some(self._file, buffer)
+        count = min(len(first), len(buffer))
+        buffer[:count] = first[:count]
+        self._first = first[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the pipe, if we opened it."""
+        if self.owned:
+            self._file.close()
+
+
+def look_at(source: Any) -> tuple[Any, bytes]:
+    """A source and the bytes that tell a file from a stream; a pipe becomes a `Peeked`."""
+    if isinstance(source, (str, os.PathLike)):
+        if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
+            source = Peeked(_opened(source), True)
+    elif not isinstance(source, RemoteSource) and hasattr(source, "read") and not can_seek(_checked(source)):
+        source = Peeked(source, False)
+    return source, source.first if isinstance(source, Peeked) else first_bytes(source)
+
+
+def spooled(file: Any, most: int) -> Any:
+    """All that a pipe still has, where it is an Arrow IPC file: up to `most` bytes in memory, a longer one on disk.
+
+    Of anything else the first bytes, by which to say what it is.
+    """
+    data = bytearray(read_up_to(file, HEAD))
+    if not data.startswith(b"ARROW1"):
+        return data
+    piece = memoryview(bytearray(1 << 20))
+    while len(data) <= most and (count := read_some(file, piece)):
+        data += piece[:count]
+    if len(data) <= most:
+        return data
+    import tempfile
+
+    with tempfile.TemporaryFile() as kept:
+        kept.write(data)
+        del data
+        while count := read_some(file, piece):
+            kept.write(piece[:count])
+        kept.flush()
+        return map_file(kept)
 
 
 def pump(framer: Framer, file: Any) -> None:
@@ -103,19 +193,19 @@ def pump(framer: Framer, file: Any) -> None:
 def first_bytes(source: Any) -> bytes:
     """The six bytes that tell a file from a stream; none where looking would take them away."""
     if isinstance(source, RemoteSource):
-        return source.head()[:6]
+        return source.head()[:SIGNATURE]
     if isinstance(source, (str, os.PathLike)):
         if os.path.isfile(source):
             with open(source, "rb", buffering=0) as file:
-                return file.read(6)
+                return file.read(SIGNATURE)
         return b""  # a pipe must not be opened twice; what does not exist says so when it is opened
     try:
-        return bytes(memoryview(source)[:6])
+        return bytes(memoryview(source)[:SIGNATURE])
     except TypeError:
         file = _checked(source)
-    if not hasattr(file, "seekable") or not file.seekable():
+    if not can_seek(file):
         return b""
     start = position_of(file)
-    first = read_up_to(file, 6)
+    first = read_up_to(file, SIGNATURE)
     seek_to(file, start)
     return first

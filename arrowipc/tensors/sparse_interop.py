@@ -1,6 +1,6 @@
-"""Sparse objects of SciPy, PyData Sparse and PyTorch, taken apart into NumPy arrays and made of them.
+"""Sparse objects of SciPy, PyData Sparse and PyTorch, taken apart into NumPy arrays and made of them; of pyarrow taken.
 
-None of the three is imported before somebody calls for its objects.
+None of them is imported before somebody calls for its objects.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ __all__ = [
 ]
 
 FORMATS = ("csr", "csc")
+ARROW_LAYOUTS = {"SparseCOOTensor": "coo", "SparseCSRMatrix": "csr", "SparseCSCMatrix": "csc", "SparseCSFTensor": "csf"}
 
 #: What the constructors of others raise for dtypes and shapes that they do not take.
 UNFIT = (NotImplementedError, TypeError, ValueError)
 
 
 def library_of(obj: Any) -> str | None:
-    """Return which library a sparse object belongs to: "scipy", "sparse", "torch", or None."""
+    """Return which library a sparse object belongs to: "scipy", "sparse", "torch", "pyarrow", or None."""
     for each in type(obj).__mro__:
         library = each.__module__.partition(".")[0]
         if library == "scipy" and hasattr(obj, "tocoo"):
@@ -55,11 +56,15 @@ def library_of(obj: Any) -> str | None:
             return library
         if library == "torch" and hasattr(obj, "layout") and str(obj.layout) != "torch.strided":
             return library
+        if library == "pyarrow" and each.__name__ in ARROW_LAYOUTS:
+            return library
     return None
 
 
 def layout_of(obj: Any) -> str:
-    """Return "csr", "csc" or "coo" for an object that `library_of` knows."""
+    """Return "csr", "csc", "csf" or "coo" for an object that `library_of` knows."""
+    if library_of(obj) == "pyarrow":
+        return ARROW_LAYOUTS[type(obj).__name__]
     if library_of(obj) == "scipy":
         return obj.format if obj.format in FORMATS else "coo"
     if library_of(obj) == "torch":

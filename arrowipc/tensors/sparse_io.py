@@ -151,7 +151,7 @@ def write_sparse_tensor(
     Parameters
     ----------
     x : sparse tensor
-        Ours, or of SciPy, PyData Sparse or PyTorch, in the layout that it has.
+        Ours, or of SciPy, PyData Sparse, PyTorch or pyarrow, in the layout that it has.
     sink : path, URL, file object, socket, bytearray or writable buffer
         A file object is written from its position, a bytearray is appended to. The tensor and every buffer of
         it begin at multiples of 64 in the sink: zeros come first where it stands elsewhere, which readers

@@ -587,8 +587,9 @@ def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
     Parameters
     ----------
     obj : object
-        One of the classes above, or an object of SciPy, PyData Sparse or PyTorch. What has none of the
-        layouts becomes coordinates.
+        One of the classes above, or an object of SciPy, PyData Sparse, PyTorch or pyarrow. What has none of the
+        layouts becomes coordinates. Compressed fibres of pyarrow, which hides the order of their dimensions,
+        become a dense tensor on the way.
     dim_names : iterable of str, optional
 
     Raises
@@ -598,7 +599,10 @@ def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
     """
     if isinstance(obj, SparseTensor):
         return obj if dim_names is None else obj.rename(dim_names)
-    maker = _MAKERS.get(peers.library_of(obj))
+    library = peers.library_of(obj)
+    if library == "pyarrow":
+        return _of_arrow(obj, dim_names)
+    maker = _MAKERS.get(library)
     if maker is None:
         raise UsageError(f"expected a sparse tensor, found {described(obj)}")
     made: SparseTensor = getattr(LAYOUTS[peers.layout_of(obj).upper()], maker)(obj, dim_names)
@@ -606,3 +610,15 @@ def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
 
 
 _MAKERS: dict[str | None, str] = {"scipy": "from_scipy", "sparse": "from_pydata_sparse", "torch": "from_torch"}
+
+
+def _of_arrow(obj: Any, dim_names: Iterable[str] | None) -> SparseTensor:
+    names = obj.dim_names if dim_names is None and any(obj.dim_names) else dim_names
+    kind: Any = LAYOUTS[peers.layout_of(obj).upper()]
+    made: SparseTensor
+    if kind is SparseCSFTensor:
+        made = kind.from_dense(obj.to_tensor().to_numpy(), dim_names=names)
+    else:
+        data, *index = obj.to_numpy()
+        made = kind(data.ravel(), *index, obj.shape, names)
+    return made

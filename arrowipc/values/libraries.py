@@ -12,8 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arrowipc.columns.array import Array, RecordBatch
-from arrowipc.datatypes import Bool, Dictionary, FloatingPoint, Int, LargeUtf8, Timestamp, Utf8, Utf8View
-from arrowipc.errors import UsageError
+from arrowipc.datatypes import (
+    Bool,
+    Decimal,
+    Dictionary,
+    FloatingPoint,
+    Int,
+    Interval,
+    LargeListView,
+    LargeUtf8,
+    ListView,
+    RunEndEncoded,
+    Timestamp,
+    Union,
+    Utf8,
+    Utf8View,
+)
+from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.values.to_numpy import stored_dtype
 
 if TYPE_CHECKING:
@@ -48,7 +63,34 @@ def to_arrow(data: Any) -> Any:
 def to_polars(data: Any) -> Any:
     """A polars DataFrame, or of an array a Series."""
     pl = _library("polars")
-    return pl.Series(data.field.name, data) if isinstance(data, Array) else pl.DataFrame(data)
+    try:
+        return pl.Series(data.field.name, data) if isinstance(data, Array) else pl.DataFrame(data)
+    except BaseException as error:
+        # Types that it does not know are a panic of Rust's, which is no Exception.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise _refused("polars", data, error) from error
+        raise
+
+
+def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:
+    """What to do about columns that a library does not know."""
+    fields = [data.field] if isinstance(data, Array) else data.schema
+    rare = ", ".join([f"{field.name!r} ({field.type})" for field in fields if _is_rare(field.type)])
+    return UnsupportedError(
+        f"{library} cannot take {rare or 'these columns'}: columns=[...] of the reader or select() leaves columns out; "
+        f"to_arrow(), to_numpy() and to_pylist() take all types (it says: {str(error).partition(chr(10))[0][:200]})"
+    )
+
+
+def _is_rare(kind: DataType) -> bool:
+    """Whether many libraries lack a type, or one inside it."""
+    if isinstance(kind, Dictionary):
+        return _is_rare(kind.value_type)
+    return (
+        isinstance(kind, (Interval, LargeListView, ListView, RunEndEncoded, Union))
+        or (isinstance(kind, Decimal) and kind.bit_width == 256)
+        or any(_is_rare(child.type) for child in kind.children)
+    )
 
 
 def to_pandas(data: Any, options: dict[str, Any]) -> Any:
@@ -60,7 +102,10 @@ def to_pandas(data: Any, options: dict[str, Any]) -> Any:
         if options:
             raise UsageError(f"to_pandas: {', '.join(options)} need pyarrow, which is not installed") from None
         return _series(pd, data) if isinstance(data, Array) else _frame(pd, data)
-    return arrow.to_pandas(**options)
+    try:
+        return arrow.to_pandas(**options)
+    except NotImplementedError as error:
+        raise _refused("pandas", data, error) from error
 
 
 def from_pandas(frame: Any, options: dict[str, Any]) -> Any:

@@ -35,7 +35,7 @@ def reduce_batch(batch: RecordBatch, protocol: int) -> Reduced:
         parts.buffers,
         parts.variadic,
         parts.dictionaries,
-        batch.custom_metadata,
+        batch.custom_metadata.pairs,
     )
 
 

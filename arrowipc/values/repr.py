@@ -99,7 +99,7 @@ def batch_text(batch: Any) -> str:
     rows = _counted(batch.num_rows, "row")
     lines = [f"RecordBatch: {rows} x {_counted(len(batch.schema), 'column')}"]
     lines += _column_lines(batch.schema, batch if batch.num_rows else None)
-    lines += _pair_lines(batch.custom_metadata, "-- batch metadata --", "")
+    lines += _pair_lines(batch.custom_metadata.pairs, "-- batch metadata --", "")
     return "\n".join(lines)
 
 
@@ -134,7 +134,7 @@ def schema_text(schema: Schema) -> str:
         lines += _field_lines(field, "", "")
     if len(schema) > TEXT_FIELDS:
         lines.append(f"{CUT} and {_counted(len(schema) - TEXT_FIELDS, 'more field')}")
-    lines += _pair_lines(schema.metadata, "-- schema metadata --", "")
+    lines += _pair_lines(schema.metadata.pairs, "-- schema metadata --", "")
     if schema.endianness != "little":
         lines.append(f"-- endianness: {schema.endianness} --")
     return "\n".join(lines)
@@ -144,7 +144,7 @@ def message_text(message: Any) -> str:
     """Return kind, version and sizes of a message, with its custom metadata below."""
     sizes = f"{len(message.metadata):,} bytes of metadata, {message.body_length:,} bytes of body"
     lines = [f"Message: {message.kind}, {message.version}, {sizes}"]
-    lines += _pair_lines(message.custom_metadata, "-- message metadata --", "")
+    lines += _pair_lines(message.custom_metadata.pairs, "-- message metadata --", "")
     return "\n".join(lines)
 
 
@@ -169,22 +169,21 @@ def _column_lines(schema: Schema, batch: Any | None) -> Iterator[str]:
 def _field_lines(field: Field, prefix: str, indent: str) -> Iterator[str]:
     name = shorten(printable(field.name), LINE_WIDTH)
     yield f"{indent}{prefix}{name}: {_typed(field, LINE_WIDTH)}"
-    yield from _pair_lines(field.metadata, "-- field metadata --", indent + "  ")
+    yield from _pair_lines(field.metadata.pairs, "-- field metadata --", indent + "  ")
     for position, child in enumerate(_children(field.type)):
         # The type names the children already; they get a line of their own for the sake of their metadata.
         if _has_metadata(child, LEVELS):
             yield from _field_lines(child, f"child {position}, ", indent + "  ")
 
 
-def _pair_lines(pairs: Iterable[tuple[bytes, bytes]] | None, title: str, indent: str) -> Iterator[str]:
+def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str) -> Iterator[str]:
     """Yield `title` and the pairs of some metadata; nothing if there are none."""
-    shown = list(pairs or ())
-    if shown:
+    if pairs:
         yield indent + title
-    for key, value in shown[:PAIRS]:
+    for key, value in pairs[:PAIRS]:
         yield f"{indent}{_key_text(key)}: {_pair_text(value)}"
-    if len(shown) > PAIRS:
-        yield f"{indent}{CUT} and {_counted(len(shown) - PAIRS, 'more pair')}"
+    if len(pairs) > PAIRS:
+        yield f"{indent}{CUT} and {_counted(len(pairs) - PAIRS, 'more pair')}"
 
 
 # HTML.
@@ -259,12 +258,12 @@ def _fields_table(schema: Schema) -> str:
         cells.append(_cell("td", type_text(field.type, LINE_WIDTH), "t"))
         cells.append(_cell("td", "yes" if field.nullable else "no"))
         if described:
-            cells.append(f"<td>{_pairs_html(field.metadata)}</td>")
+            cells.append(f"<td>{_pairs_html(field.metadata.pairs)}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
     if len(schema) > len(fields):
         more = f"{CUT} and {_counted(len(schema) - len(fields), 'more field')}"
         rows.append(f"<tr><td></td>{_cell('td', more, 'z')}</tr>")
-    below = f"<p>{_pairs_html(schema.metadata)}</p>" if schema.metadata else ""
+    below = f"<p>{_pairs_html(schema.metadata.pairs)}</p>" if schema.metadata else ""
     return _table(head, rows) + below
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from arrowipc.errors import UsageError
+from arrowipc.read.sources import file_path
 
 __all__ = ["NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url"]
 
@@ -214,7 +215,10 @@ def open_path(path: str | os.PathLike[str], durable: bool) -> NewFile | OpenFile
 
 
 def open_url(url: str, durable: bool) -> NewFile | RemoteFile:
-    """Begin a file under a URL that fsspec knows; local ones are files like any other."""
+    """Begin a file under a URL that fsspec knows; local ones are files like any other, and need no fsspec."""
+    local = file_path(url)
+    if local is not None:
+        return NewFile(local, durable, url)
     try:
         import fsspec
         from fsspec.implementations.local import LocalFileSystem

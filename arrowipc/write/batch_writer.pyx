@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memset, strchr
 import os
 
 from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, identity, limits_data, raise_fault
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.array cimport RecordBatch, as_batch
 from arrowipc.columns.builder cimport concat_into
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
@@ -29,7 +29,7 @@ from arrowipc.read.framing cimport Message, new_message
 from arrowipc.write.batch_encoder cimport Compressor, Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
-from arrowipc.arguments import metadata_pairs
+from arrowipc.arguments import metadata_of
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
 
@@ -468,7 +468,7 @@ cdef class EncodeOptions:
 
     Parameters
     ----------
-    compression : None, "lz4", "zstd" or dict
+    compression : None, "lz4", "zstd", a codec object of pyarrow, or dict
         A dict gives a codec (or None) per column name, and for all other columns under ``"*"``; one codec at most.
     compression_level, min_space_savings
         See `arrowipc.write.batch_encoder.Compressor`.
@@ -481,17 +481,24 @@ cdef class EncodeOptions:
     def __cinit__(self, compression=None, compression_level=None, min_space_savings=None, alignment=8, legacy=False,
                  metadata_version="V5", use_threads=True):
         cdef Compressor compressor = None
-        codec = compression
+        if type(compression) is str and compression in ("lz4", "zstd") or compression is None:
+            codec = compression     # no look at what pyarrow has, which takes an import
+        else:
+            from arrowipc.options import codec_and_level
+
+            codec, compression_level = codec_and_level(compression, compression_level)
         if isinstance(compression, dict):
-            codecs = {name for name in compression.values() if name is not None}
+            named = {name: codec_and_level(each, None)[0] for name, each in compression.items()}
+            codecs = {name for name in named.values() if name is not None}
             if len(codecs) > 1:
                 raise UsageError("compression: a message has one codec, so its columns can have one or none; found "
                                  f"{' and '.join(map(repr, sorted(map(str, codecs))))}")
-            self.choice = {name: each is not None for name, each in compression.items()}
+            self.choice = {name: each is not None for name, each in named.items()}
             codec = codecs.pop() if codecs else None
         if codec is not None and metadata_version == "V4":
             # pyarrow takes such bodies for raw ones.
-            raise UsageError('compression came with metadata_version="V5": readers of "V4" do not know it')
+            raise UsageError('compression came with metadata_version="V5": readers of "V4" do not know it '
+                             "(which is also what ARROW_PRE_1_0_METADATA_VERSION=1 asks for)")
         if codec is not None:
             compressor = Compressor(codec, compression_level, min_space_savings, use_threads)
         elif compression_level is not None or min_space_savings is not None:
@@ -532,7 +539,7 @@ cdef int encode_alone(EncodeOptions encode_options, Truncator truncator, RecordB
     check_order(batch.plan)
     if truncator.truncate(&batch.d, 0, batch.d.length, &fault) < 0:
         raise_fault(&fault, batch.plan)
-    encode_options.encoder.record_batch(&truncator.d, chosen_fields(encode_options), batch.custom_metadata, 0)
+    encode_options.encoder.record_batch(&truncator.d, chosen_fields(encode_options), batch.metadata_pairs, 0)
     return 0
 
 
@@ -553,8 +560,9 @@ def batch_message(RecordBatch batch not None, **options):
                        encoder.n_parts, encoder.alignment, owners_of(batch, truncator, encoder))
 
 
-def batch_size(RecordBatch batch not None, **options):
+def batch_size(data, **options):
     """Bytes of the encapsulated RecordBatch message of a batch; see `arrowipc.get_record_batch_size`."""
+    cdef RecordBatch batch = as_batch(data)
     cdef EncodeOptions encode_options = EncodeOptions(**options)
     encode_alone(encode_options, Truncator(batch.plan), batch)
     return encode_options.encoder.head_size + encode_options.encoder.body_length
@@ -792,12 +800,12 @@ cdef class BatchWriter:
 
     # -- batches --
 
-    def write_batch(self, RecordBatch batch not None, custom_metadata=None):
+    def write_batch(self, batch, custom_metadata=None):
         """Write one batch.
 
         Parameters
         ----------
-        batch : RecordBatch
+        batch : RecordBatch, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
             Of the writer's schema; metadata may differ. A slice writes only its rows.
         custom_metadata : mapping or pairs of str or bytes, optional
             Goes into the message. Default: what the batch brought along.
@@ -812,24 +820,25 @@ cdef class BatchWriter:
         OSError
             The sink failed: the writer cannot go on.
         """
-        cdef tuple pairs = batch.custom_metadata if custom_metadata is None else metadata_pairs(custom_metadata)
+        cdef RecordBatch own = as_batch(batch)
+        cdef tuple pairs = own.metadata_pairs if custom_metadata is None else metadata_of(custom_metadata).pairs
         self.check_usable()
-        if batch.plan is not self.accepted:
-            self.accept(batch)
-        if pairs and batch.d.length < self.coalesce_rows:
+        if own.plan is not self.accepted:
+            self.accept(own)
+        if pairs and own.d.length < self.coalesce_rows:
             # Statistics are no reason to stay alone: those of several batches together are other ones.
             from arrowipc.columns.statistics import without_statistics
 
             pairs = without_statistics(pairs)
-        if batch.d.length < self.coalesce_rows and not pairs:
-            self.pending.append(batch)
-            self.pending_rows += batch.d.length
+        if own.d.length < self.coalesce_rows and not pairs:
+            self.pending.append(own)
+            self.pending_rows += own.d.length
             if self.pending_rows >= self.coalesce_rows:
                 self.flush()
             return
         if self.pending:
             self.flush()
-        self.put(batch, 0, batch.d.length, pairs, INT64_MAX)
+        self.put(own, 0, own.d.length, pairs, INT64_MAX)
 
     def write_rows(self, RecordBatch batch not None, int64_t max_rows, int64_t max_bytes):
         """Write a batch as several: of `max_rows` rows and bodies of `max_bytes` bytes at most.
@@ -837,7 +846,7 @@ cdef class BatchWriter:
         One row may exceed `max_bytes`. Custom metadata goes with the first one.
         """
         cdef int64_t start = 0, count, written, likely = INT64_MAX
-        cdef tuple pairs = batch.custom_metadata
+        cdef tuple pairs = batch.metadata_pairs
         self.check_usable()
         if batch.plan is not self.accepted:
             self.accept(batch)
@@ -1030,7 +1039,7 @@ cdef class BatchWriter:
         try:
             if len(waiting) > 1:
                 joined = RecordBatch.__new__(RecordBatch)
-                joined.custom_metadata = ()
+                joined.metadata_pairs = ()
                 try:
                     concat_into(joined, tuple(waiting))
                     waiting = [joined]

@@ -172,7 +172,7 @@ cdef Columns twin(Columns columns, Plan plan, tuple dictionaries):
     out.share(columns, plan)
     out.dictionaries = dictionaries
     if type(columns) is RecordBatch:
-        (<RecordBatch> out).custom_metadata = (<RecordBatch> columns).custom_metadata
+        (<RecordBatch> out).metadata_pairs = (<RecordBatch> columns).metadata_pairs
     return out
 
 

@@ -469,7 +469,7 @@ def test_pyarrow_gets_what_it_wrote_and_cannot_read(name: str) -> None:
 def test_metadata_beside_an_extension_type_stays_with_the_column() -> None:
     field = pa.field("x", CANONICAL["uuid"].type, metadata={"k": "v"})
     found = schema_from(pa.schema([field]))
-    assert found["x"].metadata[0] == (b"k", b"v")
+    assert found["x"].metadata.pairs[0] == (b"k", b"v")
     assert found["x"].extension_name == "arrow.uuid"
     assert pa.schema(found).field("x").equals(field, check_metadata=True)
 
@@ -482,7 +482,7 @@ def test_extension_types_of_a_dictionary_and_of_its_values_do_not_fit_into_one_f
     assert schema_from(pa.schema([("x", Labelled(inner))]))["x"].extension_name == "some.type"
     named = pa.dictionary(pa.int8(), Labelled(pa.string(), parameters=b""))
     field = pa.field("x", named, metadata={"ARROW:extension:name": "some.type"})
-    assert schema_from(pa.schema([field]))["x"].metadata == ((b"ARROW:extension:name", b"some.type"),)
+    assert schema_from(pa.schema([field]))["x"].metadata.pairs == ((b"ARROW:extension:name", b"some.type"),)
 
 
 def test_single_columns_hand_the_extension_type_of_their_dictionary_on() -> None:

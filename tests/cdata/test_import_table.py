@@ -246,7 +246,7 @@ def test_the_schema_is_the_tables() -> None:
         table = pa.table([chunked(c, at) for c, at in zip(columns, cuts, strict=True)], schema=schema)
         found = same(table)
         assert {id(batch.schema) for batch in found} == {id(found[0].schema)}
-        assert [field.metadata for field in found[0].schema.fields[1:]] == [((b"only", b"here"),), ()]
+        assert [field.metadata.pairs for field in found[0].schema.fields[1:]] == [((b"only", b"here"),), ()]
         pa.register_extension_type(Celsius())
         try:
             assert pa.schema(found[0].schema).equals(schema, check_metadata=True)

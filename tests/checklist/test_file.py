@@ -257,9 +257,9 @@ def test_057_torn_files_are_refused_with_advice(cut):
 def test_058_footer_metadata_is_ordered_pairs_of_bytes():
     pairs = ((b"k", b"1"), (b"b", b"\xff\0"), (b"k", b"2"))
     with ipc.open_file(file(ONE, ROWS, metadata=pairs)) as reader:
-        assert reader.metadata == pairs
+        assert reader.metadata.pairs == pairs
     with ipc.open_file(file(ONE, ROWS)) as reader:
-        assert reader.metadata == ()
+        assert reader.metadata.pairs == ()
 
 
 def test_059_a_damaged_magic_is_told():
@@ -308,7 +308,7 @@ def test_file_indices():
 def test_file_batch_metadata():
     pairs = ((b"a", b"b"),)
     with ipc.open_file(file(ONE, ROWS, message(MORE, metadata=pairs))) as reader:
-        assert [reader.get_batch_with_custom_metadata(i)[1] for i in range(2)] == [(), pairs]
+        assert [reader.get_batch_with_custom_metadata(i).custom_metadata.pairs for i in range(2)] == [(), pairs]
 
 
 def test_file_reading_equals_stream_reading():

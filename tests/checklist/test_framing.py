@@ -251,11 +251,11 @@ def test_018_message_metadata_on_every_kind():
     words = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"]))
     rows = batch(1, [(1, 0)], [b"", i32(0)])
     data = stream(*(message(part, metadata=PAIRS) for part in (coded, words, rows)), message(rows))
-    assert [m.custom_metadata for m in ipc.MessageReader(data)] == [PAIRS] * 3 + [()]
+    assert [m.custom_metadata.pairs for m in ipc.MessageReader(data)] == [PAIRS] * 3 + [()]
     with ipc.open_stream(data) as reader:
-        assert reader.schema.metadata == PAIRS
+        assert reader.schema.metadata.pairs == PAIRS
         first, metadata = reader.read_next_batch_with_custom_metadata()
-        assert metadata == PAIRS == first.custom_metadata
+        assert metadata.pairs == PAIRS == first.custom_metadata.pairs
         second, metadata = reader.read_next_batch_with_custom_metadata()
         assert not metadata
         assert not second.custom_metadata
@@ -290,7 +290,7 @@ def test_019_metadata_values_are_any_bytes():
     pairs = ((b"binary", bytes(range(256))),)
     data = stream(schema(field("x", INT32, metadata=pairs), metadata=pairs), ROWS)
     found = read_stream(data).schema
-    assert found.metadata == pairs == found.field(0).metadata
+    assert found.metadata.pairs == pairs == found.field(0).metadata.pairs
 
 
 def test_020_nul_in_a_name_is_kept_and_not_exported():

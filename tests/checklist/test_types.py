@@ -41,7 +41,7 @@ from helpers.forge import (
 )
 
 import arrowipc as ipc
-from arrowipc import FormatError, types
+from arrowipc import FormatError, UnsupportedError, types
 
 
 def type_of(kind: Table, *children: Table):
@@ -66,9 +66,13 @@ def test_030_int_widths(bits_, signed):
     assert type_of(int_(bits_, signed)) == types.Int(bits_, signed)
 
 
-@pytest.mark.parametrize("bits_", [None, 0, 1, 7, 12, 24, 128, -8, 2**31 - 1])
+@pytest.mark.parametrize("bits_", [None, 0, 1, 7, 12, 24, 127, 129, 256, -8, 2**31 - 1])
 def test_030_wrong_int_widths(bits_):
     refuse_type(int_(bits_), words=f"width {bits_ or 0}")
+
+
+def test_030_integers_of_128_bits_are_those_of_polars():
+    refuse_type(int_(128), words="128 bits of polars", error=UnsupportedError)
 
 
 @pytest.mark.parametrize("width", [0, 16, 31, 96, 512, -128])
@@ -320,7 +324,7 @@ def test_040_values_of_maps_may_be_null():
 def test_041_extensions_are_storage_and_metadata(pairs):
     rows = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
     reading = read_stream(stream(schema(field("x", INT32, metadata=pairs)), rows))
-    assert reading.schema.field(0).metadata == pairs
+    assert reading.schema.field(0).metadata.pairs == pairs
     assert reading.schema.field(0).type == types.Int(32, True)
     assert reading.values() == [[[1, 2, 3]]]
 
@@ -330,7 +334,7 @@ def test_041_extension_wraps_the_dictionary():
     coded = schema(field("d", UTF8, dictionary=encoding(0, INT64, isOrdered=True), metadata=pairs))
     data = stream(coded, dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"])), batch(1, [(1, 0)], [b"", i64(0)]))
     found = read_stream(data).schema.field(0)
-    assert found.metadata == pairs
+    assert found.metadata.pairs == pairs
     assert found.type == types.Dictionary(types.Int(64, True), types.Utf8(), True)
     assert column(data) == ["a"]
 

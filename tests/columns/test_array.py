@@ -40,7 +40,7 @@ def test_a_batch_tells_its_shape():
     assert found.schema is found.schema
     assert [column.field.name for column in found.columns] == ["a", "b"]
     assert found.nbytes == sum(len(b) for c in found.columns for b in c.buffers() if b is not None)
-    assert found.custom_metadata == ()
+    assert found.custom_metadata.pairs == ()
     assert found.to_pydict() == SMALL.to_pydict()
     assert found.to_pylist() == SMALL.to_pylist()
 
@@ -123,7 +123,7 @@ def test_metadata_of_the_message_stays_with_slices():
     with pa.ipc.new_stream(sink, SMALL.schema) as writer:
         writer.write_batch(SMALL, custom_metadata={"k": "v"})
     (found,) = ipc.open_stream(sink.getvalue())
-    assert found.custom_metadata == found.slice(1).custom_metadata == ((b"k", b"v"),)
+    assert found.custom_metadata.pairs == found.slice(1).custom_metadata.pairs == ((b"k", b"v"),)
 
 
 # -- arrays --------------------------------------------------------------------------------------------------

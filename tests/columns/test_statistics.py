@@ -735,7 +735,7 @@ def test_metadata_of_a_batch_without_its_body(how, tmp_path):
         if how == "object":
             bodies = [(offset + head, offset + head + body) for offset, head, body in reader.blocks]
             assert not [read for read in source.ranges for body in bodies if read[0] < body[1] and body[0] < read[1]]
-        assert pairs[:2] == [batch.custom_metadata for batch in reader]
+        assert pairs[:2] == [batch.custom_metadata.pairs for batch in reader]
         assert pairs[1] == pairs[2]
         with pytest.raises(IndexError):
             reader.get_batch_metadata(2)

@@ -246,8 +246,13 @@ def test_columns_that_are_not_there_are_named():
             find()
     with pytest.raises(UsageError, match="expected 2 names"):
         WORDS.rename(["a"])
-    with pytest.raises(UsageError, match="asked for twice"):
-        WORDS.select(["x", "x"])
+
+
+def test_a_column_may_be_selected_twice():
+    twice = WORDS.select(["x", "x"])
+    assert twice.schema.names == ["x", "x"]
+    assert twice[0] == twice[1] == WORDS["x"]
+    assert twice.select([1]).schema.names == ["x"]
 
 
 def test_added_columns_must_fit():

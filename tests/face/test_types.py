@@ -503,10 +503,10 @@ def test_extension_types_are_described_and_never_run() -> None:  # 41
 
 def test_metadata_as_people_give_it() -> None:
     expected = ((b"a", b"1"), (b"b", b"\xff"))
-    assert T.field("x", T.int8(), metadata={"a": "1", b"b": bytearray(b"\xff")}).metadata == expected
-    assert T.schema([], [("a", b"1"), (b"b", memoryview(b"\xff"))]).metadata == expected
-    assert T.schema([], None).metadata == T.schema([], {}).metadata == ()
-    assert T.schema([], [("k", "1"), ("k", "2")]).metadata == ((b"k", b"1"), (b"k", b"2"))  # 18
+    assert T.field("x", T.int8(), metadata={"a": "1", b"b": bytearray(b"\xff")}).metadata.pairs == expected
+    assert T.schema([], [("a", b"1"), (b"b", memoryview(b"\xff"))]).metadata.pairs == expected
+    assert T.schema([], None).metadata.pairs == T.schema([], {}).metadata.pairs == ()
+    assert T.schema([], [("k", "1"), ("k", "2")]).metadata.pairs == ((b"k", b"1"), (b"k", b"2"))  # 18
 
 
 def test_fields_by_index_and_name() -> None:

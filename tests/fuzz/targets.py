@@ -90,7 +90,7 @@ def options(chance: random.Random) -> dict[str, Any]:
     chosen: dict[str, Any] = {"validate": level_of(chance)}
     chosen["limits"] = None if chance.random() < 0.1 else FEW
     if chance.random() < 0.2:
-        chosen["columns"] = chance.choice(([0], [1, 0], [], ["x"], ["c0.a"]))
+        chosen["columns"] = chance.choice(([0], [1, 0], [], ["x"], ["c0.a"], [0, 1, 0]))
     if chance.random() < 0.2:
         chosen["ensure_native_endian"] = False
     chosen["use_threads"] = chance.random() < 0.2
@@ -129,7 +129,7 @@ def stream(data: bytes, chance: random.Random) -> None:
 @target("file", corpus.files)
 def file(data: bytes, chance: random.Random) -> None:
     chosen = options(chance)
-    with ipc.open_file(source_of(data, chance, seekable=True), **chosen) as reader:
+    with ipc.open_file(source_of(data, chance), **chosen) as reader:
         repr(reader), reader.blocks, reader.metadata, reader.schema
         numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
         chance.shuffle(numbers)

@@ -92,7 +92,7 @@ def test_metadata_of_file_schema_and_batches_stays() -> None:
             target = bytearray()
             recover(data, into=target, resync=resync)
             with ipc.open_file(target) as reader:
-                assert reader.metadata == ((b"made by", b"hand"),)
+                assert reader.metadata.pairs == ((b"made by", b"hand"),)
                 assert reader.schema.equals(ipc.open_file(sink).schema, check_metadata=True)
 
 

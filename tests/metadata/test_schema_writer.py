@@ -89,7 +89,7 @@ def field_table(field: T.Field) -> dict[str, Any]:
         "type": type_table(type_),
         "dictionary": encoding,
         "children": [field_table(child) for child in type_.children],
-        "custom_metadata": pair_tables(field.metadata),
+        "custom_metadata": pair_tables(field.metadata.pairs),
     }
 
 
@@ -98,7 +98,7 @@ def schema_table(schema: ipc.Schema) -> dict[str, Any]:
     return {
         "endianness": schema.endianness.capitalize(),
         "fields": [field_table(field) for field in schema],
-        "custom_metadata": pair_tables(schema.metadata),
+        "custom_metadata": pair_tables(schema.metadata.pairs),
         "features": [names[each] for each in schema.features] or None,
     }
 

@@ -172,7 +172,7 @@ def test_custom_metadata_of_the_batch_is_in_each_cell():
     found = cells(ipc.encode_payloads(batch, rows_per_payload=4))
     assert found == [stream(batch.slice(i, 4)) for i in (0, 4, 8)]
     (again,) = ipc.open_stream(found[1])
-    assert again.custom_metadata == ((b"k", b"value"), (b"other", b""))
+    assert again.custom_metadata.pairs == ((b"k", b"value"), (b"other", b""))
 
 
 def test_a_schema_of_ones_own_is_declared():
@@ -180,8 +180,8 @@ def test_a_schema_of_ones_own_is_declared():
     schema = ipc.Schema([types.field("n", types.int64(), metadata={"unit": "m"}), batch.schema[1]], {"a": "b"})
     (cell,) = cells(ipc.encode_payloads(batch, [0, 10], schema=schema))
     found = ipc.read_schema(cell)
-    assert found.metadata == ((b"a", b"b"),)
-    assert found[0].metadata == ((b"unit", b"m"),)
+    assert found.metadata.pairs == ((b"a", b"b"),)
+    assert found[0].metadata.pairs == ((b"unit", b"m"),)
     with pytest.raises(UsageError, match="column 0 is named 'n' in the batch and 'm'"):
         ipc.encode_payloads(batch, [0, 10], schema=[types.field("m", types.int64()), batch.schema[1]])
 

@@ -306,7 +306,7 @@ class Counting:
     def __init__(self, schema: Any, batch: Any) -> None:
         self.schema = schema
         self.num_rows = batch.num_rows
-        self.custom_metadata = ()
+        self.custom_metadata = arrowipc.KeyValueMetadata()
         self.batch = batch
         self.asked: list[int] = []
 

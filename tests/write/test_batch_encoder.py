@@ -132,19 +132,19 @@ def test_schema_metadata_and_field_metadata_are_written():
 
 def test_metadata_stands_in_the_first_message_and_in_the_footer():
     data = file(batch_of(1), metadata=PAIRS)
-    assert ipc.open_file(data).metadata == PAIRS
-    assert ipc.MessageReader(data[8:]).read_next_message().custom_metadata == PAIRS
+    assert ipc.open_file(data).metadata.pairs == PAIRS
+    assert ipc.MessageReader(data[8:]).read_next_message().custom_metadata.pairs == PAIRS
 
 
 def test_metadata_can_be_set_until_the_file_is_closed():
     sink = bytearray()
     writer = ipc.new_file(sink, batch_of(1).schema, metadata={"first": "1"})
-    assert writer.metadata == ((b"first", b"1"),)
+    assert writer.metadata.pairs == ((b"first", b"1"),)
     writer.write(batch_of(1))
     writer.metadata = {"last": "2"}
     writer.close()
-    assert ipc.open_file(sink).metadata == ((b"last", b"2"),)
-    assert ipc.MessageReader(bytes(sink)[8:]).read_next_message().custom_metadata == ((b"first", b"1"),)
+    assert ipc.open_file(sink).metadata.pairs == ((b"last", b"2"),)
+    assert ipc.MessageReader(bytes(sink)[8:]).read_next_message().custom_metadata.pairs == ((b"first", b"1"),)
     assert pa.ipc.open_file(bytes(sink)).metadata == {b"last": b"2"}
     with pytest.raises(UsageError, match="closed"):
         writer.metadata = {"later": "3"}
@@ -168,8 +168,8 @@ def test_custom_metadata_keeps_order_duplicates_and_binary(pairs, alignment):
         writer.write_batch(batch_of(1, 2), custom_metadata=pairs)
         writer.write_batch(batch_of(3))
     first, second = ipc.open_stream(sink, validate="strict")
-    assert first.custom_metadata == pairs
-    assert second.custom_metadata == ()
+    assert first.custom_metadata.pairs == pairs
+    assert second.custom_metadata.pairs == ()
     assert first.to_pydict() == {"x": [1, 2]}
     theirs = pa.ipc.open_stream(bytes(sink))
     batch, metadata = theirs.read_next_batch_with_custom_metadata()
@@ -186,7 +186,7 @@ def test_custom_metadata_of_a_batch_that_was_read_is_carried_along():
         first, second = ipc.open_stream(sink)
         writer.write(first)
         writer.write_batch(second, {})
-    assert [batch.custom_metadata for batch in ipc.open_file(again)] == [((b"a", b"1"),), ()]
+    assert [batch.custom_metadata.pairs for batch in ipc.open_file(again)] == [((b"a", b"1"),), ()]
 
 
 def test_custom_metadata_of_a_batch_that_is_cut_goes_with_its_first_piece():
@@ -195,7 +195,7 @@ def test_custom_metadata_of_a_batch_that_is_cut_goes_with_its_first_piece():
         writer.write_batch(batch_of(1, 2, 3), {"a": "1"})
     with ipc.new_stream(again) as writer:
         writer.write_table(ipc.open_stream(sink), max_chunksize=2)
-    found = [(batch.num_rows, batch.custom_metadata) for batch in ipc.open_stream(again)]
+    found = [(batch.num_rows, batch.custom_metadata.pairs) for batch in ipc.open_stream(again)]
     assert found == [(2, ((b"a", b"1"),)), (1, ())]
 
 
@@ -237,8 +237,8 @@ def test_a_message_keeps_the_custom_metadata_of_its_batch():
     with ipc.new_stream(sink, batch_of(1).schema) as writer:
         writer.write_batch(batch_of(1), PAIRS)
     (batch,) = ipc.open_stream(bytes(sink))
-    assert batch.to_message().custom_metadata == PAIRS
-    assert ipc.read_record_batch(batch.serialize(), batch.schema).custom_metadata == PAIRS
+    assert batch.to_message().custom_metadata.pairs == PAIRS
+    assert ipc.read_record_batch(batch.serialize(), batch.schema).custom_metadata.pairs == PAIRS
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,7 @@ from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.types import TypeOptions, index_of, spark_type
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    Pairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
+    from arrowipc.arguments import MetadataLike
 
 __all__ = ["FilteringReader", "Pruner"]
 
@@ -128,7 +126,7 @@ class Pruner:
     def __reduce__(self) -> tuple[Any, ...]:
         return Pruner, (self._filters, self._schema, self._options)
 
-    def keeps(self, custom_metadata: "Pairs", schema: Schema) -> bool:
+    def keeps(self, custom_metadata: "MetadataLike", schema: Schema) -> bool:
         """Whether a batch with this metadata, in a file of this schema, has to be read.
 
         False only if no row of the batch can pass all filters; without statistics, and in any doubt, True.

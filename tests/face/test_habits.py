@@ -1,0 +1,357 @@
+"""What people who come from pyarrow do by habit, where docs/pyarrow.md has no row for it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arrowipc as ipc
+from arrowipc import KeyValueMetadata, UnsupportedError, UsageError, types
+
+pa = pytest.importorskip("pyarrow")
+
+BATCH = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "a"]})
+
+
+def stream_of(batch: Any, **options: Any) -> bytes:
+    sink = bytearray()
+    with ipc.new_stream(sink, **options) as writer:
+        writer.write(batch)
+    return bytes(sink)
+
+
+def file_of(batch: Any, **options: Any) -> bytes:
+    sink = bytearray()
+    with ipc.new_file(sink, **options) as writer:
+        writer.write(batch)
+    return bytes(sink)
+
+
+# -- metadata ------------------------------------------------------------------------------------------------
+
+
+def test_metadata_is_a_mapping_with_order_and_duplicates() -> None:
+    m = ipc.Schema([], [("b", "1"), ("a", b"\xff"), ("b", "2")]).metadata
+    assert m["b"] == m[b"b"] == b"1"
+    assert list(m) == [b"b", b"a"]
+    assert len(m) == 2
+    assert m.pairs == ((b"b", b"1"), (b"a", b"\xff"), (b"b", b"2"))
+    assert dict(m) == dict(pa.KeyValueMetadata([("b", "1"), ("a", b"\xff"), ("b", "2")]))
+    assert "b" in m
+    assert "z" not in m
+    assert 5 not in m
+    assert m.get("z") is None
+    assert m.get("\ud800", b"?") == b"?"
+    assert repr(m) == r"KeyValueMetadata([(b'b', b'1'), (b'a', b'\xff'), (b'b', b'2')])"
+    with pytest.raises(KeyError):
+        m["z"]
+    with pytest.raises(AttributeError, match="immutable"):
+        m.pairs = ()
+
+
+def test_metadata_compares_hashes_and_travels() -> None:
+    one, other = KeyValueMetadata({"a": "1", "b": "2"}), KeyValueMetadata({"b": "2", "a": "1"})
+    assert one == other == {b"a": b"1", b"b": b"2"}
+    assert hash(one) == hash(other)
+    assert one != {b"a": b"1"}
+    twice, back = KeyValueMetadata([("a", "1"), ("a", "2")]), KeyValueMetadata([("a", "2"), ("a", "1")])
+    assert twice != back
+    assert twice != {b"a": b"1"}
+    assert not KeyValueMetadata()
+    assert KeyValueMetadata() == {}
+    assert pickle.loads(pickle.dumps(twice)) == copy.deepcopy(twice) == twice
+    assert pickle.loads(pickle.dumps(twice)).pairs == twice.pairs
+
+
+def test_metadata_of_many_keys_is_a_table() -> None:
+    many = KeyValueMetadata([(b"%d" % i, b"") for i in range(200_000)])
+    assert len(dict(many)) == 200_000  # in no time that grows with the square
+
+
+def test_metadata_is_given_out_as_one_kind_everywhere() -> None:
+    schema = pa.schema([pa.field("x", pa.int64(), metadata={"unit": "m"})], {"origin": "here"})
+    batch = pa.record_batch([[1]], schema)
+    sink = bytearray()
+    with ipc.new_file(sink, metadata={"made by": "hand"}) as writer:
+        writer.write_batch(batch, {"n": "1"})
+        assert writer.metadata == {b"made by": b"hand"}
+    reader = ipc.open_file(sink)
+    (message,) = [each for each in ipc.MessageReader(bytes(sink[8:])) if each.kind == "RecordBatch"]
+    found = [reader.metadata, reader.schema.metadata, reader.schema["x"].metadata, reader[0].custom_metadata]
+    found += [reader.get_batch_metadata(0), message.custom_metadata, reader[0].slice(0, 1).custom_metadata]
+    assert all(isinstance(each, KeyValueMetadata) for each in found)
+    assert [each.pairs[0][0] for each in found] == [b"made by", b"origin", b"unit", b"n", b"n", b"n", b"n"]
+
+
+# -- objects of other libraries ------------------------------------------------------------------------------
+
+
+def test_schemas_fields_and_types_of_others_compare() -> None:
+    mine = ipc.Table.from_arrow(pa.table(BATCH)).schema
+    assert mine == BATCH.schema
+    assert BATCH.schema == mine
+    assert mine["x"] == BATCH.schema.field("x")
+    assert mine["x"].type == pa.int64()
+    assert mine["x"].type != pa.int32()
+    assert mine["x"].type != pa.field("x", pa.int64())
+    assert mine != BATCH.schema.remove(0)
+    assert mine != pa.table(BATCH)  # rows are no schema
+    assert mine != 5
+    assert mine.equals(BATCH.schema.with_metadata({"k": "v"}))
+    assert not mine.equals(BATCH.schema.with_metadata({"k": "v"}), check_metadata=True)
+
+
+def test_writers_and_functions_take_frames_of_others() -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"x": [1, 2]})
+    sink = bytearray()
+    with ipc.new_stream(sink) as writer:
+        writer.write_batch(frame)
+        writer.write_table(frame, max_chunksize=1)
+    assert [len(batch) for batch in ipc.open_stream(sink)] == [2, 1, 1]
+    assert ipc.concat_batches([frame, frame]).to_pydict() == {"x": [1, 2, 1, 2]}
+    assert ipc.get_record_batch_size(frame) == ipc.get_record_batch_size(ipc.RecordBatch.from_arrow(frame))
+    assert ipc.Table.from_arrow(frame).equals(frame)
+    assert ipc.RecordBatch.from_arrow(frame)["x"].equals(frame["x"])
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "text", {"x": [1]}])
+def test_what_is_no_batch_is_refused_in_words(wrong) -> None:
+    with pytest.raises(UsageError, match="__arrow_c_array__"):
+        ipc.new_stream(bytearray(), BATCH.schema).write_batch(wrong)
+    with pytest.raises(UsageError, match="item 1"):
+        ipc.concat_batches([BATCH, wrong])
+
+
+MATRIX = np.array([[0, 1.5, 0], [2, 0, 3]])
+
+
+@pytest.mark.parametrize("kind", ["SparseCOOTensor", "SparseCSRMatrix", "SparseCSCMatrix", "SparseCSFTensor"])
+def test_sparse_tensors_of_pyarrow_are_written(kind: str) -> None:
+    theirs = getattr(pa, kind).from_dense_numpy(MATRIX, dim_names=("a", "b"))
+    sink = bytearray()
+    ipc.write_sparse_tensor(theirs, sink)
+    found = ipc.read_sparse_tensor(sink)
+    assert type(found).__name__ == kind
+    assert found.dim_names == ("a", "b")
+    assert np.array_equal(found.to_dense(), MATRIX)
+
+
+@pytest.mark.parametrize("kind", ["COO", "GCXS", "DOK"])
+def test_sparse_arrays_of_pydata_are_written(kind: str) -> None:
+    sparse = pytest.importorskip("sparse")
+    sink = bytearray()
+    ipc.write_sparse_tensor(getattr(sparse, kind)(MATRIX), sink)
+    assert np.array_equal(ipc.read_sparse_tensor(sink).to_dense(), MATRIX)
+
+
+# -- options -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["ARROW_PRE_0_15_IPC_FORMAT", "ARROW_PRE_1_0_METADATA_VERSION"])
+def test_the_environment_asks_for_old_framing_as_there(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(word, "1")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, BATCH.schema) as writer:
+        writer.write_batch(BATCH)
+    theirs, ours = sink.getvalue().to_pybytes(), stream_of(BATCH)
+    assert (ours[:4] == b"\xff" * 4) == (theirs[:4] == b"\xff" * 4)
+    assert ipc.read_message(ours).version == ipc.read_message(theirs).version
+    assert ipc.read_message(stream_of(BATCH, legacy=False, metadata_version="V5")).version == "V5"
+    monkeypatch.setenv(word, "0")
+    assert stream_of(BATCH)[:4] == b"\xff" * 4
+
+
+def test_compression_that_the_environment_forbids_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARROW_PRE_1_0_METADATA_VERSION", "1")
+    with pytest.raises(UsageError, match="ARROW_PRE_1_0_METADATA_VERSION"):
+        stream_of(BATCH, compression="zstd")
+
+
+def test_a_file_that_is_continued_keeps_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    path.write_bytes(file_of(BATCH))
+    monkeypatch.setenv("ARROW_PRE_1_0_METADATA_VERSION", "1")
+    with ipc.new_file(path, append=True) as writer:
+        writer.write(BATCH)
+    assert ipc.open_file(path).count_rows() == 6
+
+
+def test_options_of_another_kind_are_refused() -> None:
+    with pytest.raises(UsageError, match="IpcReadOptions"):
+        ipc.open_stream(stream_of(BATCH), options=pa.ipc.IpcWriteOptions())
+    with pytest.raises(UsageError, match="IpcWriteOptions"):
+        ipc.new_stream(bytearray(), options=pa.ipc.IpcReadOptions())
+    with pytest.raises(UsageError, match="do not give them too"):
+        ipc.open_file(file_of(BATCH), columns=[0], options=pa.ipc.IpcReadOptions())
+    with pytest.raises(TypeError, match="compresion"):
+        ipc.RecordBatchStreamWriter(bytearray(), BATCH.schema, compresion="zstd")
+
+
+@pytest.mark.parametrize("codec", ["ZSTD", "Lz4_Frame", pa.Codec("zstd", 3), {"x": "ZSTD", "*": "uncompressed"}])
+def test_codecs_as_people_write_them(codec: Any) -> None:
+    batch = pa.record_batch({"x": [0] * 1000, "y": [1] * 1000})
+    data = stream_of(batch, compression=codec)
+    assert len(data) < len(stream_of(batch, compression="uncompressed")) == len(stream_of(batch))
+    assert pa.ipc.open_stream(data).read_all().to_pydict() == batch.to_pydict()
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 40, "7", True])
+def test_a_footer_lies_inside(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="footer_offset"):
+        ipc.open_file(file_of(BATCH), wrong)
+
+
+@pytest.mark.parametrize("opener", [ipc.open_stream, ipc.open_file])
+def test_a_column_is_read_twice_however_large(opener: Any) -> None:
+    batch = pa.record_batch({"x": np.zeros(1000), "v": pa.array(["a long text" * 3] * 1000, pa.string_view())})
+    data = (stream_of if opener is ipc.open_stream else file_of)(batch)
+    tight = ipc.Limits(overlap_bytes=0)
+    found = opener(data, columns=["v", "x", "x", "v", "x"], limits=tight).read_all()
+    assert found.schema.names == ["v", "x", "x", "v", "x"]
+    assert found.column(0)[0] == found.column(3)[0]
+    assert found.column(4)[0].to_pylist() == [0.0] * 1000
+    again = ipc.open_stream(stream_of(found)).read_all()
+    assert again.equals(found)
+
+
+# -- integers of 128 bits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_integers_of_polars_that_arrow_lacks(stream: bool) -> None:
+    pl = pytest.importorskip("polars")
+    if not hasattr(pl, "Int128"):
+        pytest.skip("this polars has no Int128")
+    big = pl.Series("big", [1, 2**100], dtype=pl.Int128)
+    frame = pl.DataFrame({"a": [1, 2]}).with_columns(big, pl.struct(big, pl.lit("t").alias("s")).alias("st"))
+    sink = io.BytesIO()
+    (frame.write_ipc_stream if stream else frame.write_ipc)(sink, compression="uncompressed")
+    data = sink.getvalue()
+    for columns in (None, ["big"], ["a", "st"], ["st.big"]):
+        with pytest.raises(UnsupportedError, match=r"'(st\.)?big' .*polars.*columns="):
+            ipc.open(data, columns=columns)
+    with pytest.raises(UnsupportedError, match="polars"):
+        ipc.read_schema(data)
+    assert ipc.open(data, columns=["st.s", "a"]).read_all().to_pydict() == {"st": [{"s": "t"}] * 2, "a": [1, 2]}
+    with pytest.raises(UnsupportedError, match="polars"):
+        ipc.open(data)  # nothing of what was read before is kept
+
+
+# -- pipes ---------------------------------------------------------------------------------------------------
+
+
+def through_a_pipe(data: bytes) -> Any:
+    reading, writing = os.pipe()
+
+    def feed() -> None:
+        with os.fdopen(writing, "wb") as file:
+            file.write(data)
+
+    threading.Thread(target=feed, daemon=True).start()
+    return os.fdopen(reading, "rb", buffering=0)
+
+
+@pytest.mark.parametrize("rows", [3, 300_000])
+@pytest.mark.parametrize("limit", [None, 1000])
+def test_open_reads_whatever_comes_through_a_pipe(rows: int, limit: int | None) -> None:
+    batch = pa.record_batch({"x": np.arange(rows)})
+    limits = None if limit is None else ipc.Limits(spool_bytes=limit)
+    for data in (stream_of(batch), file_of(batch)):
+        with through_a_pipe(data) as pipe, ipc.open(pipe, limits=limits) as reader:
+            assert reader.read_all().equals(batch)
+    with through_a_pipe(file_of(batch)) as pipe, ipc.open_file(pipe, limits=limits) as reader:
+        assert reader[0].equals(batch)
+
+
+def test_the_end_of_a_stream_in_a_pipe_is_left_for_others() -> None:
+    data = stream_of(BATCH)
+    with through_a_pipe(data + b"more") as pipe:
+        assert ipc.open(pipe).read_all().num_rows == 3
+        assert pipe.read() == b"more"
+
+
+def test_pipes_by_path_and_of_processes_and_sockets(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for data in (stream_of(BATCH), file_of(BATCH)):
+        feeding = threading.Thread(target=fifo.write_bytes, args=(data,))
+        feeding.start()
+        with ipc.open(fifo) as reader:
+            assert reader.read_all().num_rows == 3
+        feeding.join()
+        left, right = socket.socketpair()
+        with left, right, right.makefile("rb") as file:
+            left.sendall(data)
+            left.close()
+            assert ipc.open(file).read_all().num_rows == 3
+        code = "import sys, arrowipc; print(arrowipc.open(sys.stdin.buffer).read_all().num_rows)"
+        done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)
+        assert done.stdout.split() == [b"3"]
+
+
+def test_what_is_no_file_is_not_spooled() -> None:
+    class Endless(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            buffer[:] = b"x" * len(buffer)
+            return len(buffer)
+
+    for opener in (ipc.open_file, ipc.open):
+        with pytest.raises(ipc.FormatError):
+            opener(Endless())
+
+
+def test_a_url_of_this_machine_needs_no_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    path = tmp_path / "a name.arrow"
+    with ipc.new_file(path.as_uri()) as writer:
+        writer.write(BATCH)
+    assert path.exists()
+    for url in (path.as_uri(), f"file://{path}", f"file://localhost{path}"):
+        assert ipc.open(url).read_all().num_rows == 3
+
+
+# -- answers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["to_polars", "to_pandas"])
+def test_what_a_library_lacks_is_named_with_a_way_out(method: str) -> None:
+    pytest.importorskip("polars")
+    pytest.importorskip("pandas")
+    union = types.dense_union([types.field("i", types.int64()), types.field("s", types.string())])
+    schema = ipc.Schema([types.field("x", types.int64()), types.field("u", union)])
+    batch = ipc.RecordBatch.from_buffers(
+        schema, 1, [(1, 0), (1, 0), (1, 0), (0, 0)],
+        [None, np.array([5]), b"\0", b"\0\0\0\0", None, np.array([7]), None, b"", b""],
+    )  # fmt: skip
+    for data in (batch, ipc.Table.from_batches([batch]), batch["u"]):
+        with pytest.raises(UnsupportedError, match=r"'u' .*union.*columns="):
+            getattr(data, method)()
+    assert len(getattr(batch.select(["x"]), method)()) == 1
+
+
+def test_messages_compare_and_write_themselves() -> None:
+    data = stream_of(BATCH)
+    schema, rows = ipc.MessageReader.open_stream(data)
+    assert (schema.type, rows.type) == ("schema", "record batch")
+    assert schema.metadata_version == pa.ipc.MetadataVersion.V5
+    assert rows.equals(list(ipc.MessageReader(data))[1])
+    assert not rows.equals(schema)
+    assert not rows.equals(5)
+    sink = io.BytesIO()
+    rows.serialize_to(sink)
+    assert sink.getvalue() == rows.serialize()
