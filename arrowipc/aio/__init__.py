@@ -3,8 +3,6 @@
 ``off_loop`` decides what the loop's thread does and what another one; ``chunks`` is where bytes come from and go to;
 ``streams``, ``files`` and ``writers`` turn the decoders and the writer that everybody uses.
 
-Names load when they are first used.
-
 Examples
 --------
 >>> import asyncio
@@ -17,33 +15,16 @@ Examples
 [{'x': [1, 2]}, {'x': [3]}]
 """
 
-from importlib import import_module
+from arrowipc.aio.files import AsyncFileReader, open_file
+from arrowipc.aio.streams import AsyncStreamReader, open_stream
+from arrowipc.aio.writers import AsyncStreamWriter, encode, new_stream
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-_HOMES = {
-    "AsyncFileReader": "arrowipc.aio.files",
-    "AsyncStreamReader": "arrowipc.aio.streams",
-    "AsyncStreamWriter": "arrowipc.aio.writers",
-    "encode": "arrowipc.aio.writers",
-    "new_stream": "arrowipc.aio.writers",
-    "open_file": "arrowipc.aio.files",
-    "open_stream": "arrowipc.aio.streams",
-}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> "Any":
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'arrowipc.aio' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__ = [
+    "AsyncFileReader",
+    "AsyncStreamReader",
+    "AsyncStreamWriter",
+    "encode",
+    "new_stream",
+    "open_file",
+    "open_stream",
+]

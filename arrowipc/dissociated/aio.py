@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from arrowipc.aio.streams import AsyncReader
 from arrowipc.dissociated.client import ClientStream, open_client_stream
 from arrowipc.dissociated.connection import Connection, Deadline, shortest_interval
 from arrowipc.dissociated.protocol import STRICT, Dialect, Reason
@@ -16,7 +17,6 @@ from arrowipc.dissociated.service import ACCEPT_PAUSE, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import SchemaRead
 from arrowipc.read.decoders import StreamDecoder
-from arrowipc.table import Table
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.session import Session
     from arrowipc.limits import Limits
     from arrowipc.reader import Columns, Validate
-    from arrowipc.schema import Schema
 
 __all__ = ["AsyncClient", "AsyncServer", "connect_async"]
 
@@ -88,7 +87,7 @@ def watch(connections: Sequence[Connection]) -> Watch | None:
     return found
 
 
-class AsyncClient:
+class AsyncClient(AsyncReader):
     """Reads the batches of a dissociated stream in an event loop; made by `connect_async`.
 
     ``async for`` gives each batch once. One task at a time may read; batches are decoded in the loop's
@@ -98,14 +97,17 @@ class AsyncClient:
     def __init__(self, stream: ClientStream, timeout: float | None) -> None:
         self._stream = stream
         self._timeout = timeout
-        self._closed = False
         self._reading = False
         self._watch: Watch | None = None
 
+    async def _open(self) -> None:
+        if not isinstance(await self._next(), SchemaRead):
+            raise FormatError("the stream ended before its schema")
+        self._schema = self._stream.schema
+
     async def _next(self) -> Any:
         """Return what the stream says next; None: the end."""
-        if self._closed:
-            raise UsageError("the reader is closed")
+        self._check_open()
         if self._reading:
             raise UsageError("another task reads from this client: one at a time")
         self._reading = True
@@ -124,13 +126,6 @@ class AsyncClient:
         finally:
             self._reading = False
             self._watch = None
-
-    @property
-    def schema(self) -> Schema:
-        """Schema: of the batches that are read, after projection."""
-        schema = self._stream.schema
-        assert schema is not None  # connect_async read it
-        return schema
 
     async def read_next_batch(self) -> RecordBatch:
         """Return the next batch.
@@ -151,15 +146,10 @@ class AsyncClient:
             raise StopAsyncIteration
         return batch
 
+    __anext__ = read_next_batch
+
     def __aiter__(self) -> Self:
         return self
-
-    async def __anext__(self) -> RecordBatch:
-        return await self.read_next_batch()
-
-    async def read_all(self) -> Table:
-        """Read the batches that are left into a `Table`."""
-        return Table(self.schema, [batch async for batch in self])
 
     async def close(self) -> None:
         """End the stream; batches that were read stay valid. A task that reads gets an error."""
@@ -168,12 +158,6 @@ class AsyncClient:
             if self._watch is not None:
                 self._watch.end()
             self._stream.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
 
 async def connect_async(
@@ -205,14 +189,7 @@ async def connect_async(
     except asyncio.CancelledError:
         opening.add_done_callback(_discard)
         raise
-    client = AsyncClient(stream, timeout)
-    try:
-        if not isinstance(await client._next(), SchemaRead):
-            raise FormatError("the stream ended before its schema")
-    except BaseException:
-        await client.close()
-        raise
-    return client
+    return await AsyncClient(stream, timeout)
 
 
 def _discard(opening: asyncio.Future[ClientStream]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import random
 import threading
 import time
 import weakref
@@ -16,6 +17,7 @@ from helpers.looped import Reads, Receives, fed, pieces
 
 import arrowipc as ipc
 from arrowipc import aio
+from arrowipc._core import live_objects
 from arrowipc.aio.chunks import MOST
 from arrowipc.aio.off_loop import AT_ONCE, LARGE, turns
 
@@ -234,6 +236,32 @@ def test_cancelling_and_dropping_leave_nothing():
         assert time.monotonic() < patience, threads
         gc.collect()
         time.sleep(0.01)
+
+
+def test_nothing_is_left_of_readers_that_were_cancelled_or_dropped():
+    chance = random.Random(1)
+
+    async def main(data: bytes) -> None:
+        for _ in range(30):
+            reader = aio.open_stream(chance.choice(looped.sources(data, itertools.cycle((1000, 70_000, 5)))))
+            task = asyncio.create_task(reader.read_all())
+            for _ in range(chance.randrange(40)):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            if chance.random() < 0.5:
+                await reader.close()
+
+    def run() -> dict[str, int]:
+        for data in (SMALL, LONG):
+            asyncio.run(main(data))
+        gc.collect()
+        return live_objects()
+
+    before, patience = run(), time.monotonic() + 20
+    while (after := run()) != before:  # a thread may have been busy with one of them
+        assert time.monotonic() < patience, (before, after)
+        before = after
 
 
 def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
