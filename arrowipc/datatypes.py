@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from arrowipc.arguments import (
+    NO_METADATA,
     Immutable,
     check_choice,
     check_integer,
@@ -86,13 +87,16 @@ class Described(Immutable):
         Schemas: fields and byte order. Fields: names, types and nullability. With `check_metadata` also all metadata,
         and the names that ``==`` ignores.
         """
-        return self is other or self._equals(_ours(self, other), check_metadata)
+        if self is other:
+            return True
+        return self._equals(other if isinstance(other, Described) else _ours(self, other), check_metadata)
 
     def _equals(self, other: object, check_metadata: bool) -> bool:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return self.equals(other) if hasattr(other, "__arrow_c_schema__") else NotImplemented
+        known = isinstance(other, Described) or hasattr(other, "__arrow_c_schema__")
+        return self.equals(other) if known else NotImplemented
 
     def __hash__(self) -> int:
         raise NotImplementedError
@@ -106,8 +110,8 @@ class Described(Immutable):
 
 def _ours(like: Described, other: object) -> object:
     """A schema, field or type of another library as ours; what holds rows is none."""
-    if isinstance(other, Described) or not hasattr(other, "__arrow_c_schema__"):
-        return other
+    if not hasattr(other, "__arrow_c_schema__"):
+        return None
     if hasattr(other, "__arrow_c_array__") or hasattr(other, "__arrow_c_stream__"):
         return None
     from arrowipc._upcalls import described_from
@@ -208,7 +212,7 @@ class Field(Described):
         fill(self, "name", check_text("Field: name", name))
         fill(self, "type", type)
         fill(self, "nullable", bool(nullable))
-        fill(self, "metadata", metadata_of(metadata))
+        fill(self, "metadata", metadata_of(metadata) if metadata else NO_METADATA)
 
     @property
     def extension_name(self) -> str | None:

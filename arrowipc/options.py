@@ -1,8 +1,6 @@
-"""What the options, codecs and environment variables of pyarrow mean as keywords of ours."""
+"""What the options and codecs of pyarrow mean as keywords of ours."""
 
 from __future__ import annotations
-
-import os
 
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
@@ -11,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["codec_and_level", "framing_of_environment", "read_keywords", "write_keywords"]
+__all__ = ["codec_and_level", "read_keywords", "write_keywords"]
 
 #: Attributes of pyarrow's IpcWriteOptions -> our keywords.
 _WRITE = {
@@ -35,24 +33,15 @@ def read_keywords(options: Any) -> tuple[list[int] | None, bool, bool]:
     return sorted(set(options.included_fields)) or None, options.use_threads, options.ensure_native_endian
 
 
-def write_keywords(options: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """The keywords of `new_stream` for a ``pyarrow.ipc.IpcWriteOptions``, and those that are `given` beside it."""
+def write_keywords(options: Any) -> dict[str, Any]:
+    """The keywords of `new_stream` for a ``pyarrow.ipc.IpcWriteOptions``."""
     if not hasattr(options, "use_legacy_format"):
         raise UsageError(
             f"options: expected a pyarrow.ipc.IpcWriteOptions, found {described(options)}: ours are keyword arguments"
         )
     found = {ours: getattr(options, theirs) for theirs, ours in _WRITE.items()}
     found["metadata_version"] = f"V{options.metadata_version + 1}"
-    return {**given, **found}
-
-
-def framing_of_environment() -> tuple[bool, str]:
-    """Whether messages get the framing from before Arrow 0.15, and their version, where no caller says."""
-    return _is_set("ARROW_PRE_0_15_IPC_FORMAT"), "V4" if _is_set("ARROW_PRE_1_0_METADATA_VERSION") else "V5"
-
-
-def _is_set(name: str) -> bool:
-    return os.environ.get(name, "0") not in ("", "0")
+    return found
 
 
 def codec_and_level(codec: Any, level: int | None) -> tuple[Any, int | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arrowipc.arguments import check_choice, check_integer, described, fill, metadata_of
+from arrowipc.arguments import NO_METADATA, check_choice, check_integer, described, fill, metadata_of
 from arrowipc.datatypes import Described, Field
 from arrowipc.errors import NotFoundError, UsageError
 
@@ -98,7 +98,7 @@ class Schema(Described):
             if not isinstance(field, Field):
                 raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
         fill(self, "fields", checked)
-        fill(self, "metadata", metadata_of(metadata))
+        fill(self, "metadata", metadata_of(metadata) if metadata else NO_METADATA)
         fill(self, "endianness", check_choice("Schema: endianness", endianness, ("little", "big")))
         fill(self, "features", tuple([check_integer("Schema: feature", each, *INT64) for each in features]))
         fill(self, "_indices", None)

@@ -8,7 +8,7 @@ from arrowipc.arguments import check_integer, metadata_of
 from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
-from arrowipc.options import framing_of_environment, write_keywords
+from arrowipc.options import write_keywords
 from arrowipc.schema import Schema
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, Sink, batch_size, check_schema
 from arrowipc.write.batches import as_schema, batches_of
@@ -157,24 +157,30 @@ def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
     return Annotator(columns)
 
 
-def _understood(given: dict[str, Any]) -> tuple[EncodeOptions, Rules, bool]:
-    """What the keywords of `new_stream` ask for; what they leave open, pyarrow's environment variables say."""
-    options = given.pop("options", None)
+def _understood(
+    compression: Compression = None,
+    compression_level: int | None = None,
+    min_space_savings: float | None = None,
+    alignment: int = 8,
+    legacy: bool | None = None,
+    metadata_version: str | None = None,
+    use_threads: bool = True,
+    dictionary_deltas: bool | None = None,
+    unify_dictionaries: bool = False,
+    coalesce_rows: int = 0,
+    allow_64bit: bool = False,
+    statistics: bool | Iterable[str] = False,
+    durable: bool = True,
+    options: Any = None,
+) -> tuple[EncodeOptions, Rules, bool]:
+    """What the keywords of `new_stream` ask for."""
     if options is not None:
-        given = write_keywords(options, given)
-    elif given.get("legacy") is None or given.get("metadata_version") is None:
-        legacy, version = framing_of_environment()
-        given["legacy"] = legacy if given.get("legacy") is None else given["legacy"]
-        given["metadata_version"] = given.get("metadata_version") or version
-    durable = given.pop("durable", True)
-    rules = (
-        given.pop("dictionary_deltas", None),
-        given.pop("unify_dictionaries", False),
-        given.pop("coalesce_rows", 0),
-        given.pop("allow_64bit", False),
-        _annotator(given.pop("statistics", False)),
+        return _understood(**{**locals(), "options": None, **write_keywords(options)})
+    encode_options = EncodeOptions(
+        compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
     )
-    return EncodeOptions(**given), rules, durable
+    rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
+    return encode_options, rules, durable
 
 
 class RecordBatchStreamWriter(_Writer):
@@ -187,7 +193,7 @@ class RecordBatchStreamWriter(_Writer):
     __slots__ = ()
 
     def __init__(self, sink: Any, schema: Any = None, **options: Any) -> None:
-        encode_options, rules, durable = _understood(options)
+        encode_options, rules, durable = _understood(**options)
         known = None if schema is None else as_schema(schema)
         self._start(open_sink(sink, durable), known, encode_options, rules)
 
@@ -208,7 +214,7 @@ class RecordBatchFileWriter(_Writer):
             with existing:
                 self._continue(existing, schema, options, metadata_of(metadata).pairs)
             return
-        encode_options, rules, durable = _understood(options)
+        encode_options, rules, durable = _understood(**options)
         known = None if schema is None else as_schema(schema)
         pairs = metadata_of(metadata).pairs
         self._start(open_sink(sink, durable), known, encode_options, rules, True, pairs)
@@ -223,7 +229,7 @@ class RecordBatchFileWriter(_Writer):
                 f"append: the file has metadata version {existing.version}, its messages cannot have another one: "
                 "leave metadata_version out"
             )
-        encode_options, rules, durable = _understood({**options, "metadata_version": version})
+        encode_options, rules, durable = _understood(**{**options, "metadata_version": version})
         dictionary_deltas, unify_dictionaries, *_ = rules
         if existing.last_batch is not None and unify_dictionaries and not dictionary_deltas:
             raise UsageError(
@@ -337,7 +343,25 @@ def new_stream(
     >>> writer.write_table(table), writer.write_batch(table.combine()), writer.close()
     (None, None, None)
     """
-    return RecordBatchStreamWriter(**locals())
+    encode_options, rules, durable = _understood(
+        compression,
+        compression_level,
+        min_space_savings,
+        alignment,
+        legacy,
+        metadata_version,
+        use_threads,
+        dictionary_deltas,
+        unify_dictionaries,
+        coalesce_rows,
+        allow_64bit,
+        statistics,
+        durable,
+        options,
+    )
+    writer = RecordBatchStreamWriter.__new__(RecordBatchStreamWriter)  # small streams are many: no keywords for it
+    writer._start(open_sink(sink, durable), None if schema is None else as_schema(schema), encode_options, rules)
+    return writer
 
 
 def new_file(

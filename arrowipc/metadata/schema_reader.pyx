@@ -616,17 +616,16 @@ cdef Plan project(Plan whole, object columns):
         # There may be many names: a signal must not have to wait for the last one.
         PyErr_CheckSignals()
     out = Builder()
-    placed = set()
+    placed = {} if len(wanted) > len(chosen) else None      # None: none is asked for again
     for column in wanted:
         PyErr_CheckSignals()
         below = chosen[column]
-        if below is None or column not in placed:
+        if placed is None or below is None or column not in placed:
             first = out.n_fields
             copy_field(whole, whole.d.columns[column], below, out, -1)
-            if column in placed:
+            if placed is not None and placed.setdefault(column, first) != first:
                 for i in range(first, out.n_fields):
                     out.fields[i].flags |= FIELD_REPEATED
-            placed.add(column)
     plan = finish_part(whole, out)
     has_wide(plan, True)
     return plan

@@ -64,8 +64,8 @@ class EncodeOptions:
         compression_level: int | None = None,
         min_space_savings: float | None = None,
         alignment: int = 8,
-        legacy: bool = False,
-        metadata_version: Literal["V4", "V5"] = "V5",
+        legacy: bool | None = False,
+        metadata_version: Literal["V4", "V5"] | None = "V5",
         use_threads: bool = True,
     ) -> EncodeOptions: ...
 

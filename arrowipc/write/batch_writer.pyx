@@ -10,8 +10,8 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyBy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset, strchr
+from libc.stdlib cimport free, getenv, realloc
+from libc.string cimport memcpy, memset, strchr, strcmp
 
 import os
 
@@ -463,6 +463,12 @@ cdef struct Block:
 # -- how bodies are stored -----------------------------------------------------------------------------------
 
 
+cdef bint is_set(const char* name) noexcept:
+    """Whether an environment variable says 1; by way of C, because small streams are many."""
+    cdef const char* value = getenv(name)
+    return value != NULL and value[0] != 0 and strcmp(value, "0") != 0
+
+
 cdef class EncodeOptions:
     """How bodies are stored, from the keywords that all writers share.
 
@@ -473,14 +479,19 @@ cdef class EncodeOptions:
     compression_level, min_space_savings
         See `arrowipc.write.batch_encoder.Compressor`.
     alignment : {8, 64}
-    legacy : bool
-    metadata_version : {"V5", "V4"}
+    legacy : bool, or None
+    metadata_version : {"V5", "V4"}, or None
+        None: as the environment variables of pyarrow say.
     use_threads : bool
     """
 
     def __cinit__(self, compression=None, compression_level=None, min_space_savings=None, alignment=8, legacy=False,
                  metadata_version="V5", use_threads=True):
         cdef Compressor compressor = None
+        if legacy is None:
+            legacy = is_set("ARROW_PRE_0_15_IPC_FORMAT")
+        if metadata_version is None:
+            metadata_version = "V4" if is_set("ARROW_PRE_1_0_METADATA_VERSION") else "V5"
         if type(compression) is str and compression in ("lz4", "zstd") or compression is None:
             codec = compression     # no look at what pyarrow has, which takes an import
         else:

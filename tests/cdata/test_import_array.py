@@ -436,7 +436,7 @@ PLACES: dict[str, Callable[[Any], Any]] = {
 def described(field: types.Field) -> list[Any]:
     """Names and metadata (in any order) of a field and all below it."""
     kind = field.type.value_type if isinstance(field.type, types.Dictionary) else field.type
-    return [field.name, sorted(field.metadata), *map(described, kind.children)]
+    return [field.name, sorted(field.metadata.pairs), *map(described, kind.children)]
 
 
 @pytest.mark.parametrize("name", [*CANONICAL, *OTHERS])

@@ -67,7 +67,7 @@ def _capsules(found: Any) -> None:
 
 def _array(array: Any) -> None:
     # What an extension type asks for is looked at when it is used: to validate it is to validate its storage.
-    extended = any(key == b"ARROW:extension:name" for key, _ in array.field.metadata)
+    extended = b"ARROW:extension:name" in array.field.metadata
     with contextlib.suppress(*((ipc.FormatError,) if extended else ())):
         drive.use_array(array)
     with contextlib.suppress(*((ipc.FormatError,) if extended else ())):

@@ -375,7 +375,7 @@ def assert_field(expected: Any, found: Any) -> None:
     """
     assert found.nullable == expected.nullable, f"expected {expected!r}, found {found!r}"
     assert found.type == expected.type, f"expected {expected!r}, found {found!r}"
-    assert sorted(found.metadata) == sorted(expected.metadata)
+    assert found.metadata == expected.metadata
     inside_map = type(expected.type).__name__ == "Map"
     for below, other in zip(_fields_of(expected.type), _fields_of(found.type), strict=True):
         assert inside_map or below.name == other.name

@@ -555,7 +555,7 @@ def test_several_keys_and_keys_that_stay():
     schema = ipc.Schema(batch.schema.fields, {"made": "here"})
     declared = ipc.encode_payloads(batch, group_by="a", schema=schema)
     found = ipc.read_schema(cells(declared.payloads)[0])
-    assert (found.names, found.metadata) == (["v", "b"], ((b"made", b"here"),))
+    assert (found.names, found.metadata.pairs) == (["v", "b"], ((b"made", b"here"),))
 
 
 def test_no_rows_give_no_groups():

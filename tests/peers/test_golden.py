@@ -101,7 +101,7 @@ def test_file_equals_pyarrow(case):
     source = golden.load(case).file.read_bytes()
     with pa.ipc.open_file(source) as theirs, ipc.open_file(source) as ours:
         expected = [theirs.get_batch(i) for i in range(theirs.num_record_batches)]
-        assert ours.metadata == tuple((theirs.metadata or {}).items())
+        assert ours.metadata == (theirs.metadata or {})
         assert_equal_to_pyarrow(ours.schema, list(ours), theirs.schema, expected)
 
 
