@@ -14,24 +14,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 from uuid import UUID
 
+from arrowipc import datatypes as at
 from arrowipc.arguments import described
 from arrowipc.columns.variant import Names, variant_value
-from arrowipc.datatypes import (
-    Binary,
-    BinaryView,
-    DataType,
-    Dictionary,
-    Field,
-    FixedSizeBinary,
-    Int,
-    LargeBinary,
-    LargeUtf8,
-    RunEndEncoded,
-    Struct,
-    Timestamp,
-    Utf8,
-    Utf8View,
-)
 from arrowipc.errors import FormatError, LimitError, UsageError
 from arrowipc.metadata.tensor_parameters import FIXED_SHAPE, VARIABLE_SHAPE, TensorColumn, tensor_parameters
 
@@ -62,7 +47,7 @@ def own_converters(extensions: object) -> dict[str, Callable[[Any], Any]] | None
     )
 
 
-def converter_of(field: Field, own: Mapping[str, Callable[[Any], Any]]) -> Convert | None:
+def converter_of(field: at.Field, own: Mapping[str, Callable[[Any], Any]]) -> Convert | None:
     """Return what makes Python values of those that a field stores; None: they stay as they are."""
     name = field.extension_name or ""
     if name in own:
@@ -71,15 +56,15 @@ def converter_of(field: Field, own: Mapping[str, Callable[[Any], Any]]) -> Conve
     return MEANINGS[name](field) if name in MEANINGS else None
 
 
-def _uuid(field: Field) -> Convert | None:
-    return (lambda value, charge: UUID(bytes=value)) if field.type == FixedSizeBinary(16) else None
+def _uuid(field: at.Field) -> Convert | None:
+    return (lambda value, charge: UUID(bytes=value)) if field.type == at.FixedSizeBinary(16) else None
 
 
-def _bool8(field: Field) -> Convert | None:
-    return (lambda value, charge: bool(value)) if field.type == Int(8, True) else None
+def _bool8(field: at.Field) -> Convert | None:
+    return (lambda value, charge: bool(value)) if field.type == at.Int(8, True) else None
 
 
-def _json(field: Field) -> Convert | None:
+def _json(field: at.Field) -> Convert | None:
     def parsed(text: str, charge: Charge) -> Any:
         lists, dicts = text.count("["), text.count("{")
         charge(1 + text.count(",") + text.count(":") + lists + dicts, lists, dicts)
@@ -90,10 +75,10 @@ def _json(field: Field) -> Convert | None:
         except ValueError as error:
             raise FormatError(f"arrow.json: {error}") from None
 
-    return parsed if isinstance(field.type, (Utf8, LargeUtf8, Utf8View)) else None
+    return parsed if isinstance(field.type, (at.Utf8, at.LargeUtf8, at.Utf8View)) else None
 
 
-def _moment(field: Field) -> Convert | None:
+def _moment(field: at.Field) -> Convert | None:
     parts = _parts(field.type)
     instant, offset = parts.get("timestamp"), parts.get("offset_minutes")
 
@@ -108,11 +93,11 @@ def _moment(field: Field) -> Convert | None:
         except OverflowError:  # within a day of the years 1 and 9999
             return value
 
-    fits = isinstance(instant, Timestamp) and instant.timezone is not None and offset == Int(16, True)
+    fits = isinstance(instant, at.Timestamp) and instant.timezone is not None and offset == at.Int(16, True)
     return moved if fits and tuple(parts) == ("timestamp", "offset_minutes") else None
 
 
-def _variant(field: Field) -> Convert | None:
+def _variant(field: at.Field) -> Convert | None:
     parts = _parts(field.type)
     names = Names(b"\x01\0\0")
 
@@ -126,23 +111,23 @@ def _variant(field: Field) -> Convert | None:
             names = Names(value["metadata"])
         return variant_value(names, value["value"], charge)
 
-    binary = (Binary, LargeBinary, BinaryView)
+    binary = (at.Binary, at.LargeBinary, at.BinaryView)
     fits = parts.keys() == {"metadata", "value"} and all(isinstance(part, binary) for part in parts.values())
     return decoded if fits else None
 
 
-def _parts(kind: DataType) -> dict[str, DataType]:
+def _parts(kind: at.DataType) -> dict[str, at.DataType]:
     """Return the types of a struct's fields, decoded, by name; nothing if it is none, or names repeat."""
-    found: dict[str, DataType] = {}
-    for field in kind.fields if isinstance(kind, Struct) else ():
+    found: dict[str, at.DataType] = {}
+    for field in kind.fields if isinstance(kind, at.Struct) else ():
         part = field.type
-        while isinstance(part, (Dictionary, RunEndEncoded)):
-            part = part.value_type if isinstance(part, Dictionary) else part.values.type
+        while isinstance(part, (at.Dictionary, at.RunEndEncoded)):
+            part = part.value_type if isinstance(part, at.Dictionary) else part.values.type
         found[field.name] = part
-    return found if isinstance(kind, Struct) and len(found) == len(kind.fields) else {}
+    return found if isinstance(kind, at.Struct) and len(found) == len(kind.fields) else {}
 
 
-def _tensor(field: Field) -> Convert | None:
+def _tensor(field: at.Field) -> Convert | None:
     try:
         parameters = tensor_parameters(field)
     except FormatError:
@@ -181,7 +166,7 @@ def _rows(flat: list[Any], shape: tuple[int, ...], parameters: TensorColumn, cha
 
 
 #: Name of an extension type -> what makes a converter for a field; None where its storage is not the type's.
-MEANINGS: dict[str, Callable[[Field], Convert | None]] = {
+MEANINGS: dict[str, Callable[[at.Field], Convert | None]] = {
     "arrow.bool8": _bool8,
     FIXED_SHAPE: _tensor,
     "arrow.json": _json,

@@ -24,15 +24,7 @@ _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
 
 
 def variant_value(names: Names, value: bytes, charge: Callable[[int, int, int], None]) -> Any:
-    """Return a Variant as Python values: what ``to_pylist`` gives for the Arrow types that its types are named after.
-
-    Raises
-    ------
-    FormatError
-        The bytes are broken.
-    LimitError
-        The value is nested deeper than 128 levels, or is more than `charge` allows.
-    """
+    """Return a Variant as Python values, those of the Arrow types that its types are named after."""
     reader = _Reader(names, value)
     found = reader.read(0, len(value), 0)
     charge(reader.values, reader.lists, reader.dicts)
@@ -108,7 +100,7 @@ class _Reader:
             return _text(self._take(at, 1, header, end))
         if basic == 0:
             return self._primitive(header, at, end)
-        return self._object(header, at, end, depth) if basic == 2 else self._array(header, at, end, depth)
+        return self._nested(header, (header >> 2 & 3) + 1 if basic == 2 else 0, at, end, depth)
 
     def _take(self, at: int, head: int, size: int, end: int) -> bytes:
         """Return the `size` bytes behind the `head` bytes of a value at `at`, and count all of them as read."""
@@ -128,8 +120,8 @@ class _Reader:
         size, make = _PRIMITIVES[kind]
         return make(self._take(at, 1, size, end))
 
-    def _parts(self, header: int, ids: int, at: int, end: int) -> tuple[list[int], list[int], int]:
-        """Return field ids (of `ids` bytes, if any), where values begin, and where the last one ends."""
+    def _nested(self, header: int, ids: int, at: int, end: int, depth: int) -> Any:
+        """Read an object, whose fields have ids of some bytes, or an array, which has none."""
         wide, width = header >> (4 if ids else 2) & 1, (header & 3) + 1
         size = 4 if wide else 1
         count = _number(self._data, at + 1, size)
@@ -142,20 +134,14 @@ class _Reader:
         last = at + places.pop()
         if last > end:
             raise _broken(f"its values end at byte {last}, beyond {end}")
-        return fields, [at + place for place in places], last
-
-    def _object(self, header: int, at: int, end: int, depth: int) -> dict[str, Any]:
-        fields, places, last = self._parts(header, (header >> 2 & 3) + 1, at, end)
+        if not ids:
+            self.lists += 1
+            return [self.read(at + place, last, depth + 1) for place in places]
         self.dicts += 1
-        names = [self._names[i] for i in fields]
-        if len(set(names)) < len(names):
+        found = {self._names[i]: at + place for i, place in zip(fields, places, strict=True)}
+        if len(found) < count:
             raise _broken("an object has a field twice")
-        return {name: self.read(place, last, depth + 1) for name, place in zip(names, places, strict=True)}
-
-    def _array(self, header: int, at: int, end: int, depth: int) -> list[Any]:
-        _, places, last = self._parts(header, 0, at, end)
-        self.lists += 1
-        return [self.read(place, last, depth + 1) for place in places]
+        return {name: self.read(place, last, depth + 1) for name, place in found.items()}
 
 
 def _integer(data: bytes) -> int:
@@ -170,11 +156,12 @@ def _decimal(data: bytes) -> Decimal:
 
 def _since(epoch: Any) -> Callable[[bytes], Any]:
     """Make what counts days or microseconds from an epoch; beyond the years of datetime, the stored number."""
+    unit = timedelta(microseconds=1) if isinstance(epoch, datetime) else timedelta(1)
 
     def moment(data: bytes) -> Any:
         number = _integer(data)
         try:
-            return epoch + (timedelta(microseconds=number) if isinstance(epoch, datetime) else timedelta(number))
+            return epoch + number * unit
         except OverflowError:
             return number
 
@@ -199,7 +186,6 @@ _PRIMITIVES: dict[int, tuple[int, Callable[[bytes], Any]]] = {
     13: (8, _since(_EPOCH)),
     14: (4, lambda data: struct.unpack("<f", data)[0]),
     17: (8, _time),
-    18: (8, _integer),
-    19: (8, _integer),
+    **dict.fromkeys((18, 19), (8, _integer)),
     20: (16, lambda data: UUID(bytes=data)),
 }

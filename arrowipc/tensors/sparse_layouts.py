@@ -82,11 +82,10 @@ class SparseCOOTensor(SparseTensor):
     >>> tensor = arrowipc.SparseCOOTensor([1.5, 2.5], [[0, 1], [1, 0]], (2, 2))
     >>> tensor.to_dense().tolist()
     [[0.0, 1.5], [2.5, 0.0]]
-    >>> tensor.to_scipy().toarray().tolist() == tensor.to_dense().tolist()
+    >>> kind = arrowipc.SparseCOOTensor
+    >>> kind.from_scipy(tensor.to_scipy()) == kind.from_pydata_sparse(tensor.to_pydata_sparse()) == tensor
     True
-    >>> arrowipc.SparseCOOTensor.from_pydata_sparse(tensor.to_pydata_sparse()) == tensor
-    True
-    >>> arrowipc.SparseCOOTensor.from_torch(tensor.to_torch()) == tensor  # doctest: +SKIP
+    >>> kind.from_torch(tensor.to_torch()) == tensor  # doctest: +SKIP
     True
     """
 
@@ -198,7 +197,18 @@ class SparseCOOTensor(SparseTensor):
 
 
 class _CompressedMatrix(SparseTensor):
-    """A matrix with one axis compressed."""
+    """A matrix with one axis compressed.
+
+    Examples
+    --------
+    >>> import arrowipc
+    >>> kind = arrowipc.SparseCSRMatrix
+    >>> matrix = kind.from_dense([[0, 1], [2, 0]])
+    >>> kind.from_scipy(matrix.to_scipy()) == kind.from_pydata_sparse(matrix.to_pydata_sparse()) == matrix
+    True
+    >>> kind.from_torch(matrix.to_torch()) == matrix  # doctest: +SKIP
+    True
+    """
 
     __slots__ = ("_indices", "_indptr")
     _indices: Indices
@@ -361,13 +371,6 @@ class SparseCSRMatrix(_CompressedMatrix):
     >>> import arrowipc
     >>> arrowipc.SparseCSRMatrix([1, 2], [0, 1, 2], [1, 0], (2, 2)).to_dense().tolist()
     [[0, 1], [2, 0]]
-    >>> tensor = arrowipc.SparseCSRMatrix.from_dense([[0, 1], [2, 0]])
-    >>> tensor.to_scipy().toarray().tolist()
-    [[0, 1], [2, 0]]
-    >>> arrowipc.SparseCSRMatrix.from_pydata_sparse(tensor.to_pydata_sparse()) == tensor
-    True
-    >>> arrowipc.SparseCSRMatrix.from_torch(tensor.to_torch()) == tensor  # doctest: +SKIP
-    True
     """
 
     __slots__ = ()
@@ -403,13 +406,6 @@ class SparseCSCMatrix(_CompressedMatrix):
     >>> import arrowipc
     >>> arrowipc.SparseCSCMatrix([1, 2], [0, 1, 2], [1, 0], (2, 2)).to_dense().tolist()
     [[0, 2], [1, 0]]
-    >>> tensor = arrowipc.SparseCSCMatrix.from_dense([[0, 1], [2, 0]])
-    >>> tensor.to_scipy().toarray().tolist()
-    [[0, 1], [2, 0]]
-    >>> arrowipc.SparseCSCMatrix.from_pydata_sparse(tensor.to_pydata_sparse()) == tensor
-    True
-    >>> arrowipc.SparseCSCMatrix.from_torch(tensor.to_torch()) == tensor  # doctest: +SKIP
-    True
     """
 
     __slots__ = ()
