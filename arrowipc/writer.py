@@ -163,7 +163,7 @@ def _understood(
     min_space_savings: float | None = None,
     alignment: int = 8,
     legacy: bool | None = None,
-    metadata_version: str | None = None,
+    metadata_version: Literal["V5", "V4"] | None = None,
     use_threads: bool = True,
     dictionary_deltas: bool | None = None,
     unify_dictionaries: bool = False,
