@@ -1135,8 +1135,10 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
     cdef PyObject** owner = <PyObject**> (piece + count)
     cdef list dictionaries = [], owners = [(<Columns> one).owner for one in pieces]
     cdef Columns one
+    cdef Append job
     cdef Fault fault
     cdef int found = 0
+    job.fault = &fault
     for i in range(count):
         one = <Columns> pieces[i]
         if one.plan is not builder.matched:
@@ -1156,8 +1158,11 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
                 measure(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
         for i in range(count):
             builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
-            found = builder.append_data(piece[i], <const int64_t*> shifts.data + i * n if n else NULL,
-                                        owner[i], &fault)
+            # What a failed append leaves needs not be taken back here.
+            job.piece = piece[i]
+            job.shifts = <const int64_t*> shifts.data + i * n if n else NULL
+            job.owner = owner[i]
+            found = append_fields(builder, &job)
             if found < 0:
                 break
     if found < 0:
