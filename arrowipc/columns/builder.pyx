@@ -24,7 +24,8 @@ from arrowipc.inline.fault cimport (
     FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.layouts cimport (
-    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_OFFSETS, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, alignment_of, width_of,
+    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_OFFSETS, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, alignment_of,
+    width_of,
 )
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64, mul_overflows,

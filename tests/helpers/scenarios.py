@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -394,7 +395,8 @@ def values_built() -> Operation:
     kept = [field for field in schema.fields if "union" not in field.name]
     some = ipc.Schema(kept)
     mapping = {field.name: values[field.name] for field in kept}
-    return lambda: ipc.RecordBatch.from_pydict(mapping, some)
+    parts = {"i": [1, None], "d": [Decimal("1.5"), None], "l": [[1], [2.5]], "s": [{"p": "a"}, {"q": 2**63}]}
+    return lambda: (ipc.RecordBatch.from_pydict(mapping, some), ipc.RecordBatch.from_pydict(parts))
 
 
 @scenario
