@@ -24,7 +24,8 @@ from arrowipc.inline.fault cimport (
     FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.layouts cimport (
-    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_OFFSETS, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, alignment_of, width_of,
+    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_OFFSETS, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, alignment_of,
+    width_of,
 )
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64, mul_overflows,
@@ -1135,8 +1136,10 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
     cdef PyObject** owner = <PyObject**> (piece + count)
     cdef list dictionaries = [], owners = [(<Columns> one).owner for one in pieces]
     cdef Columns one
+    cdef Append job
     cdef Fault fault
     cdef int found = 0
+    job.fault = &fault
     for i in range(count):
         one = <Columns> pieces[i]
         if one.plan is not builder.matched:
@@ -1156,8 +1159,11 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
                 measure(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
         for i in range(count):
             builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
-            found = builder.append_data(piece[i], <const int64_t*> shifts.data + i * n if n else NULL,
-                                        owner[i], &fault)
+            # What a failed append leaves needs not be taken back here.
+            job.piece = piece[i]
+            job.shifts = <const int64_t*> shifts.data + i * n if n else NULL
+            job.owner = owner[i]
+            found = append_fields(builder, &job)
             if found < 0:
                 break
     if found < 0:

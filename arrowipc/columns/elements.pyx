@@ -10,7 +10,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GetSlice, PyList_New, PyList_S
 from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsignedLongLong
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 cimport cython
@@ -26,7 +26,7 @@ from arrowipc.inline.fbs_layout cimport (
     TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
 )
-from arrowipc.inline.loads cimport get_bit, load_i32, load_i64
+from arrowipc.inline.loads cimport get_bit, load_i32, load_i64, loose_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
     LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent,
@@ -560,28 +560,34 @@ cdef object duration(int64_t ticks, int32_t unit):
 # -- text, binary and lists ----------------------------------------------------------------------------------
 
 
-cdef inline bint is_ascii(const uint8_t* p, int64_t size) noexcept nogil:
-    """Whether some bytes, two at least, are all below 128; the last word begins in the one before it."""
-    cdef uint64_t word = 0
-    cdef int64_t i
+cdef inline bint copy_ascii(uint8_t* out, const uint8_t* p, int64_t size) noexcept nogil:
+    """Copy two bytes at least, and say whether all are below 128; the last word begins in the one before it.
+
+    Each is looked at as it is copied: the memory may change meanwhile.
+    """
+    cdef uint64_t seen = 0
+    cdef int64_t word, i
     if size >= 8:
         for i in range(0, size - 8, 8):
-            word |= <uint64_t> load_i64(p + i)
-        word |= <uint64_t> load_i64(p + size - 8)
-    elif size >= 4:
-        word = <uint32_t> (load_i32(p) | load_i32(p + size - 4))
-    else:
-        word = p[0] | p[1] | p[size - 1]
-    return word & <uint64_t> 0x8080808080808080 == 0
+            word = load_i64(p + i)
+            (<loose_i64*> (out + i))[0] = word
+            seen |= <uint64_t> word
+        word = load_i64(p + size - 8)
+        (<loose_i64*> (out + size - 8))[0] = word
+        return (seen | <uint64_t> word) & <uint64_t> 0x8080808080808080 == 0
+    for i in range(size):
+        out[i] = p[i]
+        seen |= out[i]
+    return seen < 128
 
 
 cdef inline object text_of(const uint8_t* p, int64_t size):
     """Some UTF-8 as str; most of it is ASCII, which needs no decoder."""
-    if size < 2 or not is_ascii(p, size):
-        return PyUnicode_DecodeUTF8(<const char*> p, size, NULL)
-    text = PyUnicode_New(size, 127)
-    memcpy(PyUnicode_DATA(text), p, size)
-    return text
+    if size > 1 and p[0] < 128:
+        text = PyUnicode_New(size, 127)
+        if copy_ascii(<uint8_t*> PyUnicode_DATA(text), p, size):
+            return text
+    return PyUnicode_DecodeUTF8(<const char*> p, size, NULL)
 
 
 cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):

@@ -22,11 +22,11 @@ from cpython.long cimport (
     PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_Check, PyLong_CheckExact,
 )
 from cpython.number cimport PyIndex_Check, PyNumber_Index
-from cpython.object cimport PyObject, Py_TYPE
+from cpython.object cimport PyObject, PyTypeObject, Py_GT, Py_TYPE, richcmpfunc
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.math cimport isinf
 from libc.stdint cimport (
-    INT32_MAX, INT32_MIN, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t,
+    INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t,
 )
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -1193,7 +1193,8 @@ def classes_of(list values not None):
     cdef PyObject* last = NULL
     cdef PyObject* value
     cdef Py_ssize_t i = 0
-    cdef int overflow = 0
+    cdef object most = INT64_MAX
+    cdef richcmpfunc greater = (<PyTypeObject*> int).tp_richcompare     # half of what a conversion takes
     cdef bint large = False
     # The hash of a class may be somebody's code, which could change the list.
     while i < PyList_GET_SIZE(values):
@@ -1202,8 +1203,7 @@ def classes_of(list values not None):
         if value == <PyObject*> None:
             continue
         if PyLong_CheckExact(<object> value):
-            PyLong_AsLongLongAndOverflow(<object> value, &overflow)
-            large |= overflow > 0
+            large |= greater(<object> value, most, Py_GT) is True
         if <PyObject*> Py_TYPE(<object> value) != last:
             last = <PyObject*> Py_TYPE(<object> value)
             found.add(<object> last)

@@ -487,3 +487,12 @@ def test_the_collector_rests_while_values_are_made(running):
     finally:
         (gc.enable if was else gc.disable)()
         gc.callbacks.pop()
+
+
+def test_text_of_any_length_with_a_letter_beyond_ascii_anywhere():
+    words = ["a" * size for size in range(40)]
+    words += [word[:i] + letter + word[i + 1 :] for word in words for i in range(len(word)) for letter in "\x7fé€😀"]
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        found = read_batch(pa.record_batch({"x": pa.array([*words, None], kind)}))["x"].to_pylist()
+        assert found == [*words, None]
+        assert [word.isascii() for word in found[:-1]] == [word.isascii() for word in words]
