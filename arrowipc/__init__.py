@@ -43,18 +43,16 @@ _HOMES = {
     "Limits": "arrowipc.limits",
     **dict.fromkeys(
         (
-            "MessageReader",
             "RecordBatchFileReader",
             "RecordBatchStreamReader",
             "open",
             "open_file",
             "open_stream",
-            "read_message",
-            "read_record_batch",
             "read_schema",
         ),
         "arrowipc.reader",
     ),
+    **dict.fromkeys(("MessageReader", "read_message", "read_record_batch"), "arrowipc.messages"),
     **dict.fromkeys(
         (
             "RecordBatchFileWriter",

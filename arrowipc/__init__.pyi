@@ -31,6 +31,11 @@ from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
 from arrowipc.inspection.recover import recover as recover
 from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
 from arrowipc.limits import Limits as Limits
+from arrowipc.messages import (
+    MessageReader as MessageReader,
+    read_message as read_message,
+    read_record_batch as read_record_batch,
+)
 from arrowipc.payloads.payload_decoder import (
     DecodedPayloads as DecodedPayloads,
     decode_payloads as decode_payloads,
@@ -41,14 +46,11 @@ from arrowipc.read.decoders import StreamDecoder as StreamDecoder
 from arrowipc.read.framing import Message as Message
 from arrowipc.read.remote import RemoteSource as RemoteSource
 from arrowipc.reader import (
-    MessageReader as MessageReader,
     RecordBatchFileReader as RecordBatchFileReader,
     RecordBatchStreamReader as RecordBatchStreamReader,
     open as open,
     open_file as open_file,
     open_stream as open_stream,
-    read_message as read_message,
-    read_record_batch as read_record_batch,
     read_schema as read_schema,
 )
 from arrowipc.schema import Schema as Schema

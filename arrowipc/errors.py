@@ -7,7 +7,8 @@
     │  ├─ TruncatedError(EOFError, OSError)    ... because they stop too soon
     │  └─ LimitError                           ... or ask for more than Limits allow
     ├─ UnsupportedError(NotImplementedError)   valid, and not implemented here
-    └─ UsageError(RuntimeError)                the caller broke the order of calls or the types
+    └─ UsageError(RuntimeError, ValueError)    the caller broke the order of calls or the types
+       └─ NotFoundError(IndexError, KeyError)  ... or asked for a batch or column that is not there
 
 Each also inherits the builtin that people already catch. ``OSError`` and
 ``MemoryError`` pass through unchanged.
@@ -41,6 +42,7 @@ class ArrowIpcError(Exception):
     >>> assert refused(lambda: ipc.read_schema(bytes.fromhex("ffffffff10000000"))) is ipc.TruncatedError
     >>> assert refused(lambda: ipc.Array.from_pylist([1, 2]).to_pylist(max_values=1)) is ipc.LimitError
     >>> assert refused(lambda: ipc.Array.from_pylist([1, 2]).slice(-1)) is ipc.UsageError
+    >>> assert refused(lambda: ipc.RecordBatch.from_pydict({"x": [1]})["y"]) is ipc.NotFoundError
     >>> assert refused(lambda: ipc.Array.from_pylist(["a" * 2**20]).take([0] * 2048)) is ipc.UnsupportedError
     """
 

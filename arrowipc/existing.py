@@ -9,7 +9,8 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
-from arrowipc.reader import MessageReader, RecordBatchFileReader
+from arrowipc.messages import MessageReader
+from arrowipc.reader import RecordBatchFileReader
 from arrowipc.write.atomic_file import NewFile, named
 from arrowipc.write.batch_writer import DescriptorSink
 

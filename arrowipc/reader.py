@@ -7,10 +7,10 @@ from _thread import RLock
 
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer
-from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, TruncatedError, UsageError
-from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, StreamDecoder, decode_messages, footer_range, schema_of
+from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
+from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, StreamDecoder, footer_range, schema_of
 from arrowipc.read.file_objects import end_of, read_at
-from arrowipc.read.framing import Framer, Message
+from arrowipc.read.framing import Message
 from arrowipc.read.remote import RemoteBlocks, RemoteSource
 from arrowipc.read.sources import can_seek, locate_source, look_at, open_source, pump, spooled
 
@@ -31,14 +31,11 @@ if TYPE_CHECKING:
     Validate: TypeAlias = Literal["none", "full", "strict"]
 
 __all__ = [
-    "MessageReader",
     "RecordBatchFileReader",
     "RecordBatchStreamReader",
     "open",
     "open_file",
     "open_stream",
-    "read_message",
-    "read_record_batch",
     "read_schema",
 ]
 
@@ -577,82 +574,6 @@ def _given(options: Any, columns: Columns, use_threads: bool, native: bool) -> t
     return read_keywords(options)
 
 
-# -- messages ------------------------------------------------------------------------------------------------
-
-
-class MessageReader:
-    """Iterates over the encapsulated messages of a source, whatever their kind and order.
-
-    Parameters
-    ----------
-    source : path, bytes-like or binary file object
-        A stream, or messages one after another. A file object is left behind the last message that was read.
-    limits : Limits, optional
-        Bounds on what the input may claim.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> reader = ipc.MessageReader(batch.schema.serialize() + batch.serialize())
-    >>> reader.read_next_message().kind, [message.kind for message in reader], reader.close()
-    ('Schema', ['RecordBatch'], None)
-    """
-
-    def __init__(self, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> None:
-        self._framer = Framer(limits)
-        buffer, self._file, self._owned = open_source(source, memory_map)
-        if self._file is None:
-            self._framer.feed(buffer, True)
-
-    @classmethod
-    def open_stream(cls, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> Self:
-        """Iterate over the messages of a source, as the class does that is called."""
-        return cls(source, limits=limits, memory_map=memory_map)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def read_next_message(self) -> Message:
-        """Return the next message.
-
-        Raises
-        ------
-        StopIteration
-            The stream is over: by a marker or by the end of the input.
-        TruncatedError, FormatError, LimitError
-            The bytes are not a message.
-        """
-        while True:
-            message = self._framer.next_message()
-            if message is not None:
-                return message
-            if self._framer.at_end:
-                raise StopIteration
-            pump(self._framer, self._file)
-
-    __next__ = read_next_message
-
-    @property
-    def bytes_consumed(self) -> int:
-        """int: bytes of the source that were read."""
-        return self._framer.bytes_consumed
-
-    def close(self) -> None:
-        """Let go of the source; messages that were read stay valid."""
-        self._framer.release()
-        if self._owned:
-            self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
 # -- what people call ----------------------------------------------------------------------------------------
 
 
@@ -713,8 +634,10 @@ def open_stream(
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
     >>> data = batch.schema.serialize() + batch.serialize() * 2
     >>> with ipc.open_stream(data) as reader:
-    ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata()[0], reader.read_all().num_rows
+    ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata().batch, reader.read_all().num_rows
     (True, 0)
+    >>> [metadata.pairs for _, metadata in ipc.open_stream(data).iter_batches_with_custom_metadata()]
+    [(), ()]
     >>> reader = ipc.open_stream(data, columns=["x"])
     >>> reader.read_pandas().shape, reader.close()
     ((4, 1), None)
@@ -785,10 +708,14 @@ def open_file(
     >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2]})) as writer:
     ...     writer.write_batch(batch)
     >>> reader = ipc.open_file(data)
-    >>> reader.get_batch(0) == reader[0] == reader.get_batch_with_custom_metadata(0)[0], reader.get_batch_metadata(0)
-    (True, ())
-    >>> reader.count_rows(), reader.read_all().num_rows, reader.read_pandas().shape, reader.close()
-    (2, 2, (2, 1), None)
+    >>> reader.get_batch(0) == reader.get_record_batch(0) == reader[0]
+    True
+    >>> reader[0] == reader.get_batch_with_custom_metadata(0)[0], reader.get_batch_metadata(0)
+    (True, KeyValueMetadata({}))
+    >>> reader.count_rows(), len(list(reader.iter_batches_with_custom_metadata())), reader.read_all().num_rows
+    (2, 1, 2)
+    >>> reader.read_pandas().shape, reader.close()
+    ((2, 1), None)
     """
     if options is not None:
         columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
@@ -878,79 +805,3 @@ def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:
         return schema_of(source, limits)
     with open(source, limits=limits) as reader:
         return reader.schema
-
-
-def read_message(source: Any, *, limits: Limits | None = None) -> Message:
-    """Read one encapsulated message.
-
-    Parameters
-    ----------
-    source : path, bytes-like or binary file object
-        A file object is left behind the message.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-
-    Raises
-    ------
-    EOFError
-        There is none: the input is empty or begins with an end-of-stream marker.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> ipc.read_message(ipc.RecordBatch.from_pydict({"x": [1]}).serialize()).kind
-    'RecordBatch'
-    """
-    with MessageReader(source, limits=limits) as reader:
-        for message in reader:
-            return message
-    raise TruncatedError("no message: the input is empty or begins with an end-of-stream marker")
-
-
-def read_record_batch(
-    message: Any,
-    schema: Any,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    dictionaries: Iterable[Any] = (),
-) -> RecordBatch:
-    """Decode one bare RecordBatch message whose schema is known from elsewhere.
-
-    Parameters
-    ----------
-    message : Message or bytes-like
-        An encapsulated RecordBatch message.
-    schema : Schema
-        Ours or pyarrow's.
-    columns, validate, limits, use_threads
-        As for `open_stream`.
-    dictionaries : iterable of Message or bytes-like
-        DictionaryBatch messages that the batch needs, deltas behind what they extend.
-
-    Returns
-    -------
-    RecordBatch
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> ipc.read_record_batch(batch.serialize(), batch.schema) == batch
-    True
-    """
-
-    def opened(item: Any) -> Message:
-        return item if isinstance(item, Message) else read_message(item, limits=limits)
-
-    return decode_messages(
-        opened(message),
-        schema,
-        [opened(item) for item in dictionaries],
-        columns,
-        validate,
-        limits,
-        use_threads,
-    )

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from typing import TypeVar
 
+    from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.read.remote import Steps
-    from arrowipc.reader import Columns, Pairs, Validate
+    from arrowipc.reader import Columns, Validate
     from arrowipc.stats import ReadStats
 
     Result = TypeVar("Result")
@@ -140,8 +141,8 @@ class AsyncFileReader(AsyncReader):
         return self._decoder
 
     @property
-    def metadata(self) -> Pairs:
-        """Pairs of bytes: the footer's custom metadata, in order, duplicates kept."""
+    def metadata(self) -> KeyValueMetadata:
+        """KeyValueMetadata: the footer's."""
         return self._opened.metadata
 
     @property

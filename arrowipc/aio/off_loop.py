@@ -75,14 +75,19 @@ class Turns:
         if not self._waiting:
             loop.call_soon(self._begin)
         self._waiting.append(mine := loop.create_future())
-        await mine
+        try:
+            await mine
+        except asyncio.CancelledError:
+            with suppress(ValueError):  # it was this one's turn already
+                self._waiting.remove(mine)
+            raise
 
     def _begin(self) -> None:
         # As many go on as will spend what there is, if they do as those before them.
         each = max((AT_ONCE - self._left) // self._released, AT_ONCE // MOST_AT_ONCE)
-        self._released = min(max(AT_ONCE // each, 1), len(self._waiting))
+        self._released = max(min(AT_ONCE // each, len(self._waiting)), 1)
         self._left = AT_ONCE
-        for _ in range(self._released):
+        for _ in range(min(self._released, len(self._waiting))):
             first = self._waiting.popleft()
             if not first.done():
                 first.set_result(None)
@@ -98,5 +103,10 @@ def turns() -> Turns:
     loop = asyncio.get_running_loop()
     found = _turns.get(loop)
     if found is None:
+        # Who waited when a loop ended refers to it, and would keep it.
+        for known in _turns.keyrefs():  # a list: loops of other threads may come meanwhile
+            ended = known()
+            if ended is not None and ended.is_closed():
+                _turns.pop(ended, None)
         found = _turns[loop] = Turns()
     return found

@@ -50,7 +50,8 @@ class _Encoding:
 
     def __init__(self, schema: Any, options: dict[str, Any]) -> None:
         self._sink = MessageSink()
-        self.writer: RecordBatchStreamWriter = new_blocking_stream(self._sink, schema, **options)
+        # Whatever the environment says of old framing: the sink takes messages, not bytes.
+        self.writer: RecordBatchStreamWriter = new_blocking_stream(self._sink, schema, **{"legacy": False, **options})
         # With an option, such as a codec, a little data may be a lot of work.
         self._most_inline = 0 if any(options.values()) else LARGE
 

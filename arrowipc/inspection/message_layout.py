@@ -13,10 +13,11 @@ from arrowipc import types
 from arrowipc._core import Source
 from arrowipc.errors import FormatError
 from arrowipc.inspection.recover import CODECS, whole
+from arrowipc.messages import MessageReader
 from arrowipc.read.decoders import MAGIC
 from arrowipc.read.framing import Message, find_message, outline
 from arrowipc.read.sources import first_bytes, locate_source
-from arrowipc.reader import MessageReader, RecordBatchFileReader
+from arrowipc.reader import RecordBatchFileReader
 from arrowipc.tensors.message import leading_padding
 
 if TYPE_CHECKING:

@@ -542,12 +542,16 @@ cdef class Message:
     Examples
     --------
     >>> import arrowipc as ipc
+    >>> import io
     >>> message = ipc.RecordBatch.from_pydict({"x": [1, 2]}).to_message()
     >>> message.kind, message.body_length
     ('RecordBatch', 16)
     >>> message.copy_body_into(body := bytearray(16))
     >>> body[:2]
     bytearray(b'\\x01\\x00')
+    >>> message.serialize_to(sink := io.BytesIO())
+    >>> message.equals(ipc.read_message(sink.getvalue()))
+    True
     """
 
     def __init__(self):

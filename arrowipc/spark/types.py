@@ -339,20 +339,20 @@ if hasattr(st, "TimeType"):
     ARROW_OF[st.TimeType] = pa.time64("ns")
 
 
-def arrow_type_of(type_: st.DataType, path: str) -> pa.DataType:
-    """The Arrow type, exact down to nullability, that Spark expects for a Spark type."""
+def arrow_type_of(type_: st.DataType, path: str, variants: bool = True) -> pa.DataType:
+    """The Arrow type, exact down to nullability, that Spark expects for a Spark type; payloads hold no variants."""
     if isinstance(type_, st.DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, st.ArrayType):
-        element = arrow_type_of(type_.elementType, f"{path}.element")
+        element = arrow_type_of(type_.elementType, f"{path}.element", variants)
         return pa.list_(pa.field("element", element, type_.containsNull or pa.types.is_null(element)))
     if isinstance(type_, st.MapType):
-        key = pa.field("key", arrow_type_of(type_.keyType, f"{path}.key"), nullable=False)
-        value = arrow_type_of(type_.valueType, f"{path}.value")
+        key = pa.field("key", arrow_type_of(type_.keyType, f"{path}.key", variants), nullable=False)
+        value = arrow_type_of(type_.valueType, f"{path}.value", variants)
         return pa.map_(key, pa.field("value", value, type_.valueContainsNull or pa.types.is_null(value)))
     if isinstance(type_, st.StructType):
-        return pa.struct(_arrow_fields(type_, path + "."))
-    if isinstance(type_, st.VariantType):
+        return pa.struct(_arrow_fields(type_, path + ".", variants))
+    if variants and isinstance(type_, st.VariantType):
         return VARIANT
     try:
         return ARROW_OF[type(type_)]
@@ -363,14 +363,14 @@ def arrow_type_of(type_: st.DataType, path: str) -> pa.DataType:
         ) from None
 
 
-def arrow_schema_of(schema: st.StructType) -> pa.Schema:
+def arrow_schema_of(schema: st.StructType, variants: bool = True) -> pa.Schema:
     """The Arrow schema that Spark expects from Python for ``schema``."""
-    return pa.schema(_arrow_fields(schema, ""))
+    return pa.schema(_arrow_fields(schema, "", variants))
 
 
-def _arrow_fields(type_: st.StructType, prefix: str) -> list[pa.Field]:
+def _arrow_fields(type_: st.StructType, prefix: str, variants: bool) -> list[pa.Field]:
     return [
-        pa.field(field.name, arrow_type_of(field.dataType, prefix + field.name), field.nullable)
+        pa.field(field.name, arrow_type_of(field.dataType, prefix + field.name, variants), field.nullable)
         for field in type_.fields
     ]
 

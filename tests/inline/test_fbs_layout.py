@@ -215,7 +215,7 @@ def test_every_type() -> None:
     assert found["header_type"] == "Schema"
     header = found["header"]
     assert header["endianness"] == ("Little" if sys.byteorder == "little" else "Big")
-    assert header["custom_metadata"] == pairs(schema.metadata.pairs)
+    assert header["custom_metadata"] == pairs(schema.metadata)
     assert len(header["fields"]) == len(fields)
     for field, (type_, tag, values), read in zip(fields, cases, header["fields"], strict=True):
         assert (read["name"], read["nullable"]) == (field.name, field.nullable)
@@ -243,7 +243,7 @@ def test_nested_fields_and_their_metadata() -> None:
     (outer,) = read_message(pa.ipc.read_message(schema.serialize()))["header"]["fields"]
     first, second = outer["children"]
     assert (first["name"], first["nullable"]) == ("inner", False)
-    assert first["custom_metadata"] == pairs(inner.metadata.pairs)
+    assert first["custom_metadata"] == pairs(inner.metadata)
     (item,) = second["children"]
     assert (item["type_type"], item["type"]) == ("Date", {"unit": "MILLISECOND"})
 
@@ -333,8 +333,8 @@ def test_file_footer() -> None:
     footer = FlatReader(raw[-10 - size : -10]).root("Footer")
     reader = pa.ipc.open_file(data)
     assert footer["version"] == "V5"
-    assert footer["custom_metadata"] == pairs(reader.metadata.pairs) == pairs({b"in": b"footer", b"n": b"2"})
-    assert footer["schema"]["custom_metadata"] == pairs(schema.metadata.pairs)
+    assert footer["custom_metadata"] == pairs(reader.metadata) == pairs({b"in": b"footer", b"n": b"2"})
+    assert footer["schema"]["custom_metadata"] == pairs(schema.metadata)
     assert [field["name"] for field in footer["schema"]["fields"]] == schema.names
     assert len(footer["recordBatches"]) == reader.num_record_batches == 2
     assert len(footer["dictionaries"]) == 1

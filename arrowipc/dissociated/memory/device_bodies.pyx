@@ -35,7 +35,7 @@ from arrowipc.cdata.export import check_keywords, export_schema
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
 from arrowipc.read.framing import message_of
-from arrowipc.reader import read_message
+from arrowipc.messages import read_message
 
 cdef object needs_reading(str what):
     return UnsupportedError(f"{what}: that needs a look at memory of a device: copy the data to the CPU first, or give "

@@ -194,7 +194,7 @@ def _wanted(schema: Any, columns: Sequence[str] | None, options: TypeOptions) ->
         target = to_spark_schema(given, options)
     if columns is not None:
         target = narrowed(target, columns)
-    arrow_schema_of(target)  # raises for types that no payload can have, on the driver
+    arrow_schema_of(target, variants=False)  # raises for types that no payload can have, on the driver
     return Wanted(target, given)
 
 

@@ -233,7 +233,7 @@ def payload_schema(
     fields = []
     for field in df.schema.fields:
         try:
-            type_ = arrow_type_of(field.dataType, field.name)
+            type_ = arrow_type_of(field.dataType, field.name, variants=False)
         except UsageError:
             raise UsageError(
                 f"column {field.name!r} has the Spark type {field.dataType.simpleString()}, which payloads "
