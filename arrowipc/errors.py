@@ -47,7 +47,8 @@ class ArrowIpcError(Exception):
     """
 
     column: "str | None" = None
-    __str__ = Exception.__str__  # KeyError would put the message in quotes
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError would put the message in quotes
 
 
 class FormatError(ArrowIpcError, ValueError):

@@ -17,6 +17,7 @@ from arrowipc.write.batch_writer import DescriptorSink
 if TYPE_CHECKING:
     from typing import Literal, Self
 
+    from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
     from arrowipc.schema import Schema
 
@@ -74,7 +75,7 @@ class ExistingFile:
         reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False)
         decoder = reader._decoder
         self.schema: Schema = reader.schema
-        self.metadata = reader.metadata
+        self.metadata: KeyValueMetadata = reader.metadata
         if self.schema.endianness != "little":
             raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
         reader.count_rows()  # opens every message and compares it with its block

@@ -47,7 +47,8 @@ class Incoming:
         self._framer = framer
         self._rest = memoryview(b"")
         self._small = bytearray()
-        self.missing, self.is_large = 0, False
+        self.missing: int = 0
+        self.is_large: bool = False
         self._iterator: AsyncIterator[Any] | None = None
         self._receive = self._receiver(_stream_in(source))
 

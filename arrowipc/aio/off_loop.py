@@ -58,7 +58,7 @@ class Turns:
 
     def __init__(self) -> None:
         #: Few: what they do keeps a core busy each, and the loop needs one too.
-        self.workers = ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 2)), "arrowipc.aio")
+        self.workers: ThreadPoolExecutor = ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 2)), "arrowipc.aio")
         self._left = AT_ONCE
         self._released = 1
         self._waiting: deque[asyncio.Future[None]] = deque()

@@ -23,6 +23,7 @@ from arrowipc.reader import BatchReader, RecordBatchFileReader
 if TYPE_CHECKING:
     from typing import Literal
 
+    from arrowipc.arguments import KeyValueMetadata
     from arrowipc.limits import Limits
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
@@ -384,7 +385,7 @@ class ByBlocks:
         self._reader = reader
         self.ledger: Ledger = Ledger("file")
         self.schema: Schema = reader.schema
-        self.metadata = reader.metadata
+        self.metadata: KeyValueMetadata = reader.metadata
         numbers = range(reader.num_record_batches)
         reader._expect(numbers)
         self._numbers = iter(numbers)
@@ -445,7 +446,7 @@ class _InOrder:
         except BaseException:
             self.close()
             raise
-        self.metadata = message.custom_metadata
+        self.metadata: KeyValueMetadata = message.custom_metadata
         assert schema is not None
         self.schema: Schema = schema
         self._keep()

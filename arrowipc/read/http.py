@@ -125,7 +125,7 @@ class HttpFile:
         # Whose coroutines `_size` and `_fetch` are, in the words of fsspec.
         self.async_impl = True
         self.asynchronous: bool = system.asynchronous
-        self.loop = system.loop
+        self.loop: Any = system.loop
 
     def size(self) -> int | None:
         """Ask how long the file is; None where the server does not say."""

@@ -114,6 +114,9 @@ class Peeked:
 
     __slots__ = ("_file", "_first", "first", "owned")
 
+    first: bytes
+    owned: bool
+
     def __init__(self, file: Any, owned: bool) -> None:
         self._file = file
         self.owned = owned
