@@ -27,6 +27,7 @@ from arrowipc.errors import (
     UnsupportedError as UnsupportedError,
     UsageError as UsageError,
 )
+from arrowipc.dataset.dataset import Dataset as Dataset, open_dataset as open_dataset
 from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
 from arrowipc.inspection.recover import recover as recover
 from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
