@@ -58,7 +58,8 @@ class Turns:
 
     def __init__(self) -> None:
         #: Few: what they do keeps a core busy each, and the loop needs one too.
-        self.workers: ThreadPoolExecutor = ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 2)), "arrowipc.aio")
+        most = max(1, min(4, (os.cpu_count() or 1) // 2))
+        self.workers: ThreadPoolExecutor = ThreadPoolExecutor(most, "arrowipc.aio")
         self._left = AT_ONCE
         self._released = 1
         self._waiting: deque[asyncio.Future[None]] = deque()
