@@ -66,6 +66,8 @@ _HOMES = {
     ),
     **dict.fromkeys(("read_sparse_tensor", "write_sparse_tensor"), "arrowipc.tensors.sparse_io"),
     **dict.fromkeys(("ColumnStatistics", "batch_statistics", "compute_statistics"), "arrowipc.columns.statistics"),
+    "file_statistics": "arrowipc.read.file_statistics",
+    "scan_polars": "arrowipc.dataset.scan",
     "copy": "arrowipc.transfer",
     **dict.fromkeys(("Dataset", "open_dataset"), "arrowipc.dataset.dataset"),
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc.payloads.payload_encoder"),

@@ -125,7 +125,7 @@ class Opener:
             if first == b"ARROW1":
                 reader = RecordBatchFileReader(source, columns=columns, **self._options)
             else:
-                reader = Listed(open_any(source, columns=columns, **self._options))  # SHIM A
+                reader = open_any(source, columns=columns, index=True, **self._options)
         except FormatError:
             if self.on_error != "recover":
                 raise
@@ -194,14 +194,6 @@ class Recovered:
     def get_batch_metadata(self, i: int) -> Any:
         """Metadata of one of them."""
         return self._batches[i].custom_metadata
-
-
-class Listed(Recovered):  # SHIM A
-    def __init__(self, reader: Any) -> None:
-        self.schema = reader.schema
-        self._batches = list(reader)
-        self.num_record_batches = len(self._batches)
-        self.get_batch = self._batches.__getitem__
 
 
 def lengths_of(reader: Any) -> Any:  # SHIM B
