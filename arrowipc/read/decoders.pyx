@@ -1386,8 +1386,8 @@ cdef class IndexedDecoder(BlockDecoder):
 
     @property
     def lengths(self):
-        """Memory: the rows of each batch, as int64."""
-        return self.index.lengths
+        """memoryview: the rows of each batch, as int64."""
+        return memoryview(self.index.lengths)
 
     def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
         """Decode record batch `index`, as `BlockDecoder.batch`; it has as many rows as the index says."""
