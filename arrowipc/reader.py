@@ -399,7 +399,8 @@ class RecordBatchFileReader(BatchReader):
         FormatError, LimitError, UnsupportedError
             The bytes cannot be decoded; other batches may still be read.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         i = self._index(i)
         dictionaries = None if self._loaded else self._dictionaries_at(i)
         source = self._source
