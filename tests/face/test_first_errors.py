@@ -142,16 +142,6 @@ MISTAKES = {
         ipc.FormatError,
         "open_file(), or with open()",
     ),
-    "a stream as a file": (
-        lambda: ipc.open_file("events.arrows"),
-        ipc.FormatError,
-        "open_stream(), or with open()",
-    ),
-    "a cache as a file": (
-        lambda: ipc.open_file("cache-00000-of-00002.arrow"),
-        ipc.FormatError,
-        "this is an Arrow IPC stream",
-    ),
     "a download that stopped": (lambda: ipc.open("torn.arrow"), ipc.FormatError, "arrowipc.recover()"),
     "a stream that stopped": (
         lambda: list(ipc.open(Path("events.arrows").read_bytes()[:-100])),
@@ -247,7 +237,7 @@ def test_misspelt_names_are_put_right():
 def test_a_file_that_may_not_be_read_is_named(folder):
     folder.chmod(0o755)
     Path("prices.arrow").chmod(0)
-    code = "import os, arrowipc, arrowipc.reader; os.setuid(65534); arrowipc.open('prices.arrow')"
+    code = "import os, arrowipc, arrowipc.opening; os.setuid(65534); arrowipc.open('prices.arrow')"
     assert said(code) == "PermissionError: [Errno 13] Permission denied: 'prices.arrow'"
 
 
