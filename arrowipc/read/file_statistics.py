@@ -112,7 +112,7 @@ def decode_entry(
     try:
         opened = decompressobj()
         data = opened.decompress(a2b_base64(text, strict_mode=True), MOST_BYTES)
-        if not opened.eof:
+        if not opened.eof or opened.unused_data:
             return None
         decoder = StreamDecoder()
         decoder.feed(data, True)
