@@ -18,6 +18,7 @@ from arrowipc.columns.statistics import (
     batch_statistics as batch_statistics,
     compute_statistics as compute_statistics,
 )
+from arrowipc.dataset.dataset import Dataset as Dataset, open_dataset as open_dataset
 from arrowipc.dataset.scan import scan_polars as scan_polars
 from arrowipc.errors import (
     ArrowIpcError as ArrowIpcError,
@@ -28,6 +29,7 @@ from arrowipc.errors import (
     UnsupportedError as UnsupportedError,
     UsageError as UsageError,
 )
+from arrowipc.indexed import IndexedStreamReader as IndexedStreamReader
 from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
 from arrowipc.inspection.recover import recover as recover
 from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
@@ -36,6 +38,12 @@ from arrowipc.messages import (
     MessageReader as MessageReader,
     read_message as read_message,
     read_record_batch as read_record_batch,
+)
+from arrowipc.opening import (
+    open as open,
+    open_file as open_file,
+    open_stream as open_stream,
+    read_schema as read_schema,
 )
 from arrowipc.payloads.payload_decoder import (
     DecodedPayloads as DecodedPayloads,
@@ -50,10 +58,6 @@ from arrowipc.read.remote import RemoteSource as RemoteSource
 from arrowipc.reader import (
     RecordBatchFileReader as RecordBatchFileReader,
     RecordBatchStreamReader as RecordBatchStreamReader,
-    open as open,
-    open_file as open_file,
-    open_stream as open_stream,
-    read_schema as read_schema,
 )
 from arrowipc.schema import Schema as Schema
 from arrowipc.table import Table as Table
