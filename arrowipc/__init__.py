@@ -41,17 +41,8 @@ _HOMES = {
     ),
     "KeyValueMetadata": "arrowipc.arguments",
     "Limits": "arrowipc.limits",
-    **dict.fromkeys(
-        (
-            "RecordBatchFileReader",
-            "RecordBatchStreamReader",
-            "open",
-            "open_file",
-            "open_stream",
-            "read_schema",
-        ),
-        "arrowipc.reader",
-    ),
+    **dict.fromkeys(("RecordBatchFileReader", "RecordBatchStreamReader"), "arrowipc.reader"),
+    **dict.fromkeys(("open", "open_file", "open_stream", "read_schema"), "arrowipc.opening"),
     **dict.fromkeys(("MessageReader", "read_message", "read_record_batch"), "arrowipc.messages"),
     **dict.fromkeys(
         (
@@ -78,6 +69,7 @@ _HOMES = {
     "copy": "arrowipc.transfer",
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc.payloads.payload_encoder"),
     "Message": "arrowipc.read.framing",
+    "IndexedStreamReader": "arrowipc.indexed",
     "release_unused": "arrowipc._core",
     "StreamDecoder": "arrowipc.read.decoders",
     **dict.fromkeys(("Array", "RecordBatch"), "arrowipc.columns.array"),

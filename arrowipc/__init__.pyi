@@ -27,6 +27,7 @@ from arrowipc.errors import (
     UnsupportedError as UnsupportedError,
     UsageError as UsageError,
 )
+from arrowipc.indexed import IndexedStreamReader as IndexedStreamReader
 from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
 from arrowipc.inspection.recover import recover as recover
 from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
@@ -35,6 +36,12 @@ from arrowipc.messages import (
     MessageReader as MessageReader,
     read_message as read_message,
     read_record_batch as read_record_batch,
+)
+from arrowipc.opening import (
+    open as open,
+    open_file as open_file,
+    open_stream as open_stream,
+    read_schema as read_schema,
 )
 from arrowipc.payloads.payload_decoder import (
     DecodedPayloads as DecodedPayloads,
@@ -48,10 +55,6 @@ from arrowipc.read.remote import RemoteSource as RemoteSource
 from arrowipc.reader import (
     RecordBatchFileReader as RecordBatchFileReader,
     RecordBatchStreamReader as RecordBatchStreamReader,
-    open as open,
-    open_file as open_file,
-    open_stream as open_stream,
-    read_schema as read_schema,
 )
 from arrowipc.schema import Schema as Schema
 from arrowipc.table import Table as Table

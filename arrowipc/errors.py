@@ -47,6 +47,7 @@ class ArrowIpcError(Exception):
     """
 
     column: "str | None" = None
+
     def __str__(self) -> str:
         return Exception.__str__(self)  # KeyError would put the message in quotes
 

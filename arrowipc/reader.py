@@ -8,11 +8,10 @@ from _thread import RLock
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer
 from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
-from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, StreamDecoder, footer_range, schema_of
+from arrowipc.read.decoders import TAIL_SIZE, BlockDecoder, FileDecoder, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, read_at
-from arrowipc.read.framing import Message
 from arrowipc.read.remote import RemoteBlocks, RemoteSource
-from arrowipc.read.sources import can_seek, locate_source, look_at, open_source, pump, spooled
+from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,29 +21,24 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
+    from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
+    from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
-    from arrowipc.stats import ReadStats, RecordBatchWithMetadata
     from arrowipc.table import Table
 
     Columns: TypeAlias = Iterable[str | int] | str | int | None
     Validate: TypeAlias = Literal["none", "full", "strict"]
+    Index: TypeAlias = bool | Literal["keep"]
 
-__all__ = [
-    "RecordBatchFileReader",
-    "RecordBatchStreamReader",
-    "open",
-    "open_file",
-    "open_stream",
-    "read_schema",
-]
+__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "options_of"]
 
 
 # -- streams -------------------------------------------------------------------------------------------------
 
 
 def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
-    from arrowipc.stats import RecordBatchWithMetadata
+    from arrowipc.events import RecordBatchWithMetadata
 
     return RecordBatchWithMetadata(batch, batch.custom_metadata)
 
@@ -150,7 +144,7 @@ class RecordBatchStreamReader(BatchReader):
         options: Any = None,
     ) -> None:
         if options is not None:
-            columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
+            columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
         self._closed = False
         self._decoder = decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
         if type(source) is bytes:  # of small payloads there are many: no call for them
@@ -178,7 +172,7 @@ class RecordBatchStreamReader(BatchReader):
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far."""
-        from arrowipc.stats import ReadStats
+        from arrowipc.events import ReadStats
 
         return ReadStats(*self._decoder.stats)
 
@@ -258,6 +252,8 @@ class RecordBatchFileReader(BatchReader):
     of threads may ask; where the source is a file object or remote, they wait for each other.
     """
 
+    _decoder: BlockDecoder
+
     __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
 
     _failure: ArrowIpcError | None
@@ -278,24 +274,11 @@ class RecordBatchFileReader(BatchReader):
         options: Any = None,
     ) -> None:
         if options is not None:
-            columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
-        self._closed = self._loaded = self._reading = False
-        try:
-            self._lock = RLock()  # of what is done with `read.decoders`, `_core` and the dictionaries
-        except RuntimeError as error:  # "can't allocate lock"
-            raise MemoryError(str(error)) from None
-        self._blocks = self._remote = self._source = self._failure = None
+            columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
         if isinstance(source, (str, RemoteSource)) or hasattr(source, "__fspath__"):
             given = columns, validate, limits, use_threads, ensure_native_endian, memory_map
             self._opened = source, footer_offset, *given
-        source = locate_source(source)
-        if isinstance(source, RemoteSource):
-            self._remote, self._file, self._owned = source, None, False
-        else:
-            buffer, self._file, self._owned = open_source(source, memory_map)
-            if self._file is not None and not can_seek(self._file):
-                buffer = self._spool(limits)
-            self._source = Source(buffer) if self._file is None else None
+        self._begin(source, memory_map, limits, b"ARROW1")
         try:
             size = self._size()
             if footer_offset is not None:  # other bytes follow
@@ -312,19 +295,35 @@ class RecordBatchFileReader(BatchReader):
                 ensure_native_endian=ensure_native_endian,
             )
         except BaseException:
-            if self._owned:
-                self._file.close()
+            self.close()
             raise
         if self._remote is not None:
             self._blocks = RemoteBlocks(self._remote, self._decoder)
 
-    def _spool(self, limits: Limits | None) -> Any:
+    def _begin(self, source: Any, memory_map: bool, limits: Limits | None, magic: bytes) -> None:
+        """Open the source; a pipe, whose end has to be known, is read to it if it begins with `magic`."""
+        self._closed = self._loaded = self._reading = False
+        try:
+            self._lock = RLock()  # of what is done with `read.decoders`, `_core` and the dictionaries
+        except RuntimeError as error:  # "can't allocate lock"
+            raise MemoryError(str(error)) from None
+        self._blocks = self._remote = self._source = self._failure = None
+        source = locate_source(source)
+        if isinstance(source, RemoteSource):
+            self._remote, self._file, self._owned = source, None, False
+            return
+        buffer, self._file, self._owned = open_source(source, memory_map)
+        if self._file is not None and not can_seek(self._file):
+            buffer = self._spool(limits, magic)
+        self._source = Source(buffer) if self._file is None else None
+
+    def _spool(self, limits: Limits | None, magic: bytes) -> Any:
         """Bring all of a pipe here, where its end can be looked at first."""
         from arrowipc.limits import Limits
 
         file, self._file = self._file, None
         try:
-            return spooled(file, (limits or Limits()).spool_bytes)
+            return spooled(file, (limits or Limits()).spool_bytes, magic)
         finally:
             if self._owned:
                 file.close()
@@ -367,7 +366,7 @@ class RecordBatchFileReader(BatchReader):
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far; the footer's schema counts as a message."""
-        from arrowipc.stats import ReadStats
+        from arrowipc.events import ReadStats
 
         messages, *others = self._decoder.stats
         return ReadStats(messages + 1, *others)
@@ -401,26 +400,24 @@ class RecordBatchFileReader(BatchReader):
             The bytes cannot be decoded; other batches may still be read.
         """
         self._check_open()
-        if not self._loaded:
-            self._load_dictionaries()
         i = self._index(i)
-        source = self._source
-        if source is not None:
-            return self._decoder.batch(i, source, self._decoder.block(i)[0])
-        return self._decoder.batch(i, *self._fetch(i))
+        dictionaries = self._dictionaries_at(i)
+        return self._decoder.batch(i, *self._block(i), dictionaries)
 
     def _stored(self) -> Iterator[tuple[Message, Any]]:
         """Yield the batches as messages, with what `arrowipc.copy` must know of each."""
         self._check_open()
-        if not self._loaded:
-            self._load_dictionaries()
         self._expect(range(self.num_record_batches))
         for i in range(self.num_record_batches):
-            source = self._source
-            if source is not None:
-                yield self._decoder.stored(i, source, self._decoder.block(i)[0])
-            else:
-                yield self._decoder.stored(i, *self._fetch(i))
+            dictionaries = self._dictionaries_at(i)
+            yield self._decoder.stored(i, *self._block(i), dictionaries)
+
+    def _block(self, i: int) -> tuple[Any, int]:
+        """The bytes that hold a batch, and where it begins in them."""
+        source = self._source
+        if source is not None:
+            return source, self._decoder.block(i)[0]
+        return self._fetch(i)
 
     get_record_batch = get_batch
 
@@ -479,8 +476,14 @@ class RecordBatchFileReader(BatchReader):
     def _index(self, i: int) -> int:
         count = self.num_record_batches
         if not -count <= i < count:
-            raise NotFoundError(f"record batch {i} is out of range: the file has {count}")
+            raise NotFoundError(f"record batch {i} is out of range: there are {count}")
         return i + count if i < 0 else i
+
+    def _dictionaries_at(self, i: int) -> tuple[Any, ...] | None:
+        """Load what batch `i` needs; the dictionaries that it sees, None where those are the same for all batches."""
+        if not self._loaded:
+            self._load_dictionaries()
+        return None
 
     def _load_dictionaries(self) -> None:
         self._alone(self._read_dictionaries)
@@ -494,25 +497,25 @@ class RecordBatchFileReader(BatchReader):
             if self._blocks is not None:
                 self._blocks.run(self._blocks.load_dictionaries())
             else:
-                for i, (block, at) in enumerate(self._dictionaries()):
-                    self._decoder.load_dictionary(i, block, at)
+                for i in range(self._decoder.num_dictionaries):
+                    self._decoder.load_dictionary(i, *self._dictionary(i))
         except ArrowIpcError as error:
             # Every batch would try again; without its traceback, which would keep the source open.
             self._failure = type(error)(*error.args)
             raise
         self._loaded = True
 
-    def _dictionaries(self) -> Iterator[tuple[Any, int]]:
-        """The dictionary batches: the bytes that hold each, and where it begins in them."""
-        for i in range(self._decoder.num_dictionaries):
-            offset, metadata_length, body_length = self._decoder.block(i, dictionary=True)
-            if self._source is not None:
-                yield self._source, offset
-                continue
-            at = -metadata_length % 64
-            block = aligned_buffer(at + metadata_length + body_length)
-            read_at(self._file, offset, memoryview(block)[at:])
-            yield block, at
+    def _dictionary(self, i: int) -> tuple[Any, int]:
+        """The bytes that hold a dictionary batch, and where it begins in them."""
+        offset, metadata_length, body_length = self._decoder.block(i, dictionary=True)
+        if self._source is not None:
+            return self._source, offset
+        if self._remote is not None:
+            return self._remote.read(offset, metadata_length + body_length), 0
+        at = -metadata_length % 64
+        block = aligned_buffer(at + metadata_length + body_length)
+        read_at(self._file, offset, memoryview(block)[at:])
+        return block, at
 
     def _fetch(self, i: int) -> tuple[Any, int]:
         """Read a block from the file, of the body only what is projected; also say where it begins."""
@@ -549,7 +552,7 @@ class RecordBatchFileReader(BatchReader):
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches: {self.num_record_batches}"
-        return f"<RecordBatchFileReader: {state}>\n{self.schema}"
+        return f"<{type(self).__name__}: {state}>\n{self.schema}"
 
     def _repr_html_(self) -> str:
         from arrowipc.values.repr import file_html
@@ -565,243 +568,10 @@ class RecordBatchFileReader(BatchReader):
         return file_html(self.schema, blocks)
 
 
-def _given(options: Any, columns: Columns, use_threads: bool, native: bool) -> tuple[Columns, bool, bool]:
+def options_of(options: Any, columns: Columns, use_threads: bool, native: bool) -> tuple[Columns, bool, bool]:
     """What the options of pyarrow ask for; keywords of ours beside them have to be the default."""
     if columns is not None or not use_threads or not native:
         raise UsageError("options: columns, use_threads and ensure_native_endian come from it, do not give them too")
-    from arrowipc.options import read_keywords
+    from arrowipc.arguments import read_keywords
 
     return read_keywords(options)
-
-
-# -- what people call ----------------------------------------------------------------------------------------
-
-
-def open_stream(
-    source: Any,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
-    options: Any = None,
-) -> RecordBatchStreamReader:
-    """Open an Arrow IPC stream.
-
-    Parameters
-    ----------
-    source : path, URL, RemoteSource, bytes-like or binary file object
-        A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
-        credentials and a `timeout` (30 s without a byte) to it. A file object (or socket file) is
-        read message by message and never past the end of the stream.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never touched.
-    validate : {"full", "none", "strict"}
-        "full" proves that every value is safe to follow, "none" only that the structure is (access from
-        Python still checks), "strict" also that values lie in their types' domains.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-    use_threads : bool, default True
-        Decompress large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
-    memory_map : bool, default True
-        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
-        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
-        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
-    options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
-
-    Returns
-    -------
-    RecordBatchStreamReader
-
-    Raises
-    ------
-    FormatError
-        The bytes are not a stream; `TruncatedError` and `LimitError` are kinds of it.
-    UnsupportedError
-        The bytes are valid and not implemented here.
-    OSError
-        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
-        its server stalls.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> data = batch.schema.serialize() + batch.serialize() * 2
-    >>> with ipc.open_stream(data) as reader:
-    ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata().batch, reader.read_all().num_rows
-    (True, 0)
-    >>> [metadata.pairs for _, metadata in ipc.open_stream(data).iter_batches_with_custom_metadata()]
-    [(), ()]
-    >>> reader = ipc.open_stream(data, columns=["x"])
-    >>> reader.read_pandas().shape, reader.close()
-    ((4, 1), None)
-    """
-    if options is not None:
-        columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
-    return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
-
-
-def open_file(
-    source: Any,
-    footer_offset: int | None = None,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
-    options: Any = None,
-) -> RecordBatchFileReader:
-    """Open an Arrow IPC file for random access.
-
-    Parameters
-    ----------
-    source : path, URL, RemoteSource, bytes-like or binary file object
-        A path is mapped into memory. Of a URL only what `columns` need is fetched: the last 64 KiB with the footer,
-        then the ranges of the batches, near ones joined and all at the same time. What cannot seek (a pipe, a
-        socket) is read to its end first, into memory or, beyond ``Limits.spool_bytes``, a temporary file.
-    footer_offset : int, optional
-        Where the file ends, if other bytes follow it.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never touched.
-    validate : {"full", "none", "strict"}
-        "full" proves that every value is safe to follow, "none" only that the structure is (access from
-        Python still checks), "strict" also that values lie in their types' domains.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-    use_threads : bool, default True
-        Decompress large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
-    memory_map : bool, default True
-        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
-        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
-        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
-    options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
-
-    Returns
-    -------
-    RecordBatchFileReader
-
-    Raises
-    ------
-    FormatError
-        The bytes are not a file; `TruncatedError` and `LimitError` are kinds of it.
-    UnsupportedError
-        The bytes are valid and not implemented here.
-    OSError
-        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
-        its server stalls.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> data = bytearray()
-    >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2]})) as writer:
-    ...     writer.write_batch(batch)
-    >>> reader = ipc.open_file(data)
-    >>> reader.get_batch(0) == reader.get_record_batch(0) == reader[0]
-    True
-    >>> reader[0] == reader.get_batch_with_custom_metadata(0)[0], reader.get_batch_metadata(0)
-    (True, KeyValueMetadata({}))
-    >>> reader.count_rows(), len(list(reader.iter_batches_with_custom_metadata())), reader.read_all().num_rows
-    (2, 1, 2)
-    >>> reader.read_pandas().shape, reader.close()
-    ((2, 1), None)
-    """
-    if options is not None:
-        columns, use_threads, ensure_native_endian = _given(options, columns, use_threads, ensure_native_endian)
-    return RecordBatchFileReader(
-        source, footer_offset, columns, validate, limits, use_threads, ensure_native_endian, memory_map
-    )
-
-
-def open(
-    source: Any,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
-    options: Any = None,
-) -> RecordBatchFileReader | RecordBatchStreamReader:
-    """Open an Arrow IPC file or stream, whichever the first bytes say it is.
-
-    Parameters
-    ----------
-    source : path, URL, RemoteSource, bytes-like or binary file object
-        As for `open_file` and `open_stream`, pipes included: their first bytes tell what they are.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never touched.
-    validate : {"full", "none", "strict"}
-        "full" proves that every value is safe to follow, "none" only that the structure is (access from
-        Python still checks), "strict" also that values lie in their types' domains.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-    use_threads : bool, default True
-        Decompress large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
-    memory_map : bool, default True
-        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
-        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
-        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
-    options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
-
-    Returns
-    -------
-    RecordBatchFileReader or RecordBatchStreamReader
-
-    Raises
-    ------
-    FormatError
-        The bytes are neither a file nor a stream; `TruncatedError` and `LimitError` are kinds of it.
-    UnsupportedError
-        The bytes are valid and not implemented here.
-    OSError
-        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
-        its server stalls.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> ipc.open(batch.schema.serialize() + batch.serialize()).read_all().to_pydict()
-    {'x': [1, 2]}
-    """
-    given = {**locals()}
-    source, first = look_at(locate_source(given.pop("source")))
-    opener = RecordBatchFileReader if first == b"ARROW1" else RecordBatchStreamReader
-    return opener(source, **given)
-
-
-def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:
-    """Read the schema of a stream, a file or a Schema message.
-
-    Parameters
-    ----------
-    source : path, bytes-like, binary file object or Message
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> ipc.read_schema(ipc.RecordBatch.from_pydict({"x": [1]}).schema.serialize())
-    x: int64
-    """
-    if isinstance(source, Message):
-        return schema_of(source, limits)
-    with open(source, limits=limits) as reader:
-        return reader.schema

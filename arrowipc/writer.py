@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from arrowipc.arguments import check_integer, metadata_of
+from arrowipc.arguments import check_integer, metadata_of, write_keywords
 from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
-from arrowipc.options import write_keywords
 from arrowipc.schema import Schema
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, Sink, batch_size, check_schema
 from arrowipc.write.batches import as_schema, batches_of
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.columns.statistics import Annotator
-    from arrowipc.stats import WriteStats
+    from arrowipc.events import WriteStats
 
     Codec: TypeAlias = Literal["lz4", "zstd"] | None
     Compression: TypeAlias = Codec | Mapping[str, Codec]
@@ -124,7 +123,7 @@ class _Writer(BatchWriter):
     @property
     def stats(self) -> WriteStats:
         """WriteStats: messages, batches, dictionaries and bytes written so far."""
-        from arrowipc.stats import WriteStats
+        from arrowipc.events import WriteStats
 
         return WriteStats(*self.counters)
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
+    from arrowipc.events import ReadStats
     from arrowipc.limits import Limits
     from arrowipc.read.remote import Steps
     from arrowipc.reader import Columns, Validate
-    from arrowipc.stats import ReadStats
 
     Result = TypeVar("Result")
 
@@ -153,7 +153,7 @@ class AsyncFileReader(AsyncReader):
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far."""
-        from arrowipc.stats import ReadStats
+        from arrowipc.events import ReadStats
 
         return ReadStats(*self._opened.stats)
 

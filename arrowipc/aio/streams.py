@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from arrowipc.columns.array import RecordBatch
+    from arrowipc.events import ReadStats
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
-    from arrowipc.stats import ReadStats
 
 #: What decoding a message costs at least, in bytes of a body.
 LEAST = 1 << 12
@@ -202,7 +202,7 @@ class AsyncStreamReader(AsyncReader):
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far."""
-        from arrowipc.stats import ReadStats
+        from arrowipc.events import ReadStats
 
         return ReadStats(*self._decoder.stats)
 

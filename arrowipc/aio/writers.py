@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
     from typing import Self
 
+    from arrowipc.events import WriteStats
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
-    from arrowipc.stats import WriteStats
 
 #: Bytes that go out at once, before other tasks get their turn.
 CHUNK = 1 << 16

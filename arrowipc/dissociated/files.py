@@ -12,7 +12,7 @@ from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.transports.shared import FileMemory
 from arrowipc.errors import UsageError
-from arrowipc.reader import open as open_reader
+from arrowipc.opening import open as open_reader
 from arrowipc.writer import new_file, new_stream
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.inline.flatbuf cimport Table, Vector
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.read.decompress cimport Inflater, Scratch
-from arrowipc.read.framing cimport Framer, Message
+from arrowipc.read.framing cimport Framer, Message, StreamIndex
 
 cdef class Dictionary:
     """One dictionary id as it stands: its values so far."""
@@ -17,6 +17,9 @@ cdef class Dictionary:
     cdef list bounds                # [low, high] index per nested encoded field, over all values
     cdef Columns resolved           # values with their own dictionaries, as of `resolved_at`
     cdef int64_t resolved_at
+    cdef int64_t piece_bytes        # of `nbytes`, what its last message brought
+
+    cdef Dictionary successor(self)
 
 
 cdef class Decoder:
@@ -40,7 +43,9 @@ cdef class Decoder:
     cdef int open(self, Plan whole) except -1
     cdef int open_as(self, Plan whole, Plan plan) except -1
     cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner)
-    cdef Columns stored(self, Message message)
+    cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
+                                tuple dictionaries)
+    cdef Columns stored(self, Message message, tuple dictionaries=*)
     cdef tuple dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable)
     cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
                   object body_owner, Plan plan, tuple dictionaries) except -1
@@ -100,8 +105,12 @@ cdef struct Block:
 
 
 cdef class Footer:
-    """The footer of a file, opened where it lies: a block is read and checked when it is used."""
-    cdef Source source
+    """The footer of a file, opened where it lies: a block is read and checked when it is used.
+
+    Or what stands for one where a stream has an index.
+    """
+    cdef object source
+    cdef str name                       # what errors call it
     cdef readonly int version           # MetadataVersion
     cdef Plan plan
     cdef readonly tuple metadata        # Footer.custom_metadata
@@ -114,7 +123,7 @@ cdef class Footer:
     cdef Block block(self, int64_t index, bint dictionary) except *
 
 
-cdef class FileDecoder:
+cdef class BlockDecoder:
     cdef Footer footer
     cdef Decoder decoder
     cdef LimitsData limits
@@ -122,3 +131,19 @@ cdef class FileDecoder:
     cpdef add_up(self)
     cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
                         Envelope* out) except -1
+
+
+cdef class FileDecoder(BlockDecoder):
+    pass
+
+
+cdef class IndexedDecoder(BlockDecoder):
+    cdef StreamIndex index
+    cdef dict messages          # id of a dictionary -> the numbers of its DictionaryBatch messages, rising
+    cdef dict kept              # number of such a message -> the Dictionary as that message left it
+    cdef int64_t kept_bytes
+    cdef int64_t epoch          # DictionaryBatch messages in front of the batch that was decoded last; -1: none was
+    cdef tuple at_epoch         # the dictionaries that it saw
+
+    cdef list ends(self, int64_t i)
+    cdef int make_kept_room(self) except -1

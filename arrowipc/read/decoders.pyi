@@ -1,12 +1,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal, SupportsIndex
 
-from arrowipc._core import Columns, ReadableBuffer, Source
+from arrowipc._core import Columns, Memory, ReadableBuffer, Source
 from arrowipc.arguments import KeyValueMetadata, MetadataLike
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
 from arrowipc.limits import Limits
-from arrowipc.read.framing import Framer, Message
+from arrowipc.read.framing import Framer, Message, StreamIndex
 from arrowipc.schema import Schema
 
 class Decoder:
@@ -79,18 +79,7 @@ NEAR: int
 
 def footer_range(head: bytes, tail: bytes, size: int) -> tuple[int, int]: ...
 
-class FileDecoder:
-    def __init__(
-        self,
-        footer: ReadableBuffer,
-        start: int,
-        *,
-        columns: Iterable[str | int] | str | int | None = None,
-        validate: Literal["none", "full", "strict"] = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-    ) -> None: ...
+class BlockDecoder:
     @property
     def schema(self) -> Schema: ...
     @property
@@ -107,13 +96,49 @@ class FileDecoder:
     def stats(self) -> tuple[int, int, int, int, int]: ...
     def add_up(self) -> None: ...
     def block(self, index: int, *, dictionary: bool = False) -> tuple[int, int, int]: ...
-    def batch(self, index: int, source: Source | ReadableBuffer, at: int = 0) -> RecordBatch: ...
-    def stored(self, index: int, source: ReadableBuffer | Source, at: int = 0) -> tuple[Message, Columns]: ...
+    def batch(
+        self,
+        index: int,
+        source: Source | ReadableBuffer,
+        at: int = 0,
+        dictionaries: tuple[Columns | None, ...] | None = None,
+    ) -> RecordBatch: ...
+    def stored(
+        self,
+        index: int,
+        source: ReadableBuffer | Source,
+        at: int = 0,
+        dictionaries: tuple[Columns | None, ...] | None = None,
+    ) -> tuple[Message, Columns]: ...
     def decode(self, message: Message) -> RecordBatch: ...
     def load_dictionary(self, index: int, source: Source | ReadableBuffer, at: int = 0) -> None: ...
     def num_rows(self, index: int, source: Source | ReadableBuffer, at: int = 0) -> int: ...
     def batch_metadata(self, index: int, source: Source | ReadableBuffer, at: int = 0) -> KeyValueMetadata: ...
     def body_ranges(self, index: int, source: ReadableBuffer) -> list[tuple[int, int]]: ...
+
+class FileDecoder(BlockDecoder):
+    def __init__(
+        self,
+        footer: ReadableBuffer,
+        start: int,
+        *,
+        columns: Iterable[str | int] | str | int | None = None,
+        validate: Literal["none", "full", "strict"] = "full",
+        limits: Limits | None = None,
+        use_threads: bool = True,
+        ensure_native_endian: bool = True,
+    ) -> None: ...
+
+KEPT_DICTIONARIES: int
+
+class IndexedDecoder(BlockDecoder):
+    def __init__(self, index: StreamIndex, stream: StreamDecoder) -> None: ...
+    @property
+    def lengths(self) -> Memory: ...
+    @property
+    def needs_dictionaries(self) -> bool: ...
+    def missing(self, i: int) -> list[int]: ...
+    def dictionaries_at(self, i: int) -> tuple[Columns | None, ...]: ...
 
 class Footer:
     @property

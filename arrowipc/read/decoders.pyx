@@ -25,7 +25,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport message_plan, plan_field, plan_schema, project, read_plan, unshared
 from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, normalise
-from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, kind_name, take_message
+from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, StreamIndex, kind_name, take_message
 from arrowipc.read.validate cimport check_columns, index_range, validate
 
 from arrowipc.arguments import metadata_of
@@ -78,7 +78,13 @@ cdef int collect(list dictionaries, dict out) except -1:
 
 
 cdef class Dictionary:
-    pass
+    cdef Dictionary successor(self):
+        """What a delta can be added to while this one stays as it is; the memory to grow in goes with it."""
+        cdef Dictionary out = Dictionary.__new__(Dictionary)
+        out.values, out.nbytes, out.resolved_at = self.values, self.nbytes, -1
+        out.builder, self.builder = self.builder, None
+        out.bounds = None if self.bounds is None else list(self.bounds)
+        return out
 
 
 cdef class Decoder:
@@ -132,16 +138,20 @@ cdef class Decoder:
     # -- batches --
 
     cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
-        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         if self.current is None:
             self.current = self.resolve(self.plan.dictionaries)
-        self.fill(out, &message.header, message, body, body_owner, self.plan, self.current)
+        return self.batch_with(message, body, body_owner, self.current)
+
+    cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
+                                tuple dictionaries):
+        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+        self.fill(out, &message.header, message, body, body_owner, self.plan, dictionaries)
         out.metadata_pairs = (read_pairs(&message.root, Message_custom_metadata)
                               if fb_field(&message.root, Message_custom_metadata, 4) else ())
         self.num_record_batches += 1
         return out
 
-    cdef Columns stored(self, Message message):
+    cdef Columns stored(self, Message message, tuple dictionaries=None):
         """What a writer has to know of a batch whose body it may pass on as it is.
 
         With validation this is the decoded batch. Without, only the structure is looked at: rows and dictionaries
@@ -149,15 +159,17 @@ cdef class Decoder:
         """
         cdef Columns out
         cdef BatchHeader header
+        if dictionaries is None:
+            if self.current is None:
+                self.current = self.resolve(self.plan.dictionaries)
+            dictionaries = self.current
         if self.level:
-            return self.batch(&message.envelope, message.body_bytes, message.body_owner)
-        if self.current is None:
-            self.current = self.resolve(self.plan.dictionaries)
+            return self.batch_with(&message.envelope, message.body_bytes, message.body_owner, dictionaries)
         out = Columns.__new__(Columns)
         locate_batch(out, self.plan, &message.envelope.header, &message.envelope, message.body_bytes, &self.limits,
                      &header)
         out.owner = message.body_owner
-        out.dictionaries = self.current
+        out.dictionaries = dictionaries
         self.num_record_batches += 1
         return out
 
@@ -1014,7 +1026,7 @@ cdef class Footer:
         cdef Block b
         what = "dictionary" if dictionary else "record batch"
         if not 0 <= index < blocks.count:
-            raise IndexError(f"{what} {index} is out of range: the file has {blocks.count}")
+            raise IndexError(f"{what} {index} is out of range: the {self.name} lists {blocks.count}")
         entry = blocks.data + index * Block_SIZE
         b.offset = load_i64(entry + Block_offset)
         b.metadata_length = load_i32(entry + Block_metaDataLength)
@@ -1022,9 +1034,10 @@ cdef class Footer:
         if (b.offset < 8 or b.metadata_length <= 0 or b.body_length < 0 or b.offset > self.end
                 or b.metadata_length > self.end - b.offset
                 or b.body_length > self.end - b.offset - b.metadata_length):
-            raise FormatError(f"footer: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
-                              f"{b.body_length}) does not lie in bytes 8..{self.end} of the file")
-        if (b.offset | b.metadata_length | b.body_length) & 7:
+            raise FormatError(f"{self.name}: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
+                              f"{b.body_length}) does not lie in bytes 8..{self.end}")
+        # Readers of streams take any framing.
+        if (b.offset | b.metadata_length | b.body_length) & 7 and self.name == "footer":
             raise FormatError(f"footer: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
                               f"{b.body_length}) is not made of multiples of 8")
         return b
@@ -1046,6 +1059,7 @@ cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits, bi
         fail_in(&fault, FAULT_MISSING if found == 0 else FAULT_FLATBUFFER, "Footer.schema", 0, 0, root.pos)
         raise_fault(&fault)
     footer.source = source
+    footer.name = "footer"
     footer.end = end
     if footer.batches.count + footer.dictionaries.count <= ADDED_UP_AT_ONCE:
         check_total(footer)
@@ -1058,31 +1072,16 @@ cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits, bi
     return footer
 
 
-cdef class FileDecoder:
-    """Decodes an Arrow IPC file whose bytes somebody else fetches.
+cdef class BlockDecoder:
+    """Decodes the messages that blocks point at, whose bytes somebody else fetches."""
 
-    Parameters
-    ----------
-    footer : bytes-like
-        The footer's table (see `footer_range`).
-    start : int
-        Where the table begins in the file: no message reaches beyond.
-    columns, validate, limits, use_threads, ensure_native_endian
-        As for `arrowipc.open_file`.
-    """
-
-    def __cinit__(self, footer, int64_t start, *, columns=None, validate="full", limits=None, use_threads=True,
-                 ensure_native_endian=True):
-        limits_data(limits, &self.limits)
-        self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
-        self.footer = read_footer(Source(footer), start, &self.limits, columns is not None)
-        if validate == "strict":
-            check_disjoint(self.footer)
-        self.decoder.open(self.footer.plan)
+    def __cinit__(self, *_, **__):
+        if not isinstance(self, (FileDecoder, IndexedDecoder)):
+            raise UsageError("BlockDecoder: use FileDecoder or IndexedDecoder")
 
     @property
     def schema(self):
-        """arrowipc.Schema: the footer's schema, after projection."""
+        """arrowipc.Schema: of the batches, after projection."""
         return plan_schema(self.decoder.plan)
 
     @property
@@ -1140,16 +1139,18 @@ cdef class FileDecoder:
         else:
             prefix = 4
         if size <= 0 or size + prefix != block.metadata_length:
-            raise FormatError(f"the footer says {block.metadata_length} bytes of metadata, the message has "
+            raise FormatError(f"the {self.footer.name} says {block.metadata_length} bytes of metadata, the message has "
                               f"{size} behind a prefix of {prefix}")
         if size > self.limits.metadata_bytes:
             raise FormatError(f"the metadata size is {size:,} bytes, more than Limits.metadata_bytes")
         if open_message(data + prefix, size, out, &fault) < 0:
             raise_fault(&fault)
         if out.kind != kind:
-            raise FormatError(f"the footer points at a {kind_name(kind)}, found a {kind_name(out.kind)} message")
+            raise FormatError(f"the {self.footer.name} points at a {kind_name(kind)}, found a {kind_name(out.kind)} "
+                              "message")
         if out.body_length != block.body_length:
-            raise FormatError(f"the footer says {block.body_length} bytes of body, the message {out.body_length}")
+            raise FormatError(f"the {self.footer.name} says {block.body_length} bytes of body, the message "
+                              f"{out.body_length}")
         return 0
 
     cpdef add_up(self):
@@ -1157,21 +1158,23 @@ cdef class FileDecoder:
         if not self.footer.is_added_up:
             check_total(self.footer)
 
-    def batch(self, int64_t index, source, int64_t at=0):
+    def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
         """Decode record batch `index`, whose metadata and body begin at byte `at` of `source`.
 
-        Load the dictionaries first, all of them and in order.
+        `dictionaries`: those that it sees, where an index is there to tell. Of a file load them first, all and in order.
         """
         cdef Block block = self.footer.block(index, False)
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
         try:
             self.open_block(block, held, at, MessageHeader_RecordBatch, True, &envelope)
-            return self.decoder.batch(&envelope, held.data + at + block.metadata_length, held)
+            if dictionaries is None:
+                return self.decoder.batch(&envelope, held.data + at + block.metadata_length, held)
+            return self.decoder.batch_with(&envelope, held.data + at + block.metadata_length, held, dictionaries)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
 
-    def stored(self, int64_t index, source, int64_t at=0):
+    def stored(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
         """Return record batch `index` as a Message and what a writer must know of it; see `arrowipc.copy`."""
         cdef Block block = self.footer.block(index, False)
         cdef Source held = source if isinstance(source, Source) else Source(source)
@@ -1183,7 +1186,7 @@ cdef class FileDecoder:
             message.metadata_size = held.data + at + block.metadata_length - message.metadata_bytes
             message.body_bytes = held.data + at + block.metadata_length
             message.metadata_owner = message.body_owner = held
-            return message, self.decoder.stored(message)
+            return message, self.decoder.stored(message, dictionaries)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
 
@@ -1268,9 +1271,33 @@ cdef class FileDecoder:
         return joined
 
     def _placed(self, error, what, index, offset):
-        """The same error, saying which message of the file it concerns."""
-        error.args = (f"{what} {index} (byte {offset} of the file): {error}",)
+        """The same error, saying which message it concerns."""
+        whole = "file" if isinstance(self, FileDecoder) else "stream"
+        error.args = (f"{what} {index} (byte {offset} of the {whole}): {error}",)
         return error
+
+
+cdef class FileDecoder(BlockDecoder):
+    """Decodes an Arrow IPC file whose bytes somebody else fetches.
+
+    Parameters
+    ----------
+    footer : bytes-like
+        The footer's table (see `footer_range`).
+    start : int
+        Where the table begins in the file: no message reaches beyond.
+    columns, validate, limits, use_threads, ensure_native_endian
+        As for `arrowipc.open_file`.
+    """
+
+    def __cinit__(self, footer, int64_t start, *, columns=None, validate="full", limits=None, use_threads=True,
+                  ensure_native_endian=True):
+        limits_data(limits, &self.limits)
+        self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+        self.footer = read_footer(Source(footer), start, &self.limits, columns is not None)
+        if validate == "strict":
+            check_disjoint(self.footer)
+        self.decoder.open(self.footer.plan)
 
 
 cdef int check_total(Footer footer) except -1:
@@ -1309,3 +1336,143 @@ cdef int check_disjoint(Footer footer) except -1:
         if following < stop:
             raise FormatError(f"footer: the blocks at bytes {start} and {following} of the file overlap")
     return 0
+
+
+# -- streams with an index -------------------------------------------------------------------------------------------
+
+#: Bytes of dictionaries that are kept for batches further back or ahead: the ones that deltas share count once.
+KEPT_DICTIONARIES = 1 << 26
+
+
+cdef class IndexedDecoder(BlockDecoder):
+    """Decodes the batches of a stream in any order; each sees the dictionaries as they stand in front of it.
+
+    Parameters
+    ----------
+    index : StreamIndex
+        Complete.
+    stream : StreamDecoder
+        It has read the schema; this object takes over what it decodes, and how.
+    """
+
+    def __cinit__(self, StreamIndex index not None, StreamDecoder stream not None):
+        cdef int64_t i
+        if not (stream.opened and index.complete):
+            raise UsageError("IndexedDecoder: the schema must be read, and the index complete")
+        self.index = index
+        self.limits = stream.limits
+        self.decoder = stream.decoder
+        self.footer = Footer.__new__(Footer)
+        self.footer.name = "index"
+        self.footer.source = index
+        self.footer.version = stream.envelope.version
+        self.footer.plan = self.decoder.plan if self.decoder.columns is None else None
+        self.footer.metadata = ()
+        self.footer.batches = Vector(index.batches.data, index.lengths.size // 8)
+        self.footer.dictionaries = Vector(index.dictionaries.data, index.ids.size // 8)
+        self.footer.end = index.next
+        self.footer.is_added_up = True
+        self.messages = {}
+        self.kept = {}
+        self.epoch = -1
+        for i in range(self.footer.dictionaries.count):
+            id = load_i64(index.ids.data + 8 * i)
+            if id not in self.decoder.known:
+                raise FormatError(f"dictionary {id} is not used by any field of the schema")
+            if id in self.decoder.needed:
+                self.messages.setdefault(id, []).append(i)
+
+    @property
+    def lengths(self):
+        """Memory: the rows of each batch, as int64."""
+        return self.index.lengths
+
+    def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
+        """Decode record batch `index`, as `BlockDecoder.batch`; it has as many rows as the index says."""
+        cdef RecordBatch out = BlockDecoder.batch(self, index, source, at, dictionaries)
+        cdef int64_t rows = load_i64(self.index.lengths.data + 8 * index)
+        if out.d.length != rows:
+            raise FormatError(f"record batch {index}: the index says {rows:,} rows, the message {out.d.length:,}")
+        return out
+
+    @property
+    def needs_dictionaries(self):
+        """bool: some column that is read is dictionary-encoded."""
+        return bool(self.decoder.needed)
+
+    cdef list ends(self, int64_t i):
+        """The last message of each dictionary in front of batch `i`, as (id, its place among those of this id)."""
+        cdef int64_t epoch = load_i64(self.index.epochs.data + 8 * i)
+        from bisect import bisect_left
+
+        return [(id, bisect_left(numbers, epoch) - 1) for id, numbers in self.messages.items()]
+
+    def missing(self, int64_t i):
+        """Return the DictionaryBatch messages to load before `dictionaries_at(i)`, in order: those of each id that
+        follow what is kept, or the last one that is no delta.
+        """
+        self.make_kept_room()
+        wanted = []
+        for id, place in self.ends(i):
+            numbers, chain = self.messages[id], []
+            while place >= 0 and numbers[place] not in self.kept:
+                chain.append(numbers[place])
+                if not load_i64(self.index.deltas.data + 8 * <int64_t> numbers[place]):
+                    break
+                place -= 1
+            wanted += reversed(chain)
+        return wanted
+
+    cdef int make_kept_room(self) except -1:
+        """Let go of what was kept longest, where it is too much."""
+        while self.kept_bytes > KEPT_DICTIONARIES and self.kept:
+            first = next(iter(self.kept))
+            self.kept_bytes -= (<Dictionary> self.kept.pop(first)).piece_bytes
+
+    def load_dictionary(self, int64_t index, source, int64_t at=0):
+        """Take in DictionaryBatch message `index`, whose metadata and body begin at byte `at` of `source`.
+
+        One that `missing` named, in its order.
+        """
+        cdef Block block = self.footer.block(index, True)
+        cdef Source held = source if isinstance(source, Source) else Source(source)
+        cdef Dictionary before = None, entry
+        cdef Decoder decoder = self.decoder
+        cdef Envelope envelope
+        id = load_i64(self.index.ids.data + 8 * index)
+        numbers = self.messages[id]
+        place = numbers.index(index)
+        self.epoch = -1
+        try:
+            self.open_block(block, held, at, MessageHeader_DictionaryBatch, True, &envelope)
+            if load_i64(self.index.deltas.data + 8 * index) and place:
+                before = self.kept[numbers[place - 1]]
+            decoder.entries.pop(id, None)
+            if before is not None:
+                decoder.entries[id] = before.successor()
+            decoder.dictionary_bytes = sum([(<Dictionary> kept).nbytes for kept in decoder.entries.values()])
+            found, is_delta, _ = decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, True)
+            if found != id or is_delta != load_i64(self.index.deltas.data + 8 * index):
+                raise FormatError("the index says another id, or another kind of dictionary")
+        except ArrowIpcError as error:
+            raise self._placed(error, "dictionary batch", index, block.offset)
+        entry = self.kept[index] = decoder.entries[id]
+        entry.piece_bytes = entry.nbytes - (before.nbytes if before is not None else 0)
+        self.kept_bytes += entry.piece_bytes
+
+    def dictionaries_at(self, int64_t i):
+        """Return the dictionaries that batch `i` sees, once all that `missing` names are loaded."""
+        cdef Decoder decoder = self.decoder
+        cdef int64_t epoch
+        if not decoder.needed:
+            return ()
+        epoch = load_i64(self.index.epochs.data + 8 * i)
+        if epoch != self.epoch:
+            for id, place in self.ends(i):
+                decoder.entries.pop(id, None)
+                if place >= 0:
+                    decoder.entries[id] = self.kept[self.messages[id][place]]
+            decoder.generation += 1
+            self.at_epoch = decoder.resolve(decoder.plan.dictionaries)
+            self.epoch = epoch
+        return self.at_epoch

@@ -6,7 +6,7 @@ the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of bo
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
@@ -17,7 +17,7 @@ from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
-from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch
+from arrowipc.inline.loads cimport inside, load_i32, load_i64, loose_i64, prefetch
 from arrowipc.inline.plan cimport BatchHeader, Envelope
 
 from collections import deque
@@ -797,6 +797,248 @@ cdef list stored_buffers(Message message):
             raise FormatError(f"buffer {i}: bytes {offset}..+{size} lie outside the {length}-byte body")
         out.append(window(message.body_bytes + offset, size, message.body_owner))
     return out
+
+
+# -- where the messages of a stream lie ----------------------------------------------------------------------
+
+cdef enum Scanned:
+    SCAN_END = 0        # the stream is over
+    SCAN_MORE           # the next prefix and metadata do not lie whole in the window
+    SCAN_ROOM           # there is no room for another entry
+    SCAN_BROKEN         # the next message is broken, or cut short
+    SCAN_OTHER          # ... is neither a RecordBatch nor a DictionaryBatch
+    SCAN_ROWS           # ... is a RecordBatch of a negative number of rows, or of too many
+
+cdef enum:
+    ROOM_AT_ONCE = 1024     # entries of an index
+    WIDE_WINDOW = 8         # times `near`: read at once where messages are shorter than `near`
+    SPARE_HEAD = 64         # bytes beyond those of the last head, where only heads are read
+
+
+cdef inline void put_block(Memory blocks, int64_t offset, int64_t head, int64_t body) noexcept nogil:
+    (<loose_i64*> (blocks.data + blocks.size + Block_offset))[0] = offset
+    (<loose_i64*> (blocks.data + blocks.size + Block_metaDataLength))[0] = head     # an int32, and its padding
+    (<loose_i64*> (blocks.data + blocks.size + Block_bodyLength))[0] = body
+    blocks.size += Block_SIZE
+
+
+cdef inline void put_number(Memory numbers, int64_t number) noexcept nogil:
+    (<loose_i64*> (numbers.data + numbers.size))[0] = number
+    numbers.size += 8
+
+
+cdef int scan_messages(StreamIndex index, const uint8_t* data, int64_t start, int64_t size) noexcept nogil:
+    """Enter the messages whose prefix and metadata lie in `size` bytes, which are those of the stream from `start`."""
+    cdef CutMessage cut
+    cdef Envelope message
+    cdef Fault fault
+    cdef int64_t at, head, number = 0
+    cdef int delta = 0, found
+    while True:
+        at = index.next - start
+        if index.next == index.size:
+            return SCAN_END
+        if at >= size:
+            return SCAN_MORE
+        found = cut_message(data + at, size - at, &index.limits, &cut)
+        if found == FRAME_END:
+            return SCAN_END
+        if found == FRAME_MORE:
+            return SCAN_MORE if start + size < index.size and hopeful(data + at, size - at, index) else SCAN_BROKEN
+        head = cut.rest - data - at
+        if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
+                or message.body_length > index.size - index.next - head):
+            return SCAN_BROKEN
+        if not has_room(index):
+            return SCAN_ROOM
+        if message.kind == MessageHeader_RecordBatch:
+            if fb_i64(&message.header, RecordBatch_length, 0, &number) < 0:
+                return SCAN_BROKEN
+            if not 0 <= number <= index.limits.rows_per_batch:
+                return SCAN_ROWS
+            put_block(index.batches, index.next, head, message.body_length)
+            put_number(index.lengths, number)
+            put_number(index.epochs, index.ids.size // 8)
+        elif message.kind == MessageHeader_DictionaryBatch:
+            if (fb_i64(&message.header, DictionaryBatch_id, 0, &number) < 0
+                    or fb_u8(&message.header, DictionaryBatch_isDelta, 0, &delta) < 0):
+                return SCAN_BROKEN
+            put_block(index.dictionaries, index.next, head, message.body_length)
+            put_number(index.ids, number)
+            put_number(index.deltas, delta != 0)
+        else:
+            return SCAN_OTHER
+        index.head = head
+        index.stride = head + message.body_length
+        index.next += index.stride
+
+
+cdef inline bint has_room(StreamIndex index) noexcept nogil:
+    """Whether every list of an index can take another entry."""
+    return (index.batches.capacity - index.batches.size >= Block_SIZE
+            and index.dictionaries.capacity - index.dictionaries.size >= Block_SIZE)
+
+
+cdef bint hopeful(const uint8_t* data, int64_t size, StreamIndex index) noexcept nogil:
+    """Whether more bytes can complete the prefix and metadata that begin at `data`."""
+    cdef int32_t word
+    cdef int64_t prefix = 4
+    if size < 4:
+        return True
+    word = load_i32(data)
+    if word == -1:
+        if size < 8:
+            return True
+        word = load_i32(data + 4)
+        prefix = 8
+    if not sized_right(word, &index.limits) or word > index.size - index.next - prefix:
+        return False
+    index.head = max(index.head, prefix + word)
+    return True
+
+
+cdef class StreamIndex:
+    """Where the messages of a stream lie, found by their prefixes and metadata alone: bodies are stepped over.
+
+    Columnar format, "IPC Streaming Format". What it enters is framed and lies in the stream; nothing more is known.
+
+    Parameters
+    ----------
+    start : int
+        Where the first message behind the Schema message begins.
+    size : int
+        Bytes of the stream.
+    limits : Limits, optional
+    """
+
+    def __cinit__(self, int64_t start, int64_t size, limits=None):
+        limits_data(limits, &self.limits)
+        self.next = start
+        self.size = size
+        self.complete = start >= size
+        self.batches, self.lengths, self.epochs = Memory(), Memory(), Memory()
+        self.dictionaries, self.ids, self.deltas = Memory(), Memory(), Memory()
+
+    def wanted(self, int64_t near):
+        """Return which bytes of the stream to `scan` next, as (start, length).
+
+        `near`: messages that are shorter than this many bytes are read through, longer ones stepped over.
+        """
+        length = WIDE_WINDOW * near if self.stride < near else self.head + SPARE_HEAD
+        return self.next, min(max(length, self.head), self.size - self.next)
+
+    def scan(self, window, int64_t start):
+        """Enter the messages whose prefix and metadata lie in `window`, the bytes of the stream from `start` on.
+
+        Raises
+        ------
+        TruncatedError
+            The stream ends inside a message.
+        FormatError
+            A message is broken, or is none that a stream has behind its schema.
+        """
+        cdef Source source = window if isinstance(window, Source) else Source(window)
+        cdef int found
+        if not 0 <= start <= self.next:
+            raise UsageError(f"scan: the bytes at {self.next:,} come next, found those from {start:,} on")
+        while not self.complete:
+            with nogil:
+                found = scan_messages(self, source.data, start, source.size)
+            if found == SCAN_ROOM:
+                self.make_room()
+            elif found == SCAN_MORE:
+                return
+            elif found == SCAN_END:
+                self.complete = True
+            else:
+                self.raise_broken(source, start, found)
+
+    def make_room(self):
+        """Let every list have room for more entries."""
+        cdef int64_t more
+        cdef Memory memory
+        for memory in (self.batches, self.dictionaries):
+            more = ROOM_AT_ONCE + memory.size // Block_SIZE
+            memory.reserve(memory.size + more * Block_SIZE)
+        for memory in (self.lengths, self.epochs):
+            memory.reserve(self.batches.capacity // Block_SIZE * 8)
+        for memory in (self.ids, self.deltas):
+            memory.reserve(self.dictionaries.capacity // Block_SIZE * 8)
+
+    cdef int raise_broken(self, Source window, int64_t start, int found) except -1:
+        """Say what is wrong with the next message, as the readers of streams would."""
+        cdef CutMessage cut
+        cdef Envelope message
+        cdef int64_t at = self.next - start, number = 0
+        cdef Framer framer = Framer()
+        framer.limits = self.limits
+        framer.num_messages = 1 + self.lengths.size // 8 + self.ids.size // 8
+        where = f"message {framer.num_messages + 1} (byte {self.next:,} of the stream)"
+        if found == SCAN_BROKEN:
+            framer.feed(window.part(at, window.size - at), True)
+            framer.next_message()
+            # Only the window has an end there.
+            raise TruncatedError(f"{where}: the stream of {self.size:,} bytes ends inside it; arrowipc.recover() reads "
+                                 "up to here")
+        cut_message(window.data + at, window.size - at, &self.limits, &cut)
+        opens(window.data + at, window.size - at, &self.limits, &cut, &message)
+        if found == SCAN_OTHER:
+            raise FormatError(f"{where}: a {kind_name(message.kind)} message inside a stream of record batches")
+        fb_i64(&message.header, RecordBatch_length, 0, &number)
+        raise FormatError(f"{where}: RecordBatch.length is {number}: expected 0..{self.limits.rows_per_batch}")
+
+    @property
+    def num_messages(self):
+        """int: messages that were entered."""
+        return (self.lengths.size + self.ids.size) // 8
+
+    def entries(self):
+        """Return the messages in order: (offset, metadata length, body length, rows or id, kind) as int64 arrays.
+
+        Kind is 0 of a RecordBatch, 1 of a DictionaryBatch, 2 of a delta.
+        """
+        import numpy as np
+
+        blocks = np.concatenate([np.frombuffer(memory, np.int64).reshape(-1, 3)
+                                 for memory in (self.batches, self.dictionaries)])
+        numbers = np.concatenate([np.frombuffer(memory, np.int64) for memory in (self.lengths, self.ids)])
+        kinds = np.concatenate([np.zeros(self.lengths.size // 8, np.int64), 1 + np.frombuffer(self.deltas, np.int64)])
+        order = np.argsort(blocks[:, 0])
+        return (*blocks[order].T, numbers[order], kinds[order])
+
+    def enter(self, entries):
+        """Enter what `entries` of another index of this stream returned.
+
+        Raises
+        ------
+        FormatError
+            The messages do not lie one behind the other, from here to the end of the stream.
+        """
+        cdef Source source
+        cdef const loose_i64* columns[5]
+        cdef int64_t n = 0, i, end
+        sources = [Source(column) for column in entries]
+        for i in range(5):
+            source = sources[i]
+            columns[i] = <const loose_i64*> source.data
+            n = source.size // 8 if i == 0 else min(n, source.size // 8)
+        for i in range(n):
+            end = self.size - self.next
+            if (columns[0][i] != self.next or not 8 < columns[1][i] <= min(end, <int64_t> INT32_MAX)
+                    or not 0 <= columns[2][i] <= end - columns[1][i] or not 0 <= columns[4][i] <= 2
+                    or (columns[4][i] == 0 and not 0 <= columns[3][i] <= self.limits.rows_per_batch)):
+                raise FormatError(f"entry {i} of the index does not follow the one before it at byte {self.next:,}")
+            if not has_room(self):
+                self.make_room()
+            if columns[4][i] == 0:
+                put_block(self.batches, self.next, columns[1][i], columns[2][i])
+                put_number(self.lengths, columns[3][i])
+                put_number(self.epochs, self.ids.size // 8)
+            else:
+                put_block(self.dictionaries, self.next, columns[1][i], columns[2][i])
+                put_number(self.ids, columns[3][i])
+                put_number(self.deltas, columns[4][i] - 1)
+            self.next += columns[1][i] + columns[2][i]
 
 
 # -- messages in the middle of bytes -------------------------------------------------------------------------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
     from arrowipc._core import Memory
-    from arrowipc.read.decoders import FileDecoder
+    from arrowipc.read.decoders import BlockDecoder
     from arrowipc.read.http import HttpFile
 
     Range = tuple[int, int]
@@ -473,7 +473,7 @@ class RemoteBlocks:
     Batches that are expected in order come several with one request (`expect`), others one by one.
     """
 
-    def __init__(self, source: RemoteSource, decoder: FileDecoder) -> None:
+    def __init__(self, source: RemoteSource, decoder: BlockDecoder) -> None:
         self._source = source
         self._decoder = decoder
         self._expected: deque[int] = deque()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Bytes that tell a file from a stream.
 SIGNATURE = 6
+#: What the messages of streams begin with since Arrow 0.15.
+CONTINUATION = b"\xff\xff\xff\xff"
 
 
 def locate_source(source: Any) -> Any:
@@ -152,13 +154,13 @@ def look_at(source: Any) -> tuple[Any, bytes]:
     return source, source.first if isinstance(source, Peeked) else first_bytes(source)
 
 
-def spooled(file: Any, most: int) -> Any:
-    """All that a pipe still has, where it is an Arrow IPC file: up to `most` bytes in memory, a longer one on disk.
+def spooled(file: Any, most: int, magic: bytes) -> Any:
+    """All that a pipe still has, where it begins with `magic`: up to `most` bytes in memory, more on disk.
 
     Of anything else the first bytes, by which to say what it is.
     """
     data = bytearray(read_up_to(file, HEAD))
-    if not data.startswith(b"ARROW1"):
+    if not data.startswith(magic):
         return data
     piece = memoryview(bytearray(1 << 20))
     while len(data) <= most and (count := read_some(file, piece)):
@@ -212,3 +214,13 @@ def first_bytes(source: Any) -> bytes:
     first = read_up_to(file, SIGNATURE)
     seek_to(file, start)
     return first
+
+
+def begins_stream(source: Any) -> bool:
+    """Whether a source that can be read from its beginning again begins as streams do since Arrow 0.15."""
+    source = locate_source(source)
+    if hasattr(source, "read") and not isinstance(source, RemoteSource):
+        if not can_seek(source):
+            return False
+        seek_to(source, 0)
+    return first_bytes(source)[:4] == CONTINUATION

@@ -495,7 +495,7 @@ cdef class EncodeOptions:
         if type(compression) is str and compression in ("lz4", "zstd") or compression is None:
             codec = compression     # no look at what pyarrow has, which takes an import
         else:
-            from arrowipc.options import codec_and_level
+            from arrowipc.arguments import codec_and_level
 
             codec, compression_level = codec_and_level(compression, compression_level)
         if isinstance(compression, dict):

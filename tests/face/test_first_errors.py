@@ -247,7 +247,7 @@ def test_misspelt_names_are_put_right():
 def test_a_file_that_may_not_be_read_is_named(folder):
     folder.chmod(0o755)
     Path("prices.arrow").chmod(0)
-    code = "import os, arrowipc, arrowipc.reader; os.setuid(65534); arrowipc.open('prices.arrow')"
+    code = "import os, arrowipc, arrowipc.opening; os.setuid(65534); arrowipc.open('prices.arrow')"
     assert said(code) == "PermissionError: [Errno 13] Permission denied: 'prices.arrow'"
 
 

@@ -142,6 +142,32 @@ def file(data: bytes, chance: random.Random) -> None:
         reader.count_rows()
 
 
+@target("indexed", corpus.streams)
+def indexed(data: bytes, chance: random.Random) -> None:
+    """A stream in any order; the index may be kept, and what is kept may be any bytes."""
+    chosen = options(chance)
+    source: Any = source_of(data, chance, seekable=True)
+    if chance.random() < 0.2:
+        source = Path(scratch()) / "indexed.arrows"
+        source.write_bytes(data)
+        chosen |= {"memory_map": chance.random() < 0.5, "index": "keep"}
+        kept = Path(scratch()) / ".indexed.arrows.index"
+        with contextlib.suppress(*uses.REFUSED):
+            ipc.open(source, **chosen).close()
+        if kept.exists():
+            was = bytearray(kept.read_bytes())
+            for _ in range(chance.randrange(4)):
+                was[chance.randrange(len(was))] = chance.choice((0, 1, 8, 255))
+            kept.write_bytes(was)
+    with ipc.open(source, **{"index": True, **chosen}) as reader:
+        repr(reader), reader.blocks, reader.count_rows()
+        numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
+        chance.shuffle(numbers)
+        for number in numbers:
+            with contextlib.suppress(*uses.REFUSED):
+                uses.batch(reader.get_batch(number), chosen["validate"], chance)
+
+
 @target("push", corpus.streams)
 def push(data: bytes, chance: random.Random) -> None:
     chosen = options(chance)

@@ -106,7 +106,20 @@ def awaited(data: bytes, **options: Any) -> Reading:
     return Reading(*looped.run(looped.read(source, **options)))
 
 
-STREAM_DRIVERS = (from_bytes, from_object, from_short_reads, pushed, pushed_in_bits, awaited)
+def indexed(data: bytes, **options: Any) -> Reading:
+    """In any order, by an index; from memory, or in pieces from a file object."""
+    with ipc.open(data if len(data) & 8 else io.BytesIO(data), index=True, **options) as reader:
+        found = Reading(reader.schema, list(reader))
+        numbers = list(range(len(found.batches)))
+        random.Random(len(data)).shuffle(numbers)
+        again = {i: reader.get_batch(i) for i in numbers}
+        assert reader.count_rows() == sum(found.rows())
+    if options.get("validate", "full") != "none":
+        assert repr(Reading(found.schema, [again[i] for i in sorted(again)]).values()) == repr(found.values())
+    return found
+
+
+STREAM_DRIVERS = (from_bytes, from_object, from_short_reads, pushed, pushed_in_bits, awaited, indexed)
 FILE_DRIVERS = (from_file, from_file_object)
 
 Driver = Callable[..., Reading]

@@ -1,0 +1,306 @@
+"""Streams with an index: every batch as reading in order gives it, and a kept index that is never believed blindly."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import drive, forge, golden
+from helpers.support import growing, nested, replaced
+from helpers.web import Web
+
+import arrowipc as ipc
+from arrowipc.indexed import kept_path
+from arrowipc.read import decoders
+
+
+def stream_of(batches: int, rows: int = 3, **options: Any) -> bytes:
+    """Batches whose column x counts on."""
+    sink = bytearray()
+    schema = ipc.RecordBatch.from_pydict({"x": [0]}).schema
+    with ipc.new_stream(sink, schema, **options) as writer:
+        for i in range(batches):
+            writer.write({"x": list(range(i * rows, (i + 1) * rows))})
+    return bytes(sink)
+
+
+def in_order(data: bytes) -> list[Any]:
+    return [batch.to_pydict() for batch in ipc.open_stream(data)]
+
+
+# -- reading ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", golden.cases(), ids=lambda case: f"{case.parent.name}-{case.name}")
+def test_every_golden_stream_reads_the_same_in_any_order(case):
+    drive.read_stream(golden.load(case).stream.read_bytes())
+
+
+@pytest.mark.parametrize("make", [replaced, growing, lambda: growing(dictionary_deltas=True), nested])
+def test_each_batch_sees_the_dictionaries_in_front_of_it(make):
+    data, values = make()
+    expected = in_order(data)
+    reader = ipc.open(data, index=True)
+    for i in reversed(range(len(reader))):
+        assert reader[i].to_pydict() == expected[i]
+    assert [value for batch in expected for value in batch["x"]] == values
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 26], ids=["nothing kept", "all kept"])
+def test_dictionaries_that_grow_and_are_replaced_in_random_order(kept, monkeypatch):
+    monkeypatch.setattr(decoders, "KEPT_DICTIONARIES", kept)
+    chance, parts, words = random.Random(5), [], {"a": [], "b": []}
+    for i in range(60):
+        columns = {}
+        for name, known in words.items():
+            if chance.random() < 0.2:
+                known.clear()
+            known.extend(f"{name}{i}.{k}" for k in range(chance.randrange(3)))
+            taken = [chance.randrange(len(known)) if known else None for _ in range(4)]
+            columns[name] = pa.DictionaryArray.from_arrays(pa.array(taken, pa.int32()), pa.array(known, pa.utf8()))
+        parts.append(pa.record_batch(columns))
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, parts[0].schema, options=options) as writer:
+        for part in parts:
+            writer.write_batch(part)
+    data = sink.getvalue()
+    assert ipc.open_stream(data).read_all().num_rows == 240
+    reader = ipc.open(data, index=True)
+    one = ipc.open(data, index=True, columns=["b"])
+    for i in [*chance.sample(range(60), 60), 59, 0, 30, 29, 30]:
+        assert reader[i].to_pydict() == parts[i].to_pydict()
+        assert one[i].to_pydict() == {"b": parts[i].to_pydict()["b"]}
+
+
+def test_an_index_out_of_a_dictionary_as_it_stood_is_refused_though_it_grows_later():
+    root = forge.schema(forge.field("x", forge.UTF8, dictionary=forge.encoding()))
+    words = [forge.batch(1, [(1, 0)], [b"", forge.i32(0, 1), letter]) for letter in (b"a", b"b")]
+    rows = forge.batch(1, [(1, 0)], [b"", forge.i32(1)])
+    data = forge.stream(root, forge.dictionary(0, words[0]), rows, forge.dictionary(0, words[1], isDelta=True), rows)
+    reader = ipc.open(data, index=True)
+    assert reader[1].to_pydict() == {"x": ["b"]}
+    with pytest.raises(ipc.FormatError, match=r"record batch 0 .* of the stream.*column 'x'"):
+        reader.get_batch(0)
+
+
+def test_open_file_reads_a_stream_too(tmp_path):
+    data = stream_of(5)
+    (path := tmp_path / "x.arrows").write_bytes(data)
+    with open(path, "rb") as file:
+        for source in (data, path, str(path), io.BytesIO(data), file):
+            with ipc.open_file(source) as reader:
+                assert isinstance(reader, ipc.IndexedStreamReader)
+                assert reader[-1].to_pydict() == {"x": [12, 13, 14]}
+    with pytest.raises(ipc.FormatError, match="stream"):
+        ipc.open_file(data, len(data))
+
+
+def test_a_file_is_opened_as_a_file():
+    sink = bytearray()
+    with ipc.new_file(sink, batch := ipc.RecordBatch.from_pydict({"x": [1]})) as writer:
+        writer.write(batch)
+    assert type(ipc.open(sink, index=True)) is ipc.RecordBatchFileReader
+
+
+def test_messages_of_every_length_are_found_from_a_file_object(tmp_path):
+    """Short ones are read through, long ones stepped over."""
+    sink = bytearray()
+    with ipc.new_stream(sink, ipc.RecordBatch.from_pydict({"x": [b""]}).schema) as writer:
+        for size in [1, 1 << 20, 3, 70_000, 65_000, 0, 1 << 19, *range(200)]:
+            writer.write({"x": [bytes(size)]})
+    (path := tmp_path / "x.arrows").write_bytes(sink)
+    with ipc.open(path, index=True, memory_map=False) as reader, ipc.open(path, index=True) as mapped:
+        assert reader.blocks == mapped.blocks
+        assert reader.count_rows() == 207
+        assert len(reader[1]["x"].to_pylist()[0]) == 1 << 20
+
+
+def test_over_http_and_through_a_pipe():
+    data = stream_of(50, compression="lz4")
+    with Web({"x": data}) as web, ipc.open(web.url("x"), index=True) as reader:
+        assert reader[30].to_pydict() == {"x": [90, 91, 92]}
+        assert reader.read_all().num_rows == 150
+    read, write = os.pipe()
+
+    def send() -> None:
+        with os.fdopen(write, "wb") as file:
+            file.write(data)
+
+    threading.Thread(target=send).start()
+    with os.fdopen(read, "rb") as pipe, ipc.open(pipe, index=True) as reader:
+        assert reader[-1].to_pydict() == {"x": [147, 148, 149]}
+
+
+def test_threads_may_ask_for_batches_with_replaced_dictionaries():
+    parts = [pa.record_batch({"x": pa.array([f"{i}.{k}" for k in range(50)]).dictionary_encode()}) for i in range(40)]
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, parts[0].schema) as writer:
+        for part in parts:
+            writer.write_batch(part)
+    reader, wrong = ipc.open(sink.getvalue(), index=True), []
+
+    def ask(seed: int) -> None:
+        for i in random.Random(seed).choices(range(40), k=100):
+            if reader[i].to_pydict() != parts[i].to_pydict():
+                wrong.append(i)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_copying_out_of_order_reading_and_pickling(tmp_path):
+    (path := tmp_path / "x.arrows").write_bytes(stream_of(4))
+    with ipc.open(path, index=True) as reader:
+        again = pickle.loads(pickle.dumps(reader))
+        assert again[2] == reader[2]
+        with ipc.new_file(sink := bytearray(), reader.schema) as writer:
+            ipc.copy(reader, writer)
+        assert ipc.open_file(sink).read_all() == reader.read_all()
+
+
+# -- what is wrong ---------------------------------------------------------------------------------------------
+
+
+def test_a_stream_cut_anywhere_is_read_as_far_as_reading_in_order_or_refused():
+    data = stream_of(3)
+    whole = {len(forge.split(data)[0])}
+    for part in forge.split(data)[1:]:
+        whole.add(max(whole) + len(part))
+    for end in range(len(data)):
+        if end in whole or (end >= max(whole) and end - max(whole) in (0, 8)):
+            assert [b.to_pydict() for b in ipc.open(data[:end], index=True)] == in_order(data[:end])
+            continue
+        for source in (data[:end], io.BytesIO(data[:end])):
+            with pytest.raises(ipc.FormatError):
+                ipc.open(source, index=True)
+
+
+def test_what_is_wrong_says_which_message_and_where():
+    parts = forge.split(stream_of(3))
+    for data, words in [
+        (b"".join(parts)[:-5], r"message 4.*recover"),
+        (b"".join([*parts[:2], parts[0], parts[2]]), r"message 3 \(byte \d+ of the stream\): a Schema message inside"),
+        (b"".join([*parts[:2], b"\xff\xff\xff\xff\x08\x00\x00\x00" + b"?" * 8]), "message 3"),
+        (b"".join([*parts[:2], b"\xff\xff\xff\xff\xff\xff\xff\x7f", *parts[2:]]), "message 3.*metadata size"),
+        (b"".join([*parts[:2], forge.patch(parts[2], "header.length", -1)]), "RecordBatch.length is -1"),
+    ]:
+        for source in (data, io.BytesIO(data)):
+            with pytest.raises(ipc.FormatError, match=words):
+                ipc.open(source, index=True)
+    with pytest.raises(ipc.UsageError, match="keep"):
+        ipc.open(b"".join(parts), index="yes")
+    with pytest.raises(ipc.UsageError, match="path"):
+        ipc.open(b"".join(parts), index="keep")
+
+
+def test_a_stream_that_was_cut_after_indexing_is_an_error_that_says_so(tmp_path):
+    (path := tmp_path / "x.arrows").write_bytes(stream_of(100, 1000))
+    with ipc.open(path, index=True, memory_map=False) as reader:
+        os.truncate(path, 200_000)
+        assert reader[0].num_rows == 1000
+        with pytest.raises(ipc.TruncatedError):
+            reader.get_batch(50)
+
+
+# -- the index beside the stream -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A stream with an index beside it."""
+    (path := tmp_path / "x.arrows").write_bytes(stream_of(20))
+    ipc.open(path, index="keep").close()
+    return path
+
+
+def test_a_kept_index_is_an_arrow_file_that_is_used(kept):
+    with ipc.open_file(kept_path(kept)) as index:
+        assert index.count_rows() == 20
+        assert index.read_all().to_pydict()["rows_or_id"] == [3] * 20
+    before = os.stat(kept_path(kept))
+    with ipc.open(kept, index="keep") as reader:
+        assert reader[7].to_pydict() == {"x": [21, 22, 23]}
+    assert os.stat(kept_path(kept)).st_ino == before.st_ino  # it was not made anew
+
+
+@pytest.mark.parametrize("change", ["grown", "cut", "touched", "other last", "other first", "gone"])
+def test_a_stream_that_changed_is_indexed_anew(kept, change):
+    data = bytearray(kept.read_bytes())
+    times = os.stat(kept).st_atime_ns, os.stat(kept).st_mtime_ns
+    parts = forge.split(bytes(data))
+    if change == "grown":
+        data = b"".join([*parts, parts[-1]])
+    elif change == "cut":
+        data = b"".join(parts[:-2])
+    elif change == "other last":
+        data = b"".join([*parts[:-2], parts[-1], parts[-2][:-8] + bytes(8)]) + data[-8:]
+        data = data[: len(kept.read_bytes())]
+    elif change == "other first":
+        data = data.replace(b"\1\0\0\0x", b"\1\0\0\0y", 1)
+    if change == "gone":
+        os.remove(kept_path(kept))
+    else:
+        kept.write_bytes(data)
+    if change != "touched":
+        os.utime(kept, ns=times)
+    with ipc.open(kept, index="keep") as reader:
+        assert [batch.to_pydict() for batch in reader] == in_order(bytes(data))
+
+
+def lied(path: Path, change: Any) -> None:
+    """Change the table of a kept index, whose metadata stays."""
+    with ipc.open_file(kept_path(path), memory_map=False) as reader:
+        schema, columns = reader.schema, {k: np.array(v) for k, v in reader.read_all().to_pydict().items()}
+    change(columns)
+    with ipc.new_file(kept_path(path), schema) as writer:
+        writer.write(columns)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c["offset"].__setitem__(3, 8),
+        lambda c: c["metadata_length"].__setitem__(3, -8),
+        lambda c: c["body_length"].__setitem__(3, 1 << 62),
+        lambda c: c["rows_or_id"].__setitem__(3, -1),
+        lambda c: c["kind"].__setitem__(3, 7),
+        lambda c: c["kind"].__setitem__(3, 1),
+        lambda c: c.update({name: values[:0] for name, values in c.items()}),
+    ],
+)
+def test_an_index_that_cannot_be_true_is_made_anew(kept, change):
+    lied(kept, change)
+    with ipc.open(kept, index="keep") as reader:
+        assert reader.count_rows() == 60
+        assert [batch.to_pydict() for batch in reader] == in_order(kept.read_bytes())
+
+
+@pytest.mark.parametrize(("column", "value"), [("rows_or_id", 4), ("rows_or_id", 2)])
+def test_an_index_that_lies_gives_errors_and_no_other_rows(kept, column, value):
+    lied(kept, lambda c: c[column].__setitem__(3, value))
+    with ipc.open(kept, index="keep") as reader, pytest.raises(ipc.FormatError):
+        list(reader)
+
+
+def test_an_index_of_any_bytes_is_made_anew_and_a_folder_that_cannot_be_written_is_no_error(kept, monkeypatch):
+    for data in (b"", b"ARROW1", os.urandom(500)):
+        Path(kept_path(kept)).write_bytes(data)
+        with ipc.open(kept, index="keep") as reader:
+            assert reader[19].to_pydict() == {"x": [57, 58, 59]}
+    os.remove(kept_path(kept))
+    os.mkdir(kept_path(kept))
+    with ipc.open(kept, index="keep") as reader:
+        assert reader[19].to_pydict() == {"x": [57, 58, 59]}
