@@ -2,10 +2,23 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns
-from arrowipc.columns.take cimport FlatMemory
 from arrowipc.inline.fault cimport Fault
-from arrowipc.inline.plan cimport ColumnsData, Extent, Node, ViewRange
+from arrowipc.inline.plan cimport ColumnsData, Extent, FieldPlan, Node, ViewRange
 from arrowipc.inline.room cimport Room
+
+cdef struct FlatMemory:
+    # What the buffers of a flat column lie in, of one column after the other.
+    Room validity
+    Room values             # values, views or offsets
+    Room data
+
+
+# Fill `out`, the extents of a flat field, and its node with the values at the physical positions `numbers` of the one
+# column of `values` (-1: null; NULL: there are only nulls). Views are copied, their data buffers stay where they are.
+# Returns the bytes of the buffers; -1: more than `most`, or `fault`.
+cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldPlan* field, const ColumnsData* values,
+                       const int64_t* numbers, int64_t n, int64_t most, Fault* fault) noexcept nogil
+cdef void free_flat(FlatMemory* memory) noexcept nogil
 
 cdef struct UsedValues:
     # A dictionary, and the values of it that one set of indices after the other uses. It must not move.

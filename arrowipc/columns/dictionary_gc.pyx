@@ -13,16 +13,111 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns
 from arrowipc.columns.memo_table cimport transpose
-from arrowipc.columns.take cimport free_flat, take_flat
-from arrowipc.inline.bits cimport store_int
-from arrowipc.inline.element cimport index_at, validity, view_span
-from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_VIEW, Fault, fail
-from arrowipc.inline.loads cimport get_bit, load_i32
-from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, FieldPlan
+from arrowipc.inline.bits cimport largest, store_int
+from arrowipc.inline.element cimport index_at, validity, view_span, word_span
+from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, FAULT_VIEW, Fault, fail
+from arrowipc.inline.gather cimport flat_words
+from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, LAYOUTS, size_needed, width_of
+from arrowipc.inline.loads cimport bitmap_bytes, get_bit, load_i32, set_bit
+from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node
 from arrowipc.inline.room cimport Room, make_room
 
 cdef enum:
     FEW = 24        # values that are sorted by insertion
+
+
+# -- values of a flat column, by their numbers ------------------------------------------------------------------
+
+
+cdef void flat_bits(uint8_t* out, const uint8_t* bits, const int64_t* numbers, int64_t n) noexcept nogil:
+    """Bits of the values taken, zeros where null; without `bits` all others are 1."""
+    cdef int64_t i
+    memset(out, 0, bitmap_bytes(n))
+    for i in range(n):
+        if numbers[i] >= 0 and (bits == NULL or get_bit(bits, numbers[i])):
+            set_bit(out, i)
+
+
+cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const ColumnsData* values, const int64_t* numbers,
+                       int64_t n, int64_t most, Fault* fault) noexcept nogil:
+    """Text and its offsets, empty where null; returns the bytes of the text.
+
+    Each value is looked at once: the memory of the values may change meanwhile.
+    """
+    cdef const uint8_t* data
+    cdef uint8_t* out = make_room(text, 0)
+    cdef int64_t end = 0, size = 0, i
+    most = min(most, largest(width, True))
+    store_int(offsets, 0, width, 0)
+    for i in range(n):
+        if numbers[i] >= 0:
+            if word_span(values, 0, numbers[i], &data, &size, fault) < 0:
+                return -1
+            if size > most - end:
+                # Unless `most` is small, only offsets that do not rise make that much text.
+                return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most - end, NULL)
+            if size > text.size - end:
+                out = make_room(text, end + size)
+                if out == NULL:
+                    return fail(fault, FAULT_MEMORY)
+            memcpy(out + end, data, size)
+            end += size
+        store_int(offsets, i + 1, width, end)
+    return end
+
+
+cdef inline void set_extent(Extent* extent, const uint8_t* data, int64_t size) noexcept nogil:
+    extent.data = data if size else NULL
+    extent.size = size
+
+
+cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldPlan* field, const ColumnsData* values,
+                       const int64_t* numbers, int64_t n, int64_t most, Fault* fault) noexcept nogil:
+    cdef int64_t bits = bitmap_bytes(n), nulls = 0, size, text = 0, i
+    cdef int kind = LAYOUTS[field.layout].buffers[1].kind
+    cdef const uint8_t* words = NULL
+    cdef uint8_t* to
+    for i in range(n):
+        nulls += numbers[i] < 0
+    if not LAYOUTS[field.layout].has_validity:
+        node[0] = Node(n, n, 0)
+        return 0
+    node[0] = Node(n, nulls, 0)
+    # Whether there are nulls or not, as `take_ranges` counts it where the values have some.
+    most -= bits
+    size = size_needed(field, 1, n)
+    set_extent(out, NULL, 0)
+    if nulls:
+        to = make_room(&memory.validity, bits)
+        if to == NULL:
+            return fail(fault, FAULT_MEMORY)
+        flat_bits(to, NULL, numbers, n)
+        set_extent(out, to, bits)
+    to = make_room(&memory.values, size) if size <= most else NULL
+    if to == NULL:
+        return fail(fault, FAULT_MEMORY)
+    set_extent(out + 1, to, size)
+    if values != NULL:
+        words = values.extents[values.plan.fields[0].first_buffer + 1].data
+    if kind == BUFFER_BITS:
+        flat_bits(to, words, numbers, n)
+    elif kind == BUFFER_FIXED:
+        flat_words(to, words, width_of(field, 1), numbers, n)
+    else:
+        text = flat_text(&memory.data, to, <int32_t> width_of(field, 1), values, numbers, n, most - size, fault)
+        if text < 0:
+            return -1
+        set_extent(out + 2, memory.data.data, text)
+    return size + text + (bits if nulls else 0)
+
+
+cdef void free_flat(FlatMemory* memory) noexcept nogil:
+    free(memory.validity.data)
+    free(memory.values.data)
+    free(memory.data.data)
+
+
+# -- values in use -------------------------------------------------------------------------------------------
 
 
 cdef bint is_reducible(Columns values) noexcept:

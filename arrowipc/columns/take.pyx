@@ -6,33 +6,47 @@ what has to be followed (offsets of lists and text, run ends) is checked, what i
 """
 
 cimport cython
+from cpython.list cimport PyList_GET_ITEM
+from cpython.number cimport PyNumber_Index
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, Memory, Plan, Source
+from arrowipc._core cimport Columns, Memory, Plan, Source, field_name, window
 from arrowipc.columns.array cimport RecordBatch, slice_batch
-from arrowipc.columns.builder cimport FAULT_FULL, raise_append_fault
-from arrowipc.columns.elements cimport check_native
-from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, store_bits, store_int
-from arrowipc.inline.element cimport find_run, next_run, validity, word_span
+from arrowipc.columns.builder cimport FAULT_FULL, begins_with, concat_into, extends, raise_append_fault
+from arrowipc.columns.elements cimport (
+    AS_BACKED, Quota, check_native, pause_collector, quota, read_values, resume_collector,
+)
+from arrowipc.inline.bits cimport SLACK, largest, load_int, store_int
+from arrowipc.inline.element cimport find_run, next_run, validity
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail
+from arrowipc.inline.gather cimport (
+    Homes, Piece, Rows, check_views, copy_texts, find_homes, fitting_views, flat_words, gather_bits, gather_data,
+    gather_offsets, gather_words, home_of, move_views, spread_lists,
+)
 from arrowipc.inline.layouts cimport (
-    BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, size_needed, width_of,
+    BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, is_list_view, width_of,
 )
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, load_i32, load_i64, loose_i32, loose_i64, mul_overflows, prefetch,
-    set_bit,
+    add_overflows, bitmap_bytes, count_bits, loose_i64, mul_overflows, prefetch, round_up,
 )
 from arrowipc.inline.plan cimport (
-    LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW,
-    ColumnsData, Extent, FieldPlan, Node, PlanData,
+    LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
+    LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange, copy_tables,
+)
+from arrowipc.inline.ranges cimport (
+    TakeRange, child_ranges, sum_rows, take_bits, take_data, take_offsets, take_words,
 )
 from arrowipc.inline.room cimport Room, make_room
 from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.columns.builder import concat_batches
-from arrowipc.errors import LimitError, UsageError
+from arrowipc.errors import FormatError, LimitError, NotFoundError, UsageError
+
+cdef extern from "Python.h":
+    bint PyLong_CheckExact(object)
+    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef enum:
     FAULT_TOO_MANY = 102    # beside the FaultCodes: more ranges than may be written
@@ -51,92 +65,6 @@ cdef struct Runs:
 
 
 # -- ranges --------------------------------------------------------------------------------------------------
-
-
-cdef int sum_rows(const TakeRange* ranges, int64_t n, int64_t* total, bint* nulls) noexcept nogil:
-    """Rows that the ranges stand for, and whether some are null; -1 when their number overflows."""
-    cdef int64_t k, rows
-    total[0] = 0
-    nulls[0] = False
-    for k in range(n):
-        nulls[0] |= ranges[k].start < 0
-        if (mul_overflows(ranges[k].count, ranges[k].times, &rows)
-                or add_overflows(total[0], rows, total)):
-            return -1
-    return 0
-
-
-cdef void take_bits(uint8_t* out, const uint8_t* bits, int64_t base, const TakeRange* ranges, int64_t n) noexcept nogil:
-    """Bits of the elements taken; without `bits` all are 1, of null ranges all are 0."""
-    cdef int64_t at = 0, k, t, count, left
-    for k in range(n):
-        count = ranges[k].count * ranges[k].times
-        if ranges[k].start < 0:
-            left = count
-            while left > 0:
-                store_bits(out, at, 0)
-                at += min(left, <int64_t> 56)
-                left -= min(left, <int64_t> 56)
-        elif bits == NULL or (ranges[k].count == 1 and get_bit(bits, base + ranges[k].start)):
-            append_ones(out, at, count)
-            at += count
-        elif ranges[k].count == 1:
-            left = count
-            while left > 0:
-                store_bits(out, at, 0)
-                at += min(left, <int64_t> 56)
-                left -= min(left, <int64_t> 56)
-        else:
-            for t in range(ranges[k].times):
-                append_bits(out, at, bits, base + ranges[k].start, ranges[k].count)
-                at += ranges[k].count
-
-
-cdef void take_words(uint8_t* out, const uint8_t* values, int64_t width, const TakeRange* ranges, int64_t n,
-                     bint singles) noexcept nogil:
-    """Values of `width` bytes; zeros where null. `values` points at element 0 of the ranges.
-
-    `singles`: each range is one element, and none is null.
-    """
-    cdef int64_t k, t, size
-    cdef int64_t word8
-    cdef int32_t word4
-    if singles and width == 8:
-        for k in range(n):
-            (<loose_i64*> out)[k] = load_i64(values + 8 * ranges[k].start)
-        return
-    if singles and width == 4:
-        for k in range(n):
-            (<loose_i32*> out)[k] = load_i32(values + 4 * ranges[k].start)
-        return
-    for k in range(n):
-        size = ranges[k].count * width
-        if ranges[k].start < 0:
-            memset(out, 0, size * ranges[k].times)
-            out += size * ranges[k].times
-        elif size == 8:
-            word8 = load_i64(values + ranges[k].start * width)
-            for t in range(ranges[k].times):
-                (<loose_i64*> out)[t] = word8
-            out += 8 * ranges[k].times
-        elif size == 4:
-            word4 = load_i32(values + ranges[k].start * width)
-            for t in range(ranges[k].times):
-                (<loose_i32*> out)[t] = word4
-            out += 4 * ranges[k].times
-        elif size and ranges[k].times:
-            out = put_times(out, values + ranges[k].start * width, size, ranges[k].times)
-
-
-cdef inline uint8_t* put_times(uint8_t* out, const uint8_t* p, int64_t size, int64_t times) noexcept nogil:
-    """Write the same bytes once or several times and return the end; what is there doubles with each copy."""
-    cdef int64_t done = size, total = size * times
-    memcpy(out, p, size)
-    while done < total:
-        size = min(done, total - done)
-        memcpy(out + done, out, size)
-        done += size
-    return out + total
 
 
 cdef int measure_spans(const uint8_t* offsets, int32_t f, int32_t width, int64_t limit, const TakeRange* ranges,
@@ -159,61 +87,6 @@ cdef int measure_spans(const uint8_t* offsets, int32_t f, int32_t width, int64_t
     if total[0] > largest(width, True):
         return fail(fault, FAULT_FULL, f, -1, -1, total[0], largest(width, True), b"offsets")
     return 0
-
-
-cdef void take_offsets(uint8_t* out, const uint8_t* offsets, int32_t width, const TakeRange* ranges,
-                       int64_t n) noexcept nogil:
-    """Offsets of the elements taken, which lie one behind the other now."""
-    cdef int64_t k, t, i, first, size, at = 0, row = 1
-    store_int(out, 0, width, 0)
-    for k in range(n):
-        if ranges[k].start < 0:
-            for t in range(ranges[k].count * ranges[k].times):
-                store_int(out, row, width, at)
-                row += 1
-            continue
-        first = load_int(offsets, ranges[k].start, width)
-        if ranges[k].count == 1:
-            size = load_int(offsets, ranges[k].start + 1, width) - first
-            for t in range(ranges[k].times):
-                at += size
-                store_int(out, row, width, at)
-                row += 1
-            continue
-        for t in range(ranges[k].times):
-            for i in range(ranges[k].start + 1, ranges[k].start + ranges[k].count + 1):
-                # What lies between the ends of a range may be wild, and stays it: unsigned, as it may wrap.
-                store_int(out, row, width,
-                          <int64_t> (<uint64_t> load_int(offsets, i, width) - <uint64_t> first + <uint64_t> at))
-                row += 1
-            at += load_int(offsets, ranges[k].start + ranges[k].count, width) - first
-
-
-cdef void take_data(uint8_t* out, const uint8_t* offsets, int32_t width, const uint8_t* data, const TakeRange* ranges,
-                    int64_t n) noexcept nogil:
-    """The text itself; `measure_spans` has looked at the offsets."""
-    cdef int64_t k, first, size
-    for k in range(n):
-        if ranges[k].start < 0:
-            continue
-        first = load_int(offsets, ranges[k].start, width)
-        size = load_int(offsets, ranges[k].start + ranges[k].count, width) - first
-        if size and ranges[k].times:
-            out = put_times(out, data + first, size, ranges[k].times)
-
-
-cdef int64_t child_ranges(TakeRange* out, const uint8_t* offsets, int32_t width, const TakeRange* ranges,
-                          int64_t n) noexcept nogil:
-    """The ranges of the child's elements that the lists taken hold; returns how many."""
-    cdef int64_t k, used = 0
-    for k in range(n):
-        if ranges[k].start < 0:
-            continue
-        out[used].start = load_int(offsets, ranges[k].start, width)
-        out[used].count = load_int(offsets, ranges[k].start + ranges[k].count, width) - out[used].start
-        out[used].times = ranges[k].times
-        used += out[used].count > 0
-    return used
 
 
 cdef int add_range(TakeRanges* into, int64_t start, int64_t times, Fault* fault) noexcept nogil:
@@ -316,285 +189,61 @@ cdef int take_runs(Runs* runs, const ColumnsData* d, int32_t f, int64_t base, co
     return 0
 
 
-# -- values of a flat column ---------------------------------------------------------------------------------
-
-
-cdef void flat_words(uint8_t* out, const uint8_t* values, int64_t width, const int64_t* numbers,
-                     int64_t n) noexcept nogil:
-    """Values of `width` bytes; zeros where null."""
-    cdef int64_t i
-    if width == 8:
-        for i in range(n):
-            (<loose_i64*> out)[i] = (<const loose_i64*> values)[numbers[i]] if numbers[i] >= 0 else 0
-    elif width == 4:
-        for i in range(n):
-            (<loose_i32*> out)[i] = (<const loose_i32*> values)[numbers[i]] if numbers[i] >= 0 else 0
-    elif width == 16:
-        for i in range(n):
-            if numbers[i] >= 0:
-                memcpy(out + 16 * i, values + 16 * numbers[i], 16)
-            else:
-                memset(out + 16 * i, 0, 16)
-    elif width:
-        for i in range(n):
-            if numbers[i] >= 0:
-                memcpy(out + i * width, values + numbers[i] * width, width)
-            else:
-                memset(out + i * width, 0, width)
-
-
-cdef void flat_bits(uint8_t* out, const uint8_t* bits, const int64_t* numbers, int64_t n) noexcept nogil:
-    """Bits of the values taken, zeros where null; without `bits` all others are 1."""
-    cdef int64_t i
-    memset(out, 0, bitmap_bytes(n))
-    for i in range(n):
-        if numbers[i] >= 0 and (bits == NULL or get_bit(bits, numbers[i])):
-            set_bit(out, i)
-
-
-cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const ColumnsData* values, const int64_t* numbers,
-                       int64_t n, int64_t most, Fault* fault) noexcept nogil:
-    """Text and its offsets, empty where null; returns the bytes of the text.
-
-    Each value is looked at once: the memory of the values may change meanwhile.
-    """
-    cdef const uint8_t* data
-    cdef uint8_t* out = make_room(text, 0)
-    cdef int64_t end = 0, size = 0, i
-    most = min(most, largest(width, True))
-    store_int(offsets, 0, width, 0)
-    for i in range(n):
-        if numbers[i] >= 0:
-            if word_span(values, 0, numbers[i], &data, &size, fault) < 0:
-                return -1
-            if size > most - end:
-                # Unless `most` is small, only offsets that do not rise make that much text.
-                return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most - end, NULL)
-            if size > text.size - end:
-                out = make_room(text, end + size)
-                if out == NULL:
-                    return fail(fault, FAULT_MEMORY)
-            memcpy(out + end, data, size)
-            end += size
-        store_int(offsets, i + 1, width, end)
-    return end
-
-
-cdef inline void set_extent(Extent* extent, const uint8_t* data, int64_t size) noexcept nogil:
-    extent.data = data if size else NULL
-    extent.size = size
-
-
-cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldPlan* field, const ColumnsData* values,
-                       const int64_t* numbers, int64_t n, int64_t most, Fault* fault) noexcept nogil:
-    cdef int64_t bits = bitmap_bytes(n), nulls = 0, size, text = 0, i
-    cdef int kind = LAYOUTS[field.layout].buffers[1].kind
-    cdef const uint8_t* words = NULL
-    cdef uint8_t* to
-    for i in range(n):
-        nulls += numbers[i] < 0
-    if not LAYOUTS[field.layout].has_validity:
-        node[0] = Node(n, n, 0)
-        return 0
-    node[0] = Node(n, nulls, 0)
-    # Whether there are nulls or not, as `take_ranges` counts it where the values have some.
-    most -= bits
-    size = size_needed(field, 1, n)
-    set_extent(out, NULL, 0)
-    if nulls:
-        to = make_room(&memory.validity, bits)
-        if to == NULL:
-            return fail(fault, FAULT_MEMORY)
-        flat_bits(to, NULL, numbers, n)
-        set_extent(out, to, bits)
-    to = make_room(&memory.values, size) if size <= most else NULL
-    if to == NULL:
-        return fail(fault, FAULT_MEMORY)
-    set_extent(out + 1, to, size)
-    if values != NULL:
-        words = values.extents[values.plan.fields[0].first_buffer + 1].data
-    if kind == BUFFER_BITS:
-        flat_bits(to, words, numbers, n)
-    elif kind == BUFFER_FIXED:
-        flat_words(to, words, width_of(field, 1), numbers, n)
-    else:
-        text = flat_text(&memory.data, to, <int32_t> width_of(field, 1), values, numbers, n, most - size, fault)
-        if text < 0:
-            return -1
-        set_extent(out + 2, memory.data.data, text)
-    return size + text + (bits if nulls else 0)
-
-
-cdef void free_flat(FlatMemory* memory) noexcept nogil:
-    free(memory.validity.data)
-    free(memory.values.data)
-    free(memory.data.data)
-
-
 # -- rows by their numbers -----------------------------------------------------------------------------------
 
-cdef struct Piece:
-    # A batch that rows are taken from, and where the field in work lies in it.
-    const ColumnsData* d
-    int64_t shift               # onto the number of a row: the physical element
-    const uint8_t* bits         # validity; NULL: nothing is null
-    const uint8_t* values       # or bits, or offsets
-    const uint8_t* data         # what the offsets point into
-    int64_t limit               # elements that it has
-
 cdef enum:
-    AHEAD = 16                  # rows whose text is asked for before it is copied
-
-cdef struct Rows:
-    # Rows that exist, counted through all pieces.
-    const int64_t* numbers
-    const int32_t* homes        # the piece that has each; NULL: there is one piece
-    int64_t count
+    MOST_ELEMENTS = 1 << 24     # of lists in work, which take 12 bytes each
+    SMALL = 1 << 12             # bytes of a buffer that shares its block with others
 
 
-cdef inline const Piece* home_of(const Piece* pieces, const int32_t* homes, int64_t i) noexcept nogil:
-    return pieces if homes == NULL else pieces + homes[i]
+cdef bint is_flat(const Piece* pieces, int64_t n, int32_t f) noexcept nogil:
+    """Whether a field is of fixed width and has no nulls, so that its bytes are all that it has."""
+    cdef int64_t k
+    for k in range(n):
+        if validity(pieces[k].d, f) != NULL and pieces[k].d.nodes[f].null_count != 0:
+            return False
+    return pieces.d.plan.fields[f].layout == LAYOUT_FIXED
 
 
 cdef bint gathers(const Piece* pieces, int64_t n, int32_t f) noexcept nogil:
-    """Whether elements of a field are copied one by one: flat ones, lists of numbers without nulls, structs of both."""
+    """Whether elements of a field are copied one by one: not those of unions, list views and run-end encoded fields.
+
+    Of one piece neither those of lists of anything but numbers without nulls: ranges copy several elements at a time.
+    """
     cdef const FieldPlan* field = &pieces.d.plan.fields[f]
     cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
-    cdef int kind = spec.buffers[1].kind
-    cdef bint is_list = spec.n_children == 1
-    cdef const ColumnsData* d
     cdef int32_t child = f + 1
     cdef int64_t k
-    if field.layout == LAYOUT_STRUCT:
-        while child < field.end:
-            if not gathers(pieces, n, child):
-                return False
-            child = pieces.d.plan.fields[child].end
-        return True
-    if (spec.n_children < 0 or spec.n_buffers == 0 or (field.layout == LAYOUT_VIEW and n > 1)
-            or (is_list and (kind != BUFFER_OFFSETS or pieces.d.plan.fields[child].layout != LAYOUT_FIXED))):
+    if is_list_view(field.layout) or field.layout == LAYOUT_RUN_END or (
+            spec.n_children < 0 and field.layout != LAYOUT_STRUCT):
         return False
-    for k in range(n):
-        d = pieces[k].d
+    for k in range(n if spec.n_buffers > 1 else 0):
         # An empty array may leave out its buffers.
-        if (d.extents[field.first_buffer + 1].data == NULL
-                or (is_list and validity(d, child) != NULL and d.nodes[child].null_count != 0)):
+        if pieces[k].d.extents[field.first_buffer + 1].data == NULL and (n == 1 or pieces[k].d.nodes[f].length):
             return False
+    if spec.n_children == 1 and n == 1 and not is_flat(pieces, n, child):
+        return False
+    while child < field.end:
+        if not gathers(pieces, n, child):
+            return False
+        child = pieces.d.plan.fields[child].end
     return True
 
 
-cdef void gather_words(uint8_t* out, int64_t width, const Piece* pieces, const Rows* rows) noexcept nogil:
-    """Values of `width` bytes."""
-    cdef const int64_t* numbers = rows.numbers
-    cdef const int32_t* homes = rows.homes
-    cdef const uint8_t* value
-    cdef int64_t i
-    if homes == NULL:
-        flat_words(out, pieces.values + pieces.shift * width, width, numbers, rows.count)
-        return
-    for i in range(rows.count):
-        value = pieces[homes[i]].values + (numbers[i] + pieces[homes[i]].shift) * width
-        if width == 8:
-            (<loose_i64*> out)[i] = load_i64(value)
-        elif width == 4:
-            (<loose_i32*> out)[i] = load_i32(value)
-        else:
-            memcpy(out + i * width, value, width)
-
-
-cdef void gather_bits(uint8_t* out, bint valid, const Piece* pieces, const Rows* rows) noexcept nogil:
-    """Bits of values, or of their validity."""
-    cdef const int64_t* numbers = rows.numbers
-    cdef const int32_t* homes = rows.homes
-    cdef const Piece* piece
-    cdef const uint8_t* bits
-    cdef uint32_t byte = 0
-    cdef int64_t i
-    for i in range(rows.count):
-        piece = home_of(pieces, homes, i)
-        bits = piece.bits if valid else piece.values
-        byte |= <uint32_t> (bits == NULL or get_bit(bits, numbers[i] + piece.shift)) << (i & 7)
-        if i & 7 == 7 or i == rows.count - 1:
-            out[i >> 3] = <uint8_t> byte
-            byte = 0
-
-
-cdef int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width, const Piece* pieces, const Rows* rows,
-                            int32_t f, Fault* fault) noexcept nogil:
-    """Offsets of texts and lists that lie one behind the other now, and where each lay; returns the last one."""
-    cdef const int64_t* numbers = rows.numbers
-    cdef const int32_t* homes = rows.homes
-    cdef const Piece* piece
-    cdef int64_t first, last, end = 0, most = largest(width, True), i
-    store_int(out, 0, width, 0)
-    for i in range(rows.count):
-        piece = home_of(pieces, homes, i)
-        first = load_int(piece.values, numbers[i] + piece.shift, width)
-        last = load_int(piece.values, numbers[i] + piece.shift + 1, width)
-        if first < 0 or first > last:
-            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + piece.shift - piece.d.nodes[f].offset, first, last,
-                        NULL)
-        if last > piece.limit:
-            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + piece.shift - piece.d.nodes[f].offset + 1, last,
-                        piece.limit, NULL)
-        if last - first > most - end:
-            return fail(fault, FAULT_FULL, f, -1, -1, end, most, b"offsets")
-        starts[i] = first
-        end += last - first
-        store_int(out, i + 1, width, end)
-    return end
-
-
-cdef void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets, const int64_t* starts, int32_t width,
-                      const Piece* pieces, const Rows* rows) noexcept nogil:
-    """What lies between the offsets, which `gather_offsets` has made, in elements of `unit` bytes."""
-    cdef const int32_t* homes = rows.homes
-    cdef const Piece* piece
-    cdef const uint8_t* data
-    cdef int64_t n = rows.count, total = load_int(offsets, n, width) * unit, at = 0, end, size, i
-    for i in range(n):
-        if i + AHEAD < n:
-            prefetch(home_of(pieces, homes, i + AHEAD).data + starts[i + AHEAD] * unit)
-        piece = home_of(pieces, homes, i)
-        data = piece.data + starts[i] * unit
-        end = load_int(offsets, i + 1, width) * unit
-        size = end - at
-        if size <= 16 and total - at >= 16 and (piece.limit - starts[i]) * unit >= 16:
-            # As many bytes for all, without a guess at their number: the next elements overwrite those too many.
-            (<loose_i64*> (out + at))[0] = load_i64(data)
-            (<loose_i64*> (out + at))[1] = load_i64(data + 8)
-        elif size:
-            memcpy(out + at, data, size)
-        at = end
-
-
-cdef int find_homes(int32_t* homes, const int64_t* numbers, int64_t n, const int64_t* firsts, int64_t k) except -1:
-    """Which of `k` pieces has each row; they begin at `firsts`, one more than there are pieces, and none is empty."""
-    cdef int64_t total = firsts[k], i, b
-    cdef int32_t shift = 0, low, high, middle
-    cdef int32_t* known
-    while total >> shift > 16 * k:
-        shift += 1
-    known = <int32_t*> malloc(((total >> shift) + 2) * sizeof(int32_t))     # the pieces of every 2**shift-th row
-    if known == NULL:
-        raise MemoryError()
+cdef int open_homes(Homes* homes, int64_t* firsts, int64_t count, Memory known) except -1:
+    """Make the table for batches that begin at `firsts`, one more than there are batches, in `known`."""
+    cdef int64_t b
+    cdef int32_t low = 0
+    homes[0] = Homes(firsts, count, NULL, 0)
+    while firsts[count] >> homes.shift > 4 * count:
+        homes.shift += 1
+    known.reserve(((firsts[count] >> homes.shift) + 2) * sizeof(int32_t))
+    homes.known = <int32_t*> known.data
     with nogil:
-        low = 0
-        for b in range((total >> shift) + 2):
-            while low < k - 1 and firsts[low + 1] <= b << shift:
+        for b in range((firsts[count] >> homes.shift) + 2):
+            while low < count - 1 and firsts[low + 1] <= b << homes.shift:
                 low += 1
-            known[b] = low
-        for i in range(n):
-            low = known[numbers[i] >> shift]
-            high = known[(numbers[i] >> shift) + 1]
-            while low < high:
-                middle = low + (high - low + 1) // 2
-                if firsts[middle] <= numbers[i]:
-                    low = middle
-                else:
-                    high = middle - 1
-            homes[i] = low
-    free(known)
+            homes.known[b] = low
     return 0
 
 
@@ -614,18 +263,43 @@ cdef class Taker:
     cdef Piece* pieces      # that have them
     cdef int64_t n_pieces
     cdef int64_t rows_there     # in all of them
+    cdef bint compacts      # data buffers of views are left behind where little of them is used
+    cdef bint shares        # ... and some are not
+    cdef bint gave_up       # there are too many elements to gather them
+    cdef int64_t elements   # of lists in work
+    cdef Room pool          # Extents of the data buffers that views point at
+    cdef int32_t n_pool
+    cdef uint8_t* block     # where the next small buffers go
+    cdef int64_t block_left
+    cdef int64_t block_size
+
+    def __dealloc__(self):
+        free(self.pool.data)
 
     cdef uint8_t* room(self, int64_t elements, int64_t width) except NULL:
-        """Memory for so many values, kept by the copy."""
-        cdef int64_t size
+        """Memory for so many values, kept by the copy; small buffers share a block."""
+        cdef int64_t size, whole
+        cdef uint8_t* out
         cdef Memory memory
         if mul_overflows(elements, width, &size) or size > self.left:
             raise LimitError("the rows asked for take more bytes than are allowed here; take fewer at a time")
         self.left -= size
-        memory = Memory(size + SLACK)
-        memory.size = size
-        self.kept.append(memory)
-        return memory.data
+        if size > SMALL:
+            memory = Memory(size + SLACK)
+            memory.size = size
+            self.kept.append(memory)
+            return memory.data
+        whole = round_up(size + SLACK, 64)
+        if whole > self.block_left:
+            self.block_size = max(min(2 * self.block_size, <int64_t> 4 * SMALL), whole)
+            memory = Memory(self.block_size)
+            self.kept.append(memory)
+            self.block = memory.data
+            self.block_left = self.block_size
+        out = self.block
+        self.block += whole
+        self.block_left -= whole
+        return out
 
     cdef int put(self, int32_t buffer, const uint8_t* data, int64_t size) except -1:
         self.d.extents[buffer].data = data if size else NULL
@@ -885,6 +559,9 @@ cdef class Taker:
             elif spec.n_buffers == 3:
                 piece.limit = extents[2].size
                 piece.data = extents[2].data
+            elif field.view >= 0:
+                piece.limit = piece.d.views[field.view].count
+                piece.data = <const uint8_t*> (piece.d.extents + piece.d.views[field.view].first)
         return nulls
 
     cdef int gather(self, int32_t f) except -1:
@@ -894,9 +571,13 @@ cdef class Taker:
         cdef int64_t n = self.rows.count, k
         cdef int kind = LAYOUTS[field.layout].buffers[1].kind
         cdef Node* node = &self.d.nodes[f]
-        cdef bint nulls = self.enter(f)
+        cdef bint nulls
         cdef uint8_t* out
         node[0] = Node(n, 0, 0)
+        if field.layout == LAYOUT_NULL:
+            node.null_count = n
+            return 0
+        nulls = self.enter(f)
         self.put(buffer, NULL, 0)
         if nulls and n:
             out = self.room(bitmap_bytes(n), 1)
@@ -910,10 +591,14 @@ cdef class Taker:
             with nogil:
                 gather_bits(out, False, self.pieces, &self.rows)
             self.put(buffer + 1, out, bitmap_bytes(n))
+        elif field.layout == LAYOUT_VIEW:
+            self.gather_views(f)
         elif kind == BUFFER_FIXED:
             self.gather_fixed(buffer + 1, width_of(field, 1))
         elif kind == BUFFER_OFFSETS:
             self.gather_spans(f, <int32_t> width_of(field, 1))
+        elif field.layout == LAYOUT_FIXED_LIST:
+            self.gather_fixed_list(f)
         else:
             while child < field.end:
                 self.gather(child)
@@ -943,7 +628,7 @@ cdef class Taker:
         return self.put(buffer, out, self.rows.count * width)
 
     cdef int gather_spans(self, int32_t f, int32_t width) except -1:
-        """Text and binary, and lists of numbers, which lie as their bytes do."""
+        """Text and binary, and lists, of which those of numbers lie as their bytes do."""
         cdef const FieldPlan* field = &self.s.plan.fields[f]
         cdef const FieldPlan* child = &self.s.plan.fields[f + 1]
         cdef bint is_list = LAYOUTS[field.layout].n_children == 1
@@ -954,9 +639,13 @@ cdef class Taker:
         cdef Fault fault
         with nogil:
             total = gather_offsets(offsets, <int64_t*> starts.data, width, self.pieces, &self.rows, f, &fault)
+        if total == -2:
+            fail(&fault, FAULT_FULL, f, -1, -1, largest(width, True), largest(width, True), b"offsets")
         if total < 0:
             self.fault(&fault)
         self.put(field.first_buffer + 1, offsets, (self.rows.count + 1) * width)
+        if is_list and not is_flat(self.pieces, self.n_pieces, f + 1):
+            return self.gather_elements(f, <const int64_t*> starts.data, offsets, width, total)
         out = self.room(total, unit)
         with nogil:
             gather_data(out, unit, offsets, <const int64_t*> starts.data, width, self.pieces, &self.rows)
@@ -966,11 +655,133 @@ cdef class Taker:
         self.put(child.first_buffer, NULL, 0)
         return self.put(child.first_buffer + 1, out, total * unit)
 
+    cdef int gather_fixed_list(self, int32_t f) except -1:
+        """Lists of one size; those of numbers are values of one width."""
+        cdef const FieldPlan* child = &self.s.plan.fields[f + 1]
+        cdef int64_t size = self.s.plan.fields[f].width, total, k
+        cdef Memory memory
+        cdef int64_t* starts
+        if mul_overflows(self.rows.count, size, &total):
+            raise LimitError("the rows asked for hold more elements than can be counted")
+        if is_flat(self.pieces, self.n_pieces, f + 1):
+            for k in range(self.n_pieces):
+                self.pieces[k].values = self.pieces[k].data
+            self.d.nodes[f + 1] = Node(total, 0, 0)
+            self.put(child.first_buffer, NULL, 0)
+            return self.gather_fixed(child.first_buffer + 1, size * child.width)
+        memory = Memory(self.rows.count * 8)
+        starts = <int64_t*> memory.data
+        for k in range(self.rows.count):
+            starts[k] = (self.rows.numbers[k] + home_of(self.pieces, self.rows.homes, k).shift) * size
+        return self.gather_elements(f, starts, NULL, 0, total)
 
-cdef Taker new_taker(Columns out, Columns source, int64_t left):
-    """What copies rows of `source` to `out`, which is new; data of views and dictionaries are shared."""
+    cdef int gather_elements(self, int32_t f, const int64_t* starts, const uint8_t* offsets, int32_t width,
+                             int64_t total) except -1:
+        """What lists of several pieces hold, as rows of their child; arguments are those of `spread_lists`."""
+        cdef Rows rows = self.rows
+        cdef int64_t rows_there = self.rows_there, size = self.s.plan.fields[f].width, k
+        cdef Memory numbers, homes, shifts
+        if total > MOST_ELEMENTS - self.elements:
+            self.gave_up = True
+            return 0
+        numbers, homes, shifts = Memory(total * 8), Memory(total * 4), Memory(self.n_pieces * 8)
+        with nogil:
+            spread_lists(<int64_t*> numbers.data, <int32_t*> homes.data, starts, offsets, width, size, &rows)
+        for k in range(self.n_pieces):
+            (<int64_t*> shifts.data)[k] = self.pieces[k].shift
+            self.pieces[k].shift = 0
+        self.rows = Rows(<const int64_t*> numbers.data, <const int32_t*> homes.data, total)
+        self.rows_there = INT64_MAX
+        self.elements += total
+        self.gather(f + 1)
+        self.elements -= total
+        self.rows = rows
+        self.rows_there = rows_there
+        for k in range(self.n_pieces):
+            self.pieces[k].shift = (<int64_t*> shifts.data)[k]
+        return 0
+
+    cdef int gather_views(self, int32_t f) except -1:
+        """Views, and their texts where they are copied: the data buffers may be much more, and of many pieces."""
+        cdef int32_t buffer = self.s.plan.fields[f].first_buffer + 1
+        cdef ViewRange* made = &self.d.views[self.s.plan.fields[f].view]
+        cdef int64_t n = self.rows.count, used, there = 0, k, i
+        cdef const Extent* extents
+        cdef uint8_t* views
+        cdef Fault fault
+        cdef int found
+        if not self.compacts:
+            return self.gather_fixed(buffer, 16)
+        views = self.room(n, 16)
+        with nogil:
+            found = check_views(views, &used, self.pieces, &self.rows, f, &fault)
+        if found < 0:
+            self.fault(&fault)
+        self.put(buffer, views, 16 * n)
+        made[0] = ViewRange(self.n_pool, 0)
+        for k in range(self.n_pieces):
+            extents = <const Extent*> self.pieces[k].data
+            for i in range(self.pieces[k].limit):
+                there += extents[i].size
+        # Views may share bytes: what is copied is never more than there is.
+        if used <= there >> (self.n_pieces == 1):
+            self.own_texts(views)
+        else:
+            self.shares = True
+            for k in range(self.n_pieces):
+                extents = <const Extent*> self.pieces[k].data
+                self.pieces[k].base = self.n_pool - made.first
+                for i in range(self.pieces[k].limit):
+                    self.add_pool(extents[i])
+            with nogil:
+                move_views(views, self.pieces, &self.rows)
+        made.count = self.n_pool - made.first
+        return 0
+
+    cdef int own_texts(self, uint8_t* views) except -1:
+        cdef int32_t first = self.n_pool
+        cdef int64_t done = 0, end, size
+        cdef uint8_t* text
+        while done < self.rows.count:
+            end = fitting_views(views, done, self.rows.count, &size)
+            if size:
+                text = self.room(size, 1)
+                with nogil:
+                    copy_texts(text, views, done, end, self.n_pool - first, self.pieces, &self.rows)
+                self.add_pool(Extent(text, size))
+            done = end
+        return 0
+
+    cdef int add_pool(self, Extent extent) except -1:
+        if self.n_pool >= INT32_MAX >> 1:
+            raise LimitError("the rows asked for lie in more data buffers than can be counted; take fewer at a time")
+        if make_room(&self.pool, (self.n_pool + 1) * <int64_t> sizeof(Extent)) == NULL:
+            raise MemoryError()
+        (<Extent*> self.pool.data)[self.n_pool] = extent
+        self.n_pool += 1
+        return 0
+
+    cdef int place_pool(self, Columns out) except -1:
+        """Put the data buffers of views behind the other buffers of `out`, in tables that have room for them."""
+        cdef Columns wide = Columns.__new__(Columns)
+        cdef int32_t i, n_buffers = out.plan.d.n_buffers
+        wide.allocate(out.plan, self.n_pool)
+        copy_tables(&wide.d, &out.d)
+        wide.d.length = out.d.length
+        memcpy(wide.d.extents + n_buffers, self.pool.data, self.n_pool * sizeof(Extent))
+        for i in range(out.plan.d.n_views):
+            wide.d.views[i].first += n_buffers
+        out.d, wide.d = wide.d, out.d
+        return 0
+
+
+cdef Taker new_taker(Columns out, Columns source, int64_t left, bint compacts=False):
+    """What copies rows of `source` to `out`, which is new.
+
+    Dictionaries are shared, and data buffers of views unless it `compacts`.
+    """
     cdef Taker taker = Taker.__new__(Taker)
-    cdef int32_t i, variadic = source.d.n_extents - source.plan.d.n_buffers
+    cdef int32_t i, variadic = 0 if compacts else source.d.n_extents - source.plan.d.n_buffers
     out.allocate(source.plan, variadic)
     for i in range(source.plan.d.n_views):
         out.d.views[i] = source.d.views[i]
@@ -981,8 +792,9 @@ cdef Taker new_taker(Columns out, Columns source, int64_t left):
     taker.s = &source.d
     taker.d = &out.d
     taker.plan = source.plan
-    taker.kept = [source.owner]
+    taker.kept = [] if compacts else [source.owner]
     taker.left = left
+    taker.compacts = compacts
     return taker
 
 
@@ -1004,11 +816,29 @@ cdef int take_ranges(Columns out, Columns source, const TakeRange* ranges, int64
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
-cdef object integers(object values, str name):
-    """One dimension of int64, as a NumPy array."""
+cdef Source integers(object values, str name):
+    """One dimension of int64; NumPy is asked what a list of ints is not."""
+    cdef Memory numbers
+    cdef Py_ssize_t n, i
+    cdef int overflow = 0
+    if type(values) is Memory:
+        return Source(values)
+    if type(values) is list:
+        n = len(values)
+        numbers = Memory(8 * n)
+        numbers.size = 8 * n
+        for i in range(n):
+            item = <object> PyList_GET_ITEM(values, i)
+            if not PyLong_CheckExact(item):
+                break
+            (<int64_t*> numbers.data)[i] = PyLong_AsLongLongAndOverflow(item, &overflow)
+            if overflow:
+                break
+        else:
+            return Source(numbers)
     import numpy as np
 
-    found = np.asarray(values)
+    found = np.arange(values.start, values.stop, values.step) if type(values) is range else np.asarray(values)
     if found.size == 0:
         found = found.astype(np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":
@@ -1016,7 +846,7 @@ cdef object integers(object values, str name):
                          f"{found.ndim}")
     if found.dtype.itemsize == 8 and found.dtype.kind == "u" and found.max() > INT64_MAX:
         raise UsageError(f"{name}: {found.max()} is more than there can be rows")
-    return np.ascontiguousarray(found, dtype=np.int64)
+    return Source(np.ascontiguousarray(found, dtype=np.int64))
 
 
 cdef int64_t ranges_of_counts(TakeRange* out, const loose_i64* counts, int64_t n, int64_t first) noexcept nogil:
@@ -1049,7 +879,7 @@ cdef int64_t ranges_of_numbers(TakeRange* out, const int64_t* numbers, int64_t n
 
 
 cdef int64_t check_index(int64_t* out, const loose_i64* index, int64_t n, int64_t rows, int64_t first) noexcept nogil:
-    """Row index[i] for each i, counted from the end if negative; -1: there is no such row, or it is before `first`.
+    """Row index[i] for each i, counted from the end if negative; ~i where there is none, or it is before `first`.
 
     Returns how many follow, or repeat, the row before them.
     """
@@ -1057,60 +887,103 @@ cdef int64_t check_index(int64_t* out, const loose_i64* index, int64_t n, int64_
     for i in range(n):
         row = index[i]
         if row < first or row >= rows:
-            return -1
+            return ~i
         row += rows if row < 0 else 0
         near += 0 <= row - last <= 1
         out[i] = last = row
     return near
 
 
-cdef RecordBatch take_numbers(list batches, object indices, bint negative, object wrong, str name):
+cdef int64_t number_rows(int64_t* out, Source index, int64_t rows, bint negative, object wrong, str name) except -1:
+    """What `check_index` does, in words where an index is wrong."""
+    cdef int64_t near
+    with nogil:
+        near = check_index(out, <const loose_i64*> index.data, index.size // 8, rows, -rows if negative else 0)
+    if near < 0:
+        raise wrong(f"{name}: index {(<const loose_i64*> index.data)[~near]} (item {~near} of {index.size // 8}) is "
+                    f"not one of the {rows} rows")
+    return near
+
+
+cdef bint continues(Columns a, Columns b):
+    return extends(a, b) or (a.d.length >= b.d.length and same_shape(a.plan, b.plan) and begins_with(a, b))
+
+
+cdef bint lends(const PlanData* plan) noexcept nogil:
+    """Whether rows that are taken as ranges share memory with where they were."""
+    cdef int32_t i
+    for i in range(plan.n_fields):
+        if plan.fields[i].view >= 0 or is_list_view(plan.fields[i].layout):
+            return True
+    return False
+
+
+cdef tuple joint_dictionaries(list batches):
+    """Dictionaries that serve all batches, because each begins with those of the others; None: there are none."""
+    cdef RecordBatch batch = batches[0]
+    cdef tuple found = batch.dictionaries, last = found
+    cdef list chosen
+    cdef Columns a, b
+    cdef Py_ssize_t i
+    for batch in batches:
+        if batch.dictionaries is last or batch.dictionaries is found:
+            continue
+        last = batch.dictionaries
+        chosen = list(found)
+        for i in range(len(chosen)):
+            a, b = found[i], last[i]
+            if a is b or b is None:
+                continue
+            if a is None or continues(b, a):
+                chosen[i] = b
+            elif not continues(a, b):
+                return None
+        found = tuple(chosen)
+    return found
+
+
+cdef RecordBatch take_pieces(list batches, int64_t* rows, int32_t* homes, int64_t n, int64_t near, bint compacts):
     """The rows of batches of one shape, counted through; None: not all columns of several can be gathered.
 
-    One batch, or several that are not empty.
+    One batch, or several, and which of them has each row. `near`: as `check_index` returns it.
+    `compacts`: the result keeps no memory of the batches, but for dictionaries and texts that it mostly uses.
     """
-    cdef Source index = Source(integers(indices, name))
-    cdef int64_t n = index.size // 8, k = len(batches), total = 0, near, n_ranges = -1, i
-    cdef Memory numbers = Memory(n * 8), pieces = Memory(k * sizeof(Piece)), firsts = Memory((k + 1) * 8)
-    cdef Memory homes = None, ranges = None
+    cdef int64_t k = len(batches), total = 0, n_ranges = -1, i
+    cdef Memory pieces = Memory(k * sizeof(Piece)), ranges = None
     cdef RecordBatch batch, source = batches[0], out = RecordBatch.__new__(RecordBatch)
     cdef Piece* piece = <Piece*> pieces.data
-    cdef int64_t* rows = <int64_t*> numbers.data
     cdef const PlanData* plan = &source.plan.d
+    cdef bint gathered = k > 1 or 2 * near <= n, whole = True
+    cdef tuple dictionaries = source.dictionaries
     cdef Taker taker
     for i in range(k):
         batch = batches[i]
         check_native(batch, "taking rows")
         if batch.plan is not source.plan and not same_shape(batch.plan, source.plan):
             return None
-        if source.plan.dictionaries and not all([a is b for a, b in zip(batch.dictionaries, source.dictionaries)]):
-            return None
         piece[i].d = &batch.d
         piece[i].shift = -total
-        (<int64_t*> firsts.data)[i] = total
         total += batch.d.length
-    (<int64_t*> firsts.data)[k] = total
-    for i in range(plan.n_columns if k > 1 else 0):
-        if not gathers(piece, k, plan.columns[i]):
+    if k > 1 and source.plan.dictionaries:
+        dictionaries = joint_dictionaries(batches)
+        if dictionaries is None:
             return None
-    with nogil:
-        near = check_index(rows, <const loose_i64*> index.data, n, total, -total if negative else 0)
-    if near < 0:
-        raise wrong(f"{name}: an index is not one of the {total} rows")
-    taker = new_taker(out, source, INT64_MAX)
+    for i in range(plan.n_columns if k > 1 or compacts else 0):
+        whole = whole and gathered and gathers(piece, k, plan.columns[i])
+    if k > 1 and not whole:
+        return None
+    taker = new_taker(out, source, INT64_MAX, k > 1 or (compacts and whole))
     taker.pieces = piece
     taker.n_pieces = k
     taker.rows_there = total
     taker.rows = Rows(rows, NULL, n)
-    out.d.length = n
     if k > 1:
-        homes = Memory(n * 4)
-        find_homes(<int32_t*> homes.data, rows, n, <const int64_t*> firsts.data, k)
-        taker.rows.homes = <const int32_t*> homes.data
-        taker.kept = []
+        taker.rows.homes = homes
+    out.d.length = n
+    out.dictionaries = dictionaries
     for i in range(plan.n_columns):
         # Rows that follow each other are copied together.
-        if k > 1 or (2 * near <= n and gathers(piece, k, plan.columns[i])):
+        if gathered and (k > 1 or gathers(piece, k, plan.columns[i])):
             taker.gather(plan.columns[i])
             continue
         if ranges is None:
@@ -1118,8 +991,26 @@ cdef RecordBatch take_numbers(list batches, object indices, bint negative, objec
             with nogil:
                 n_ranges = ranges_of_numbers(<TakeRange*> ranges.data, rows, n)
         taker.range_(plan.columns[i], <const TakeRange*> ranges.data, n_ranges, 0)
+    if taker.gave_up:
+        return None
+    if taker.n_pool:
+        taker.place_pool(out)
+    if taker.shares:
+        taker.kept += [(<RecordBatch> each).owner for each in batches]
     out.owner = tuple(taker.kept)
+    if compacts and not whole and lends(plan):
+        batch = RecordBatch.__new__(RecordBatch)
+        concat_into(batch, (out,))
+        return batch
     return out
+
+
+cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative, object wrong, str name):
+    cdef Source index = integers(indices, name)
+    cdef int64_t n = index.size // 8, near
+    cdef Memory numbers = Memory(n * 8)
+    near = number_rows(<int64_t*> numbers.data, index, source.d.length, negative, wrong, name)
+    return take_pieces([source], <int64_t*> numbers.data, NULL, n, near, False)
 
 
 cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, str name):
@@ -1128,7 +1019,7 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
     cdef int64_t left = INT64_MAX, n, used
     cdef Memory ranges
     check_native(source, "repeating rows")
-    numbers = Source(integers(counts, name))
+    numbers = integers(counts, name)
     n = numbers.size // 8
     ranges = Memory(n * sizeof(TakeRange))
     with nogil:
@@ -1141,46 +1032,402 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
 
 cpdef RecordBatch take_rows(RecordBatch source, object indices, str name):
     """Return the rows of a batch at these indices; `name` is that of the function that errors speak of."""
-    return take_numbers([source], indices, False, UsageError, name)
+    return take_numbers(source, indices, False, UsageError, name)
 
 
 def take_indices(RecordBatch source not None, indices):
     """See `RecordBatch.take`: as `take_rows`, with negative indices, which count from the end."""
-    return take_numbers([source], indices, True, IndexError, "take")
+    return take_numbers(source, indices, True, IndexError, "take")
 
 
 def take_across(list batches, indices):
     """Rows of batches of one schema that are counted through; a list of one batch, or of none."""
-    filled = [batch for batch in batches if len(batch)] or batches[:1]
-    rows = integers(indices, "take")
-    if not filled:
-        if len(rows):
-            raise IndexError("take: an index is not one of the 0 rows")
-        return []
-    found = take_numbers(filled, rows, True, IndexError, "take")
-    return [take_apart(filled, rows) if found is None else found]
+    cdef RowReader reader = RowReader([len(batch) for batch in batches], batches.__getitem__, cache_bytes=INT64_MAX)
+    if not batches:
+        number_rows(NULL, integers(indices, "take"), 0, True, IndexError, "take")
+    return [reader.take(indices)] if batches else []
 
 
-def take_apart(list batches, rows):
-    """The same for several batches of any layout.
+# -- rows of readers -----------------------------------------------------------------------------------------
 
-    The rows of each batch are taken together, in the order of the batches, and brought into their own order at last.
+cdef struct BatchState:
+    # What is known of one batch.
+    int64_t call        # the last one that needed it
+    int64_t size        # bytes that it keeps, since it was loaded last
+    int32_t piece       # its number among the batches of that call
+    int32_t older       # where it is kept: its neighbours in the order of use, -1: none
+    int32_t newer
+
+
+cdef int64_t own_bytes(Columns columns) except -1:
+    """Bytes of buffers that nobody else keeps: not those that lie in a file or in memory of the caller's."""
+    cdef object owner = columns.owner
+    cdef list lent = []
+    cdef Source source
+    cdef int64_t total = 0, size
+    cdef int32_t i
+    cdef bint is_lent
+    while type(owner) is tuple and owner:
+        # Whatever decompressing has put beside the message.
+        owner = owner[0]
+    if type(owner) is Source and type(<object> (<Source> owner).view.obj) is not Memory:
+        lent.append(owner)
+    for i in range(columns.d.n_extents):
+        size = columns.d.extents[i].size
+        is_lent = False
+        for source in lent:
+            is_lent = source.data <= columns.d.extents[i].data < source.data + source.size
+        total += 0 if is_lent else size
+    return total
+
+
+cdef bint sort_rows(int64_t* out, int64_t* begins, int64_t* moved, const int64_t* rows, const int32_t* homes, int64_t n,
+                    int64_t m) noexcept nogil:
+    """Put rows of `m` batches together, in their order, and say where those of each begin and where each row went.
+
+    Returns whether all stayed where they were.
     """
-    import numpy as np
+    cdef bint in_order = True
+    cdef int64_t i
+    memset(begins, 0, (m + 1) * sizeof(int64_t))
+    for i in range(n):
+        begins[homes[i]] += 1
+    for i in range(1, m + 1):
+        begins[i] += begins[i - 1]
+    for i in range(n - 1, -1, -1):
+        begins[homes[i]] -= 1
+        moved[i] = begins[homes[i]]
+        in_order &= moved[i] == i
+        out[moved[i]] = rows[i]
+    return in_order
 
-    starts = np.cumsum([0, *[len(batch) for batch in batches]])
-    total = starts[len(batches)]
-    rows = np.where(rows < 0, rows + total, rows)
-    if len(rows) and not (0 <= rows.min() and rows.max() < total):
-        raise IndexError(f"take: an index is not one of the {total} rows")
-    homes = np.searchsorted(starts, rows, "right") - 1
-    order = np.argsort(homes, kind="stable")
-    used, begins = np.unique(homes[order], return_index=True)
-    parts = [take_indices(batches[home], rows[some] - starts[home])
-             for home, some in zip(used.tolist(), np.split(order, begins[1:]))]
-    taken = concat_batches(parts or [slice_batch(batches[0], 0, 0)])
-    if (order[1:] > order[:len(order) - 1]).all():
-        return taken
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return take_indices(taken, places)
+
+cdef class RowReader:
+    """Rows of record batches of one schema that are counted through, wherever the batches come from.
+
+    Parameters
+    ----------
+    lengths : array of int64
+        The rows of each batch.
+    load : callable
+        Returns batch `i`, which has ``lengths[i]`` rows.
+    cache_bytes : int, default 64 MiB
+        Batches that were used last are kept up to this size, and one in any case. What lies in a mapped file or in a
+        caller's memory is not counted.
+    expect : callable, optional
+        Is called with a list of the batches that will be loaded next, in that order.
+
+    Notes
+    -----
+    Any number of threads may ask at the same time. Each call loads a batch once, and holds `cache_bytes` and one batch
+    beside its rows, however many batches these are of.
+    """
+
+    cdef object load, expect
+    cdef Homes homes
+    cdef Memory firsts, known, state_memory
+    cdef BatchState* states
+    cdef list batches           # those that are kept, else None
+    cdef int32_t oldest
+    cdef int32_t newest
+    cdef int64_t kept_bytes
+    cdef int64_t cache_bytes
+    cdef int64_t calls
+    cdef Plan plan              # of the first batch; None: none was loaded
+    cdef tuple dictionaries     # of the last one
+    cdef tuple names            # of the columns, once a row was asked for
+
+    def __cinit__(self, lengths, load, *, int64_t cache_bytes=64 << 20, expect=None):
+        cdef Source given = integers(lengths, "lengths")
+        cdef int64_t count = given.size // 8, i, length
+        cdef int64_t* firsts
+        if count >= INT32_MAX:
+            raise LimitError(f"{count:,} batches are more than can be counted through")
+        self.load, self.expect, self.cache_bytes = load, expect, cache_bytes
+        self.firsts, self.known, self.state_memory = Memory((count + 1) * 8), Memory(), Memory()
+        self.state_memory.reserve(count * sizeof(BatchState))
+        self.states = <BatchState*> self.state_memory.data
+        if count:
+            memset(self.states, 0, count * sizeof(BatchState))
+        firsts = <int64_t*> self.firsts.data
+        firsts[0] = 0
+        for i in range(count):
+            length = (<const loose_i64*> given.data)[i]
+            if length < 0 or add_overflows(firsts[i], length, &firsts[i + 1]):
+                raise LimitError(f"batch {i} cannot have {length} rows behind {firsts[i]}")
+        open_homes(&self.homes, firsts, count, self.known)
+        self.batches = [None] * count
+        self.oldest = self.newest = -1
+
+    @property
+    def num_rows(self):
+        """int: of all batches."""
+        return self.homes.firsts[self.homes.count]
+
+    # -- batches --
+
+    cdef RecordBatch kept(self, int32_t b):
+        """A batch that is kept, as the one that was used last; None: it is not."""
+        cdef RecordBatch batch = <RecordBatch> self.batches[b]
+        if batch is not None and b != self.newest:
+            self.unlink(b)
+            self.link(b)
+        return batch
+
+    cdef void unlink(self, int32_t b) noexcept:
+        cdef BatchState* state = &self.states[b]
+        if state.older >= 0:
+            self.states[state.older].newer = state.newer
+        else:
+            self.oldest = state.newer
+        if state.newer >= 0:
+            self.states[state.newer].older = state.older
+        else:
+            self.newest = state.older
+
+    cdef void link(self, int32_t b) noexcept:
+        self.states[b].older = self.newest
+        self.states[b].newer = -1
+        if self.newest >= 0:
+            self.states[self.newest].newer = b
+        else:
+            self.oldest = b
+        self.newest = b
+
+    cdef RecordBatch fetch(self, int32_t b):
+        """Load a batch, and keep it; other threads may come in between."""
+        cdef RecordBatch batch = <RecordBatch?> self.load(b)
+        cdef int64_t length = self.homes.firsts[b + 1] - self.homes.firsts[b], size
+        cdef int32_t last
+        if batch is None or batch.d.length != length:
+            found = "nothing" if batch is None else f"{batch.d.length} rows"
+            raise FormatError(f"batch {b}: expected the {length} rows that its reader said before, found {found}")
+        if self.plan is None:
+            self.plan = batch.plan
+        elif batch.plan is not self.plan and not same_shape(batch.plan, self.plan):
+            raise UsageError(f"batch {b} has other types than the batches before it")
+        # What stays of the tables and the objects, too: there may be many batches of a mapped file.
+        size = 256 + batch.d.plan.n_fields * <int64_t> sizeof(Node) + batch.d.n_extents * <int64_t> sizeof(Extent)
+        size += own_bytes(batch)
+        if batch.dictionaries is not self.dictionaries:
+            for dictionary in batch.dictionaries:
+                if dictionary is not None and dictionary not in (self.dictionaries or ()):
+                    size += own_bytes(dictionary)
+            self.dictionaries = batch.dictionaries
+        if self.batches[b] is None:
+            self.batches[b] = batch
+            self.states[b].size = size
+            self.kept_bytes += size
+            self.link(b)
+            while self.kept_bytes > self.cache_bytes and self.oldest != b:
+                last = self.oldest
+                self.unlink(last)
+                self.kept_bytes -= self.states[last].size
+                self.batches[last] = None
+        return batch
+
+    cdef RecordBatch batch(self, int32_t b):
+        cdef RecordBatch batch = self.kept(b)
+        return self.fetch(b) if batch is None else batch
+
+    cdef int announce(self, list numbers) except -1:
+        if self.expect is not None and numbers:
+            self.expect(numbers)
+        return 0
+
+    # -- rows --
+
+    def take(self, rows):
+        """Return rows in any order and number, as one batch.
+
+        Parameters
+        ----------
+        rows : integers
+            In a list, range, array of NumPy or of Arrow; negative ones count from the end.
+
+        Raises
+        ------
+        IndexError
+            There is no such row.
+        FormatError
+            A batch cannot be decoded, or has another number of rows than its reader said.
+        """
+        cdef Source index = integers(rows, "take")
+        cdef int64_t n = index.size // 8, size = 0, call, i
+        cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4), order = Memory(min(n, self.homes.count) * 4)
+        cdef int32_t* home = <int32_t*> homes.data
+        cdef int32_t* wanted = <int32_t*> order.data
+        cdef int32_t m = 0, b
+        cdef BatchState* state
+        cdef list held = [], absent
+        number_rows(<int64_t*> numbers.data, index, self.homes.firsts[self.homes.count], True, NotFoundError, "take")
+        if n == 0 and self.homes.count == 0:
+            raise UsageError("take: there is no batch to tell which columns there are")
+        if n == 0:
+            return take_indices(self.batch(0), [])
+        with nogil:
+            find_homes(&self.homes, home, <const int64_t*> numbers.data, n)
+        # Who calls meanwhile numbers the batches again: no Python runs in this loop.
+        self.calls += 1
+        call = self.calls
+        for i in range(n):
+            state = &self.states[home[i]]
+            if state.call != call:
+                state.call, state.piece, wanted[m] = call, m, home[i]
+                m += 1
+            home[i] = state.piece
+        for i in range(m):
+            held.append(self.kept(wanted[i]))
+        if None in held:
+            absent = sorted([(wanted[i], i) for i in range(m) if held[i] is None])
+            for i in range(m):
+                size += self.states[wanted[i]].size if held[i] is not None else 0
+            self.announce([number for number, _ in absent])
+            for at, (number, i) in enumerate(absent):
+                if size > self.cache_bytes:
+                    return self.take_apart(held, absent[at:], wanted, <int64_t*> numbers.data, home, n)
+                b = number
+                held[i] = self.fetch(b)
+                size += self.states[b].size
+        return self.gather(held, wanted, <int64_t*> numbers.data, home, n)
+
+    cdef RecordBatch gather(self, list held, const int32_t* wanted, int64_t* rows, int32_t* homes, int64_t n):
+        """The rows, counted through all batches, of those that are held, whose numbers are `wanted`."""
+        cdef int64_t m = len(held), at = 0, near = 0, i
+        cdef Memory moves = Memory(m * 8)
+        cdef int64_t* move = <int64_t*> moves.data
+        cdef RecordBatch found
+        for i in range(m):
+            move[i] = at - self.homes.firsts[wanted[i]]
+            at += (<RecordBatch> PyList_GET_ITEM(held, i)).d.length
+        for i in range(n):
+            rows[i] += move[homes[i]]
+            near += i > 0 and 0 <= rows[i] - rows[i - 1] <= 1
+        found = take_pieces(held, rows, homes, n, near, True)
+        if found is not None:
+            return found
+        for i in range(n):
+            rows[i] -= move[homes[i]]
+        return self.take_apart(held, [], wanted, rows, homes, n)
+
+    cdef RecordBatch take_apart(self, list held, list absent, const int32_t* wanted, const int64_t* rows,
+                                const int32_t* homes, int64_t n):
+        """The same for any layout, and for more than can be held: batch by batch, of which those of `absent` come last.
+
+        The rows of each are taken together, and brought into their own order at last.
+        """
+        cdef int64_t m = len(held), i
+        cdef Memory sorted_rows = Memory(n * 8), begins = Memory((m + 1) * 8), moved = Memory(n * 8)
+        cdef list parts = [None] * m
+        cdef bint in_order
+        cdef int32_t b
+        moved.size = n * 8
+        in_order = sort_rows(<int64_t*> sorted_rows.data, <int64_t*> begins.data, <int64_t*> moved.data, rows, homes,
+                             n, m)
+        for i in range(m):
+            if held[i] is not None:
+                parts[i] = self.part(held[i], wanted[i], <int64_t*> sorted_rows.data, <int64_t*> begins.data + i)
+                held[i] = None
+        for number, i in absent:
+            b = number
+            parts[i] = self.part(self.fetch(b), b, <int64_t*> sorted_rows.data, <int64_t*> begins.data + i)
+        found = concat_batches(parts)
+        del parts
+        return found if in_order else take_numbers(found, moved, False, IndexError, "take")
+
+    cdef RecordBatch part(self, RecordBatch batch, int32_t b, int64_t* rows, const int64_t* begins):
+        """The rows of one batch, which are those from the first number of `begins` to the second."""
+        cdef int64_t near = 0, i
+        for i in range(begins[0], begins[1]):
+            rows[i] -= self.homes.firsts[b]
+            near += i > begins[0] and 0 <= rows[i] - rows[i - 1] <= 1
+        return take_pieces([batch], rows + begins[0], NULL, begins[1] - begins[0], near, True)
+
+    def row(self, i, *, extensions=False):
+        """Return one row as a dict.
+
+        Parameters
+        ----------
+        i : int
+            Negative ones count from the end.
+        extensions
+            As in :meth:`arrowipc.RecordBatch.to_pydict`.
+
+        Raises
+        ------
+        IndexError
+            There is no such row.
+        UsageError
+            The name of a column occurs twice.
+        FormatError
+            The batch cannot be decoded, or its values are broken.
+        """
+        cdef int64_t total = self.homes.firsts[self.homes.count], number, at
+        cdef int32_t b, k, f
+        cdef RecordBatch batch
+        cdef dict out = {}
+        cdef Quota q
+        cdef bint running
+        index = PyNumber_Index(i)
+        if not -total <= index < total:
+            raise NotFoundError(f"row: {index} is not one of the {total} rows")
+        number = index
+        number += total if number < 0 else 0
+        find_homes(&self.homes, &b, &number, 1)
+        at = number - self.homes.firsts[b]
+        batch = self.batch(b)
+        check_native(batch, "conversion to Python values")
+        names = self.names
+        if names is None:
+            names = tuple([field_name(batch.plan, batch.d.plan.columns[k]) for k in range(batch.d.plan.n_columns)])
+            if len(set(names)) < len(names):
+                raise UsageError("row would lose columns whose name occurs twice; take it as a batch")
+            self.names = names
+        q = quota(AS_BACKED, extensions)
+        running = pause_collector()
+        try:
+            for k in range(batch.d.plan.n_columns):
+                f = batch.d.plan.columns[k]
+                values = read_values(q, batch, f, batch.d.nodes[f].offset + at, 1)
+                out[(<tuple> names)[k]] = <object> PyList_GET_ITEM(values, 0)
+        finally:
+            resume_collector(running)
+        return out
+
+    def slice(self, offset=0, length=None):
+        """Return rows ``[offset, offset + length)`` as a list of batches, without copying.
+
+        What lies past the end is left out.
+
+        Raises
+        ------
+        UsageError
+            `offset` or `length` is negative.
+        FormatError
+            A batch cannot be decoded, or has another number of rows than its reader said.
+        """
+        cdef int64_t total = self.homes.firsts[self.homes.count], start, stop, at, rows
+        cdef int64_t* firsts = self.homes.firsts
+        cdef int32_t b
+        cdef RecordBatch batch
+        cdef list out = [], numbers = []
+        first, count = PyNumber_Index(offset), total if length is None else PyNumber_Index(length)
+        if first < 0 or count < 0:
+            raise UsageError(f"slice: offset and length must not be negative, found {first} and {count}")
+        start = min(first, total)
+        stop = start + min(count, total - start)
+        if start == stop:
+            return []
+        find_homes(&self.homes, &b, &start, 1)
+        while firsts[b] < stop:
+            if firsts[b] < firsts[b + 1]:
+                numbers.append(b)
+            b += 1
+        self.announce([number for number in numbers if self.batches[number] is None])
+        for number in numbers:
+            b = number
+            batch = self.batch(b)
+            at = max(start - firsts[b], 0)
+            rows = min(stop, firsts[b + 1]) - firsts[b] - at
+            out.append(batch if rows == batch.d.length else slice_batch(batch, at, rows))
+        return out

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
 
-from arrowipc.columns.take cimport FlatMemory
+from arrowipc.columns.dictionary_gc cimport FlatMemory
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.inline.room cimport Room
 from arrowipc.payloads.schema_mapping cimport Merger, SchemaMapping

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan
 from arrowipc.columns.memo_table cimport MemoTable, transpose
-from arrowipc.columns.take cimport TakeRange, free_flat, take_flat
+from arrowipc.columns.dictionary_gc cimport free_flat, take_flat
 from arrowipc.inline.bits cimport largest
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport Fault
@@ -24,6 +24,7 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.plan cimport (
     FIELD_SIGNED, LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, place_views,
 )
+from arrowipc.inline.ranges cimport TakeRange
 from arrowipc.inline.room cimport make_room
 from arrowipc.payloads.schema_mapping cimport (
     HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, Merged, Merger, Origin, SchemaMapping, encode_values, piece_bytes,
