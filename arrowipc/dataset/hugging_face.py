@@ -66,6 +66,8 @@ def _listed(document: dict[str, Any], key: str, folder: str, state: str) -> list
     names = [each.get("filename") if isinstance(each, dict) else None for each in files if isinstance(files, list)]
     if not isinstance(files, list) or None in names or (key == "_data_files" and key not in document):
         raise FormatError(f"{state}: expected a list of file names under {key!r}, found {_shown(document.get(key))}")
+    if len(set(map(str, names))) < len(names):
+        raise FormatError(f"{state} lists a file twice under {key!r}")
     return [_inside(folder, name, state) for name in names]
 
 

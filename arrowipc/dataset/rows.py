@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import pickle
 
@@ -10,7 +9,6 @@ from arrowipc.dataset.dataset import Dataset, open_dataset
 from arrowipc.dataset.hugging_face import saved_files
 from arrowipc.datatypes import LargeList, List
 from arrowipc.errors import FormatError, NotFoundError, UsageError
-from arrowipc.reader import open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +100,7 @@ class RowDataset:
            [1.5, 2.5]])}
     """
 
-    __slots__ = ("__weakref__", "_deltas", "_options", "_order", "_rows", "_size")
+    __slots__ = ("__weakref__", "_deltas", "_options", "_order", "_pid", "_rows", "_size")
 
     def __init__(
         self,
@@ -123,27 +121,30 @@ class RowDataset:
             raise UsageError(f'format: expected "python", "numpy" or "arrow", found {format!r}')
         if edges not in ("error", "clip"):
             raise UsageError(f'edges: expected "error" or "clip", found {edges!r}')
-        if not isinstance(columns, (str, int, type(None))):
-            columns = list(columns)
-        self._options = {name: value for name, value in locals().items() if name not in ("self", "source", "indices")}
-        source, order, listed = _absolute(source), indices, None
-        if isinstance(source, str) and os.path.isdir(source):
-            saved = saved_files(source, split)
-            source, listed = (source, None) if saved is None else saved
-        elif split is not None:
+        self._options = {"format": format, "edges": edges, "transform": transform, "extensions": extensions}
+        source, order = _absolute(source), indices
+        saved = saved_files(source, split) if isinstance(source, str) and os.path.isdir(source) else None
+        if saved is None and split is not None:
             raise UsageError("split is for folders that Hugging Face's save_to_disk wrote")
+        source, listed = (source, []) if saved is None else saved
         if listed and order is not None:
             raise UsageError("indices: the folder has some of its own; give its shards instead, to use others")
-        given = {"validate": validate, "limits": limits}
-        self._rows = _Rows(source, columns, given)
-        names = self.schema.names
+        given: dict[str, Any] = {"validate": validate, "limits": limits}
+        if saved is not None:
+            given |= {"partitioning": None, "on_missing": "error"}
+        if not isinstance(source, Dataset):
+            source = open_dataset(source, columns=columns, **given)
+        elif columns is not None:
+            source = source.select(columns)
+        names = source.schema.names
         if format != "arrow" and len(set(names)) < len(names):
             raise UsageError('columns share a name: choose some by number, or format="arrow", which is no dict')
-        self._size: int = self._rows.here().count_rows()
+        self._rows, self._pid = source, os.getpid()
+        self._size: int = source.count_rows()
         self._order: Any = None
         if listed or isinstance(order, (str, os.PathLike)):
-            self._order = _Rows(listed or _absolute(order), [0], given)
-            self._size = self._order.here().count_rows()
+            self._order = open_dataset(listed or _absolute(order), columns=[0], **given | {"partitioning": None})
+            self._size = self._order.count_rows()
         elif order is not None:
             self._order = _rows_of(order, self._size, "indices: the source")
             self._size = len(self._order)
@@ -154,8 +155,17 @@ class RowDataset:
     @property
     def schema(self) -> Schema:
         """Schema: of the rows, after projection; what Hugging Face knows of its features is in its metadata."""
-        found: Schema = self._rows.here().schema
-        return found
+        return self._rows.schema
+
+    def _here(self) -> Dataset:
+        """The rows for this process: after a fork no lock, descriptor or connection is shared with the parent."""
+        if self._pid != (here := os.getpid()):
+            if isinstance(self._order, Dataset):
+                self._order = pickle.loads(pickle.dumps(self._order))
+            # What is known of the files goes along: a file that is another one meanwhile is an error.
+            self._rows = pickle.loads(pickle.dumps(self._rows))
+            self._pid = here
+        return self._rows
 
     def __len__(self) -> int:
         return self._size
@@ -169,7 +179,7 @@ class RowDataset:
         given, transform = self._options, self._options["transform"]
         if given["format"] == "python" and self._deltas is None:
             place = i if self._order is None else int(self._places([i])[0])
-            sample = self._rows.here().row(place, extensions=given["extensions"])
+            sample = self._here().row(place, extensions=given["extensions"])
             return sample if transform is None else transform(sample)
         batch = self._batch([i])
         if given["format"] == "numpy":
@@ -189,7 +199,7 @@ class RowDataset:
     def _batch(self, rows: Any) -> Any:
         """A batch in its format; of Python values each is transformed already."""
         given = self._options
-        taken = self._rows.here().take(rows if self._order is None and self._deltas is None else self._places(rows))
+        taken = self._here().take(rows if self._order is None and self._deltas is None else self._places(rows))
         width = 0 if self._deltas is None else len(self._deltas)
         if given["format"] == "arrow":
             return taken
@@ -220,10 +230,10 @@ class RowDataset:
                     f'{size:,} rows: choose others with a sampler, or edges="clip"'
                 )
             places = clipped.reshape(-1)
-        if not isinstance(self._order, _Rows):
+        if not isinstance(self._order, Dataset):
             return places if self._order is None else self._order[places]
-        found = _integers(self._order.here().take(places).column(0), "indices")
-        total = self._rows.here().count_rows()
+        total = self._here().count_rows()  # and now the index, too, is this process's own
+        found = _integers(self._order.take(places).column(0), "indices")
         if (wrong := (found < 0) | (found >= total)).any():
             k = wrong.argmax()
             raise FormatError(f"indices: row {places[k]} leads to row {found[k]}, the source has {total:,}")
@@ -231,52 +241,6 @@ class RowDataset:
 
     def __repr__(self) -> str:
         return f"<RowDataset: {len(self):,} rows, format {self._options['format']!r}>\n{self.schema}"
-
-
-class _Rows:
-    """Rows of one file, or of a data set of several, opened anew by every process that asks for them.
-
-    After a fork no lock, no descriptor and no connection is shared with the parent.
-    """
-
-    __slots__ = ("_columns", "_opened", "_options", "_pid", "_source", "_version")
-
-    def __init__(self, source: Any, columns: Any, options: dict[str, Any]) -> None:
-        if isinstance(source, list) and len(source) == 1:
-            source = source[0]
-        if isinstance(source, Dataset):
-            source = source if columns is None else source.select(columns)
-        elif not (isinstance(source, str) and os.path.isfile(source)):
-            source = open_dataset(source, columns=columns, **options)
-        self.__setstate__((source, columns, options, None))
-
-    def here(self) -> Any:
-        """A reader or a `Dataset` of this process."""
-        here = os.getpid()
-        if self._pid != here:
-            source = self._source
-            if isinstance(source, Dataset):
-                # What is known of the files goes along, and says so where one is not what it was.
-                self._opened = source if self._pid is None else pickle.loads(pickle.dumps(source))
-            else:
-                found = os.stat(source)
-                version = found.st_size, found.st_mtime_ns
-                if self._version not in (None, version):
-                    raise OSError(
-                        errno.ESTALE, "the file changed after it was opened (size or time): open it again", source
-                    )
-                self._opened = open(source, index=True, columns=self._columns, **self._options)
-                self._version = version
-            self._pid = here
-        return self._opened
-
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._source, self._columns, self._options, self._version
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._source, self._columns, self._options, self._version = state
-        self._pid: int | None = None  # opened by the first row, where an error has somebody to tell
-        self._opened: Any = None
 
 
 def _absolute(source: Any) -> Any:
