@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from arrowipc.arguments import check_choice, check_integer, described
-from arrowipc.dataset.fragments import Fragment, Opener, Unreadable
+from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Unreadable
 from arrowipc.dataset.partitioning import key_type, key_value, keys_of
 from arrowipc.dataset.unify import FileMapping, SchemaUnion
 from arrowipc.errors import UsageError
@@ -23,7 +23,7 @@ from arrowipc.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Literal, TypeVar
+    from typing import Any, Literal, TypeAlias, TypeVar
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import RecordBatch
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from arrowipc.reader import Columns, Validate
 
     T = TypeVar("T")
+    #: What to do, and whether a thread that does it ahead is worth its price.
+    Task: TypeAlias = tuple[Callable[[], T], bool]
 
 __all__ = ["Dataset", "open_dataset"]
 
@@ -90,7 +92,7 @@ class Dataset:
         self.schema = _projected(options.schema, columns)
         self._plans: dict[Schema, _Plan] = {}
         self._numbers: dict[Fragment, list[int]] = {}
-        self._rows: tuple[RowReader, Any, Any] | None = None
+        self._rows: RowReader | None = None
         if filter is not None:
             self._pruner(options.schema, True)  # says what is wrong with it
 
@@ -179,7 +181,7 @@ class Dataset:
 
         return export_stream(self.schema, iter(self), requested_schema)
 
-    def _tasks(self) -> Iterator[Callable[[], RecordBatch | None]]:
+    def _tasks(self) -> Iterator[Task[RecordBatch | None]]:
         """What gives each batch of all files; None in place of one that is left out."""
         opener = self._options.opener
         for fragment in self.fragments:
@@ -195,8 +197,9 @@ class Dataset:
             numbers = range(reader.num_record_batches) if numbers is None else numbers
             if is_url(fragment.path):
                 reader._expect(numbers)  # several at once
+            worth = fragment.size is None or fragment.size > SMALL
             for i in numbers:
-                yield partial(self._decode, fragment, reader, plan, i)
+                yield partial(self._decode, fragment, reader, plan, i), worth
 
     def _decode(self, fragment: Fragment, reader: Any, plan: _Plan, i: int) -> RecordBatch | None:
         try:
@@ -220,7 +223,7 @@ class Dataset:
         """
         if self._filter is None:
             return sum(map(sum, self._lengths()))
-        return int(self._located()[2].sum())
+        return int(self._located()[1].sum())
 
     def take(self, rows: Any) -> RecordBatch:
         """Return rows in any order and number, as one batch; negative ones count from the end.
@@ -232,21 +235,21 @@ class Dataset:
         ArrowIpcError, OSError
             As for `to_batches`, whatever `on_error` says: rows that were counted cannot be left out.
         """
-        return self._located()[0].take(rows)
+        return self._reader().take(rows)
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """Return rows ``[offset, offset + length)``; what lies past the end is left out. Errors are those of `take`."""
-        return Table(self.schema, self._located()[0].slice(offset, length))
+        return Table(self.schema, self._reader().slice(offset, length))
 
     def row(self, i: int, *, extensions: Extensions = False) -> dict[str, Any]:
         """Return one row; see :meth:`arrowipc.RecordBatch.iter_rows` for `extensions`. Errors are those of `take`."""
-        return self._located()[0].row(i, extensions=extensions)
+        return self._reader().row(i, extensions=extensions)
 
     def _lengths(self) -> Iterator[Sequence[int]]:
         """Rows of each batch of each fragment."""
         opener = self._options.opener
         remote = any(fragment.lengths is None and is_url(fragment.path) for fragment in self.fragments)
-        tasks = (partial(self._counted, opener, fragment) for fragment in self.fragments)
+        tasks = ((partial(self._counted, opener, fragment), True) for fragment in self.fragments)
         return _in_order(tasks, FETCHES if remote else 0)
 
     @staticmethod
@@ -258,25 +261,26 @@ class Dataset:
             fragment.lengths = ()
             return ()
 
-    def _located(self) -> tuple[RowReader, Any, Any]:
-        """What finds rows; and per batch its fragment and number, and its rows."""
+    def _located(self) -> tuple[Any, Any]:
+        """Per batch that the filter leaves its fragment and number, and its rows."""
+        places, lengths = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)]
+        for f, found in enumerate(self._lengths()):
+            counts = np.asarray(found, np.int64)
+            numbers = None
+            if self._filter is not None and len(counts):
+                numbers = self._kept(self.fragments[f], self._plan(self.fragments[f]))
+            kept = np.arange(len(counts)) if numbers is None else np.array(numbers, np.int64)
+            places.append(np.stack([np.full(len(kept), f), kept], axis=1))
+            lengths.append(counts[kept])
+        return np.concatenate(places), np.concatenate(lengths)
+
+    def _reader(self) -> RowReader:
+        """What finds rows by their number; made once."""
         if self._rows is None:
             from arrowipc.columns.take import RowReader
 
-            places, lengths = [], []
-            for f, rows in enumerate(self._lengths()):
-                counts = np.asarray(rows, np.int64)
-                if self._filter is not None:
-                    fragment = self.fragments[f]
-                    numbers = self._kept(fragment, self._plan(fragment)) if len(counts) else ()
-                else:
-                    numbers = None
-                kept = np.arange(len(counts)) if numbers is None else np.asarray(numbers, np.int64)
-                places.append(np.stack([np.full(len(kept), f), kept], axis=1))
-                lengths.append(counts[kept])
-            where = np.concatenate(places) if places else np.zeros((0, 2), np.int64)
-            rows_of = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
-            self._rows = RowReader(rows_of, partial(self._load, where)), where, rows_of
+            where, lengths = self._located()
+            self._rows = RowReader(lengths, partial(self._load, where))
         return self._rows
 
     def _load(self, where: Any, i: int) -> RecordBatch:
@@ -387,16 +391,13 @@ def _projected(schema: Schema, columns: tuple[str | int, ...] | None) -> Schema:
         return reader.schema
 
 
-def _in_order(tasks: Iterator[Callable[[], T]], workers: int) -> Iterator[T]:
+def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
     """The results of tasks, in order, while so many of them are done ahead; errors come when it is their turn."""
-    first = next(tasks, None)
-    if first is None:
-        return
-    # For one batch no thread has to be woken.
-    yield first()
-    if not workers:
-        for task in tasks:
-            yield task()
+    for task, _ in tasks:
+        yield task()
+        if workers:
+            break  # whoever takes one only wakes no thread
+    else:
         return
     from arrowipc.codecs import Turn, ask
 
@@ -406,13 +407,12 @@ def _in_order(tasks: Iterator[Callable[[], T]], workers: int) -> Iterator[T]:
         while True:
             while failure is None and len(ahead) < workers:
                 try:
-                    task = next(tasks)
-                except StopIteration as error:
-                    failure = error
+                    task, worth = next(tasks)
                 except BaseException as error:
                     failure = error
-                else:
-                    ahead.append(Turn(task))
+                    break
+                ahead.append(Turn(task))
+                if worth:
                     ask(ahead[-1], workers)
             if not ahead:
                 break
@@ -525,7 +525,7 @@ def open_dataset(
         )
         for file, keys in zip(found, texts, strict=True)
     ]
-    opener = Opener(validate, limits, on_error, storage_options)
+    opener = Opener(len(found), validate, limits, on_error, storage_options)
     if schema is None:
         schema = _united(fragments, opener, frozenset(kinds))
         schema = schema.__replace__(fields=[*schema, *[Field(name, kind) for name, kind in kinds.items()]])
@@ -546,7 +546,8 @@ def _united(fragments: list[Fragment], opener: Opener, keys: frozenset[str]) -> 
 
     union = SchemaUnion((opener.limits or Limits()).dataset_columns)
     remote = any(is_url(fragment.path) for fragment in fragments)
-    whole = list(_in_order(map(partial(partial, looked), fragments), FETCHES if remote else 0))
+    tasks = ((partial(looked, fragment), True) for fragment in fragments)
+    whole = list(_in_order(tasks, FETCHES if remote else 0))
     last: Schema | None = None
     for fragment in whole:
         if fragment is None:

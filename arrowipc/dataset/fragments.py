@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import stat
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.inspection.recover import recover
+from arrowipc.opening import open as open_any
 from arrowipc.read.files import is_url, naming
 from arrowipc.read.remote import RemoteSource
-from arrowipc.reader import RecordBatchFileReader, open as open_any
+from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,13 +26,15 @@ if TYPE_CHECKING:
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
 
-__all__ = ["Fragment", "Opener", "Unreadable"]
+__all__ = ["SMALL", "Fragment", "Opener", "Unreadable"]
 
 log: logging.Logger = logging.getLogger("arrowipc")
 
 #: Files of up to so many bytes are read at once, which is quicker than mapping them and needs no descriptor.
 SMALL = 1 << 16
-#: Readers that are kept open: a mapped file holds a descriptor, and a process may have 1,024 of these.
+#: A pipe is refused and not waited for.
+READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+#: Readers that are kept open.
 MOST_OPEN = 64
 #: What is left out where errors are: bytes that are no Arrow data, or damaged, and files that are gone.
 Unreadable = (FormatError, FileNotFoundError)
@@ -76,13 +80,30 @@ class Fragment:
         return f"<Fragment: {self.path}{keys}>"
 
 
+class Released(io.FileIO):
+    """A file that is closed when nobody reads it any more, whichever thread was the last."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def most_mapped() -> int:
+    """How many files may be mapped at once: batches of each keep a descriptor, of which a process has few."""
+    try:
+        from resource import RLIMIT_NOFILE, getrlimit
+    except ImportError:
+        return 256
+    return getrlimit(RLIMIT_NOFILE)[0] // 4
+
+
 class Opener:
     """Opens fragments, sees whether they are still the same files, and keeps the last readers."""
 
     def __init__(
-        self, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
+        self, files: int, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
     ) -> None:
-        self.limits, self.on_error = limits, on_error
+        self.limits, self.on_error, self._files = limits, on_error, files
+        self._mapped = files <= most_mapped()
         self._options: dict[str, Any] = {"validate": validate, "limits": limits}
         self._storage = storage
         self._kept: OrderedDict[Any, Any] = OrderedDict()
@@ -90,7 +111,7 @@ class Opener:
         self.skipped: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Opener, (self._options["validate"], self.limits, self.on_error, self._storage)
+        return Opener, (self._files, self._options["validate"], self.limits, self.on_error, self._storage)
 
     def skip(self, path: str, error: Exception) -> None:
         """Leave something out, or raise the error where nothing is."""
@@ -121,6 +142,7 @@ class Opener:
 
     def _opened(self, fragment: Fragment, columns: Columns) -> Any:
         source, first = self._source(fragment)
+        reader: Any
         try:
             if first == b"ARROW1":
                 reader = RecordBatchFileReader(source, columns=columns, **self._options)
@@ -140,30 +162,43 @@ class Opener:
         if is_url(path):
             source = RemoteSource(path, self._storage, size=fragment.size, version=fragment.version)
             return source, source.head()[:6]
-        found = os.stat(path)
+        handle = os.open(path, READING)
+        try:
+            self._check(fragment, os.fstat(handle))
+            size = fragment.size or 0
+            data = os.read(handle, size if size <= SMALL else 6)
+            if len(data) == size:
+                return data, data[:6]
+            if self._mapped:
+                return path, data[:6]
+            file, handle = Released(handle), -1
+            file.seek(0)
+            return file, data[:6]
+        finally:
+            if handle >= 0:
+                os.close(handle)
+
+    def _check(self, fragment: Fragment, found: os.stat_result) -> None:
+        """Whether a local file is the one that it was."""
         if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{path} is no regular file: a data set has files that can be read again")
+            raise UsageError(f"{fragment.path} is no regular file: a data set has files that can be read again")
         if fragment.version is None:
-            fragment.version = found.st_mtime_ns
+            fragment.size, fragment.version = found.st_size, found.st_mtime_ns
         elif (fragment.size, fragment.version) != (found.st_size, found.st_mtime_ns):
-            raise OSError(
-                errno.ESTALE,
-                "the file changed after the data set was opened (size or time): open it again",
-                path,
-            )
-        fragment.size = found.st_size
-        with open(path, "rb", buffering=0) as file:
-            data = file.read(SMALL if found.st_size <= SMALL else 6)
-        return (data if found.st_size <= SMALL else path), data[:6]
+            text = "the file changed after the data set was opened (size or time): open it again"
+            raise OSError(errno.ESTALE, text, fragment.path)
 
     def look(self, fragment: Fragment) -> None:
         """Read the schema of a fragment; and how many rows its batches have, if that needs no more bytes."""
         if fragment.schema is None:
-            with naming(fragment.path):
+            try:
                 reader = self._opened(fragment, None)
                 if fragment.size is not None and fragment.size <= SMALL:
                     fragment.lengths = lengths_of(reader)  # SHIM B
                 fragment.schema = reader.schema
+            except ArrowIpcError:
+                with naming(fragment.path):
+                    raise
 
     def count(self, fragment: Fragment) -> Sequence[int]:
         """The rows of each batch."""

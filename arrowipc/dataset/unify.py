@@ -439,8 +439,8 @@ class _Parts:
         else:
             wide = isinstance(target, at.LargeList) and isinstance(kind, at.List)
             self._own(array, *([_wide_offsets(array)] if wide else array.buffers()[1:]))
-            for child, *fields in zip(array.children, kind.children, target.children, strict=True):
-                self.add(child, *fields, column)
+            for child, field, wanted in zip(array.children, kind.children, target.children, strict=True):
+                self.add(child, field, wanted, column)
 
     def _own(self, array: Array, *buffers: Any) -> None:
         """Add the node and the validity of an array, and other buffers."""

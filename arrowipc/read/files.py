@@ -94,7 +94,7 @@ def find_files(
         root = _fixed(local or path) if _MARKS.search(local or path) else (local or path)
         for file in files:
             inside = file.path != root and file.path.startswith(root)
-            found.setdefault(file.path, file._replace(below=file.path[len(root) :] if inside else file.path))
+            found.setdefault(file.path, FoundFile(file.path, file.size, file.path[len(root) :] if inside else file.path))
     return list(found.values())
 
 
@@ -288,7 +288,7 @@ def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
 
 def _in(*directories: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     for path, found in walk(*directories, ignore_missing=ignore_missing):
-        if passes(path, name_filter):
+        if name_filter is None or passes(path, name_filter):
             yield FoundFile(path, found.st_size)
 
 
