@@ -118,6 +118,8 @@ def test_columns_of_any_type_come_as_they_are(tmp_path_factory, parts, as_file, 
     count = len(table)
     assert len(dataset) == count
     rows = [dice.randrange(-count, count) for _ in range(5 if count else 0)]
+    if not table.batches:
+        return
     taken = dataset[rows]
     assert ipc.Table.from_batches([taken]).equals(table.take(rows), nan_equal=True)
     if len(set(table.column_names)) == len(table.column_names):
