@@ -78,8 +78,7 @@ def _rows(file: str, columns: str | None, conditions: Sequence[str] = (), *, any
             from arrowipc.inspection.recover import whole
 
             found = memoryview(whole(found, True))
-        options = {"index": True} if anywhere else {}
-        with about(file), ipc.open(found, columns=chosen, **options) as reader:
+        with about(file), ipc.open(found, columns=chosen, index=anywhere) as reader:
             yield reader
         return
     with about(file):

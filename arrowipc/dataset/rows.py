@@ -94,7 +94,7 @@ class RowDataset:
     ...     writer.write_batch(batch)
     >>> dataset = ipc.RowDataset(path)
     >>> len(dataset), dataset[3], dataset[[2, -3]]
-    (4, {'x': 1.5, 'y': 'a'}, [{'x': 1.5, 'y': 'a'}, {'x': 2.5, 'y': 'b'}])
+    (4, {'x': 2.5, 'y': 'b'}, [{'x': 1.5, 'y': 'a'}, {'x': 2.5, 'y': 'b'}])
     >>> ipc.RowDataset(path, columns="x", window=[-1, 0], edges="clip", format="numpy")[[0, 3]]
     {'x': array([[1.5, 1.5],
            [1.5, 2.5]])}
@@ -121,7 +121,7 @@ class RowDataset:
             raise UsageError(f'format: expected "python", "numpy" or "arrow", found {format!r}')
         if edges not in ("error", "clip"):
             raise UsageError(f'edges: expected "error" or "clip", found {edges!r}')
-        self._options = {"format": format, "edges": edges, "transform": transform, "extensions": extensions}
+        self._options: dict[str, Any] = {"format": format, "edges": edges, "transform": transform, "extensions": extensions}
         source, order = _absolute(source), indices
         saved = saved_files(source, split) if isinstance(source, str) and os.path.isdir(source) else None
         if saved is None and split is not None:
@@ -139,7 +139,8 @@ class RowDataset:
         names = source.schema.names
         if format != "arrow" and len(set(names)) < len(names):
             raise UsageError('columns share a name: choose some by number, or format="arrow", which is no dict')
-        self._rows, self._pid = source, os.getpid()
+        self._rows: Dataset = source
+        self._pid = os.getpid()
         self._size: int = source.count_rows()
         self._order: Any = None
         if listed or isinstance(order, (str, os.PathLike)):
@@ -174,7 +175,7 @@ class RowDataset:
         """Return a sample; for a slice or several numbers, a batch."""
         if isinstance(i, slice):
             return self.__getitems__(range(len(self))[i])
-        if type(i) is not int and (not hasattr(i, "__index__") or getattr(i, "ndim", 0)):
+        if type(i) is not int and (not hasattr(i, "__index__") or getattr(i, "ndim", 0) > 0):
             return self.__getitems__(i)
         given, transform = self._options, self._options["transform"]
         if given["format"] == "python" and self._deltas is None:
@@ -260,7 +261,7 @@ def _integers(values: Any, name: str) -> npt.NDArray[Any]:
         raise UsageError(f"{name}: expected whole numbers in a row, found {found.dtype} of shape {found.shape}")
     if found.dtype == np.uint64:
         found = np.minimum(found, np.uint64(1 << 62))  # no row has such a number: it must not become a negative one
-    return found.astype(np.int64, copy=False)
+    return found.astype(np.int64)
 
 
 def _rows_of(values: Any, size: int, name: str) -> npt.NDArray[Any]:
@@ -268,7 +269,8 @@ def _rows_of(values: Any, size: int, name: str) -> npt.NDArray[Any]:
     found = _integers(values, "rows")
     if (wrong := (found < -size) | (found >= size)).any():
         raise NotFoundError(f"row {found[wrong.argmax()]} is out of range: {name} has {size:,}")
-    return found + size * (found < 0)
+    found[found < 0] += size
+    return found
 
 
 def _values(array: Array) -> npt.NDArray[Any]:
@@ -278,8 +280,9 @@ def _values(array: Array) -> npt.NDArray[Any]:
     kind, count = array.type, len(array)
     if not isinstance(kind, (List, LargeList)) or array.null_count or not count or kind.children[0].type.children:
         return array.to_numpy(copy=True)
-    width = np.int32 if isinstance(kind, List) else np.int64
-    ends = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + count + 1]
+    offsets = array.buffers()[1]
+    assert offsets is not None  # there are rows
+    ends = np.frombuffer(offsets, np.int32 if isinstance(kind, List) else np.int64)[array.offset : array.offset + count + 1]
     items = array.children[0].slice(int(ends[0]), int(ends[-1] - ends[0])).to_numpy(copy=True)
     lengths = np.diff(ends)
     if items.dtype != object and (lengths == lengths[0]).all():
