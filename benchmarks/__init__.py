@@ -20,7 +20,7 @@ FAMILIES = {
     "writing": ("write_batches", "write_table", "write_large"),
     "compressed": ("compressed", "write_compressed"),
     "dictionaries": ("deltas", "write_dictionaries"),
-    "files": ("file_random", "file_messages", "write_footer"),
+    "files": ("file_random", "file_messages", "write_footer", "pruning"),
     "values": ("python_values",),
     "arrays": ("tensors", "sparse_tensors", "statistics"),
     "spark": ("spark_payloads",),
