@@ -1,6 +1,6 @@
 """What does a query of 1 % of a file cost, where statistics say which batches it needs?
 
-Measured: rows of 1,000 batches (time, id, number, text), of which a filter matches ten batches that lie together, read
+Measured: rows of 500 batches (time, id, number, text), of which a filter matches five batches that lie together, read
 and counted: mapped from the disk (in the page cache), the same with LZ4, and over HTTP from a server that answers after
 20 ms. The baseline reads all batches, ours those that ``file_statistics`` and ``Pruner`` leave; opening the file is
 part of it. Both count the rows that match.
@@ -42,7 +42,7 @@ GOAL = 1 / 0.03
 
 def cases(scale: Scale) -> Iterator[Case | Fact]:
     """Files that are mapped, without and with compression, then over HTTP."""
-    count, rows = scale.size(1000, 100), scale.size(8192, 16)
+    count, rows = scale.size(500, 100), scale.size(1 << 16 if scale.thorough else 1 << 13, 16)
     with tempfile.TemporaryDirectory() as folder:
         for codec in (None, "lz4"):
             path = str(Path(folder, f"{codec}.arrow"))

@@ -233,7 +233,7 @@ def test_duckdb_reads_a_data_set_of_what_is_needed(folder):
     own = pyarrow.dataset.dataset(folder, format="ipc")
     query = "select count(*), sum(id), round(sum(x), 6) from {} where id >= 470"
     found = duckdb.sql(query.format("needed")).fetchall()
-    assert found == duckdb.sql(query.format("own")).fetchall()
+    assert found == duckdb.from_arrow(own).query("own", query.format("own")).fetchall()
     assert found[0][:2] == (10, sum(range(470, 480)))
     assert duckdb.from_arrow(pa.RecordBatchReader.from_stream(needed)).filter("id >= 470").count("*").fetchall() == [
         (10,)
