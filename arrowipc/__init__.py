@@ -70,6 +70,7 @@ _HOMES = {
     "scan_polars": "arrowipc.dataset.scan",
     "copy": "arrowipc.transfer",
     **dict.fromkeys(("Dataset", "open_dataset"), "arrowipc.dataset.dataset"),
+    "RowDataset": "arrowipc.dataset.rows",
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc.payloads.payload_encoder"),
     "Message": "arrowipc.read.framing",
     "IndexedStreamReader": "arrowipc.indexed",

@@ -19,6 +19,7 @@ from arrowipc.columns.statistics import (
     compute_statistics as compute_statistics,
 )
 from arrowipc.dataset.dataset import Dataset as Dataset, open_dataset as open_dataset
+from arrowipc.dataset.rows import RowDataset as RowDataset
 from arrowipc.dataset.scan import scan_polars as scan_polars
 from arrowipc.errors import (
     ArrowIpcError as ArrowIpcError,

@@ -113,9 +113,9 @@ class Opener:
     def __reduce__(self) -> tuple[Any, ...]:
         return Opener, (self._files, self._options["validate"], self.limits, self.on_error, self._storage)
 
-    def skip(self, path: str, error: Exception) -> None:
-        """Leave something out, or raise the error where nothing is."""
-        if self.on_error == "raise":
+    def skip(self, path: str, error: Exception, partly: bool = False) -> None:
+        """Leave a file out, or some of it; or raise the error where that is not wanted."""
+        if self.on_error != "skip" and not (partly and self.on_error == "recover"):
             raise error
         log.warning("left out: %s", error)
         self.skipped.setdefault(path, str(error))
@@ -194,7 +194,7 @@ class Opener:
             try:
                 reader = self._opened(fragment, None)
                 if fragment.size is not None and fragment.size <= SMALL:
-                    fragment.lengths = lengths_of(reader)  # SHIM B
+                    fragment.lengths = reader.batch_lengths()
                 fragment.schema = reader.schema
             except ArrowIpcError:
                 with naming(fragment.path):
@@ -204,7 +204,7 @@ class Opener:
         """The rows of each batch."""
         if fragment.lengths is None:
             with naming(fragment.path):
-                fragment.lengths = lengths_of(self.open(fragment))  # SHIM B
+                fragment.lengths = self.open(fragment).batch_lengths()
                 assert fragment.lengths is not None
         return fragment.lengths
 
@@ -220,7 +220,7 @@ class Recovered:
         self.num_record_batches = len(self._batches)
         self.get_batch = self._batches.__getitem__
         if not report.complete:
-            opener.skip(path, FormatError(f"{path}: {report}"))
+            opener.skip(path, FormatError(f"{path}: {report}"), partly=True)
 
     def batch_lengths(self) -> list[int]:
         """Rows of each batch."""
@@ -229,9 +229,3 @@ class Recovered:
     def get_batch_metadata(self, i: int) -> Any:
         """Metadata of one of them."""
         return self._batches[i].custom_metadata
-
-
-def lengths_of(reader: Any) -> Any:  # SHIM B
-    if hasattr(reader, "batch_lengths"):
-        return reader.batch_lengths()
-    return [reader._decoder.num_rows(i, *reader._head(i)) for i in range(reader.num_record_batches)]
