@@ -51,6 +51,8 @@ OPPOSITE |= {"is_not_null": "is_null"}
 OPERATORS = (*OPPOSITE, "in", "not in", "starts_with")
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 SAME = {"=": "==", "is_valid": "is_not_null"}
+#: Decimals of other scales are not compared: nobody counts in such units.
+MOST_SCALE = 1000
 # 256 bits have at most 78 digits.
 EXACT = Context(prec=80)
 #: The key of NaN, above those of all numbers, which are (0, number).
@@ -346,6 +348,8 @@ def _domain(type_: at.DataType) -> Domain:
             return Domain(float_bounds, _real)
         case at.Decimal():
             scale = type_.scale
+            if abs(scale) > MOST_SCALE:
+                return Domain(lambda found: (None, None), lambda value: None)
             return Domain(_bounds(int, lambda value: Decimal(value).scaleb(-scale, EXACT)), _decimal(scale))
         case at.Utf8() | at.LargeUtf8() | at.Utf8View():
             return Domain(_bounds(str, str.encode), _text)
@@ -421,7 +425,7 @@ def _real(value: Any) -> Keys:
 
 
 def _decimal(scale: int) -> Callable[[Any], Keys | None]:
-    step = Decimal(1).scaleb(-scale, EXACT) if abs(scale) < 1000 else None
+    step = Decimal(1).scaleb(-scale, EXACT)
 
     def literal(value: Any) -> Keys | None:
         value = _number(value)
@@ -431,7 +435,7 @@ def _decimal(scale: int) -> Callable[[Any], Keys | None]:
             value = Decimal(value)
             slack = EXACT.abs(EXACT.multiply(value, Decimal("1e-12"))) if value.is_finite() else Decimal(0)
             return EXACT.subtract(value, slack), EXACT.add(value, slack)
-        if isinstance(value, int) or not value.is_finite() or step is None or value.adjusted() + max(scale, 0) > 75:
+        if isinstance(value, int) or not value.is_finite() or value.adjusted() + max(scale, 0) > 75:
             return value, value
         return value.quantize(step, ROUND_FLOOR, EXACT), value.quantize(step, ROUND_CEILING, EXACT)
 

@@ -649,7 +649,7 @@ def filter_of(names: list[str], chance: random.Random, depth: int = 0) -> Any:
     return (chance.choice(names), op) if "null" in op else (chance.choice(names), op, literal)
 
 
-@target("footer statistics", corpus.footers)
+@target("footer-statistics", corpus.footers)
 def footer_statistics(data: bytes, chance: random.Random) -> None:
     """Statistics from anywhere, and what filters make of them."""
     count = 1
