@@ -6,7 +6,9 @@ A target takes bytes, and dice for what else a caller chooses; it raises what is
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import datetime as dt
 import functools
 import gc
 import io
@@ -19,6 +21,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +30,9 @@ from helpers.cdata import CStream
 from helpers.variants import extension_streams
 
 import arrowipc as ipc
-from arrowipc import Limits, aio
+from arrowipc import Limits, aio, types
 from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
+from arrowipc.columns.pruning import OPERATORS, Pruner
 from arrowipc.columns.variant import Names, variant_value
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import PeerMemory
@@ -39,6 +43,7 @@ from arrowipc.inspection.integration_json import differences, read_json, write_j
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
 from arrowipc.inspection.portability import interoperability
 from arrowipc.read.decoders import StreamDecoder, schema_of
+from arrowipc.read.file_statistics import decode_entry
 from arrowipc.read.framing import message_of
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
@@ -628,6 +633,58 @@ def variant(data: bytes, chance: random.Random) -> None:
     for value in (data[end:], data[end + chance.randrange(4) :]):
         variant_value(names, value, charge)
     assert made <= 2 * len(data), "more values than bytes"
+
+
+#: What people compare columns with, and what they should not.
+LITERALS = (0, -1, 2**70, 0.5, float("nan"), float("inf"), True, "a", "2024-01-01", "\ud800", b"a", None, (), [1, None])
+LITERALS += (Decimal("1.5"), Decimal("1e999"), dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.time(1))
+
+
+def filter_of(names: list[str], chance: random.Random, depth: int = 0) -> Any:
+    """A filter, or nearly one."""
+    if depth < 4 and chance.random() < 0.4:
+        parts = [filter_of(names, chance, depth + 1) for _ in range(chance.randrange(4))]
+        return chance.choice((parts, [parts], (chance.choice(("and", "or", "not")), *parts)))
+    op = chance.choice((*OPERATORS, "=", "~"))
+    literal = chance.choice((chance.choice(LITERALS), list(LITERALS[: chance.randrange(6)])))
+    return (chance.choice(names), op) if "null" in op else (chance.choice(names), op, literal)
+
+
+@target("footer-statistics", corpus.footers)
+def footer_statistics(data: bytes, chance: random.Random) -> None:
+    """Statistics from anywhere, and what filters make of them."""
+    count = 1
+    with contextlib.suppress(*uses.REFUSED), ipc.open_stream(data, limits=FEW) as reader:
+        count = sum([batch.num_rows for batch in reader][:1])
+    text = base64.b64encode(zlib.compress(data, 1))
+    for found in (decode_entry(text, min(count, 1 << 16), bytes(24)) or [])[:MOST_BATCHES]:
+        for path, known in (found or {}).items():
+            assert known.null_count is None or 0 <= known.null_count <= known.rows, path
+            assert known.min is None or known.max is None or known.min <= known.max, path
+        _prune(found, chance)
+
+
+@target("filter", corpus.streams)
+def filtered(data: bytes, chance: random.Random) -> None:
+    """Any filter about the columns of any schema: it is refused, or decides."""
+    with ipc.open_stream(data, limits=FEW) as reader:
+        names = [*reader.schema.names, "c0.a"]
+        for batch in (None, *zip(range(2), reader, strict=False)):
+            known = None if batch is None else ipc.compute_statistics(batch[1])
+            for _ in range(4):
+                with contextlib.suppress(ipc.UsageError):
+                    pruner = Pruner(filter_of(names, chance), reader.schema, strict=chance.random() < 0.5)
+                    pruner.keeps(known), pruner.keeps_keys({chance.choice(names): chance.choice(LITERALS)})
+
+
+def _prune(known: Any, chance: random.Random) -> None:
+    """Bounds of any kind, in columns of another one."""
+    for path in known or ():
+        kind = chance.choice((types.int64(), types.utf8(), types.float32(), types.timestamp("ms"), types.binary()))
+        schema = ipc.Schema([types.field(path, kind)])
+        for op in OPERATORS:
+            literal = () if "null" in op else ([] if "in" in op else chance.choice(LITERALS),)
+            Pruner((path, op, *literal), schema, strict=False).keeps(known)
 
 
 @target("copy", corpus.files, corpus.streams)
