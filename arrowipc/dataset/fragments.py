@@ -60,6 +60,7 @@ class Fragment:
     >>> fragment = ipc.open_dataset(folder.name).fragments[0]
     >>> os.path.basename(fragment.path), fragment.keys, fragment.schema.names
     ('a.arrow', {'year': 2024}, ['x'])
+    >>> folder.cleanup()
     """
 
     __slots__ = ("keys", "lengths", "path", "schema", "size", "version")
