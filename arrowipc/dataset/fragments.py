@@ -10,6 +10,7 @@ import stat
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from arrowipc.arguments import NO_METADATA, KeyValueMetadata
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.inspection.recover import recover
 from arrowipc.opening import open as open_any
@@ -218,6 +219,8 @@ class Opener:
 
 class Recovered:
     """The batches that a torn file or stream still has, by their number."""
+
+    metadata: KeyValueMetadata = NO_METADATA
 
     def __init__(self, path: str, reader: Any, opener: Opener) -> None:
         with reader:
