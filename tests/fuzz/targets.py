@@ -193,7 +193,8 @@ def rows(data: bytes, chance: random.Random) -> None:
                 taken = reader.take(wanted, columns=some)
                 assert taken.num_rows == len(wanted)
                 uses.batch(taken, chosen["validate"], chance)
-                for place, row in list(enumerate(wanted))[:3] if some is None else ():
+                # What was not validated stays as wild as it is, and neighbours that are copied together share it.
+                for place, row in list(enumerate(wanted))[:3] if some is None and chosen["validate"] != "none" else ():
                     row, number = row % total, 0
                     while row >= lengths[number]:
                         row, number = row - lengths[number], number + 1
