@@ -18,6 +18,9 @@ from arrowipc.columns.statistics import (
     batch_statistics as batch_statistics,
     compute_statistics as compute_statistics,
 )
+from arrowipc.dataset.dataset import Dataset as Dataset, open_dataset as open_dataset
+from arrowipc.dataset.rows import RowDataset as RowDataset
+from arrowipc.dataset.scan import scan_polars as scan_polars
 from arrowipc.errors import (
     ArrowIpcError as ArrowIpcError,
     FormatError as FormatError,
@@ -50,6 +53,7 @@ from arrowipc.payloads.payload_decoder import (
 )
 from arrowipc.payloads.payload_encoder import GroupedPayloads as GroupedPayloads, encode_payloads as encode_payloads
 from arrowipc.read.decoders import StreamDecoder as StreamDecoder
+from arrowipc.read.file_statistics import file_statistics as file_statistics
 from arrowipc.read.framing import Message as Message
 from arrowipc.read.remote import RemoteSource as RemoteSource
 from arrowipc.reader import (

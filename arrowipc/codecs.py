@@ -263,45 +263,61 @@ def _cpus() -> int:
     return os.cpu_count() or 1
 
 
-class _Turn:
-    """One helper's call of what several threads run; begun by the helper, or taken back before that.
+class Turn:
+    """One call that is left to a helper; begun by the helper, or taken back before that.
 
     Whoever takes `_claim` decides which. Nobody waits for it, so nothing hangs where a signal interrupts.
     """
 
-    __slots__ = ("_claim", "_over", "_run", "error")
+    __slots__ = ("_claim", "_over", "_run", "error", "value")
 
-    def __init__(self, run: Callable[[], None]) -> None:
+    def __init__(self, run: Callable[[], Any]) -> None:
         self._claim, self._over = threading.Lock(), threading.Lock()
         self._over.acquire()
-        self._run: Callable[[], None] | None = run
+        self._run: Callable[[], Any] | None = run
         self.error: BaseException | None = None
+        self.value: Any = None
 
     def __call__(self) -> None:
         if self._run is None or not self._claim.acquire(False):
             return
         try:
-            self._run()
+            self.value = self._run()
         except BaseException as error:
             self.error = error
         finally:
             self._over.release()
 
+    def take_back(self) -> bool:
+        """Whether nobody has begun the call; then nobody will."""
+        if not self._claim.acquire(False):
+            return False
+        self._run = None
+        return True
+
     def end(self) -> None:
         """Take the call back, or wait for it if it is under way."""
-        if self._claim.acquire(False):
-            self._run = None
-        else:
+        if not self.take_back():
             self._over.acquire()
+
+    def result(self) -> Any:
+        """What the call returns or raises; it is made here if nobody has begun it."""
+        run = self._run
+        if run is not None and self.take_back():
+            return run()
+        self._over.acquire()
+        if self.error is not None:
+            raise self.error
+        return self.value
 
 
 #: What the helpers do next, and who they are. This is no executor of the standard library: where one of its
 #: threads lacks memory before it has said that it runs, or at the end of a `with`, its callers wait for ever.
-_turns: SimpleQueue[_Turn] = SimpleQueue()
+_turns: SimpleQueue[Turn] = SimpleQueue()
 _helpers: list[int] = []
 
 
-def _help(turns: SimpleQueue[_Turn]) -> None:
+def _help(turns: SimpleQueue[Turn]) -> None:
     while True:
         try:
             turns.get()()
@@ -320,7 +336,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_helpers)
 
 
-def _ask(turn: _Turn, helpers: int) -> None:
+def ask(turn: Turn, helpers: int) -> None:
     """Leave a turn to the helpers, of which there shall be so many."""
     try:
         if len(_helpers) < helpers:
@@ -334,12 +350,12 @@ def _ask(turn: _Turn, helpers: int) -> None:
 
 def run_shared(run: Callable[[], None], n_jobs: int) -> None:
     """Call `run` here and in helpers, for each processor or job one call in all; wait for all of them."""
-    turns: list[_Turn] = []
+    turns: list[Turn] = []
     helpers = min(_cpus(), n_jobs) - 1
     try:
         for _ in range(helpers):
-            turns.append(_Turn(run))
-            _ask(turns[-1], helpers)
+            turns.append(Turn(run))
+            ask(turns[-1], helpers)
     except (MemoryError, RuntimeError):
         pass  # no room, or none for a lock: this thread and whoever was asked do it all
     try:

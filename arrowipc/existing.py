@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.statistics import FileStatistics
     from arrowipc.schema import Schema
 
 __all__ = ["ExistingFile"]
@@ -79,7 +80,7 @@ class ExistingFile:
         if self.schema.endianness != "little":
             raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
         reader.count_rows()  # opens every message and compares it with its block
-        batches = reader.blocks
+        self._reader, batches = reader, reader.blocks
         # Dictionaries that no batch uses are left behind: the first batch brings its own.
         count = decoder.num_dictionaries if batches else 0
         dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
@@ -96,6 +97,14 @@ class ExistingFile:
         self.batch_blocks: bytes = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
         self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
+
+    def tell(self, statistics: FileStatistics) -> None:
+        """Tell what will be in the footer of the new file what is known of the batches of this one."""
+        from arrowipc.read.file_statistics import file_statistics
+
+        for found in file_statistics(self._reader):
+            rows = max([each.rows for each in (found or {}).values()], default=None)
+            statistics.add(rows, [(path, *each[1:]) for path, each in (found or {}).items()])
 
     @classmethod
     def find(cls, target: Any) -> Self | None:

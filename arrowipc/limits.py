@@ -48,6 +48,8 @@ class Limits(Immutable):
     overlap_bytes : int, default 64 MiB
         By how much the buffers of a batch may exceed its body because they share bytes. Sharing is
         legal; a thousand columns on one 2 GiB buffer is a bomb for whoever copies them.
+    dataset_columns : int, default 100,000
+        Columns of a data set, to which each of its files may add some.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class Limits(Immutable):
         "spool_bytes",
         "row_cache_bytes",
         "overlap_bytes",
+        "dataset_columns",
     )
     __slots__ = __match_args__
 
@@ -84,6 +87,7 @@ class Limits(Immutable):
     spool_bytes: int
     row_cache_bytes: int
     overlap_bytes: int
+    dataset_columns: int
 
     def __init__(
         self,
@@ -100,6 +104,7 @@ class Limits(Immutable):
         spool_bytes: int = 64 * MIB,
         row_cache_bytes: int = 64 * MIB,
         overlap_bytes: int = 64 * MIB,
+        dataset_columns: int = 100_000,
     ) -> None:
         arguments = locals()
         for name in self.__slots__:

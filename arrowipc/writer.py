@@ -55,6 +55,10 @@ class _Writer(BatchWriter):
         existing: ExistingFile | None = None,
     ) -> None:
         try:
+            if is_file and rules[-1] is not None:
+                from arrowipc.write.file_statistics import FileStatistics
+
+                rules[-1].file = FileStatistics()
             super().__init__(sink, encode_options, is_file, *rules, metadata)
             if existing is not None:
                 self.resume(existing)
@@ -305,8 +309,9 @@ def new_stream(
     allow_64bit : bool, default False
         Write batches of more than 2**31 - 1 rows, or with longer lists, which some readers cannot read.
     statistics : bool or names of columns, default False
-        Note the minimum, the maximum and the nulls of each column in the metadata of its batch, where readers
-        can see whether they need the rest; see `arrowipc.batch_statistics`.
+        Note the minimum, the maximum and the nulls of each column in the metadata of its batch, and of all batches in
+        the footer of a file, where readers can see whether they need the rest; see `arrowipc.batch_statistics` and
+        `arrowipc.file_statistics`.
     durable : bool, default True
         For paths: the file is on the disk, and known under its name there, when `close` returns.
     use_threads : bool, default True

@@ -23,6 +23,8 @@ PACKAGES = (
     "zstandard",
     "backports.zstd",
     "lz4",
+    "datasets",
+    "torch",
 )
 
 #: The goals are set for a machine of so many processors. With more, libraries would use as many threads as

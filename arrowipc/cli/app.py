@@ -19,7 +19,11 @@ __all__ = ["run"]
 #: Command -> the module that holds it, and what the list of commands says of it.
 COMMANDS = {
     "schema": ("look", "columns, types, nullability, dictionaries and metadata"),
-    "head": ("look", "the first rows, as a table"),
+    "head": ("rows", "the first rows, as a table"),
+    "tail": ("rows", "the last rows"),
+    "take": ("rows", "rows by their numbers"),
+    "sample": ("rows", "rows that are chosen by chance"),
+    "count": ("rows", "how many rows there are"),
     "stat": ("stat", "rows, bytes, nulls, bounds and distinct values of each column"),
     "messages": ("look", "every message: where it is, what it is, how large"),
     "layout": ("layout", "the anatomy of a file or a stream, as a picture"),
@@ -33,7 +37,8 @@ COMMANDS = {
 }
 
 EPILOG = """FILE is an Arrow IPC file or stream (which of them is found out), a URL, or - for
-standard input. Each command has --help and --json. NO_COLOR switches colours off.
+standard input; head, tail, take, sample and count also take folders. Each command has --help and
+--json. NO_COLOR switches colours off.
 
 \b
 Exit codes:

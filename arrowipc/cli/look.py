@@ -1,4 +1,4 @@
-"""`schema`, `head` and `messages`: what is in a source, looked at without reading all of it."""
+"""`schema` and `messages`: what is in a source, looked at without decoding any of it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,19 @@ from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, opened, source
 from arrowipc.cli.terminal import (
     FILE,
-    as_json,
-    column_option,
-    columns_of,
-    console,
     counted,
-    fit,
     json_option,
     metadata_json,
-    plain_table,
     say_json,
     say_line,
     width,
 )
-from arrowipc.values.preview import NULL, shorten, type_text, value_text
+from arrowipc.values.preview import shorten
 
 if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Located
     from arrowipc.types import DataType, Field
 
-#: Widest cell of a table.
-CELL_WIDTH = 40
-#: Characters of a type that make its column wider.
-TYPE_WIDTH = 14
 #: Fields of a tree that are spelled out without --all.
 TREE_FIELDS = 1000
 
@@ -145,98 +135,6 @@ def _field_json(field: Field) -> dict[str, Any]:
     out["children"] = [_field_json(child) for child in kind.children]
     out["metadata"] = metadata_json(field.metadata.pairs)
     return out
-
-
-# -- head ----------------------------------------------------------------------------------------------------
-
-
-@click.command()
-@FILE
-@click.option("-n", "--rows", type=click.IntRange(0), default=10, show_default=True, help="How many.")
-@click.option(
-    "-w",
-    "--width",
-    "wide",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Characters of a line; 0: as many as all columns need.",
-)
-@column_option
-@json_option
-def head(file: str, rows: int, wide: int | None, columns: str | None, as_json: bool) -> None:
-    """Print the first rows of FILE as a table.
-
-    Columns that do not fit are named below it; long values are cut.
-
-    JSON: one line per row, an object by column name (pairs of name and value where two columns share one).
-    """
-    with opened(file, columns=columns_of(columns)) as reader:
-        found = reader.schema
-        batches = _first_rows(reader, rows)
-        if as_json:
-            for batch in batches:
-                _say_rows(batch)
-            return
-        kept = list(batches)
-    if not len(found):
-        say_line(f"no columns, {counted(sum(map(len, kept)), 'row')} in the first batches")
-        return
-    _say_table(found, kept, width() if wide is None else wide)
-
-
-def _first_rows(reader: Any, rows: int) -> Iterator[Any]:
-    left = rows
-    for batch in reader if rows else ():
-        yield batch.slice(0, left)
-        left -= min(len(batch), left)
-        if not left:
-            return
-
-
-def _say_rows(batch: Any) -> None:
-    """Print each row as a line of JSON, a thousand rows of Python values at a time."""
-    names = batch.schema.names
-    repeated = len(set(names)) != len(names)
-    for start in range(0, len(batch), 1000):
-        piece = batch.slice(start, 1000)
-        lists = [column.to_pylist() for column in piece.columns]
-        for i in range(len(piece)):
-            pairs = [(name, as_json(values[i])) for name, values in zip(names, lists, strict=True)]
-            say_json(pairs if repeated else dict(pairs), line=True)
-
-
-def _say_table(schema: Any, batches: list[Any], room: int) -> None:
-    """Print rows as a table of the columns that fit into `room` characters (0: all)."""
-    from rich.text import Text
-
-    from arrowipc.types import Decimal, FloatingPoint, Int
-
-    most = CELL_WIDTH if not room else max(min(CELL_WIDTH, room - 3), 4)
-    table = plain_table()
-    cells: list[list[Text]] = []
-    used = 0
-    for i, field in enumerate(schema.fields):
-        texts = [value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))]
-        name = shorten(printable(field.name), most)
-        # The type is cut to what the values take: `schema` spells it out.
-        need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)], most)
-        if room and used + need > room and cells:
-            break
-        used += need + 2
-        right = isinstance(field.type, (Int, FloatingPoint, Decimal))
-        title = Text.assemble((name, "bold"), "\n", (type_text(field.type, need), "dim cyan"))
-        table.add_column(title, justify="right" if right else "left", no_wrap=True, width=need)
-        cells.append([Text(text, style="dim italic" if text is NULL else "") for text in texts])
-    out = console()
-    out.width = max(room, used) + 2
-    for row in zip(*cells, strict=True):
-        table.add_row(*row)
-    out.print(table, soft_wrap=False, crop=False)
-    left = schema.names[len(cells) :]
-    if left:
-        names = ", ".join([printable(name) for name in left[:100]])
-        words = f"... and {counted(len(left), 'more column')}: {names}"
-        say_line(shorten(words, max(room, 20) * 3), dim=True)
 
 
 # -- messages ------------------------------------------------------------------------------------------------

@@ -42,30 +42,46 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arrowipc import datatypes as at
 from arrowipc.arguments import check_integer, described, metadata_of
 from arrowipc.columns.array import RecordBatch
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.errors import UsageError
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from typing import Protocol, TypeAlias
 
     from arrowipc._core import Columns
+    from arrowipc.columns.column_statistics import Found
     from arrowipc.schema import Schema
 
     Bound: TypeAlias = bool | int | float | str | bytes | None
 
+    class FileStatistics(Protocol):
+        """What collects the statistics of all batches of a file; see ``write/file_statistics.py``."""
+
+        def begin(self, schema: Schema) -> None: ...
+        def add(self, rows: int | None, found: list[Found]) -> None: ...
+        def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]: ...
+
+
 __all__ = [
+    "KEYS",
+    "MOST_VALUES",
     "STATISTICS_KEY",
+    "VERSION",
     "Annotator",
     "ColumnStatistics",
     "batch_statistics",
     "compute_statistics",
     "encode_statistics",
+    "packing",
+    "plain_type",
+    "schema_paths",
     "without_statistics",
 ]
 
-#: Key of the statistics in the custom metadata of a RecordBatch message.
+#: Key of the statistics in the custom metadata of a RecordBatch message, and in that of the footer.
 STATISTICS_KEY = b"arrowipc:statistics"
 VERSION = 1
 #: Integers up to here are the same in every language's JSON numbers.
@@ -171,21 +187,34 @@ class Annotator:
     columns : True or names of top-level columns
     """
 
-    __slots__ = ("_collector", "_names")
+    __slots__ = ("_collector", "_last", "_names", "file")
+
+    #: What collects them for the footer of a file too; None: nothing does.
+    file: FileStatistics | None
 
     def __init__(self, columns: bool | Iterable[str]) -> None:
         self._names = () if columns is True else tuple(_names(columns))  # type: ignore[arg-type]
         self._collector = Collector(None if columns is True else self._names)
+        self._last: tuple[int, list[Found]] = 0, []
+        self.file = None
 
     def check(self, schema: Schema) -> None:
         """Raise a UsageError if a wanted column is not there."""
         _check_names(self._names, schema)
+        if self.file is not None:
+            self.file.begin(schema)
+
+    def written(self) -> None:
+        """What was annotated last is in the file."""
+        if self.file is not None:
+            self.file.add(*self._last)
 
     def __call__(
         self, columns: Columns, start: int, rows: int, pairs: tuple[tuple[bytes, bytes], ...]
     ) -> tuple[tuple[bytes, bytes], ...]:
         """Return the metadata with the statistics of some rows; others that were in it are replaced."""
         found = self._collector.collect(columns, start, rows)
+        self._last = rows, found
         entries = {entry[0]: _entry(*entry[1:]) for entry in found}
         return (*without_statistics(pairs), (STATISTICS_KEY, _document(entries, rows)))
 
@@ -330,22 +359,19 @@ def _column(entry: Any, rows: int) -> ColumnStatistics | None:
         return None
     low = high = None
     low_exact, high_exact = entry.get("min_exact", True), entry.get("max_exact", True)
+    if type(low_exact) is not bool or type(high_exact) is not bool:
+        return None
     try:
         if "min" in entry or "max" in entry:
             read = _KINDS[entry["kind"]][1]
             low = read(entry["min"]) if "min" in entry else None
             high = read(entry["max"]) if "max" in entry else None
-        if low is not None and high is not None and _sortable(low) > _sortable(high):
-            return None
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    if type(low_exact) is not bool or type(high_exact) is not bool:
+    # Text sorts by code points, and thus by its UTF-8 bytes too.
+    if low is not None and high is not None and low > high:
         return None
     return ColumnStatistics(rows, nulls, low, high, low_exact, high_exact, nan)
-
-
-def _sortable(bound: Any) -> Any:
-    return bound.encode() if isinstance(bound, str) else bound
 
 
 def _bool_in(value: Any) -> bool:
@@ -391,3 +417,67 @@ _KINDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "text": (str, _text_in),
     "binary": (_binary_out, _binary_in),
 }
+
+
+# -- Arrow's statistics schema: how `read` and `write` understand each other about the footer -------------------
+
+#: Keys of Arrow's statistics schema that we write, and one of ours.
+KEYS = (
+    "ARROW:row_count:exact",
+    "ARROW:null_count:exact",
+    "ARROW:min_value:exact",
+    "ARROW:min_value:approximate",
+    "ARROW:max_value:exact",
+    "ARROW:max_value:approximate",
+    "arrowipc:has_nan",
+)
+#: Values in a footer; more are left to the batches' own metadata.
+MOST_VALUES = 1 << 20
+
+
+def schema_paths(schema: Schema) -> dict[str, tuple[int, at.DataType]]:
+    """The number in depth-first order, and the type, of each column that has statistics, by dotted path."""
+    found: dict[str, tuple[int, at.DataType]] = {}
+    twice, number = set(), 0
+
+    def walk(fields: Iterable[at.Field], prefix: str | None) -> None:
+        nonlocal number
+        for field in fields:
+            path = None if prefix is None else prefix + field.name
+            if path is not None:
+                twice.update([path] if path in found else ())
+                found[path] = number, field.type
+            number += 1
+            below = isinstance(field.type, at.Struct) and path is not None
+            walk(getattr(field.type, "children", ()), f"{path}." if below else None)
+
+    walk(schema, "")
+    return {path: place for path, place in found.items() if path not in twice}
+
+
+def plain_type(type_: at.DataType) -> at.DataType | None:
+    """The type that the bounds of a column have in a footer; None: it has none."""
+    while isinstance(type_, (at.Dictionary, at.RunEndEncoded)):
+        type_ = type_.value_type
+    if isinstance(type_, (at.Utf8, at.LargeUtf8, at.Utf8View)):
+        return at.Utf8()
+    if isinstance(type_, (at.Binary, at.LargeBinary, at.BinaryView, at.FixedSizeBinary)):
+        return at.Binary()
+    return type_ if isinstance(type_, (at.Bool, at.Decimal)) or packing(type_) is not None else None
+
+
+def packing(type_: at.DataType) -> str | None:
+    """The letter by which `struct` packs the stored values of a type."""
+    match type_:
+        case at.Int():
+            letter = "bhiq"[type_.bit_width.bit_length() - 4]
+            return letter if type_.signed else letter.upper()
+        case at.FloatingPoint():
+            return {"half": "e", "single": "f", "double": "d"}[type_.precision]
+        case at.Date():
+            return "i" if type_.unit == "day" else "q"
+        case at.Time():
+            return "i" if type_.bit_width == 32 else "q"
+        case at.Timestamp() | at.Duration():
+            return "q"
+    return None

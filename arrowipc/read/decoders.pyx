@@ -1460,8 +1460,8 @@ cdef class IndexedDecoder(BlockDecoder):
 
     @property
     def lengths(self):
-        """Memory: the rows of each batch, as int64."""
-        return self.index.lengths
+        """memoryview: the rows of each batch, as int64."""
+        return memoryview(self.index.lengths)
 
     def select(self, columns):
         """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""

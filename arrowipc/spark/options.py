@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import arrowipc
 from arrowipc.errors import UsageError
 from arrowipc.inspection.recover import recover
-from arrowipc.read.remote import RemoteSource
+from arrowipc.read.files import FoundFile, find_files, is_url
+from arrowipc.read.remote import RemoteSource, find_system
 from arrowipc.read.sources import first_bytes, map_file
-from arrowipc.spark.read.files import FoundFile, find_files, is_url
 
 if TYPE_CHECKING:
     from arrowipc.spark.types import TypeOptions
@@ -127,6 +127,18 @@ class ReadOptions:
 
     def files(self) -> list[FoundFile]:
         """The files to read; see `find_files`."""
+        if not self.paths:
+            raise UsageError(
+                'arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")'
+            )
+        for path in filter(is_url, self.paths):
+            try:
+                find_system(path, self.storage)
+            except UsageError as error:
+                raise UsageError(
+                    f"{error}; what only Spark can read comes with "
+                    'spark.read.format("binaryFile").load(...) and decode_payloads(df, "content")'
+                ) from error
         return find_files(self.paths, self.name_filter, self.ignore_missing, self.storage)
 
     def source(self, path: str, size: int | None = None, version: Mapping[str, str] | None = None) -> Any:
@@ -141,7 +153,7 @@ class ReadOptions:
 
     def open(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
         """Open a `source` of either format; a reader of arrowipc."""
-        openers = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
+        openers: dict[str, Any] = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
         level: Any = self.validate
         return openers[self.format](source, columns=columns, validate=level)
 

@@ -744,7 +744,7 @@ cdef class BatchWriter:
         self.set_plan(schema)
         if self.file_metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
             # Files repeat their metadata in the Schema message, where it survives the loss of the footer.
-            message = encapsulate(schema_metadata(schema, version_name(self.encoder), self.file_metadata), 8,
+            message = encapsulate(schema_metadata(schema, version_name(self.encoder), own_metadata(self)), 8,
                                   self.encoder.legacy)
         else:
             message = schema.serialize()
@@ -782,6 +782,8 @@ cdef class BatchWriter:
         self.set_plan(existing.schema)
         self.batch_blocks = bytearray(existing.batch_blocks)
         self.dictionary_blocks = bytearray(existing.dictionary_blocks)
+        if self.annotate is not None and self.annotate.file is not None:
+            existing.tell(self.annotate.file)
         if existing.last_batch is not None:
             self.accept(existing.last_batch)
             if self.dictionaries is not None:
@@ -993,6 +995,8 @@ cdef class BatchWriter:
         finally:
             self.busy = False
         self.num_record_batches += 1
+        if self.annotate is not None:
+            self.annotate.written()
         return count
 
     cdef int put_dictionaries(self, list emissions) except -1:
@@ -1080,8 +1084,11 @@ cdef class BatchWriter:
                 self.put_dictionaries(self.dictionaries.at_close())
             end = bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
             if self.is_file:
+                metadata = own_metadata(self)
+                if self.annotate is not None and self.annotate.file is not None and self.batch_blocks:
+                    metadata += self.annotate.file.entry(bytes(self.batch_blocks[len(self.batch_blocks) - 24:]))
                 footer = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
-                                      self.batch_blocks, self.file_metadata)
+                                      self.batch_blocks, metadata)
                 # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
                 end = b"".join((end.ljust(8, b"\0"), footer, len(footer).to_bytes(4, "little"), MAGIC))
             self.sink.write_bytes(end)
@@ -1102,6 +1109,14 @@ cdef class BatchWriter:
         """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries, bytes."""
         return (self.num_messages, self.num_record_batches, self.num_dictionary_batches, self.num_dictionary_deltas,
                 self.num_replaced_dictionaries, self.raw_bytes, self.stored_bytes)
+
+
+cdef tuple own_metadata(BatchWriter writer):
+    """The metadata of a file, without the statistics of another one that it may come from."""
+    if not writer.file_metadata:
+        return ()
+    from arrowipc.columns.statistics import without_statistics
+    return without_statistics(writer.file_metadata)
 
 
 cdef str version_name(Encoder encoder):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.spark.read.files import find_files
+from arrowipc.read.files import find_files
 
 if TYPE_CHECKING:
     from pipeline import Source, Stopwatch

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from arrowipc.errors import UsageError
+from arrowipc.read.files import find_files, is_url
 from arrowipc.read.remote import RemoteSource
 from arrowipc.spark.payloads.decode import decode_payloads
-from arrowipc.spark.read.files import find_files, is_url
 from arrowipc.spark.source import register
 from compare import Comparison, compare_rows, quote
 from flights import Inputs, airline_names

@@ -691,3 +691,52 @@ def copied(data: bytes, chance: random.Random) -> None:
             for old, new in zip(before, after, strict=True):
                 if old.num_rows <= uses.ROWS:
                     assert new.equals(old, nan_equal=True), "a batch changed when it was copied"
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+def laid(name: str, data: bytes) -> Path:
+    """A file of its own: what was mapped before must not be cut short."""
+    path = Path(scratch(), name)
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def row_options(chance: random.Random) -> dict[str, Any]:
+    return {
+        "format": chance.choice(("python", "numpy", "arrow")),
+        "window": chance.choice((None, None, [0, -1, 7])),
+        "edges": "clip",
+        "validate": level_of(chance),
+        "limits": FEW,
+    }
+
+
+def use_rows(found: ipc.RowDataset, chance: random.Random) -> None:
+    """Some rows, one by one and together: each is read, or refused with an error of ours."""
+    count = len(found)
+    repr(found)
+    for _ in range(4 if count else 0):
+        rows = [chance.randrange(-count, count) for _ in range(chance.choice((1, 5)))]
+        for ask in (rows[0], rows):
+            with contextlib.suppress(*uses.REFUSED):
+                found[ask]
+
+
+@target("rows", corpus.files, corpus.streams)
+def rows(data: bytes, chance: random.Random) -> None:
+    use_rows(ipc.RowDataset(laid("rows.arrow", data), **row_options(chance)), chance)
+
+
+@target("saved", corpus.saved)
+def saved(data: bytes, chance: random.Random) -> None:
+    """A folder of Hugging Face; an empty line parts the list of its files and the index of its rows."""
+    state, _, index = data.partition(b"\n\n")
+    laid("saved/data.arrow", corpus.saved_rows())
+    laid("saved/indices.arrow", index)
+    folder = laid("saved/state.json", state).parent
+    with contextlib.suppress(FileNotFoundError):  # of a name that nobody laid down
+        use_rows(ipc.RowDataset(folder, **row_options(chance)), chance)

@@ -216,7 +216,7 @@ def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
             pass
         finally:
             sys.settrace(tracer)
-        codecs._ask(codecs._Turn((served := threading.Event()).set), 1)
+        codecs.ask(codecs.Turn((served := threading.Event()).set), 1)
         assert served.wait(20), sorted(lines)[-1]
         if len(lines) == before:
             break

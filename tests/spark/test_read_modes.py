@@ -18,10 +18,10 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
+from arrowipc.read.files import find_files
 from arrowipc.schema import Schema
 from arrowipc.spark import ArrowIpcDataSource, register
 from arrowipc.spark.options import ReadOptions, storage_options
-from arrowipc.spark.read.files import find_files
 from arrowipc.spark.types import arrow_schema_of
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from pyspark.sql import types as st
 import arrowipc
 from arrowipc.columns.variant import Names, variant_value
 from arrowipc.errors import UsageError
+from arrowipc.read.files import find_files
 from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
 from arrowipc.spark.options import OPTIONS, ReadOptions
-from arrowipc.spark.read.files import find_files
 from arrowipc.spark.read.partitions import Slice, cut, pack
 
 if TYPE_CHECKING:

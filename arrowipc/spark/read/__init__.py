@@ -1,4 +1,4 @@
-"""Reading in Spark: ``partitions`` plans and reads what ``files`` finds, ``convert`` makes it fit.
+"""Reading in Spark: ``partitions`` plans and reads what ``arrowipc.read.files`` finds, ``convert`` makes it fit.
 
 ``pruning`` leaves out batches that the query does not need.
 """

@@ -3,16 +3,16 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
+from arrowipc.read.files import FoundFile, is_url, naming
 from arrowipc.read.remote import RemoteSource
 from arrowipc.spark.options import ReadOptions
-from arrowipc.spark.read.files import FoundFile, is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -339,17 +339,6 @@ def _in_order(reader: Any) -> Iterator[Any]:
     report = getattr(reader, "report", None)
     if report is not None and not report.complete:
         yield FormatError(f"damaged: {report}")
-
-
-@contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Name the file in any arrowipc error that passes."""
-    try:
-        yield
-    except ArrowIpcError as error:
-        if path in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error
 
 
 def cut(

@@ -1,9 +1,9 @@
-"""Which batches of a file no row of a query can come from, by the statistics in their metadata."""
+"""Which batches of a file no row of a query can come from: filters of Spark as those of `columns.pruning`."""
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as st
 from pyspark.sql.datasource import (
@@ -24,8 +24,10 @@ from pyspark.sql.datasource import (
 )
 
 from arrowipc import types as at
+from arrowipc.columns import pruning as columns
 from arrowipc.columns.statistics import ColumnStatistics, batch_statistics
-from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.read.file_statistics import file_statistics
 from arrowipc.schema import Field, Schema
 from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.types import TypeOptions, index_of, spark_type
@@ -39,19 +41,16 @@ MILLISECONDS_PER_DAY = 86_400_000
 EPOCH = dt.datetime(1970, 1, 1)
 EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MICROSECOND = dt.timedelta(microseconds=1)
-# 256 bits have at most 78 digits.
-EXACT = Context(prec=80)
-#: Spark sorts NaN above all other numbers, and it equals itself.
-NAN = (1, 0.0)
 
-VALUE_FILTERS = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
-OPPOSITE: dict[type[Filter], type[Filter]] = {
-    GreaterThan: LessThanOrEqual,
-    LessThanOrEqual: GreaterThan,
-    LessThan: GreaterThanOrEqual,
-    GreaterThanOrEqual: LessThan,
-    IsNull: IsNotNull,
-    IsNotNull: IsNull,
+OPERATORS: dict[type[Filter], str] = {
+    EqualTo: "==",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    IsNull: "is_null",
+    IsNotNull: "is_not_null",
+    StringStartsWith: "starts_with",
 }
 
 
@@ -75,16 +74,9 @@ class FilteringReader(ArrowIpcReader):
         """The batches that the filters do not rule out; a damaged one is kept, and reported when it is read."""
         if self.pruner is None:
             return numbers
-        reader._expect(numbers)
-        return [number for number in numbers if self._keeps(reader, number)]
-
-    def _keeps(self, reader: Any, number: int) -> bool:
-        assert self.pruner is not None
-        try:
-            metadata = reader.get_batch_metadata(number)
-        except FormatError:
-            return True
-        return self.pruner.keeps(metadata, reader.schema)
+        keeps = self.pruner.bound(reader.schema).keeps
+        found = file_statistics(reader, batches=numbers)
+        return [number for number, known in zip(numbers, found, strict=True) if keeps(known)]
 
 
 class Pruner:
@@ -121,7 +113,7 @@ class Pruner:
         self._filters = list(filters)
         self._schema = schema
         self._options = TypeOptions.of(options)
-        self._last: tuple[Schema, list[tuple[Filter, _Column]]] | None = None
+        self._last: tuple[Schema, columns.Pruner] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pruner, (self._filters, self._schema, self._options)
@@ -131,47 +123,61 @@ class Pruner:
 
         False only if no row of the batch can pass all filters; without statistics, and in any doubt, True.
         """
-        found = batch_statistics(custom_metadata)
-        if found is None:
-            return True
+        return self.bound(schema).keeps(batch_statistics(custom_metadata))
+
+    def bound(self, schema: Schema) -> columns.Pruner:
+        """What decides about the batches of files of a schema."""
         last = self._last  # files are planned side by side
         if last is None or last[0] is not schema:
-            last = self._last = schema, list(self._bound(schema))
-        for test, column in last[1]:
-            statistics = found.get(column.path)
-            if statistics is not None and not _possible(test, column.facts(statistics), column.literal):
-                return False
-        return True
+            domains: dict[str, columns.Domain] = {}
+            tests = [_translated(test, self._path(test, schema, domains)) for test in self._filters]
+            wanted = [test for test in tests if test is not None]
+            last = self._last = schema, columns.Pruner(wanted, None, strict=False, domain=domains.get)
+        return last[1]
 
-    def _bound(self, schema: Schema) -> Iterator[tuple[Filter, "_Column"]]:
-        """The filters about columns that the file has, each with what is to be known of its column."""
-        for test in self._filters:
-            name = _attribute(test)
-            target = _spark_type(self._schema, name)
-            field, path = _arrow_field(schema, name)
-            if target is not None and field is not None:
-                yield test, _Column(path, *_domain(field.type, target, self._options))
-
-
-# -- columns -------------------------------------------------------------------------------------------------
+    def _path(self, test: Filter, schema: Schema, domains: dict[str, columns.Domain]) -> str | None:
+        """The path of the column that a filter is about, whose domain is noted; None: the file has none."""
+        name = _attribute(test)
+        target = _spark_type(self._schema, name)
+        field, path = _arrow_field(schema, name)
+        if target is None or field is None:
+            return None
+        domains[path] = _domain(field.type, target, self._options)
+        return path
 
 
-class _Facts(NamedTuple):
-    """What is known of the rows of a batch in one column."""
-
-    values: bool  # some may hold a value
-    nulls: bool  # some may be null
-    low: Any  # a lower bound of the values that can be compared with literals; None: not known
-    high: Any
+# -- columns and filters -------------------------------------------------------------------------------------
 
 
-class _Column(NamedTuple):
-    path: str
-    bounds: Callable[[ColumnStatistics], tuple[Any, Any]]
-    literal: Callable[[Any], Any]  # of a filter, as something that can be compared; None: it cannot
+def _translated(test: Any, path: str | None, negated: bool = False) -> Any:
+    """A filter of Spark as one of ours, or its opposite; None: it rules nothing out.
 
-    def facts(self, found: ColumnStatistics) -> _Facts:
-        return _Facts(found.null_count != found.rows, found.null_count != 0, *self.bounds(found))
+    In SQL, what is compared with null is neither true nor false.
+    """
+    if path is None:
+        return None
+    match test:
+        case Not():
+            return _translated(test.child, path, not negated)
+        case StringEndsWith() | StringContains():
+            return path, "is_not_null"
+        case EqualNullSafe():
+            null = path, "is_null"
+            if test.value is None:
+                return ("not", null) if negated else null
+            return ("or", null, (path, "!=", test.value)) if negated else (path, "==", test.value)
+        case In():
+            literals = [value for value in test.value if value is not None]
+            if negated:  # "not in" would let nulls pass
+                return [(path, "is_not_null"), *[(path, "!=", value) for value in literals]]
+            return path, "in", literals
+    op = OPERATORS.get(type(test))
+    if op is None or getattr(test, "value", ...) is None:
+        return None
+    literals = [test.value] if hasattr(test, "value") else []
+    if negated and op in columns.OPPOSITE:  # NaN has one place in Spark's order
+        return path, columns.OPPOSITE[op], *literals
+    return ("not", (path, op, *literals)) if negated else (path, op, *literals)
 
 
 def _attribute(test: Any) -> tuple[str, ...]:
@@ -206,12 +212,11 @@ def _arrow_field(schema: Schema, name: tuple[str, ...]) -> tuple[Field | None, s
 # -- what bounds and literals become -------------------------------------------------------------------------
 
 Convert = Callable[[Any], Any]
-Domain = tuple[Callable[[ColumnStatistics], tuple[Any, Any]], Convert]
 #: Where nothing can be compared.
-UNKNOWN: Domain = (lambda found: (None, None), lambda value: None)
+UNKNOWN = columns.Domain(lambda found: (None, None), lambda value: None)
 
 
-def _domain(source: at.DataType, target: st.DataType, options: TypeOptions) -> Domain:
+def _domain(source: at.DataType, target: st.DataType, options: TypeOptions) -> columns.Domain:
     """How the bounds of an Arrow column and the literals of a Spark type become comparable."""
     while isinstance(source, at.Dictionary | at.RunEndEncoded):
         source = source.value_type if isinstance(source, at.Dictionary) else source.values.type
@@ -223,7 +228,7 @@ def _domain(source: at.DataType, target: st.DataType, options: TypeOptions) -> D
     if natural != target:
         return UNKNOWN
     if isinstance(source, at.FloatingPoint):
-        return _float_bounds, _float
+        return columns.Domain(columns.float_bounds, _exactly(_float))
     found = _leaf(source, natural)
     if found is None:
         return UNKNOWN
@@ -235,7 +240,7 @@ def _domain(source: at.DataType, target: st.DataType, options: TypeOptions) -> D
         ]
         return low, high
 
-    return bounds, literal
+    return columns.Domain(bounds, _exactly(literal))
 
 
 def _leaf(source: at.DataType, natural: st.DataType) -> tuple[type, Convert, Convert] | None:
@@ -246,7 +251,7 @@ def _leaf(source: at.DataType, natural: st.DataType) -> tuple[type, Convert, Con
         case at.Int(), _:
             return int, int, _number
         case at.Decimal(), st.DecimalType():
-            return int, lambda value: Decimal(value).scaleb(-source.scale, EXACT), _number
+            return int, lambda value: Decimal(value).scaleb(-source.scale, columns.EXACT), _number
         case ((at.Utf8() | at.LargeUtf8() | at.Utf8View()), _):
             return str, str.encode, _text
         case ((at.Binary() | at.LargeBinary() | at.BinaryView() | at.FixedSizeBinary()), _):
@@ -262,6 +267,10 @@ def _leaf(source: at.DataType, natural: st.DataType) -> tuple[type, Convert, Con
     return None
 
 
+def _exactly(literal: Convert) -> Callable[[Any], tuple[Any, Any] | None]:
+    return lambda value: None if (key := literal(value)) is None else (key, key)
+
+
 def _number(value: Any) -> Any:
     if type(value) is int or (isinstance(value, Decimal) and value.is_finite()):
         return value
@@ -271,14 +280,7 @@ def _number(value: Any) -> Any:
 def _float(value: Any) -> Any:
     if type(value) is not float:
         return None
-    return NAN if value != value else (0, value)
-
-
-def _float_bounds(found: ColumnStatistics) -> tuple[Any, Any]:
-    low, high = found.min, found.max
-    if type(low) is not float or type(high) is not float:
-        return None, None
-    return (0, low), ((0, high) if found.has_nan is False else NAN)
+    return columns.NAN if value != value else (0, value)
 
 
 def _text(value: Any) -> Any:
@@ -303,90 +305,3 @@ def _microseconds(value: Any, zoned: bool) -> Any:
     if not isinstance(value, dt.datetime) or (value.tzinfo is not None) != zoned:
         return None
     return (value - (EPOCH_UTC if zoned else EPOCH)) // MICROSECOND
-
-
-# -- filters -------------------------------------------------------------------------------------------------
-
-
-def _possible(test: Filter, facts: _Facts, literal: Convert) -> bool:
-    """Whether some row may pass: in SQL, what is compared with null is neither true nor false."""
-    match test:
-        case Not():
-            return _may_fail(test.child, facts, literal)
-        case IsNull():
-            return facts.nulls
-        case IsNotNull() | StringEndsWith() | StringContains():
-            return facts.values
-        case EqualNullSafe(value=None):
-            return facts.nulls
-        case In():
-            return facts.values and any(
-                value is not None and _compares(EqualTo, facts, literal(value)) for value in test.value
-            )
-        case StringStartsWith():
-            return facts.values and _begins(facts, literal(test.value))
-    if isinstance(test, VALUE_FILTERS) and test.value is not None:
-        return facts.values and _compares(type(test), facts, literal(test.value))
-    return True
-
-
-def _may_fail(test: Filter, facts: _Facts, literal: Convert) -> bool:
-    """Whether some row may fail a filter for certain: what ``Not`` of it lets pass."""
-    match test:
-        case Not():
-            return _possible(test.child, facts, literal)
-        case IsNull() | IsNotNull():
-            return _possible(OPPOSITE[type(test)](test.attribute), facts, literal)  # type: ignore[call-arg]
-        case EqualNullSafe(value=None):
-            return facts.values
-        case EqualNullSafe():
-            return facts.nulls or (facts.values and not _all_are([literal(test.value)], facts))
-        case EqualTo() if test.value is not None:
-            return facts.values and not _all_are([literal(test.value)], facts)
-        case In():
-            return facts.values and not _all_are(map(literal, test.value), facts)
-        case StringStartsWith():
-            return facts.values and not _all_begin(facts, literal(test.value))
-        case StringEndsWith() | StringContains():
-            return facts.values
-    if type(test) in OPPOSITE and test.value is not None:  # type: ignore[attr-defined]
-        opposite = OPPOSITE[type(test)]
-        return _possible(opposite(test.attribute, test.value), facts, literal)  # type: ignore[attr-defined, call-arg]
-    return True
-
-
-def _compares(kind: type[Filter], facts: _Facts, value: Any) -> bool:
-    """Whether some value between the bounds stands so to a literal."""
-    low, high = facts.low, facts.high
-    if value is None:
-        return True
-    if kind is LessThan:
-        return low is None or low < value
-    if kind is LessThanOrEqual:
-        return low is None or low <= value
-    if kind is GreaterThan:
-        return high is None or high > value
-    if kind is GreaterThanOrEqual:
-        return high is None or high >= value
-    return (low is None or low <= value) and (high is None or high >= value)
-
-
-def _all_are(values: Iterable[Any], facts: _Facts) -> bool:
-    """Whether every value is one of some literals: there is only one value, and it is among them."""
-    if facts.low is None or facts.low != facts.high:
-        return False
-    return any(value is not None and value == facts.low for value in values)
-
-
-def _begins(facts: _Facts, prefix: Any) -> bool:
-    """Whether a text between the bounds may begin so: such texts lie together, from the prefix on."""
-    if not isinstance(prefix, bytes):
-        return True
-    low, high = facts.low, facts.high
-    return (high is None or high >= prefix) and (low is None or low[: len(prefix)] <= prefix)
-
-
-def _all_begin(facts: _Facts, prefix: Any) -> bool:
-    if not isinstance(prefix, bytes) or facts.low is None or facts.high is None:
-        return False
-    return bool(facts.low.startswith(prefix) and facts.high.startswith(prefix))

@@ -33,8 +33,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.read.files import passes
 from arrowipc.spark.options import ReadOptions, check_names, count
-from arrowipc.spark.read.files import passes
 from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.write.storage import Entry, open_storage
 

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+from arrowipc.read.files import check_link, is_hidden, is_local, walk
 from arrowipc.read.remote import find_system
 from arrowipc.spark.options import flag, storage_options
-from arrowipc.spark.read.files import check_link, is_hidden, is_local, walk
 from arrowipc.write.atomic_file import NewFile
 
 __all__ = ["Entry", "Storage", "open_storage"]

@@ -8,12 +8,12 @@ import re
 import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch, fnmatchcase
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from arrowipc.errors import UsageError
+from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.remote import RemoteSource, find_system, io_error
 
 __all__ = [
@@ -23,20 +23,26 @@ __all__ = [
     "is_hidden",
     "is_local",
     "is_url",
+    "naming",
     "passes",
     "walk",
 ]
 
-log: logging.Logger = logging.getLogger("arrowipc.spark")
+log: logging.Logger = logging.getLogger("arrowipc")
 
+_MARKS = re.compile(r"[*?\[{]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class FoundFile(NamedTuple):
-    """A file to read; ``size`` is None where a remote listing does not say it."""
+    """A file to read; ``size`` is None where a remote listing does not say it.
+
+    ``below`` is its path under the directory, or behind the spelt out part of the pattern, by which it was found.
+    """
 
     path: str
     size: int | None
+    below: str = ""
 
 
 def find_files(
@@ -73,7 +79,7 @@ def find_files(
         If a file system does not answer.
     """
     if not paths:
-        raise UsageError('arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")')
+        raise UsageError("a path is needed: a file, a directory, a pattern, a URL, or a list of them")
     storage = storage or {}
     found: dict[str, FoundFile] = {}
     for path in paths:
@@ -85,13 +91,29 @@ def find_files(
         if not files:
             extra = f" whose name matches {name_filter!r}" if name_filter else ""
             raise UsageError(f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)")
-        found.update({file.path: file for file in files})
+        root = _fixed(local or path) if _MARKS.search(local or path) else (local or path)
+        for file in files:
+            inside = file.path != root and file.path.startswith(root)
+            found.setdefault(file.path, FoundFile(file.path, file.size, file.path[len(root) :] if inside else file.path))
     return list(found.values())
 
 
 def is_url(path: str) -> bool:
     """Whether a path that `find_files` gave is one for fsspec."""
     return "://" in path and not path.startswith(os.sep)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Name the file in any arrowipc error that passes."""
+    try:
+        yield
+    except ArrowIpcError as error:
+        if path in str(error):
+            raise
+        named = type(error)(f"{path}: {error}")
+        named.column = error.column
+        raise named from error
 
 
 # -- local paths ---------------------------------------------------------------------------------------------
@@ -111,7 +133,7 @@ def _local(path: str) -> str | None:
 
 def _local_behind(url: str, storage: Mapping[str, Any]) -> str | None:
     """The path of a URL such as ``local:///data``; None for one that is really remote."""
-    system, path = _system_of(url, storage)
+    system, path = find_system(url, storage)
     return path if is_local(system) else None
 
 
@@ -163,17 +185,19 @@ def _listed(
     """
     try:
         found = os.stat(directory)
-        names = [] if (found.st_dev, found.st_ino) in seen else sorted(os.listdir(directory))
+        if (found.st_dev, found.st_ino) in seen:
+            return
+        with os.scandir(directory) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
     except FileNotFoundError:
         return  # others are at work: it was there a moment ago
     seen.add((found.st_dev, found.st_ino))
-    for name in names:
-        if is_hidden(name):
+    for entry in entries:
+        if is_hidden(entry.name):
             continue
-        path = os.path.join(directory, name)
-        is_link = os.path.islink(path)
+        path = entry.path
         try:
-            yield path, os.stat(path), is_link
+            yield path, entry.stat(), entry.is_symlink()
         except OSError as error:
             broken = _broken(path)
             if broken is not None and not ignore_missing:
@@ -210,8 +234,8 @@ def _broken(path: str) -> str | None:
     except OSError:  # gone meanwhile
         to = "elsewhere"
     return (
-        f"{path}: a link to {to}, which leads nowhere; remove it, or put back what it leads to "
-        "(ignoreMissingFiles=true reads without it)"
+        f"{path}: a link to {to}, which leads nowhere; remove it, put back what it leads to, or let missing files be "
+        "ignored"
     )
 
 
@@ -264,7 +288,7 @@ def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
 
 def _in(*directories: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     for path, found in walk(*directories, ignore_missing=ignore_missing):
-        if passes(path, name_filter):
+        if name_filter is None or passes(path, name_filter):
             yield FoundFile(path, found.st_size)
 
 
@@ -306,7 +330,7 @@ def _fixed(pattern: str) -> str:
 
 
 def _braces(pattern: str) -> list[str]:
-    """Spell out the ``{a,b}`` alternatives, which Spark users know and ``glob`` does not."""
+    """Spell out the ``{a,b}`` alternatives, which shells know and ``glob`` does not."""
     match = re.search(r"\{([^{}]*)\}", pattern)
     if match is None:
         return [pattern]
@@ -317,18 +341,8 @@ def _braces(pattern: str) -> list[str]:
 # -- URLs ----------------------------------------------------------------------------------------------------
 
 
-def _system_of(url: str, storage: Mapping[str, Any]) -> tuple[Any, str]:
-    try:
-        return find_system(url, storage)
-    except UsageError as error:
-        raise UsageError(
-            f"{error}; what only Spark can read comes with "
-            'spark.read.format("binaryFile").load(...) and decode_payloads(df, "content")'
-        ) from error
-
-
 def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -> list[FoundFile]:
-    system, path = _system_of(url, storage)
+    system, path = find_system(url, storage)
     try:
         entries = list(_entries(system, url, path, name_filter, storage))
     except Exception as error:

@@ -1,0 +1,500 @@
+"""Which batches no row that passes a filter can be in, by their statistics; rows are never looked at.
+
+A filter is a list of conditions, all of which have to hold. A condition is a tuple of a column, an operator and
+a literal: ``("t", ">=", x)``. Operators are ``== != < <= > >=`` and ``in``, ``not in`` (a list of literals),
+``starts_with``, ``is_null`` and ``is_not_null`` (no literal); ``=`` and ``is_valid`` are other names of two. A
+condition may also be ``("or", a, b, ...)``, ``("and", a, b, ...)`` or ``("not", a)``, of conditions or of lists of
+them; a list of lists is an "or" of "and", as pyarrow has it. A column is a name, or a dotted path to the member
+of a struct.
+
+What may pass is what passes by the rules of anybody: nulls compare as in SQL, except that ``not in`` lets them
+pass; NaN is above all numbers, or compares with nothing; literals of more or fewer digits than the column are
+rounded up and down, or not at all. In any doubt a batch is kept.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import operator
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arrowipc import datatypes as at
+from arrowipc.arguments import described
+from arrowipc.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    from arrowipc.columns.statistics import ColumnStatistics
+    from arrowipc.schema import Schema
+
+    Keys: TypeAlias = tuple[Any, Any]
+    Test: TypeAlias = Callable[["_Known"], bool]
+
+__all__ = ["EXACT", "NAN", "OPPOSITE", "Domain", "Pruner", "float_bounds"]
+
+#: Conditions within conditions, conditions, and literals of a filter: more is a mistake, or malice.
+MOST_NESTED, MOST_CONDITIONS, MOST_LITERALS = 64, 10_000, 1_000_000
+OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "==", "is_null": "is_not_null"}
+OPPOSITE |= {"is_not_null": "is_null"}
+OPERATORS = (*OPPOSITE, "in", "not in", "starts_with")
+COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+SAME = {"=": "==", "is_valid": "is_not_null"}
+# 256 bits have at most 78 digits.
+EXACT = Context(prec=80)
+#: The key of NaN, above those of all numbers, which are (0, number).
+NAN = (1, 0.0)
+
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1, "day": 86_400 * 10**9}
+NUMPY_UNITS = {"W": 7 * NANOSECONDS["day"], "D": NANOSECONDS["day"], "h": 3600 * 10**9, "m": 60 * 10**9, **NANOSECONDS}
+EPOCH = dt.datetime(1970, 1, 1)
+MICROSECOND = dt.timedelta(microseconds=1)
+
+
+class Domain(NamedTuple):
+    """How the bounds of a column and literals become keys, which compare."""
+
+    #: The lower and the upper bound; None: not known.
+    bounds: Callable[[ColumnStatistics], Keys]
+    #: The keys between which a literal lies, for sure; None: not known. Raises ValueError or TypeError where a
+    #: literal cannot be compared with the column.
+    literal: Callable[[Any], Keys | None]
+
+
+class Facts(NamedTuple):
+    """What is known of the rows of a batch in one column."""
+
+    values: bool  # some may hold a value
+    nulls: bool  # some may be null
+    low: Any  # a key below all values; None: not known
+    high: Any
+
+
+class _Known(NamedTuple):
+    """What a filter is asked about: the statistics of a batch, or the one value that columns have in a file."""
+
+    statistics: Mapping[str, ColumnStatistics] | None
+    keys: Mapping[str, Any]
+
+    def facts(self, path: str, domain: Domain) -> Facts:
+        if path in self.keys:
+            value = self.keys[path]
+            if value is None:
+                return Facts(False, True, None, None)
+            try:
+                keys = domain.literal(value)
+            except (TypeError, ValueError, ArithmeticError):
+                keys = None
+            return Facts(True, False, *(keys or (None, None)))
+        found = None if self.statistics is None else self.statistics.get(path)
+        if found is None:
+            return Facts(True, True, None, None)
+        return Facts(found.null_count != found.rows, found.null_count != 0, *domain.bounds(found))
+
+
+class Pruner:
+    """Decides by statistics whether a batch may hold a row that passes a filter.
+
+    Parameters
+    ----------
+    filter : list, tuple or None
+        Conditions, as the module says; None lets all pass.
+    schema : Schema
+        Of the file: bounds are in the units of its types. Keys of a whole file may be among its fields.
+    strict : bool, default True
+        False: conditions about columns that are not there, or cannot be compared with the literal, rule nothing
+        out. For the files of a data set, whose schemas may differ.
+    domain : callable, optional
+        Of the path of a column, in place of `schema`: what its values compare as.
+
+    Raises
+    ------
+    UsageError
+        The filter is not of that form or too large, there is no such column, or its type does not compare so.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.columns.pruning import Pruner
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]})
+    >>> known = ipc.compute_statistics(batch)
+    >>> Pruner([("x", ">", 3)], batch.schema).keeps(known), Pruner([("x", "in", [3, 5])], batch.schema).keeps(known)
+    (False, True)
+    >>> Pruner([("or", ("x", "<", 0), ("x", "is_null"))], batch.schema).keeps_keys({"x": None})
+    True
+    """
+
+    def __init__(
+        self,
+        filter: Any,
+        schema: Schema | None,
+        *,
+        strict: bool = True,
+        domain: Callable[[str], Domain | None] | None = None,
+    ) -> None:
+        self._arguments = filter, schema, strict
+        self._fields = () if schema is None else tuple(schema)
+        self._strict = strict
+        self._domain = domain or self._domain_of
+        self._left = [MOST_CONDITIONS, MOST_LITERALS]
+        self._paths: dict[str, Domain | None] = {}
+        self._test = self._compiled([] if filter is None else filter, False, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _pruner, self._arguments
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Tuple of str: the columns that the filter is about, by dotted path."""
+        return tuple(self._paths)
+
+    def keeps(self, statistics: Mapping[str, ColumnStatistics] | None, keys: Mapping[str, Any] | None = None) -> bool:
+        """Whether a batch of these statistics has to be read; False only if no row of it can pass.
+
+        `keys` are columns that have one value in the whole file, as for `keeps_keys`.
+        """
+        return self._test(_Known(statistics, keys or {}))
+
+    def keeps_keys(self, keys: Mapping[str, Any]) -> bool:
+        """Whether a file has to be opened, in which these columns have this one value (None: null) in all rows."""
+        return self._test(_Known(None, keys))
+
+    # -- from a filter to a test --
+
+    def _compiled(self, part: Any, negated: bool, depth: int) -> Test:
+        """A test that fails only if no row can pass, of `part` or of its opposite."""
+        if depth > MOST_NESTED:
+            raise UsageError(f"filter: conditions are nested more than {MOST_NESTED} deep")
+        if isinstance(part, list):
+            word, parts = ("or" if part and all(isinstance(each, list) for each in part) else "and"), part
+        elif not isinstance(part, tuple) or not part or not isinstance(part[0], str):
+            raise UsageError(
+                'filter: expected conditions such as ("t", ">=", x), ("x", "is_null") or ("or", a, b), found '
+                f"{described(part)}" + (f" {str(part)[:100]}" if isinstance(part, tuple) else "")
+            )
+        elif part[0] in ("and", "or", "not") and all(isinstance(each, (tuple, list)) for each in part[1:]):
+            word, parts = part[0], list(part[1:])
+            if word == "not" and len(parts) != 1:
+                raise UsageError(f'filter: ("not", a) has one condition, found {len(parts)}')
+        else:
+            return self._condition(part, negated)
+        self._spend(0, 1)
+        if word == "not":
+            return self._compiled(parts[0], not negated, depth + 1)
+        tests = [self._compiled(each, negated, depth + 1) for each in parts]
+        some = (word == "or") != negated
+        if len(tests) == 1:
+            return tests[0]
+        if some:
+            return lambda known: any(test(known) for test in tests)
+        return lambda known: all(test(known) for test in tests)
+
+    def _spend(self, which: int, count: int) -> None:
+        self._left[which] -= count
+        if self._left[which] < 0:
+            raise UsageError(
+                f"filter: more than {MOST_CONDITIONS:,} conditions or {MOST_LITERALS:,} literals; let fewer decide "
+                "what is read, and the rest about what was"
+            )
+
+    def _condition(self, part: tuple[Any, ...], negated: bool) -> Test:
+        self._spend(0, 1)
+        column, *others = part
+        op = SAME.get(others[0], others[0]) if others and isinstance(others[0], str) else None
+        if op not in OPERATORS:
+            raise UsageError(
+                f"filter: column {column!r}: expected one of the operators {', '.join(OPERATORS)}, found "
+                f"{str(others[:1])[:100]}"
+            )
+        if len(part) != (2 if op in ("is_null", "is_not_null") else 3):
+            count = "no" if "null" in op else "one"
+            raise UsageError(f"filter: column {column!r}: {op} takes {count} literal, found {str(part[2:])[:100]}")
+        if column not in self._paths:
+            self._paths[column] = self._domain(column)
+        domain = self._paths[column]
+        if domain is None:
+            return lambda known: True
+        test = self._tested(column, domain, op, part[2:], negated)
+        return lambda known: test(known.facts(column, domain))
+
+    def _tested(
+        self, column: str, domain: Domain, op: str, literals: tuple[Any, ...], negated: bool
+    ) -> Callable[[Facts], bool]:
+        flipped = negated and op in OPPOSITE
+        if flipped:
+            op = OPPOSITE[op]
+        if op == "is_null":
+            return lambda facts: facts.nulls
+        if op == "is_not_null":
+            return lambda facts: facts.values
+        if op in ("in", "not in"):
+            return _among(self._list(column, domain, *literals), (op == "in") == negated, "in")
+        keys = self._keys(column, domain, literals[0])
+        # By the rule that NaN compares with nothing, all values pass the opposite of a comparison with it.
+        if keys is None or (flipped and keys[0] == NAN):
+            return lambda facts: facts.values
+        if op in ("==", "!="):
+            return _among([keys], op == "!=", "==")
+        if op == "starts_with":
+            if not isinstance(keys[0], bytes):
+                raise UsageError(f"filter: column {column!r}: starts_with is for text and binary columns")
+            return _begins(keys[0], negated)
+        compare = COMPARE[op]
+        if op in ("<", "<="):
+            return lambda facts: (
+                facts.values and (facts.low is None or compare(facts.low, keys[1]) or (flipped and facts.high == NAN))
+            )
+        return lambda facts: facts.values and (facts.high is None or compare(facts.high, keys[0]))
+
+    def _list(self, column: str, domain: Domain, literals: Any) -> list[Keys | Literal["null"] | None]:
+        if isinstance(literals, (str, bytes, Mapping)) or not isinstance(literals, Iterable):
+            raise UsageError(f"filter: column {column!r}: in and not in take a list, found {described(literals)}")
+        items = list(literals)
+        self._spend(1, len(items))
+        return ["null" if each is None else self._keys(column, domain, each) for each in items]
+
+    # -- columns and literals --
+
+    def _keys(self, column: str, domain: Domain, literal: Any) -> Keys | None:
+        try:
+            return domain.literal(literal)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            if not self._strict:
+                return None
+            type_ = _found(self._fields, column)[0].type
+            raise UsageError(
+                f"filter: column {column!r} ({type_}) cannot be compared with {repr(literal)[:100]} "
+                f"({type(literal).__name__}): {error}"
+            ) from None
+
+    def _domain_of(self, path: str) -> Domain | None:
+        found = _found(self._fields, path)
+        if len(found) == 1:
+            return _domain(found[0].type)
+        if not self._strict:
+            return None
+        several = f"{len(found)} columns are" if found else "no column is"
+        names = [field.name for field in self._fields]
+        raise UsageError(
+            f"filter: {several} called {path!r}; there are {', '.join(map(repr, names[:20]))}"
+            f"{', ...' if len(names) > 20 else ''} (a member of a struct by its dotted path)"
+        )
+
+
+def _pruner(filter: Any, schema: Schema, strict: bool) -> Pruner:
+    return Pruner(filter, schema, strict=strict)
+
+
+def _among(literals: list[Any], negated: bool, op: str) -> Callable[[Facts], bool]:
+    """Whether a value may be one of some literals, or another one; nulls are not in a list without them."""
+    known = sorted([keys for keys in literals if keys is not None and keys != "null"])
+    if negated:
+        # Some take the two zeros for different values of a list.
+        single = {low for low, high in known if low == high and not (op == "in" and low == (0, 0))}
+        return lambda facts: (
+            (op == "in" and facts.nulls)
+            or (facts.values and (facts.low is None or facts.low != facts.high or facts.low not in single))
+        )
+    doubt, null = None in literals, "null" in literals
+    lows, highs = [low for low, _ in known], list(accumulate([high for _, high in known], max))
+
+    def test(facts: Facts) -> bool:
+        end = len(lows) if facts.high is None else bisect_right(lows, facts.high)
+        found = doubt or (end > 0 and (facts.low is None or highs[end - 1] >= facts.low))
+        return (facts.values and found) or (null and facts.nulls)
+
+    return test
+
+
+def _begins(prefix: bytes, negated: bool) -> Callable[[Facts], bool]:
+    """Whether a text between the bounds may begin so: such texts lie together, from the prefix on."""
+
+    def test(facts: Facts) -> bool:
+        _, _, low, high = facts
+        if negated:
+            return not (low is not None and high is not None and low.startswith(prefix) and high.startswith(prefix))
+        return (high is None or high >= prefix) and (low is None or low[: len(prefix)] <= prefix)
+
+    return lambda facts: facts.values and test(facts)
+
+
+def _found(fields: Sequence[at.Field], path: str) -> list[at.Field]:
+    """The fields that a path may mean."""
+    found = [field for field in fields if field.name == path]
+    for field in fields:
+        if isinstance(field.type, at.Struct) and path.startswith(field.name + "."):
+            found += _found(field.type.fields, path[len(field.name) + 1 :])
+    return found
+
+
+def _domain(type_: at.DataType) -> Domain:
+    """How bounds and literals of a type compare."""
+    while isinstance(type_, at.Dictionary | at.RunEndEncoded):
+        type_ = type_.value_type
+    match type_:
+        case at.Bool():
+            return Domain(_bounds(bool, bool), _bool)
+        case at.Int():
+            return Domain(_bounds(int, int), _integer)
+        case at.FloatingPoint():
+            return Domain(float_bounds, _real)
+        case at.Decimal():
+            scale = type_.scale
+            return Domain(_bounds(int, lambda value: Decimal(value).scaleb(-scale, EXACT)), _decimal(scale))
+        case at.Utf8() | at.LargeUtf8() | at.Utf8View():
+            return Domain(_bounds(str, str.encode), _text)
+        case at.Binary() | at.LargeBinary() | at.BinaryView() | at.FixedSizeBinary():
+            return Domain(_bounds(bytes, bytes), _bytes)
+        case at.Date() | at.Timestamp() | at.Time() | at.Duration():
+            unit = NANOSECONDS[type_.unit]
+            return Domain(_bounds(int, lambda value: value * unit), _moment(type_, unit))
+    return Domain(lambda found: (None, None), _nothing)
+
+
+def _bounds(stored: type, convert: Callable[[Any], Any]) -> Callable[[ColumnStatistics], Keys]:
+    def bounds(found: ColumnStatistics) -> Keys:
+        low, high = found.min, found.max
+        return convert(low) if type(low) is stored else None, convert(high) if type(high) is stored else None
+
+    return bounds
+
+
+def float_bounds(found: ColumnStatistics) -> Keys:
+    """The keys of floating-point bounds: (0, number), or `NAN` where there may be one."""
+    low, high = found.min, found.max
+    if type(low) is not float or type(high) is not float:
+        return None, None
+    return (0, low), ((0, high) if found.has_nan is False else NAN)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars as Python's."""
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+
+
+def _number(value: Any) -> int | float | Decimal:
+    value = _plain(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise TypeError("expected a number")
+    if isinstance(value, Decimal) and value.is_snan():
+        raise ValueError("expected a number")
+    return value
+
+
+def _bool(value: Any) -> Keys:
+    value = _plain(value)
+    if not isinstance(value, bool):
+        raise TypeError("expected True or False")
+    return value, value
+
+
+def _integer(value: Any) -> Keys | None:
+    value = _number(value)
+    if value != value:
+        return None
+    # Others compare as floating-point numbers, which large integers are rounded to.
+    slack = abs(value) * 2**-52 if isinstance(value, float) and 2**53 <= abs(value) < math.inf else 0
+    return value - slack, value + slack
+
+
+def _real(value: Any) -> Keys:
+    """A literal and what it is rounded to, by those who compare in the column's own precision."""
+    value = _number(value)
+    if value != value:
+        return NAN, NAN
+    forms = [value]
+    for code in "dfe":
+        try:
+            forms += struct.unpack(code, struct.pack(code, value))
+        except (OverflowError, struct.error):
+            forms.append(math.inf if value > 0 else -math.inf)
+    return (0, min(forms)), (0, max(forms))
+
+
+def _decimal(scale: int) -> Callable[[Any], Keys | None]:
+    step = Decimal(1).scaleb(-scale, EXACT) if abs(scale) < 1000 else None
+
+    def literal(value: Any) -> Keys | None:
+        value = _number(value)
+        if value != value:
+            return None
+        if isinstance(value, float):
+            value = Decimal(value)
+            slack = EXACT.abs(EXACT.multiply(value, Decimal("1e-12"))) if value.is_finite() else Decimal(0)
+            return EXACT.subtract(value, slack), EXACT.add(value, slack)
+        if isinstance(value, int) or not value.is_finite() or step is None or value.adjusted() + max(scale, 0) > 75:
+            return value, value
+        return value.quantize(step, ROUND_FLOOR, EXACT), value.quantize(step, ROUND_CEILING, EXACT)
+
+    return literal
+
+
+def _text(value: Any) -> Keys:
+    if not isinstance(value, str):
+        raise TypeError("expected text")
+    return (key := value.encode()), key
+
+
+def _bytes(value: Any) -> Keys:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError("expected bytes")
+    return (key := bytes(value)), key
+
+
+def _nothing(value: Any) -> Keys:
+    raise TypeError("values of this type have no order: only is_null and is_not_null are possible")
+
+
+def _moment(type_: at.DataType, unit: int) -> Callable[[Any], Keys]:
+    """Literals of dates, times and durations in nanoseconds, rounded down and up to the column's unit.
+
+    Others compare nanoseconds with the microseconds of Python's literals in either unit.
+    """
+
+    def literal(value: Any) -> Keys:
+        exact = _nanoseconds(type_, value)
+        if unit == 1:
+            return exact - 999, exact + 999
+        return exact // unit * unit, -(-exact // unit) * unit
+
+    return literal
+
+
+def _nanoseconds(type_: at.DataType, value: Any) -> int:
+    if type(value).__module__ == "numpy" and getattr(getattr(value, "dtype", None), "kind", "") in "mM":
+        unit = value.dtype.str.partition("[")[2].rstrip("]")
+        if (value.dtype.kind == "m") != isinstance(type_, at.Duration) or isinstance(type_, at.Time) or value != value:
+            raise TypeError("expected another kind of time")
+        if isinstance(type_, at.Timestamp) and type_.timezone is not None:
+            raise TypeError("the column has a time zone: give a datetime with one")
+        return int(value.astype("int64")) * NUMPY_UNITS[unit] if unit in NUMPY_UNITS else _refuse(unit)
+    match type_:
+        case at.Duration():
+            if not isinstance(value, dt.timedelta):
+                raise TypeError("expected a timedelta")
+            return int(value // MICROSECOND) * 1000 + int(getattr(value, "nanoseconds", 0))
+        case at.Time():
+            found = dt.time.fromisoformat(value) if isinstance(value, str) else value
+            if not isinstance(found, dt.time) or found.tzinfo is not None:
+                raise TypeError("expected a time of day, without a zone")
+            return (((found.hour * 60 + found.minute) * 60 + found.second) * 10**6 + found.microsecond) * 1000
+    found = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(found, dt.date):
+        raise TypeError("expected a date, a datetime or text such as 2024-01-31T12:00")
+    if not isinstance(found, dt.datetime):
+        found = dt.datetime(found.year, found.month, found.day)
+    zoned = isinstance(type_, at.Timestamp) and type_.timezone is not None
+    if (found.tzinfo is not None) != zoned:
+        raise TypeError(f"the column has {'a' if zoned else 'no'} time zone, the literal {'none' if zoned else 'one'}")
+    since = found - (EPOCH.replace(tzinfo=dt.UTC) if zoned else EPOCH)
+    return int(since // MICROSECOND) * 1000 + int(getattr(found, "nanosecond", 0))
+
+
+def _refuse(unit: str) -> int:
+    raise ValueError(f"unit {unit!r} has no fixed length")

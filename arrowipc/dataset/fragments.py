@@ -1,0 +1,237 @@
+"""One file of a data set: what is known of it, and how it is opened, a few at a time."""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+import os
+import stat
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from arrowipc.errors import ArrowIpcError, FormatError, UsageError
+from arrowipc.inspection.recover import recover
+from arrowipc.opening import open as open_any
+from arrowipc.read.files import is_url, naming
+from arrowipc.read.remote import RemoteSource
+from arrowipc.reader import RecordBatchFileReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from arrowipc.columns.array import RecordBatch
+    from arrowipc.limits import Limits
+    from arrowipc.reader import Columns, Validate
+    from arrowipc.schema import Schema
+
+__all__ = ["SMALL", "Fragment", "Opener", "Unreadable"]
+
+log: logging.Logger = logging.getLogger("arrowipc")
+
+#: Files of up to so many bytes are read at once, which is quicker than mapping them and needs no descriptor.
+SMALL = 1 << 16
+#: A pipe is refused and not waited for.
+READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+#: Readers that are kept open.
+MOST_OPEN = 64
+#: What is left out where errors are: bytes that are no Arrow data, or damaged, and files that are gone.
+Unreadable = (FormatError, FileNotFoundError)
+
+
+class Fragment:
+    """One file of a data set.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import arrowipc as ipc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> os.mkdir(folder.name + "/year=2024")
+    >>> with ipc.new_file(folder.name + "/year=2024/a.arrow", ipc.RecordBatch.from_pydict({"x": [1]})) as writer:
+    ...     writer.write({"x": [1, 2]})
+    >>> fragment = ipc.open_dataset(folder.name).fragments[0]
+    >>> os.path.basename(fragment.path), fragment.keys, fragment.schema.names
+    ('a.arrow', {'year': 2024}, ['x'])
+    """
+
+    __slots__ = ("keys", "lengths", "path", "schema", "size", "version")
+
+    #: Absolute path, or URL.
+    path: str
+    #: Bytes; None where nobody said how many yet.
+    size: int | None
+    #: The values of hive keys.
+    keys: dict[str, Any]
+    #: The file's own schema, once it was read.
+    schema: Schema | None
+    #: Rows of each batch, once they were counted.
+    lengths: Sequence[int] | None
+    #: What tells the file from another one of its name: of a local file, when it was modified.
+    version: Any
+
+    def __init__(self, path: str, size: int | None, keys: Mapping[str, Any]) -> None:
+        self.path, self.size, self.keys = path, size, dict(keys)
+        self.schema = self.lengths = self.version = None
+
+    def __repr__(self) -> str:
+        keys = "".join(f", {name}={value!r}" for name, value in self.keys.items())
+        return f"<Fragment: {self.path}{keys}>"
+
+
+class Released(io.FileIO):
+    """A file that is closed when nobody reads it any more, whichever thread was the last."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def most_mapped() -> int:
+    """How many files may be mapped at once: batches of each keep a descriptor, of which a process has few."""
+    try:
+        from resource import RLIMIT_NOFILE, getrlimit
+    except ImportError:
+        return 256
+    return getrlimit(RLIMIT_NOFILE)[0] // 4
+
+
+class Opener:
+    """Opens fragments, sees whether they are still the same files, and keeps the last readers."""
+
+    def __init__(
+        self, files: int, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
+    ) -> None:
+        self.limits, self.on_error, self._files = limits, on_error, files
+        self._mapped = files <= most_mapped()
+        self._options: dict[str, Any] = {"validate": validate, "limits": limits}
+        self._storage = storage
+        self._kept: OrderedDict[Any, Any] = OrderedDict()
+        #: Path -> why it, or some of it, was left out.
+        self.skipped: dict[str, str] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Opener, (self._files, self._options["validate"], self.limits, self.on_error, self._storage)
+
+    def skip(self, path: str, error: Exception) -> None:
+        """Leave something out, or raise the error where nothing is."""
+        if self.on_error == "raise":
+            raise error
+        log.warning("left out: %s", error)
+        self.skipped.setdefault(path, str(error))
+
+    def open(self, fragment: Fragment, columns: Columns = None) -> Any:
+        """A reader of a fragment, with random access to its batches.
+
+        Raises
+        ------
+        OSError
+            The file is gone, or another one than before.
+        ArrowIpcError
+            It is no Arrow data, or damaged.
+        """
+        key = fragment.path, columns
+        reader = self._kept.pop(key, None)
+        if reader is None:
+            with naming(fragment.path):
+                reader = self._opened(fragment, columns)
+        self._kept[key] = reader
+        if len(self._kept) > MOST_OPEN:
+            self._kept.popitem(last=False)  # closed when its last batch is read
+        return reader
+
+    def _opened(self, fragment: Fragment, columns: Columns) -> Any:
+        source, first = self._source(fragment)
+        reader: Any
+        try:
+            if first == b"ARROW1":
+                reader = RecordBatchFileReader(source, columns=columns, **self._options)
+            else:
+                reader = open_any(source, columns=columns, index=True, **self._options)
+        except FormatError:
+            if self.on_error != "recover":
+                raise
+            reader = Recovered(fragment.path, recover(source, columns=columns, **self._options), self)
+        if isinstance(source, RemoteSource):
+            fragment.size, fragment.version = source.known_size, source.version
+        return reader
+
+    def _source(self, fragment: Fragment) -> tuple[Any, bytes]:
+        """What readers open, and its first bytes; of a small local file that is all bytes."""
+        path = fragment.path
+        if is_url(path):
+            source = RemoteSource(path, self._storage, size=fragment.size, version=fragment.version)
+            return source, source.head()[:6]
+        handle = os.open(path, READING)
+        try:
+            self._check(fragment, os.fstat(handle))
+            size = fragment.size or 0
+            data = os.read(handle, size if size <= SMALL else 6)
+            if len(data) == size:
+                return data, data[:6]
+            if self._mapped:
+                return path, data[:6]
+            file, handle = Released(handle), -1
+            file.seek(0)
+            return file, data[:6]
+        finally:
+            if handle >= 0:
+                os.close(handle)
+
+    def _check(self, fragment: Fragment, found: os.stat_result) -> None:
+        """Whether a local file is the one that it was."""
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{fragment.path} is no regular file: a data set has files that can be read again")
+        if fragment.version is None:
+            fragment.size, fragment.version = found.st_size, found.st_mtime_ns
+        elif (fragment.size, fragment.version) != (found.st_size, found.st_mtime_ns):
+            text = "the file changed after the data set was opened (size or time): open it again"
+            raise OSError(errno.ESTALE, text, fragment.path)
+
+    def look(self, fragment: Fragment) -> None:
+        """Read the schema of a fragment; and how many rows its batches have, if that needs no more bytes."""
+        if fragment.schema is None:
+            try:
+                reader = self._opened(fragment, None)
+                if fragment.size is not None and fragment.size <= SMALL:
+                    fragment.lengths = lengths_of(reader)  # SHIM B
+                fragment.schema = reader.schema
+            except ArrowIpcError:
+                with naming(fragment.path):
+                    raise
+
+    def count(self, fragment: Fragment) -> Sequence[int]:
+        """The rows of each batch."""
+        if fragment.lengths is None:
+            with naming(fragment.path):
+                fragment.lengths = lengths_of(self.open(fragment))  # SHIM B
+                assert fragment.lengths is not None
+        return fragment.lengths
+
+
+class Recovered:
+    """The batches that a torn file or stream still has, by their number."""
+
+    def __init__(self, path: str, reader: Any, opener: Opener) -> None:
+        with reader:
+            self.schema = reader.schema
+            self._batches: list[RecordBatch] = list(reader)
+            report = reader.report
+        self.num_record_batches = len(self._batches)
+        self.get_batch = self._batches.__getitem__
+        if not report.complete:
+            opener.skip(path, FormatError(f"{path}: {report}"))
+
+    def batch_lengths(self) -> list[int]:
+        """Rows of each batch."""
+        return [batch.num_rows for batch in self._batches]
+
+    def get_batch_metadata(self, i: int) -> Any:
+        """Metadata of one of them."""
+        return self._batches[i].custom_metadata
+
+
+def lengths_of(reader: Any) -> Any:  # SHIM B
+    if hasattr(reader, "batch_lengths"):
+        return reader.batch_lengths()
+    return [reader._decoder.num_rows(i, *reader._head(i)) for i in range(reader.num_record_batches)]

@@ -1,0 +1,95 @@
+"""Hive keys: columns whose values are in the names of folders, ``year=2024/country=NZ/part-0.arrow``."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from urllib.parse import unquote
+
+from arrowipc import datatypes as at
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+__all__ = ["key_type", "key_value", "keys_of"]
+
+#: The name of a folder for a null.
+NULL = "__HIVE_DEFAULT_PARTITION__"
+#: Folders with a key in one path.
+MOST_KEYS = 64
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+#: What the text of a key becomes, where a schema says its type.
+_READERS: dict[type[at.DataType], Callable[[str], Any]] = {
+    at.Int: int,
+    at.FloatingPoint: float,
+    at.Bool: {"true": True, "false": False}.__getitem__,
+    at.Date: dt.date.fromisoformat,
+    at.Timestamp: dt.datetime.fromisoformat,
+    **dict.fromkeys((at.Utf8, at.LargeUtf8, at.Utf8View), str),
+}
+
+
+def keys_of(path: str, below: str) -> dict[str, str | None]:
+    """Keys and their text, None for null, of the folders in `below`, which is what counts of `path`.
+
+    Raises
+    ------
+    UsageError
+        A key repeats, is no text, or there are more than 64.
+    """
+    if "=" not in below:
+        return {}
+    found: dict[str, str | None] = {}
+    for part in below.replace("\\", "/").split("/")[:-1]:
+        name, is_key, text = part.partition("=")
+        if not (is_key and name):
+            continue
+        name, text = unquote(name), unquote(text)
+        if name in found or len(found) == MOST_KEYS:
+            raise UsageError(f"{path}: the key {name!r} repeats, or there are more than {MOST_KEYS}")
+        try:
+            (name + text).encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{path!r}: the key {name!r} is no text that UTF-8 can hold") from None
+        found[name] = None if text == NULL else text
+    return found
+
+
+def key_type(texts: Iterable[str | None]) -> at.DataType:
+    """int64 if all values are integers, date32 if all are dates (2024-05-31), else utf8; nulls are of any type."""
+    known = {text for text in texts if text is not None}
+    if known and all(_INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63 for text in known):
+        return at.Int(64, True)
+    if known and all(map(_is_date, known)):
+        return at.Date("day")
+    return at.Utf8()
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return bool(_DATE.fullmatch(text) and dt.date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def key_value(path: str, name: str, text: str | None, kind: at.DataType) -> Any:
+    """The value of a key, as `RecordBatch.from_pydict` takes it.
+
+    Raises
+    ------
+    UsageError
+        The text is none of that type, or no key can be.
+    """
+    reader = _READERS.get(type(kind))
+    try:
+        if reader is not None:
+            return None if text is None else reader(text)
+    except (ValueError, KeyError):
+        pass
+    raise UsageError(f"{path}: the key {name!r} is {text!r}, which is no {kind}")

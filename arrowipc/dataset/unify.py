@@ -1,0 +1,505 @@
+"""One schema for files of several, and the batches of each file brought to it.
+
+A column has the type that holds the values of all files: the wider integer (signed, where one is), the wider float,
+text and binary with 64-bit offsets where their kinds differ, the values of a dictionary in place of dictionaries that
+are not of one type, the union of the fields of structs, and any type in place of null. Nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from arrowipc import datatypes as at
+from arrowipc.arguments import repeated
+from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
+from arrowipc.schema import Schema
+from arrowipc.values.to_numpy import stored_dtype
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import TypeVar
+
+    import numpy.typing as npt
+
+    Integers = npt.NDArray[np.integer[Any]]
+    T = TypeVar("T", bound=ArrowIpcError)
+
+__all__ = ["FileMapping", "SchemaUnion"]
+
+#: Bytes of one value, by the precision of a floating-point type.
+FLOATS = {"half": 2, "single": 4, "double": 8}
+TEXT = (at.Utf8, at.LargeUtf8, at.Utf8View)
+BINARY = (at.Binary, at.LargeBinary, at.BinaryView)
+LISTS = (at.List, at.LargeList)
+#: Types whose offsets have 64 bits -> those with 32.
+WIDENED = {at.LargeUtf8: at.Utf8, at.LargeBinary: at.Binary, at.LargeList: at.List}
+
+
+# -- schemas -------------------------------------------------------------------------------------------------
+
+
+class SchemaUnion:
+    """The columns of all files, in the order in which they first occur, and the file that brought each."""
+
+    def __init__(self, most_columns: int) -> None:
+        self._most = most_columns
+        self._fields: dict[str, tuple[at.Field, str]] = {}
+        self._seen: set[Schema] = set()
+        self._last = self._first = None
+        self._origin = ""
+
+    _last: Schema | None
+    _first: Schema | None
+
+    def add(self, schema: Schema, path: str) -> None:
+        """Take the schema of one more file in.
+
+        Raises
+        ------
+        UsageError
+            A column has no type that holds its values here and in the files before, or a name repeats.
+        LimitError
+            There are too many columns.
+        """
+        if schema is self._last or schema in self._seen:
+            return
+        self._last = schema
+        self._seen.add(schema)
+        if self._first is None:
+            self._first, self._origin = schema, path
+            return
+        if not self._fields:
+            first = by_name(self._first)
+            self._fields = {name: (_without_ids(field), self._origin) for name, field in first.items()}
+        new = by_name(schema)
+        for name, field in new.items():
+            self._fields[name] = self._merged(name, field, path)
+        for name in self._fields.keys() - new.keys():
+            field, origin = self._fields[name]
+            self._fields[name] = field.__replace__(nullable=True), origin
+
+    def _merged(self, name: str, field: at.Field, path: str) -> tuple[at.Field, str]:
+        """A column as it is in the files so far and in this one, and the file that it comes from."""
+        if name not in self._fields:
+            if len(self._fields) >= self._most:
+                raise LimitError(
+                    f"with column {name!r} the files have more than {self._most:,} columns together: give schema=, or "
+                    "allow more with Limits(dataset_columns=)"
+                )
+            return _without_ids(field).__replace__(nullable=True), path  # rows of the files before have nulls there
+        known, origin = self._fields[name]
+        both = _common_field(known, field)
+        if both is None:
+            raise refused(
+                name,
+                f"is {_spelt(field)}, and in {origin} {_spelt(known)}: no type holds the values of both without loss; "
+                "give schema= with columns that fit, or read such files apart",
+            )
+        return both, origin
+
+    @property
+    def schema(self) -> Schema:
+        """Schema: that of the first file, where all have the same one, else the union, with the first's metadata."""
+        assert self._first is not None
+        fields = [field for field, _ in self._fields.values()]
+        return self._first.__replace__(fields=fields) if fields else self._first
+
+
+def by_name(schema: Schema) -> dict[str, at.Field]:
+    """The fields by their names, which must be different.
+
+    Raises
+    ------
+    UsageError
+        A name repeats.
+    """
+    fields = {field.name: field for field in schema}
+    for name in repeated(schema.names) if len(fields) < len(schema) else ():
+        raise refused(name, "is there more than once: such files are read together only if all have the same schema")
+    return fields
+
+
+def refused(column: str, text: str, kind: type[T] = UsageError) -> T:  # type: ignore[assignment]
+    """An error about a column; whoever knows the file names it."""
+    error = kind(f"column {column!r} {text}")
+    error.column = column
+    return error
+
+
+def _spelt(field: at.Field) -> str:
+    extension = f" (extension {field.extension_name})" if field.extension_name else ""
+    return f"{field.type}{extension}"
+
+
+def _without_ids(field: at.Field) -> at.Field:
+    """The field without numbers of dictionaries, which mean something within one file only."""
+    return field.__replace__(type=_without_id(field.type))
+
+
+def _without_id(kind: at.DataType) -> at.DataType:
+    if isinstance(kind, at.Dictionary):
+        return kind.__replace__(id=None, value_type=_without_id(kind.value_type))
+    return _with_children(kind, [_without_ids(child) for child in kind.children])
+
+
+def _with_children(kind: at.DataType, children: Sequence[at.Field]) -> at.DataType:
+    """A nested type over other children; others as they are."""
+    match kind:
+        case at.Struct() | at.Union():
+            return kind.__replace__(fields=tuple(children))
+        case at.Map():
+            return kind.__replace__(entries=children[0])
+        case at.RunEndEncoded():
+            return kind.__replace__(run_ends=children[0], values=children[1])
+        case _:
+            return kind.__replace__(value_field=children[0]) if children else kind
+
+
+def _common_field(one: at.Field, other: at.Field) -> at.Field | None:
+    """The field that holds the values of both; None where there is none."""
+    nullable = one.nullable or other.nullable
+    if isinstance(one.type, at.Null) or isinstance(other.type, at.Null):
+        field = other if isinstance(one.type, at.Null) else one
+        return _without_ids(field).__replace__(name=one.name, nullable=True)
+    if (one.extension_name, one.extension_metadata) != (other.extension_name, other.extension_metadata):
+        return None
+    kind = _common(one.type, other.type)
+    return None if kind is None else one.__replace__(type=kind, nullable=nullable)
+
+
+def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
+    """The type that holds the values of both; None where there is none."""
+    if one == other:
+        return one
+    if isinstance(one, at.Dictionary) or isinstance(other, at.Dictionary):
+        plain = [kind.value_type if isinstance(kind, at.Dictionary) else kind for kind in (one, other)]
+        both = _common(*map(_without_id, plain))
+        return None if isinstance(both, (at.Union, at.RunEndEncoded)) else both  # which have no nulls of their own
+    if isinstance(one, at.Int) and isinstance(other, at.Int):
+        return _common_integer(one, other)
+    if isinstance(one, at.FloatingPoint) and isinstance(other, at.FloatingPoint):
+        return max(one, other, key=lambda kind: FLOATS[kind.precision])
+    if isinstance(one, TEXT) and isinstance(other, TEXT):
+        return at.LargeUtf8()
+    if isinstance(one, BINARY) and isinstance(other, BINARY):
+        return at.LargeBinary()
+    if isinstance(one, at.Struct) and isinstance(other, at.Struct):
+        return _common_struct(one, other)
+    if isinstance(one, LISTS) and isinstance(other, LISTS):
+        child = _common_field(one.value_field, other.value_field)
+        return None if child is None else (at.List if type(one) is type(other) is at.List else at.LargeList)(child)
+    if not _same_lists(one, other):
+        return None
+    children = [_common_field(*pair) for pair in zip(one.children, other.children, strict=True)]
+    found = [child for child in children if child is not None]
+    return _with_children(one, found) if len(found) == len(children) else None
+
+
+def _same_lists(one: at.DataType, other: at.DataType) -> bool:
+    """Whether these are lists or maps that differ in their children only."""
+    alike = type(one) is type(other) and isinstance(one, (at.FixedSizeList, at.ListView, at.LargeListView, at.Map))
+    return alike and all(
+        getattr(one, name, None) == getattr(other, name, None) for name in ("list_size", "keys_sorted")
+    )
+
+
+def _common_integer(one: at.Int, other: at.Int) -> at.Int | None:
+    if one.signed == other.signed:
+        return max(one, other, key=lambda kind: kind.bit_width)
+    signed, unsigned = (one, other) if one.signed else (other, one)
+    bits = max(signed.bit_width, 2 * unsigned.bit_width)
+    return at.Int(bits, True) if bits <= 64 else None
+
+
+def _common_struct(one: at.Struct, other: at.Struct) -> at.Struct | None:
+    mine, theirs = ({field.name: field for field in kind.fields} for kind in (one, other))
+    if len(mine) < len(one.fields) or len(theirs) < len(other.fields):
+        return None  # names repeat
+    merged = []
+    for name in [*mine, *[name for name in theirs if name not in mine]]:
+        pair = mine.get(name), theirs.get(name)
+        if pair[0] is not None and pair[1] is not None:
+            both = _common_field(pair[0], pair[1])
+        else:
+            both = _without_ids(pair[0] or pair[1]).__replace__(nullable=True)  # type: ignore[arg-type]
+        if both is None:
+            return None
+        merged.append(both)
+    return at.Struct(merged)
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+class FileMapping:
+    """How batches of one schema become those of the data set; the same for all files of that schema.
+
+    Parameters
+    ----------
+    have : Schema
+        Of the batches.
+    want : Schema
+        Of the data set.
+    keys : collection of str
+        Columns of the data set that have one value per file.
+    most_bytes : int
+        What nulls, keys and decoded dictionaries of one batch may take.
+    missing : {"null", "error"}
+
+    Raises
+    ------
+    UsageError
+        A column does not fit, or is missing.
+    """
+
+    def __init__(self, have: Schema, want: Schema, keys: Collection[str], most_bytes: int, missing: str) -> None:
+        self.most_bytes = most_bytes
+        self._values: dict[Any, tuple[Any, _Repeated]] = {}
+        rest = [field for field in want if field.name not in keys]
+        self._fits = len(rest) == len(want) and have == want
+        # Dictionaries that share a number in one file need not be one in another.
+        self._want = want.__replace__(fields=[_without_ids(field) for field in want])
+        if self._fits:
+            return
+        # Names that repeat are told apart by their order, where that is the same.
+        alike = [field.name for field in rest] == have.names
+        known_places = {} if alike else {name: i for i, name in enumerate(by_name(have))}
+        places = range(len(have)) if alike else [known_places.get(field.name) for field in rest]
+        left = iter(places)
+        #: Per column of the data set: the index in the batch, None where that has none; and its field there.
+        self._from: list[tuple[int | None, at.Field]] = []
+        for field in want:
+            place = None if field.name in keys else next(left)
+            known = field if place is None else have.fields[place]
+            if place is None and field.name not in keys and (missing == "error" or not field.nullable):
+                raise refused(field.name, "is missing" + (", and schema= allows no nulls" if missing == "null" else ""))
+            if not _becomes(known, field):
+                raise refused(field.name, f"is {_spelt(known)}, which does not become {_spelt(field)} without loss")
+            self._from.append((place, known))
+
+    def __call__(self, batch: RecordBatch, keys: Mapping[str, Any]) -> RecordBatch:
+        """Bring a batch of a file with these keys to the schema of the data set; one that has it is returned as it is.
+
+        Raises
+        ------
+        FormatError
+            There are nulls where there may be none, or indices that lead nowhere.
+        LimitError
+            What is missing in the file would take too much memory.
+        """
+        if self._fits:
+            return batch
+        parts = _Parts(self)
+        for (place, have), want in zip(self._from, self._want, strict=True):
+            if place is not None:
+                parts.add(batch.column(place), have, want, want.name)
+            else:
+                parts.repeated(keys.get(want.name), batch.num_rows, want.type, want.name)
+        return parts.batch(self._want, batch.num_rows, batch.custom_metadata)
+
+    def value(self, value: Any, kind: at.DataType, column: str) -> _Repeated:
+        """One value or null of a type, to be repeated; of each column the last one is kept."""
+        known = self._values.get(column)
+        if known is None or known[0] != value:
+            known = self._values[column] = value, _Repeated(value, kind)
+        return known[1]
+
+
+def _becomes(have: at.Field, want: at.Field) -> bool:
+    """Whether `_Parts` can make values of one field of those of another."""
+    kind, target = have.type, want.type
+    if isinstance(kind, at.Null):
+        return want.nullable
+    if (have.extension_name, have.extension_metadata) != (want.extension_name, want.extension_metadata):
+        return False
+    if isinstance(kind, at.Dictionary) and not isinstance(target, (at.Dictionary, at.Union, at.RunEndEncoded)):
+        return _becomes(have.__replace__(type=kind.value_type), want)
+    if isinstance(kind, at.Struct) and isinstance(target, at.Struct):
+        known = {child.name: child for child in kind.fields}
+        return len(known) == len(kind.fields) and all(
+            _becomes(known[child.name], child) if child.name in known else child.nullable for child in target.fields
+        )
+    if (isinstance(kind, TEXT) and isinstance(target, TEXT)) or (
+        isinstance(kind, BINARY) and isinstance(target, BINARY)
+    ):
+        return True
+    if isinstance(kind, LISTS) and isinstance(target, LISTS):
+        wide = isinstance(target, at.LargeList) or isinstance(kind, at.List)
+        return wide and _becomes(kind.value_field, target.value_field)
+    if _same_lists(kind, target):
+        return all(_becomes(*pair) for pair in zip(kind.children, target.children, strict=True))
+    return _common(kind, target) == target
+
+
+class _Repeated:
+    """One value, as often as there are rows; the longest array so far is kept."""
+
+    def __init__(self, value: Any, kind: at.DataType) -> None:
+        self._array = self._one = Array.from_pylist([value], kind)
+        self.width = max(nbytes_of(self._one), 8)
+
+    def __call__(self, rows: int) -> Array:
+        if rows > len(self._array):
+            self._array = self._one.take(np.zeros(rows, np.int64))
+        return self._array.slice(0, rows)
+
+
+class _Parts:
+    """The parts of a batch, in the order of the format, as its columns are added."""
+
+    def __init__(self, mapping: FileMapping) -> None:
+        self._mapping = mapping
+        self._made = 0
+        self.nodes: list[tuple[int, int]] = []
+        self.buffers: list[Any] = []
+        self.variadic: list[int] = []
+        self.dictionaries: list[Array | None] = []
+
+    def batch(self, schema: Schema, rows: int, metadata: Any = ()) -> RecordBatch:
+        """All that was added, as a batch."""
+        return RecordBatch.from_buffers(
+            schema,
+            rows,
+            self.nodes,
+            self.buffers,
+            variadic=self.variadic,
+            dictionaries=self.dictionaries,
+            custom_metadata=metadata,
+        )
+
+    def charge(self, nbytes: int, column: str) -> None:
+        """Count bytes that are made of a batch that has fewer.
+
+        Raises
+        ------
+        LimitError
+            All columns together take too many.
+        """
+        self._made += nbytes
+        if self._made > self._mapping.most_bytes:
+            raise LimitError(
+                f"with column {column!r} one batch would take {self._made:,} bytes more than the "
+                f"file has, and Limits allow {self._mapping.most_bytes:,} (decompressed_bytes)"
+            )
+
+    def repeated(self, value: Any, rows: int, kind: at.DataType, column: str) -> None:
+        """Add so many times one value, or null."""
+        one = self._mapping.value(value, kind, column)
+        self.charge(rows * one.width, column)
+        self.same(one(rows), kind)
+
+    def same(self, array: Array, kind: at.DataType, valid: Any = None) -> None:
+        """Add an array as it is, or with another validity bitmap."""
+        buffers: list[Any] = list(array.buffers())
+        if valid is not None:
+            buffers[0] = valid
+        counted = bool(buffers) and buffers[0] is None and not isinstance(kind, (at.Union, at.RunEndEncoded))
+        self.nodes.append((len(array), 0 if counted else -1))
+        self.buffers += buffers
+        if isinstance(kind, (at.Utf8View, at.BinaryView)):
+            self.variadic.append(len(buffers) - 2)
+        if isinstance(kind, at.Dictionary):
+            self.dictionaries.append(array.dictionary)
+        for child, field in zip(array.children, kind.children, strict=True):
+            self.same(child, field.type)
+
+    def add(self, array: Array, have: at.Field, want: at.Field, column: str) -> None:
+        """Add an array of the field `have` as the field `want` has it."""
+        kind, target = have.type, want.type
+        if array.offset:
+            array = array.take(np.arange(len(array)))  # what is written below begins at 0
+        if have.nullable and not want.nullable and array.null_count:
+            raise refused(column, f"has {array.null_count:,} nulls, and schema= allows none", FormatError)
+        if kind == target:
+            self.same(array, kind)
+        elif isinstance(kind, at.Null):
+            self.repeated(None, len(array), target, column)
+        elif isinstance(kind, at.Dictionary):
+            self._decoded(array, kind, want, column)
+        elif isinstance(kind, (at.Int, at.FloatingPoint)):
+            self._own(array, _numbers(array, kind).astype(stored_dtype(target)))
+        elif WIDENED.get(type(target)) is type(kind) and not kind.children:
+            self._own(array, _wide_offsets(array), array.buffers()[2])
+        elif isinstance(kind, (*TEXT, *BINARY)):
+            self.charge(nbytes_of(array), column)
+            self.same(Array.from_pylist(array.to_pylist(max_values=len(array) + 1), target), target)
+        elif isinstance(kind, at.Struct):
+            self._own(array)
+            known = {field.name: (child, field) for field, child in zip(kind.fields, array.children, strict=True)}
+            for field in target.children:
+                name = f"{column}.{field.name}"
+                if field.name in known:
+                    self.add(*known[field.name], field, name)
+                else:
+                    self.repeated(None, len(array), field.type, name)
+        else:
+            wide = isinstance(target, at.LargeList) and isinstance(kind, at.List)
+            self._own(array, *([_wide_offsets(array)] if wide else array.buffers()[1:]))
+            for child, field, wanted in zip(array.children, kind.children, target.children, strict=True):
+                self.add(child, field, wanted, column)
+
+    def _own(self, array: Array, *buffers: Any) -> None:
+        """Add the node and the validity of an array, and other buffers."""
+        valid = array.buffers()[0]
+        self.nodes.append((len(array), 0 if valid is None else -1))
+        self.buffers += [valid, *buffers]
+
+    def _decoded(self, array: Array, kind: at.Dictionary, want: at.Field, column: str) -> None:
+        """Add the values of a dictionary in place of its indices."""
+        n, values, bits = len(array), array.dictionary, array.buffers()[0]
+        valid = np.ones(n, np.bool_)
+        if bits is not None:
+            valid = np.unpackbits(np.frombuffer(bits, np.uint8), count=n, bitorder="little").view(np.bool_)
+        index = np.where(valid, _numbers(array, kind.index_type), 0).astype(np.int64)
+        if not valid.any():
+            self.repeated(None, n, want.type, column)
+            return
+        if values is None or index.min() < 0 or index.max() >= len(values):
+            raise refused(column, f"has indices outside of its dictionary of {len(values or ())} values", FormatError)
+        field = want.__replace__(nullable=True)
+        inner = _Parts(self._mapping)
+        inner.add(values, field.__replace__(type=kind.value_type), field, column)
+        plain = inner.batch(Schema([field]), len(values)).column(0)
+        self.charge(_taken_bytes(plain, index), column)
+        taken = plain.take(index)
+        own = taken.buffers()[0]
+        packed = np.packbits(valid, bitorder="little")
+        if own is not None:
+            packed &= np.frombuffer(own, np.uint8, len(packed))
+        if not want.nullable and np.unpackbits(packed, count=n, bitorder="little").sum() < n:
+            raise refused(column, "has nulls, and schema= allows none", FormatError)
+        self.same(taken, want.type, packed)
+
+
+def _numbers(array: Array, kind: at.DataType) -> Integers:
+    """The numbers that an array stores, also where it has nulls."""
+    dtype = stored_dtype(kind)
+    return np.frombuffer(array.buffers()[1] or b"", dtype, len(array))
+
+
+def _wide_offsets(array: Array) -> Integers:
+    """Offsets of 32 bits as ones of 64."""
+    if not len(array):
+        return np.zeros(1, np.int64)
+    return np.frombuffer(array.buffers()[1] or b"", "<i4", len(array) + 1).astype(np.int64)
+
+
+def nbytes_of(array: Array) -> int:
+    """Bytes of all buffers of an array and of its children."""
+    return sum([len(each) for each in array.buffers() if each is not None]) + sum(map(nbytes_of, array.children))
+
+
+def _taken_bytes(values: Array, index: Integers) -> int:
+    """Bytes that elements of an array take, where they repeat; of nested ones, no fewer than that."""
+    kind, n = values.type, len(index)
+    if isinstance(kind, (at.Utf8View, at.BinaryView)):
+        return 16 * n
+    if isinstance(kind, (*TEXT, *BINARY)):
+        width = 8 if isinstance(kind, (at.LargeUtf8, at.LargeBinary)) else 4
+        offsets = np.frombuffer(values.buffers()[1] or b"", f"<i{width}", len(values) + 1)
+        return int(np.diff(offsets)[index].sum(dtype=np.int64)) + n * width
+    return n * (nbytes_of(values) if kind.children else nbytes_of(values) // max(len(values), 1) + 1)

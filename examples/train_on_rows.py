@@ -1,0 +1,55 @@
+"""Train a small model on random rows of an Arrow file with torch's DataLoader and two workers.
+
+python train_on_rows.py [file]        # without a file it makes one first; columns: features (lists), target
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, default_convert
+
+import arrowipc as ipc
+from arrowipc.types import field, float32, list_
+
+WEIGHTS = np.array([2.0, -1.0, 0.5], np.float32)
+
+
+def make_file(path: Path) -> None:
+    """Lay down 20 batches of 500 rows."""
+    chance = np.random.default_rng(1)
+    schema = ipc.Schema([field("features", list_(field("item", float32()))), field("target", float32())])
+    with ipc.new_file(path, schema) as writer:
+        for _ in range(20):
+            features = chance.normal(size=(500, 3)).astype(np.float32)
+            writer.write({"features": features.tolist(), "target": features @ WEIGHTS})
+
+
+def main() -> None:
+    """Fit a line in two epochs, each in another order."""
+    if len(sys.argv) > 1:
+        path = Path(sys.argv[1])
+    else:
+        path = Path(tempfile.mkdtemp()) / "rows.arrow"
+        make_file(path)
+    rows = ipc.RowDataset(path, columns=["features", "target"], format="numpy")
+    print(len(rows), "rows, one of them:", rows[7]["features"].shape, rows[7]["target"].dtype)
+
+    torch.manual_seed(1)
+    loader = DataLoader(rows, batch_size=64, shuffle=True, num_workers=2, collate_fn=default_convert)
+    model = torch.nn.Linear(rows[0]["features"].shape[0], 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for batch in loader:
+            loss = torch.nn.functional.mse_loss(model(batch["features"]).squeeze(1), batch["target"])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {epoch}: loss {loss.item():.6f}")
+    print("weights:", [round(weight, 2) for weight in model.weight[0].tolist()])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""torch's DataLoader takes samples and batches of a RowDataset, in this process and in workers of both kinds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import arrowipc as ipc
+from arrowipc.types import field, float32, int64, list_, utf8
+
+torch = pytest.importorskip("torch")
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SubsetRandomSampler, default_convert  # noqa: E402
+
+ROWS = 200
+SCHEMA = ipc.Schema(
+    [field("id", int64()), field("x", float32()), field("text", utf8()), field("tokens", list_(field("item", int64())))]
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream of 20 batches."""
+    path = tmp_path_factory.mktemp("loaders") / "rows.arrow"
+    with ipc.new_stream(path, SCHEMA) as writer:
+        for start in range(0, ROWS, 10):
+            rows = range(start, start + 10)
+            tokens = [[i, i + 1, i + 2] for i in rows]
+            writer.write(
+                {"id": list(rows), "x": [i / 2 for i in rows], "text": [str(i) for i in rows], "tokens": tokens}
+            )
+    return path
+
+
+def check(loader: Any, *, rows: int = ROWS, batches: bool = True) -> None:
+    """All rows came, each with what belongs to it."""
+    seen: Counter[int] = Counter()
+    for batch in loader:
+        ids = batch["id"].tolist()
+        seen.update(ids)
+        assert batch["x"].tolist() == [i / 2 for i in ids]
+        assert list(batch["text"]) == [str(i) for i in ids]
+        tokens = batch["tokens"] if isinstance(batch["tokens"], torch.Tensor) else torch.stack(batch["tokens"], 1)
+        assert tokens.tolist() == [[i, i + 1, i + 2] for i in ids]
+    assert len(seen) == rows
+    assert set(seen.values()) == {1}
+
+
+def tensors(batch: ipc.RecordBatch) -> dict[str, Any]:
+    """As the guide has it: what is a buffer becomes a tensor, over DLPack."""
+    return {"id": torch.from_dlpack(batch["id"]), "x": torch.from_dlpack(batch["x"])}
+
+
+def test_the_default_collate_takes_samples_of_python_values(path):
+    check(DataLoader(ipc.RowDataset(path), batch_size=32, shuffle=True))
+
+
+def test_batches_of_arrays_become_tensors_as_they_are(path):
+    check(DataLoader(ipc.RowDataset(path, format="numpy"), batch_size=32, shuffle=True, collate_fn=default_convert))
+
+
+def test_batches_of_arrow_become_tensors_over_dlpack(path):
+    dataset = ipc.RowDataset(path, format="arrow")
+    loader = DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=tensors)
+    assert sorted(i for batch in loader for i in batch["id"].tolist()) == list(range(ROWS))
+
+
+def test_samplers_choose(path):
+    dataset = ipc.RowDataset(path, format="numpy")
+    sampler = SubsetRandomSampler(range(50, 90))
+    check(DataLoader(dataset, batch_size=7, sampler=sampler, collate_fn=default_convert), rows=40)
+    batches = BatchSampler(RandomSampler(dataset), 32, drop_last=False)
+    check(DataLoader(dataset, sampler=batches, batch_size=None))
+
+
+def test_windows_are_one_axis_more(path):
+    dataset = ipc.RowDataset(path, columns=["id", "tokens"], window=range(-3, 1), edges="clip", format="numpy")
+    batch = next(iter(DataLoader(dataset, batch_size=8, collate_fn=default_convert)))
+    assert batch["id"].shape == (8, 4)
+    assert batch["id"][5].tolist() == [2, 3, 4, 5]
+    assert batch["tokens"].shape == (8, 4, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.nosanitize  # torch in processes of their own
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("form", ["python", "numpy"])
+@pytest.mark.filterwarnings("default:This process .* is multi-threaded:DeprecationWarning")
+def test_workers_read_all_rows(path, context, form):
+    dataset = ipc.RowDataset(path, format=form)
+    assert dataset[0] is not None  # the parent has read before it forks
+    collate = None if form == "python" else default_convert
+    options = {"batch_size": 16, "shuffle": True, "num_workers": 2, "multiprocessing_context": context}
+    check(DataLoader(dataset, collate_fn=collate, **options))
+
+
+@pytest.mark.slow
+@pytest.mark.nosanitize
+@pytest.mark.filterwarnings("default:This process .* is multi-threaded:DeprecationWarning")
+def test_what_goes_wrong_in_a_worker_is_told_to_the_parent(tmp_path, path):
+    copied = tmp_path / "rows.arrow"
+    copied.write_bytes(path.read_bytes())
+    loader = DataLoader(ipc.RowDataset(copied), num_workers=1, multiprocessing_context="spawn")
+    copied.unlink()
+    with pytest.raises(FileNotFoundError, match=r"rows\.arrow"):
+        next(iter(loader))
