@@ -826,7 +826,8 @@ cdef Source integers(object values, str name):
     cdef Memory numbers
     cdef Py_ssize_t n, i
     cdef int overflow = 0
-    if type(values) is Memory:
+    if type(values) is Memory or (type(values) is memoryview and values.format in "ql" and values.itemsize == 8
+                                  and values.ndim == 1 and values.c_contiguous):
         return Source(values)
     if type(values) is list:
         n = len(values)
