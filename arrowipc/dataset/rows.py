@@ -121,7 +121,12 @@ class RowDataset:
             raise UsageError(f'format: expected "python", "numpy" or "arrow", found {format!r}')
         if edges not in ("error", "clip"):
             raise UsageError(f'edges: expected "error" or "clip", found {edges!r}')
-        self._options: dict[str, Any] = {"format": format, "edges": edges, "transform": transform, "extensions": extensions}
+        self._options: dict[str, Any] = {
+            "format": format,
+            "edges": edges,
+            "transform": transform,
+            "extensions": extensions,
+        }
         source, order = _absolute(source), indices
         saved = saved_files(source, split) if isinstance(source, str) and os.path.isdir(source) else None
         if saved is None and split is not None:
@@ -282,7 +287,9 @@ def _values(array: Array) -> npt.NDArray[Any]:
         return array.to_numpy(copy=True)
     offsets = array.buffers()[1]
     assert offsets is not None  # there are rows
-    ends = np.frombuffer(offsets, np.int32 if isinstance(kind, List) else np.int64)[array.offset : array.offset + count + 1]
+    ends = np.frombuffer(offsets, np.int32 if isinstance(kind, List) else np.int64)[
+        array.offset : array.offset + count + 1
+    ]
     items = array.children[0].slice(int(ends[0]), int(ends[-1] - ends[0])).to_numpy(copy=True)
     lengths = np.diff(ends)
     if items.dtype != object and (lengths == lengths[0]).all():
