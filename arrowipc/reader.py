@@ -399,10 +399,14 @@ class RecordBatchFileReader(BatchReader):
         FormatError, LimitError, UnsupportedError
             The bytes cannot be decoded; other batches may still be read.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         i = self._index(i)
-        dictionaries = self._dictionaries_at(i)
-        return self._decoder.batch(i, *self._block(i), dictionaries)
+        dictionaries = None if self._loaded else self._dictionaries_at(i)
+        source = self._source
+        if source is not None:
+            return self._decoder.batch(i, source, self._decoder.block(i)[0], dictionaries)
+        return self._decoder.batch(i, *self._fetch(i), dictionaries)
 
     def _stored(self) -> Iterator[tuple[Message, Any]]:
         """Yield the batches as messages, with what `arrowipc.copy` must know of each."""
@@ -410,14 +414,9 @@ class RecordBatchFileReader(BatchReader):
         self._expect(range(self.num_record_batches))
         for i in range(self.num_record_batches):
             dictionaries = self._dictionaries_at(i)
-            yield self._decoder.stored(i, *self._block(i), dictionaries)
-
-    def _block(self, i: int) -> tuple[Any, int]:
-        """The bytes that hold a batch, and where it begins in them."""
-        source = self._source
-        if source is not None:
-            return source, self._decoder.block(i)[0]
-        return self._fetch(i)
+            source = self._source
+            block = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
+            yield self._decoder.stored(i, *block, dictionaries)
 
     get_record_batch = get_batch
 

@@ -220,17 +220,15 @@ class Pruner:
         domain = self._paths[column]
         if domain is None:
             return lambda known: True
-        either = negated and op in (">", ">=")  # what NaN fails by one rule and passes by the other
-        if negated and op in OPPOSITE:
-            op, negated = OPPOSITE[op], False
         test = self._tested(column, domain, op, part[2:], negated)
-        if either:
-            return lambda known: (facts := known.facts(column, domain)).high == NAN or test(facts)
         return lambda known: test(known.facts(column, domain))
 
     def _tested(
         self, column: str, domain: Domain, op: str, literals: tuple[Any, ...], negated: bool
     ) -> Callable[[Facts], bool]:
+        flipped = negated and op in OPPOSITE
+        if flipped:
+            op = OPPOSITE[op]
         if op == "is_null":
             return lambda facts: facts.nulls
         if op == "is_not_null":
@@ -238,17 +236,20 @@ class Pruner:
         if op in ("in", "not in"):
             return _among(self._list(column, domain, *literals), (op == "in") == negated, "in")
         keys = self._keys(column, domain, literals[0])
+        # By the rule that NaN compares with nothing, all values pass the opposite of a comparison with it.
+        if keys is None or (flipped and keys[0] == NAN):
+            return lambda facts: facts.values
         if op in ("==", "!="):
             return _among([keys], op == "!=", "==")
-        if keys is None:
-            return lambda facts: facts.values
         if op == "starts_with":
             if not isinstance(keys[0], bytes):
                 raise UsageError(f"filter: column {column!r}: starts_with is for text and binary columns")
             return _begins(keys[0], negated)
         compare = COMPARE[op]
         if op in ("<", "<="):
-            return lambda facts: facts.values and (facts.low is None or compare(facts.low, keys[1]))
+            return lambda facts: (
+                facts.values and (facts.low is None or compare(facts.low, keys[1]) or (flipped and facts.high == NAN))
+            )
         return lambda facts: facts.values and (facts.high is None or compare(facts.high, keys[0]))
 
     def _list(self, column: str, domain: Domain, literals: Any) -> list[Keys | Literal["null"] | None]:
@@ -294,7 +295,8 @@ def _among(literals: list[Any], negated: bool, op: str) -> Callable[[Facts], boo
     """Whether a value may be one of some literals, or another one; nulls are not in a list without them."""
     known = sorted([keys for keys in literals if keys is not None and keys != "null"])
     if negated:
-        single = {low for low, high in known if low == high}
+        # Some take the two zeros for different values of a list.
+        single = {low for low, high in known if low == high and not (op == "in" and low == (0, 0))}
         return lambda facts: (
             (op == "in" and facts.nulls)
             or (facts.values and (facts.low is None or facts.low != facts.high or facts.low not in single))

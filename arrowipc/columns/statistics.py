@@ -73,7 +73,6 @@ __all__ = [
     "Annotator",
     "ColumnStatistics",
     "batch_statistics",
-    "checked",
     "compute_statistics",
     "encode_statistics",
     "packing",
@@ -354,6 +353,10 @@ def _column(entry: Any, rows: int) -> ColumnStatistics | None:
     if not isinstance(entry, dict):
         return None
     nulls, nan = entry.get("nulls"), entry.get("nan")
+    if nulls is not None and (type(nulls) is not int or not 0 <= nulls <= rows):
+        return None
+    if nan is not None and type(nan) is not bool:
+        return None
     low = high = None
     low_exact, high_exact = entry.get("min_exact", True), entry.get("max_exact", True)
     if type(low_exact) is not bool or type(high_exact) is not bool:
@@ -365,26 +368,10 @@ def _column(entry: Any, rows: int) -> ColumnStatistics | None:
             high = read(entry["max"]) if "max" in entry else None
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return checked(rows, nulls, low, high, low_exact, high_exact, nan)
-
-
-def checked(
-    rows: int, nulls: Any, low: Bound, high: Bound, low_exact: bool, high_exact: bool, nan: Any
-) -> ColumnStatistics | None:
-    """Statistics that may come from anywhere; None if they make no sense."""
-    if nulls is not None and (type(nulls) is not int or not 0 <= nulls <= rows):
-        return None
-    if nan is not None and type(nan) is not bool:
-        return None
-    if low is not None and high is not None and (type(low) is not type(high) or _sortable(low) > _sortable(high)):
-        return None
-    if low != low or high != high:  # NaN
+    # Text sorts by code points, and thus by its UTF-8 bytes too.
+    if low is not None and high is not None and low > high:
         return None
     return ColumnStatistics(rows, nulls, low, high, low_exact, high_exact, nan)
-
-
-def _sortable(bound: Any) -> Any:
-    return bound.encode() if isinstance(bound, str) else bound
 
 
 def _bool_in(value: Any) -> bool:

@@ -22,7 +22,7 @@ from arrowipc.inline.bits cimport SLACK, largest, load_int, store_int
 from arrowipc.inline.element cimport find_run, next_run, validity
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail
 from arrowipc.inline.gather cimport (
-    Homes, Piece, Rows, check_views, copy_texts, find_homes, fitting_views, flat_words, gather_bits, gather_data,
+    AHEAD, Homes, Piece, Rows, check_views, copy_texts, find_homes, fitting_views, flat_words, gather_bits, gather_data,
     gather_offsets, gather_words, home_of, move_views, spread_lists,
 )
 from arrowipc.inline.layouts cimport (
@@ -196,37 +196,28 @@ cdef enum:
     SMALL = 1 << 12             # bytes of a buffer that shares its block with others
 
 
-cdef bint is_flat(const Piece* pieces, int64_t n, int32_t f) noexcept nogil:
-    """Whether a field is of fixed width and has no nulls, so that its bytes are all that it has."""
-    cdef int64_t k
-    for k in range(n):
-        if validity(pieces[k].d, f) != NULL and pieces[k].d.nodes[f].null_count != 0:
-            return False
-    return pieces.d.plan.fields[f].layout == LAYOUT_FIXED
-
-
-cdef bint gathers(const Piece* pieces, int64_t n, int32_t f) noexcept nogil:
+cdef bint gathers(const ColumnsData* d, int32_t f, bint several) noexcept nogil:
     """Whether elements of a field are copied one by one: not those of unions, list views and run-end encoded fields.
 
-    Of one piece neither those of lists of anything but numbers without nulls: ranges copy several elements at a time.
+    Out of one piece neither those of lists of anything but numbers without nulls: ranges copy several at a time.
     """
-    cdef const FieldPlan* field = &pieces.d.plan.fields[f]
+    cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
     cdef int32_t child = f + 1
-    cdef int64_t k
     if is_list_view(field.layout) or field.layout == LAYOUT_RUN_END or (
             spec.n_children < 0 and field.layout != LAYOUT_STRUCT):
         return False
-    for k in range(n if spec.n_buffers > 1 else 0):
+    if not several and spec.n_buffers > 1 and d.extents[field.first_buffer + 1].data == NULL:
         # An empty array may leave out its buffers.
-        if pieces[k].d.extents[field.first_buffer + 1].data == NULL and (n == 1 or pieces[k].d.nodes[f].length):
-            return False
-    if spec.n_children == 1 and n == 1 and not is_flat(pieces, n, child):
+        return False
+    if not several and spec.n_children == 1 and (
+            d.plan.fields[child].layout != LAYOUT_FIXED
+            or (validity(d, child) != NULL and d.nodes[child].null_count != 0)):
         return False
     while child < field.end:
-        if not gathers(pieces, n, child):
+        if not gathers(d, child, several):
             return False
-        child = pieces.d.plan.fields[child].end
+        child = d.plan.fields[child].end
     return True
 
 
@@ -265,7 +256,8 @@ cdef class Taker:
     cdef int64_t rows_there     # in all of them
     cdef bint compacts      # data buffers of views are left behind where little of them is used
     cdef bint shares        # ... and some are not
-    cdef bint gave_up       # there are too many elements to gather them
+    cdef bint gave_up       # what cannot be gathered turned up
+    cdef bint flat          # the lists in work are of numbers without nulls
     cdef int64_t elements   # of lists in work
     cdef Room pool          # Extents of the data buffers that views point at
     cdef int32_t n_pool
@@ -539,10 +531,12 @@ cdef class Taker:
         """Let the pieces be those of a field below the field that they were of; whether some elements are null."""
         cdef const FieldPlan* field = &self.s.plan.fields[f]
         cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
+        cdef const FieldPlan* child = field + 1
         cdef const Extent* extents
         cdef Piece* piece
-        cdef bint nulls = False
+        cdef bint nulls = False, numbers = spec.n_children == 1 and child.layout == LAYOUT_FIXED
         cdef int64_t k
+        self.flat = numbers
         for k in range(self.n_pieces):
             piece = &self.pieces[k]
             extents = &piece.d.extents[field.first_buffer]
@@ -551,11 +545,15 @@ cdef class Taker:
             nulls |= piece.bits != NULL
             if spec.n_buffers > 1:
                 piece.values = extents[1].data
+                # No row of an empty piece is taken; any other that lacks values is not gathered.
+                self.gave_up |= piece.values == NULL and piece.d.nodes[f].length != 0
             if spec.n_children == 1:
                 piece.limit = piece.d.nodes[f + 1].length
-                piece.data = piece.d.extents[self.s.plan.fields[f + 1].first_buffer + 1].data
+            if numbers:
+                piece.data = piece.d.extents[child.first_buffer + 1].data
                 if piece.data != NULL:
-                    piece.data += piece.d.nodes[f + 1].offset * self.s.plan.fields[f + 1].width
+                    piece.data += piece.d.nodes[f + 1].offset * child.width
+                self.flat &= validity(piece.d, f + 1) == NULL or piece.d.nodes[f + 1].null_count == 0
             elif spec.n_buffers == 3:
                 piece.limit = extents[2].size
                 piece.data = extents[2].data
@@ -578,6 +576,8 @@ cdef class Taker:
             node.null_count = n
             return 0
         nulls = self.enter(f)
+        if self.gave_up:
+            return 0
         self.put(buffer, NULL, 0)
         if nulls and n:
             out = self.room(bitmap_bytes(n), 1)
@@ -644,7 +644,7 @@ cdef class Taker:
         if total < 0:
             self.fault(&fault)
         self.put(field.first_buffer + 1, offsets, (self.rows.count + 1) * width)
-        if is_list and not is_flat(self.pieces, self.n_pieces, f + 1):
+        if is_list and not self.flat:
             return self.gather_elements(f, <const int64_t*> starts.data, offsets, width, total)
         out = self.room(total, unit)
         with nogil:
@@ -663,7 +663,7 @@ cdef class Taker:
         cdef int64_t* starts
         if mul_overflows(self.rows.count, size, &total):
             raise LimitError("the rows asked for hold more elements than can be counted")
-        if is_flat(self.pieces, self.n_pieces, f + 1):
+        if self.flat:
             for k in range(self.n_pieces):
                 self.pieces[k].values = self.pieces[k].data
             self.d.nodes[f + 1] = Node(total, 0, 0)
@@ -961,6 +961,10 @@ cdef RecordBatch take_pieces(list batches, int64_t* rows, int32_t* homes, int64_
         check_native(batch, "taking rows")
         if batch.plan is not source.plan and not same_shape(batch.plan, source.plan):
             return None
+        prefetch(batch.d.nodes)
+        prefetch(<const uint8_t*> batch.d.nodes + 64)
+        prefetch(batch.d.extents)
+        prefetch(<const uint8_t*> batch.d.extents + 64)
         piece[i].d = &batch.d
         piece[i].shift = -total
         total += batch.d.length
@@ -969,7 +973,7 @@ cdef RecordBatch take_pieces(list batches, int64_t* rows, int32_t* homes, int64_
         if dictionaries is None:
             return None
     for i in range(plan.n_columns if k > 1 or compacts else 0):
-        whole = whole and gathered and gathers(piece, k, plan.columns[i])
+        whole = whole and gathered and gathers(&source.d, plan.columns[i], k > 1)
     if k > 1 and not whole:
         return None
     taker = new_taker(out, source, INT64_MAX, k > 1 or (compacts and whole))
@@ -983,7 +987,7 @@ cdef RecordBatch take_pieces(list batches, int64_t* rows, int32_t* homes, int64_
     out.dictionaries = dictionaries
     for i in range(plan.n_columns):
         # Rows that follow each other are copied together.
-        if gathered and (k > 1 or gathers(piece, k, plan.columns[i])):
+        if gathered and (k > 1 or gathers(&source.d, plan.columns[i], False)):
             taker.gather(plan.columns[i])
             continue
         if ranges is None:
@@ -1054,9 +1058,9 @@ cdef struct BatchState:
     # What is known of one batch.
     int64_t call        # the last one that needed it
     int64_t size        # bytes that it keeps, since it was loaded last
-    int32_t piece       # its number among the batches of that call
-    int32_t older       # where it is kept: its neighbours in the order of use, -1: none
-    int32_t newer
+    int64_t queued      # where it is kept: the last call when it came to the end of the queue
+    int32_t next        # ... and who came then
+    int32_t piece       # its number among the batches of `call`
 
 
 cdef int64_t own_bytes(Columns columns) except -1:
@@ -1166,39 +1170,10 @@ cdef class RowReader:
 
     # -- batches --
 
-    cdef RecordBatch kept(self, int32_t b):
-        """A batch that is kept, as the one that was used last; None: it is not."""
-        cdef RecordBatch batch = <RecordBatch> self.batches[b]
-        if batch is not None and b != self.newest:
-            self.unlink(b)
-            self.link(b)
-        return batch
-
-    cdef void unlink(self, int32_t b) noexcept:
-        cdef BatchState* state = &self.states[b]
-        if state.older >= 0:
-            self.states[state.older].newer = state.newer
-        else:
-            self.oldest = state.newer
-        if state.newer >= 0:
-            self.states[state.newer].older = state.older
-        else:
-            self.newest = state.older
-
-    cdef void link(self, int32_t b) noexcept:
-        self.states[b].older = self.newest
-        self.states[b].newer = -1
-        if self.newest >= 0:
-            self.states[self.newest].newer = b
-        else:
-            self.oldest = b
-        self.newest = b
-
     cdef RecordBatch fetch(self, int32_t b):
         """Load a batch, and keep it; other threads may come in between."""
         cdef RecordBatch batch = <RecordBatch?> self.load(b)
         cdef int64_t length = self.homes.firsts[b + 1] - self.homes.firsts[b], size
-        cdef int32_t last
         if batch is None or batch.d.length != length:
             found = "nothing" if batch is None else f"{batch.d.length} rows"
             raise FormatError(f"batch {b}: expected the {length} rows that its reader said before, found {found}")
@@ -1218,16 +1193,38 @@ cdef class RowReader:
             self.batches[b] = batch
             self.states[b].size = size
             self.kept_bytes += size
-            self.link(b)
-            while self.kept_bytes > self.cache_bytes and self.oldest != b:
-                last = self.oldest
-                self.unlink(last)
-                self.kept_bytes -= self.states[last].size
-                self.batches[last] = None
+            self.enqueue(b)
+            self.make_room(b)
         return batch
 
+    cdef void enqueue(self, int32_t b) noexcept:
+        if self.oldest < 0:
+            self.oldest = b
+        else:
+            self.states[self.newest].next = b
+        self.newest = b
+        self.states[b].queued = self.calls
+
+    cdef int make_room(self, int32_t b) except -1:
+        """Let go of batches until what is kept may be: first come, first go, but who was used since is asked again.
+
+        So nothing has to be done when a batch is used. Batch `b` stays.
+        """
+        cdef int32_t first
+        while self.kept_bytes > self.cache_bytes and self.oldest != self.newest:
+            first = self.oldest
+            self.oldest = self.states[first].next
+            if first == b or self.states[first].call > self.states[first].queued:
+                self.enqueue(first)
+            else:
+                self.kept_bytes -= self.states[first].size
+                self.batches[first] = None
+        return 0
+
     cdef RecordBatch batch(self, int32_t b):
-        cdef RecordBatch batch = self.kept(b)
+        cdef RecordBatch batch = <RecordBatch> self.batches[b]
+        self.calls += 1
+        self.states[b].call = self.calls
         return self.fetch(b) if batch is None else batch
 
     cdef int announce(self, list numbers) except -1:
@@ -1253,12 +1250,13 @@ cdef class RowReader:
             A batch cannot be decoded, or has another number of rows than its reader said.
         """
         cdef Source index = integers(rows, "take")
-        cdef int64_t n = index.size // 8, size = 0, call, i
+        cdef int64_t n = index.size // 8, size = 0, lacking = 0, call, i
         cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4), order = Memory(min(n, self.homes.count) * 4)
         cdef int32_t* home = <int32_t*> homes.data
         cdef int32_t* wanted = <int32_t*> order.data
         cdef int32_t m = 0, b
         cdef BatchState* state
+        cdef RecordBatch batch
         cdef list held = [], absent
         number_rows(<int64_t*> numbers.data, index, self.homes.firsts[self.homes.count], True, NotFoundError, "take")
         if n == 0 and self.homes.count == 0:
@@ -1271,17 +1269,22 @@ cdef class RowReader:
         self.calls += 1
         call = self.calls
         for i in range(n):
+            if i + AHEAD < n:
+                prefetch(&self.states[home[i + AHEAD]])
             state = &self.states[home[i]]
             if state.call != call:
                 state.call, state.piece, wanted[m] = call, m, home[i]
                 m += 1
             home[i] = state.piece
         for i in range(m):
-            held.append(self.kept(wanted[i]))
-        if None in held:
+            if i + AHEAD < m:
+                prefetch(<const void*> PyList_GET_ITEM(self.batches, wanted[i + AHEAD]))
+            batch = <RecordBatch> PyList_GET_ITEM(self.batches, wanted[i])
+            held.append(batch)
+            lacking += batch is None
+            size += self.states[wanted[i]].size if batch is not None else 0
+        if lacking:
             absent = sorted([(wanted[i], i) for i in range(m) if held[i] is None])
-            for i in range(m):
-                size += self.states[wanted[i]].size if held[i] is not None else 0
             self.announce([number for number, _ in absent])
             for at, (number, i) in enumerate(absent):
                 if size > self.cache_bytes:

@@ -7,6 +7,7 @@ from collections import deque
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import proxy
 
 import numpy as np
 
@@ -78,7 +79,18 @@ class Dataset:
     (3, {})
     """
 
-    __slots__ = ("__weakref__", "_columns", "_filter", "_numbers", "_options", "_plans", "_rows", "fragments", "schema")
+    __slots__ = (
+        "__weakref__",
+        "_by_keys",
+        "_columns",
+        "_filter",
+        "_numbers",
+        "_options",
+        "_plans",
+        "_rows",
+        "fragments",
+        "schema",
+    )
 
     #: Schema: of all batches.
     schema: Schema
@@ -90,11 +102,11 @@ class Dataset:
     ) -> None:
         self.fragments, self._options, self._columns, self._filter = fragments, options, columns, filter
         self.schema = _projected(options.schema, columns)
-        self._plans: dict[Schema, _Plan] = {}
+        self._plans: dict[bytes, _Plan] = {}
         self._numbers: dict[Fragment, list[int]] = {}
         self._rows: RowReader | None = None
-        if filter is not None:
-            self._pruner(options.schema, True)  # says what is wrong with it
+        #: Decides by keys alone; making it says what is wrong with the filter.
+        self._by_keys = None if filter is None else self._pruner(options.schema, True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self.fragments, self._options, self._columns, self._filter)
@@ -167,10 +179,9 @@ class Dataset:
     def head(self, n: int = 5) -> Table:
         """Return the first `n` rows; no more batches are read than have them."""
         check_integer("head: n", n, 0, 2**63 - 1)
-        found = []
-        for batch in self:
-            if n <= 0:
-                break
+        found: list[RecordBatch] = []
+        batches = iter(self)
+        while n > 0 and (batch := next(batches, None)) is not None:
             found.append(batch.slice(0, n))
             n -= batch.num_rows
         return Table(self.schema, found)
@@ -185,6 +196,8 @@ class Dataset:
         """What gives each batch of all files; None in place of one that is left out."""
         opener = self._options.opener
         for fragment in self.fragments:
+            if self._rules_out(fragment):
+                continue
             try:
                 plan = self._plan(fragment)
                 numbers = self._kept(fragment, plan)
@@ -206,7 +219,7 @@ class Dataset:
             with naming(fragment.path):
                 return plan.mapping(reader.get_batch(i), fragment.keys)
         except Unreadable as error:
-            self._options.opener.skip(fragment.path, error)
+            self._options.opener.skip(fragment.path, error, partly=True)
             return None
 
     # -- rows by their number --
@@ -252,8 +265,9 @@ class Dataset:
         tasks = ((partial(self._counted, opener, fragment), True) for fragment in self.fragments)
         return _in_order(tasks, FETCHES if remote else 0)
 
-    @staticmethod
-    def _counted(opener: Opener, fragment: Fragment) -> Sequence[int]:
+    def _counted(self, opener: Opener, fragment: Fragment) -> Sequence[int]:
+        if self._rules_out(fragment):
+            return ()
         try:
             return opener.count(fragment)
         except Unreadable as error:
@@ -280,7 +294,8 @@ class Dataset:
             from arrowipc.columns.take import RowReader
 
             where, lengths = self._located()
-            self._rows = RowReader(lengths, partial(self._load, where))
+            # Without a circle: when nobody has the data set any more, its files are closed.
+            self._rows = RowReader(lengths, partial(Dataset._load, proxy(self), where))
         return self._rows
 
     def _load(self, where: Any, i: int) -> RecordBatch:
@@ -299,10 +314,10 @@ class Dataset:
         options.opener.look(fragment)
         schema = fragment.schema
         assert schema is not None
-        plan = self._plans.get(schema)
+        plan = self._plans.get(schema.serialize())
         if plan is None:
             with naming(fragment.path):
-                plan = self._plans[schema] = self._planned(schema)
+                plan = self._plans[schema.serialize()] = self._planned(schema)
         return plan
 
     def _planned(self, schema: Schema) -> _Plan:
@@ -329,6 +344,10 @@ class Dataset:
         from arrowipc.columns.pruning import Pruner
 
         return Pruner(self._filter, schema, strict=strict)
+
+    def _rules_out(self, fragment: Fragment) -> bool:
+        """Whether no row of a file can pass the filter, by its keys."""
+        return self._by_keys is not None and bool(fragment.keys) and not self._by_keys.keeps_keys(fragment.keys)
 
     def _kept(self, fragment: Fragment, plan: _Plan) -> Any:
         """Numbers of the batches that the filter leaves; None: all of them."""

@@ -113,9 +113,9 @@ class Opener:
     def __reduce__(self) -> tuple[Any, ...]:
         return Opener, (self._files, self._options["validate"], self.limits, self.on_error, self._storage)
 
-    def skip(self, path: str, error: Exception) -> None:
-        """Leave something out, or raise the error where nothing is."""
-        if self.on_error == "raise":
+    def skip(self, path: str, error: Exception, partly: bool = False) -> None:
+        """Leave a file out, or some of it; or raise the error where that is not wanted."""
+        if self.on_error != "skip" and not (partly and self.on_error == "recover"):
             raise error
         log.warning("left out: %s", error)
         self.skipped.setdefault(path, str(error))
@@ -220,7 +220,7 @@ class Recovered:
         self.num_record_batches = len(self._batches)
         self.get_batch = self._batches.__getitem__
         if not report.complete:
-            opener.skip(path, FormatError(f"{path}: {report}"))
+            opener.skip(path, FormatError(f"{path}: {report}"), partly=True)
 
     def batch_lengths(self) -> list[int]:
         """Rows of each batch."""

@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal, SupportsIndex
 
-from arrowipc._core import Columns, Memory, ReadableBuffer, Source
+from arrowipc._core import Columns, ReadableBuffer, Source
 from arrowipc.arguments import KeyValueMetadata, MetadataLike
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
@@ -134,7 +134,7 @@ KEPT_DICTIONARIES: int
 class IndexedDecoder(BlockDecoder):
     def __init__(self, index: StreamIndex, stream: StreamDecoder) -> None: ...
     @property
-    def lengths(self) -> Memory: ...
+    def lengths(self) -> memoryview: ...
     @property
     def needs_dictionaries(self) -> bool: ...
     def missing(self, i: int) -> list[int]: ...

@@ -25,7 +25,9 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport message_plan, plan_field, plan_schema, project, read_plan, unshared
 from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, normalise
-from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, StreamIndex, kind_name, take_message
+from arrowipc.read.framing cimport (
+    FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, StreamIndex, kind_name, take_message,
+)
 from arrowipc.read.validate cimport check_columns, index_range, validate
 
 from arrowipc.arguments import metadata_of
@@ -1034,8 +1036,8 @@ cdef class Footer:
         if (b.offset < 8 or b.metadata_length <= 0 or b.body_length < 0 or b.offset > self.end
                 or b.metadata_length > self.end - b.offset
                 or b.body_length > self.end - b.offset - b.metadata_length):
-            raise FormatError(f"{self.name}: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
-                              f"{b.body_length}) does not lie in bytes 8..{self.end}")
+            raise FormatError(f"{self.name}: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, "
+                              f"body {b.body_length}) does not lie in bytes 8..{self.end}")
         # Readers of streams take any framing.
         if (b.offset | b.metadata_length | b.body_length) & 7 and self.name == "footer":
             raise FormatError(f"footer: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
@@ -1161,7 +1163,7 @@ cdef class BlockDecoder:
     def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
         """Decode record batch `index`, whose metadata and body begin at byte `at` of `source`.
 
-        `dictionaries`: those that it sees, where an index is there to tell. Of a file load them first, all and in order.
+        `dictionaries`: those that it sees, where an index tells. Of a file load them first, all and in order.
         """
         cdef Block block = self.footer.block(index, False)
         cdef Source held = source if isinstance(source, Source) else Source(source)
@@ -1384,8 +1386,8 @@ cdef class IndexedDecoder(BlockDecoder):
 
     @property
     def lengths(self):
-        """Memory: the rows of each batch, as int64."""
-        return self.index.lengths
+        """memoryview: the rows of each batch, as int64."""
+        return memoryview(self.index.lengths)
 
     def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
         """Decode record batch `index`, as `BlockDecoder.batch`; it has as many rows as the index says."""

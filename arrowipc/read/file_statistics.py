@@ -21,16 +21,16 @@ import json
 import struct
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
+from arrowipc.columns.column_statistics import collect_listed
 from arrowipc.columns.statistics import (
     KEYS,
     STATISTICS_KEY,
     VERSION,
     ColumnStatistics,
     batch_statistics,
-    checked,
     packing,
 )
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
@@ -112,7 +112,7 @@ def decode_entry(
     try:
         opened = decompressobj()
         data = opened.decompress(a2b_base64(text, strict_mode=True), MOST_BYTES)
-        if not opened.eof:
+        if not opened.eof or opened.unused_data:
             return None
         decoder = StreamDecoder()
         decoder.feed(data, True)
@@ -124,25 +124,13 @@ def decode_entry(
             return None
         paths = {int(number): path for number, path in document["columns"].items() if type(path) is str}
         kept = {number: path for number, path in paths.items() if wanted is None or path in wanted}
-        table = _table(batch)
-        return [_of_list(table, number, kept) for number in (range(count) if numbers is None else numbers)]
+        return collect_listed(range(count) if numbers is None else numbers, kept, ColumnStatistics, *_lists(batch))
     except (ArrowIpcError, ValueError, KeyError, TypeError, AttributeError, RecursionError, error):
         return None
 
 
-class _Table(NamedTuple):
-    """The columns of the statistics, flat."""
-
-    batch_ends: memoryview
-    columns: list[int | None]
-    entry_ends: memoryview
-    names: list[int]  # the place in KEYS of each value's key, len(KEYS) for others
-    codes: memoryview
-    offsets: memoryview
-    values: dict[int, list[Any]]  # by type code
-
-
-def _table(batch: RecordBatch) -> _Table:
+def _lists(batch: RecordBatch) -> tuple[Any, ...]:
+    """The columns of the statistics, flat, as `collect_listed` takes them; what they say of each other is proven."""
     outer = batch.column(0)
     (item,) = outer.children
     column, statistics = item.children
@@ -164,22 +152,23 @@ def _table(batch: RecordBatch) -> _Table:
         raise ValueError("not of the statistics schema")
     names = key.dictionary.to_pylist()
     places = [KEYS.index(name) if name in KEYS else len(KEYS) for name in names]
-    return _Table(
-        _integers(outer, 1, "i"),
+    values: list[list[Any]] = [[] for _ in range(128)]
+    for code, child in zip(unions.type_codes, union.children, strict=True):
+        values[code] = _values(child)
+    return (
+        _integers(outer)[: len(outer) + 1],
         column.to_pylist(),
-        _integers(statistics, 1, "i"),
-        [places[index] for index in _integers(key, 1, "i")[: len(key)]],
-        _integers(union, 0, "b"),
-        _integers(union, 1, "i"),
-        {code: _values(child) for code, child in zip(unions.type_codes, union.children, strict=True)},
+        _integers(statistics),
+        [places[index] for index in _integers(key)[: len(key)]],
+        bytes(union.buffers()[0] or b""),
+        _integers(union),
+        values,
     )
 
 
-def _integers(array: Array, buffer: int, code: str) -> memoryview:
-    found = array.buffers()[buffer]
-    if found is None:
-        raise ValueError("an empty buffer")
-    return found.cast("B").cast(code)  # type: ignore[call-overload, no-any-return]
+def _integers(array: Array) -> list[int]:
+    """The second buffer: offsets or indices."""
+    return memoryview(array.buffers()[1] or b"").cast("B").cast("i").tolist()
 
 
 def _values(child: Array) -> list[Any]:
@@ -193,30 +182,3 @@ def _values(child: Array) -> list[Any]:
         return [int.from_bytes(data[i * width : (i + 1) * width], sys.byteorder, signed=True) for i in range(count)]
     code = packing(type_)
     return [None] * count if code is None else list(struct.unpack_from(f"={count}{code}", data))
-
-
-def _of_list(table: _Table, number: int, paths: dict[int, str]) -> dict[str, ColumnStatistics] | None:
-    start, stop = table.batch_ends[number], table.batch_ends[number + 1]
-    if start == stop or table.columns[start] is not None:
-        return None
-    rows = _entry(table, start).get(0)
-    if type(rows) is not int or rows < 0:
-        return None
-    found = {}
-    for at_ in range(start + 1, stop):
-        path = paths.get(table.columns[at_])  # type: ignore[arg-type]
-        if path is not None:
-            entry = _entry(table, at_)
-            low, high = entry.get(2, entry.get(3)), entry.get(4, entry.get(5))
-            known = checked(rows, entry.get(1), low, high, 3 not in entry, 5 not in entry, entry.get(6))
-            if known is not None:
-                found[path] = known
-    return found
-
-
-def _entry(table: _Table, number: int) -> dict[int, Any]:
-    """What is said of one column, by the place of its key in KEYS."""
-    names, codes, offsets, values = table.names, table.codes, table.offsets, table.values
-    return {
-        names[i]: values[codes[i]][offsets[i]] for i in range(table.entry_ends[number], table.entry_ends[number + 1])
-    }

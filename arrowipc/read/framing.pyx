@@ -985,7 +985,10 @@ cdef class StreamIndex:
         if found == SCAN_OTHER:
             raise FormatError(f"{where}: a {kind_name(message.kind)} message inside a stream of record batches")
         fb_i64(&message.header, RecordBatch_length, 0, &number)
-        raise FormatError(f"{where}: RecordBatch.length is {number}: expected 0..{self.limits.rows_per_batch}")
+        if number < 0:
+            raise FormatError(f"{where}: RecordBatch.length is {number}")
+        raise LimitError(f"{where}: it claims {number} rows, more than Limits.rows_per_batch = "
+                         f"{self.limits.rows_per_batch}")
 
     @property
     def num_messages(self):

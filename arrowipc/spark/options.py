@@ -153,7 +153,7 @@ class ReadOptions:
 
     def open(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
         """Open a `source` of either format; a reader of arrowipc."""
-        openers = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
+        openers: dict[str, Any] = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
         level: Any = self.validate
         return openers[self.format](source, columns=columns, validate=level)
 

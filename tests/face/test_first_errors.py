@@ -142,16 +142,6 @@ MISTAKES = {
         ipc.FormatError,
         "open_file(), or with open()",
     ),
-    "a stream as a file": (
-        lambda: ipc.open_file("events.arrows"),
-        ipc.FormatError,
-        "open_stream(), or with open()",
-    ),
-    "a cache as a file": (
-        lambda: ipc.open_file("cache-00000-of-00002.arrow"),
-        ipc.FormatError,
-        "this is an Arrow IPC stream",
-    ),
     "a download that stopped": (lambda: ipc.open("torn.arrow"), ipc.FormatError, "arrowipc.recover()"),
     "a stream that stopped": (
         lambda: list(ipc.open(Path("events.arrows").read_bytes()[:-100])),

@@ -108,12 +108,15 @@ def awaited(data: bytes, **options: Any) -> Reading:
 
 def indexed(data: bytes, **options: Any) -> Reading:
     """In any order, by an index; from memory, or in pieces from a file object."""
-    with ipc.open(data if len(data) & 8 else io.BytesIO(data), index=True, **options) as reader:
+    with ipc.IndexedStreamReader(data if len(data) & 8 else io.BytesIO(data), **options) as reader:
         found = Reading(reader.schema, list(reader))
         numbers = list(range(len(found.batches)))
         random.Random(len(data)).shuffle(numbers)
         again = {i: reader.get_batch(i) for i in numbers}
         assert reader.count_rows() == sum(found.rows())
+        if "columns" not in options:  # those that no batch needs too
+            for i in range(reader._decoder.num_dictionaries):
+                reader._decoder.load_dictionary(i, *reader._dictionary(i))
     if options.get("validate", "full") != "none":
         assert repr(Reading(found.schema, [again[i] for i in sorted(again)]).values()) == repr(found.values())
     return found
@@ -158,6 +161,8 @@ def _refuse(
             driver(data, **options).values()
         assert isinstance(caught.value, error), f"{driver.__name__}: {caught.value!r} is no {error.__name__}"
         for word in words:
+            if driver is indexed:  # where a message is found to be broken when it is its turn
+                word = re.sub(r"^message \d", r"(message|batch) \\d", word)
             assert re.search(word, str(caught.value), re.IGNORECASE), (
                 f"{driver.__name__}: {word!r} not in {caught.value!r}"
             )

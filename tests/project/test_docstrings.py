@@ -40,6 +40,7 @@ MACHINERY = {
 
 #: Classes whose objects a function makes, and shows.
 MAKERS = {
+    "IndexedStreamReader": "open_file",
     "RecordBatchFileReader": "open_file",
     "RecordBatchFileWriter": "new_stream",
     "RecordBatchStreamReader": "open_stream",

@@ -1,0 +1,337 @@
+"""Pruning by statistics: a batch with a row that passes a filter is kept, whoever decides what passes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import operator
+import pickle
+import random
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, strategies as st
+
+import arrowipc as ipc
+from arrowipc import UsageError
+from arrowipc.columns.pruning import MOST_CONDITIONS, MOST_LITERALS, MOST_NESTED, Pruner
+from arrowipc.types import field, int64, struct
+
+NAN = float("nan")
+UTC = dt.UTC
+DAY = dt.datetime(2024, 1, 1)
+LONG = "x" * 64
+TEXTS = ["", "a", "ab", "b", "é", "\U0010ffff", LONG, LONG + "a", "x" * 63 + "éz"]
+REALS = [0.0, -0.0, 1.5, -1.5, 0.1, math.inf, -math.inf, NAN]
+MOMENTS = [DAY + dt.timedelta(microseconds=n) for n in (0, 1, 999, 1000, 1_000_001, 86_400_000_000)]
+
+#: Values of a type, and literals that it is compared with.
+POOLS: dict[pa.DataType, tuple[list[Any], list[Any]]] = {
+    pa.int8(): ([-128, -1, 0, 1, 127], [-128, 0, 0.5, 127, 200]),
+    pa.int64(): ([-(2**63), -1, 0, 1, 2**53 + 1, 2**63 - 1], [0, 1, float(2**53), 2**53 + 1, 0.5]),
+    pa.uint64(): ([0, 1, 2**64 - 1], [0, 1, 5]),
+    pa.float32(): (REALS, [0.1, 1.5, -2.0, NAN, 0, 1]),
+    pa.float64(): ([*REALS, 0.1, 2.0**53], [0.1, 1.5, NAN, 0, 2**53 + 1]),
+    pa.bool_(): ([True, False], [True, False]),
+    pa.string(): (TEXTS, [*TEXTS, "ac"]),
+    pa.large_string(): (TEXTS, TEXTS),
+    pa.binary(): ([text.encode() for text in TEXTS], [b"", b"a", b"\xff"]),
+    pa.date32(): ([DAY.date(), dt.date(1969, 1, 1)], [DAY.date(), DAY, DAY + dt.timedelta(hours=1)]),
+    **{pa.timestamp(unit): (MOMENTS, [*MOMENTS, DAY.date()]) for unit in ("us", "ns")},
+    **{pa.timestamp(unit): ([value.replace(microsecond=0) for value in MOMENTS], MOMENTS) for unit in ("s", "ms")},
+    pa.timestamp("ms", "Europe/Paris"): (
+        [value.replace(microsecond=0, tzinfo=UTC) for value in MOMENTS],
+        [value.replace(tzinfo=UTC) for value in MOMENTS],
+    ),
+    pa.time64("us"): ([dt.time(0), dt.time(1, 2, 3, 4)], [dt.time(0), dt.time(1, 2)]),
+    pa.duration("ms"): ([dt.timedelta(0), dt.timedelta(days=-1)], [dt.timedelta(0), dt.timedelta(microseconds=1)]),
+    pa.decimal128(20, 2): (
+        [Decimal("-1.5"), Decimal("12.25"), Decimal("0.10")],
+        [Decimal("12.25"), Decimal("12.251"), 12, 0.1, -1.5],
+    ),
+}
+KINDS = list(POOLS)
+COMPARE = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def column_of(kind: pa.DataType, rows: int, chance: random.Random) -> pa.Array:
+    values = POOLS[kind][0]
+    pool = chance.sample(values, chance.randint(1, len(values)))
+    nulls = chance.choice([0, 0, 0.3, 1])
+    array = pa.array([None if chance.random() < nulls else chance.choice(pool) for _ in range(rows)], kind)
+    return array.dictionary_encode() if kind == pa.string() and chance.random() < 0.5 else array
+
+
+def condition(table: pa.RecordBatch, chance: random.Random) -> tuple[Any, Any, Any]:
+    """A condition, and the same for pyarrow and for polars."""
+    name = chance.choice(table.schema.names)
+    kind = table.schema.field(name).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    theirs, polars = pc.field(name), pl.col(name)
+    literals = POOLS[kind][1]
+    op = chance.choice([*COMPARE, *COMPARE, "in", "not in", "is_null", "is_not_null", "starts_with"])
+    if op == "is_null":
+        return (name, op), theirs.is_null(), polars.is_null()
+    if op == "is_not_null":
+        return (name, op), theirs.is_valid(), polars.is_not_null()
+    if op in ("in", "not in"):
+        some = [value for value in chance.choices(POOLS[kind][0], k=chance.randint(0, 3)) if value == value]
+        one, other = theirs.isin(pa.array(some, kind)), polars.is_in(some)
+        return (name, op, some), ~one if op == "not in" else one, ~other if op == "not in" else other
+    value = chance.choice(literals)
+    if op == "starts_with":
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            op = "=="
+        else:
+            value = value[: chance.randint(0, 2)]
+            return (name, op, value), pc.starts_with(theirs, value), polars.cast(pl.String).str.starts_with(value)
+    # An integer beyond the column's range, or a literal of another kind, is not for everybody.
+    return (name, op, value), COMPARE[op](theirs, pc.scalar(value)), COMPARE[op](polars, pl.lit(value))
+
+
+def tree(table: pa.RecordBatch, chance: random.Random, depth: int = 0) -> tuple[Any, Any, Any]:
+    if depth == 3 or chance.random() < 0.5:
+        return condition(table, chance)
+    if chance.random() < 0.3:
+        ours, theirs, polars = tree(table, chance, depth + 1)
+        return ("not", ours), ~theirs, ~polars
+    parts = [tree(table, chance, depth + 1) for _ in range(chance.randint(1, 3))]
+    ours, theirs, polars = zip(*parts, strict=True)
+    if chance.random() < 0.5:
+        return ("or", *ours), reduce(operator.or_, theirs), reduce(operator.or_, polars)
+    whole = list(ours) if not all(isinstance(each, list) for each in ours) else ("and", *ours)
+    return whole, reduce(operator.and_, theirs), reduce(operator.and_, polars)
+
+
+def passes(table: pa.Table, test: Any) -> bool:
+    try:
+        return table.filter(test).num_rows > 0
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return False  # it does not compare these: then it does not say that a row passes
+
+
+def passes_in_polars(frame: pl.DataFrame, test: pl.Expr) -> bool:
+    try:
+        return frame.filter(test).height > 0
+    except pl.exceptions.PolarsError:
+        return False
+
+
+COUNTED = {"kept": 0, "left out": 0}
+
+
+@given(st.integers(0, 2**32))
+def test_every_batch_with_a_row_that_passes_is_kept(seed):
+    chance = random.Random(seed)
+    rows = chance.randint(0, 6)
+    kinds = chance.choices(KINDS, k=chance.randint(1, 3))
+    table = pa.record_batch({f"c{i}": column_of(kind, rows, chance) for i, kind in enumerate(kinds)})
+    whole = pa.Table.from_batches([table])
+    frame = pl.DataFrame(table)
+    batch = ipc.RecordBatch.from_arrow(table)
+    known = ipc.compute_statistics(batch)
+    for _ in range(10):
+        filter_, theirs, polars = tree(table, chance)
+        pruner = Pruner(filter_, batch.schema)
+        kept = pruner.keeps(known)
+        COUNTED["kept" if kept else "left out"] += 1
+        assert kept or not passes(whole, theirs), filter_
+        assert kept or not passes_in_polars(frame, polars), filter_
+        assert pickle.loads(pickle.dumps(pruner)).keeps(known) is kept
+        assert kept <= Pruner(filter_, batch.schema, strict=False).keeps(known)
+
+
+def test_the_random_filters_do_leave_batches_out():
+    """Guards the law above against a Pruner that keeps everything."""
+    if COUNTED["kept"] == 0:
+        pytest.skip("the law did not run")
+    assert min(COUNTED.values()) > 100, COUNTED
+
+
+def keeps(filter_: Any, array: pa.Array | list[Any]) -> bool:
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": array}))
+    return Pruner(filter_, batch.schema).keeps(ipc.compute_statistics(batch))
+
+
+SOME = [3, None, 7]
+WORDS = ["berlin", "bonn", None]
+TIMES = pa.array([DAY, DAY + dt.timedelta(days=1)], pa.timestamp("ms"))
+ZONED = pa.array([DAY], pa.timestamp("us", "Asia/Tokyo"))
+
+
+@pytest.mark.parametrize(
+    ("filter_", "array", "kept"),
+    [
+        (("x", "==", 5), SOME, True),
+        (("x", "=", 8), SOME, False),
+        ([("x", ">", 3), ("x", "<", 4)], SOME, True),
+        ([("x", ">", 3), ("x", "<", 3)], SOME, False),
+        ([[("x", ">", 7)], [("x", "<", 4)]], SOME, True),
+        ([[("x", ">", 7)], [("x", "<", 3), ("x", ">", 0)]], SOME, False),
+        (("or", ("x", ">", 7), [("x", "<", 3)]), SOME, False),
+        (("and", ("x", ">", 6), ("or", ("x", "<", 3), ("x", "is_null"))), SOME, True),
+        (("not", ("x", ">", 2)), SOME, False),
+        (("not", [("x", ">", 2), ("x", "<", 7)]), SOME, True),
+        (("not", ("or", ("x", ">", 2), ("x", "<", 0))), SOME, False),
+        (("x", "in", [1, 2, 8]), SOME, False),
+        (("x", "in", {1, 7}), SOME, True),
+        (("x", "in", []), SOME, False),
+        (("x", "in", [None]), SOME, True),
+        (("x", "in", np.array([1, 2])), SOME, False),
+        (("x", "not in", [5]), [5, 5], False),
+        (("x", "not in", [5]), [5, None], True),
+        (("x", "!=", 5), [5, None], False),
+        (("x", "is_null"), [1], False),
+        (("x", "is_valid"), [None], False),
+        (("x", "<", Decimal("2.5")), SOME, False),
+        (("x", "<", np.float32(2.5)), SOME, False),
+        (("x", ">", np.int8(7)), SOME, False),
+        (("x", "<", math.inf), SOME, True),
+        (("x", ">", math.inf), SOME, False),
+        (("x", ">", NAN), SOME, True),
+        (("x", ">", 9.0), [1.0, NAN], True),
+        (("not", ("x", ">", 9.0)), [10.0, NAN], True),
+        (("not", ("x", ">", 9.0)), [10.0, 11.0], False),
+        (("x", "==", 0.1), pa.array([0.1], pa.float32()), True),
+        (("x", "==", 0.2), pa.array([0.1], pa.float32()), False),
+        (("x", "starts_with", "be"), WORDS, True),
+        (("x", "starts_with", "ba"), WORDS, False),
+        (("not", ("x", "starts_with", "b")), WORDS, False),
+        (("x", "==", "a"), pa.array(WORDS).dictionary_encode(), False),
+        (("x", "==", np.str_("bonn")), WORDS, True),
+        (("x", ">=", "2024-01-03"), TIMES, False),
+        (("x", ">=", "2024-01-02"), TIMES, True),
+        (("x", ">=", "2024-01-02T00:00:01"), TIMES, False),
+        (("x", ">", DAY.date() + dt.timedelta(days=1)), TIMES, False),
+        (("x", ">", np.datetime64("2024-01-02")), TIMES, False),
+        (("x", ">", np.datetime64("2024-01-02T00:00:00.000000001", "ns")), TIMES, False),
+        (("x", ">", pd.Timestamp("2024-01-03")), TIMES, False),
+        (("x", ">", DAY.replace(tzinfo=UTC)), ZONED, False),
+        (("x", "==", "2024-01-01T09:00:00+09:00"), ZONED, True),
+        (("x", "==", pd.Timestamp("2024-01-01", tz="Asia/Tokyo")), ZONED, False),
+        (("x", ">", dt.time(1)), pa.array([dt.time(0, 59)], pa.time32("s")), False),
+        (("x", ">", "01:00"), pa.array([dt.time(0, 59)], pa.time64("ns")), False),
+        (("x", ">", dt.timedelta(hours=1)), pa.array([dt.timedelta(minutes=59)], pa.duration("ns")), False),
+        (("x", ">", np.timedelta64(1, "h")), pa.array([dt.timedelta(minutes=59)], pa.duration("s")), False),
+        (("x", "==", Decimal("15")), pa.array([Decimal("1.5")], pa.decimal256(10, 3)), False),
+        (("x", ">", Decimal("1e1000")), pa.array([Decimal("1.5")]), False),
+        (("x", "==", 2**64), pa.array([2**64 - 1], pa.uint64()), False),
+        (("x", "==", b"\xff"), [b"a"], False),
+        (("x", "==", False), [True, None], False),
+        (("x.a", ">", 1), [{"a": 1}, None], False),
+        (("x.a", "is_null"), [{"a": 1}, None], True),
+        (("x", "is_null"), [[1], None], True),
+        ([], SOME, True),
+        (None, SOME, True),
+        (("x", ">", 0), pa.array([], pa.int64()), False),
+    ],
+    ids=str,
+)
+def test_a_filter(filter_, array, kept):
+    assert keeps(filter_, array) is kept
+
+
+@pytest.mark.parametrize(
+    ("filter_", "array", "words"),
+    [
+        (("y", ">", 1), SOME, "no column is called 'y'; there are 'x'"),
+        (("x.b", ">", 1), [{"a": 1}], "no column is called 'x.b'"),
+        (("x", "~", 1), SOME, "expected one of the operators <, >="),
+        (("x",), SOME, "expected one of the operators"),
+        (("x", ">"), SOME, "takes one literal"),
+        (("x", "is_null", 1), SOME, "takes no literal"),
+        (("x", ">", "1"), SOME, r"column 'x' \(int64\) cannot be compared with '1' \(str\): expected a number"),
+        (("x", ">", None), SOME, "cannot be compared with None"),
+        (("x", "==", True), SOME, "cannot be compared with True"),
+        (("x", "==", 1), [True], "expected True or False"),
+        (("x", "==", 1), WORDS, "expected text"),
+        (("x", "==", "\ud800"), WORDS, "cannot be compared"),
+        (("x", "==", "a"), [b"a"], "expected bytes"),
+        (("x", "in", "abc"), WORDS, "take a list, found str"),
+        (("x", "starts_with", 3), SOME, "starts_with is for text and binary"),
+        (("x", ">", 1), [[1]], r"column 'x' \(list<item: int64>\) .*only is_null and is_not_null"),
+        (("x", ">", DAY), ZONED, "has a time zone, the literal none"),
+        (("x", ">", "2024-01-01"), ZONED, "has a time zone, the literal none"),
+        (("x", ">", DAY.replace(tzinfo=UTC)), TIMES, "has no time zone, the literal one"),
+        (("x", ">", "yesterday"), TIMES, "Invalid isoformat"),
+        (("x", ">", 5), TIMES, "expected a date, a datetime or text"),
+        (("x", ">", pd.NaT), TIMES, "cannot be compared with NaT"),
+        (("x", ">", np.datetime64("NaT")), TIMES, "cannot be compared"),
+        (("x", ">", np.datetime64("2024", "Y")), TIMES, "no fixed length"),
+        (("x", ">", 5), pa.array([dt.timedelta(0)]), "expected a timedelta"),
+        (("x", ">", dt.time(1, tzinfo=UTC)), pa.array([dt.time(0)]), "without a zone"),
+        ("x > 3", SOME, "expected conditions such as"),
+        (["x", ">", 3], SOME, "expected conditions such as"),
+        (("not", ("x", "is_null"), ("x", "is_null")), SOME, "has one condition, found 2"),
+        ((), SOME, "expected conditions"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(filter_, array, words):
+    with pytest.raises(UsageError, match=words):
+        keeps(filter_, array)
+
+
+def test_filters_are_bounded():
+    deep: Any = ("x", ">", 1)
+    for _ in range(MOST_NESTED + 1):
+        deep = ("not", deep)
+    with pytest.raises(UsageError, match="nested more than"):
+        keeps(deep, SOME)
+    with pytest.raises(UsageError, match="more than"):
+        keeps([("x", ">", 1)] * (MOST_CONDITIONS + 1), SOME)
+    with pytest.raises(UsageError, match="literals"):
+        keeps(("x", "in", range(MOST_LITERALS + 1)), SOME)
+    assert not keeps(("x", "in", range(100, 100_100)), SOME)
+
+
+def test_keys_of_a_whole_file():
+    schema = ipc.Schema([field("year", int64()), field("x", int64())])
+    pruner = Pruner([("year", ">=", 2024), ("x", ">", 3)], schema)
+    assert pruner.columns == ("year", "x")
+    assert pruner.keeps_keys({"year": 2024})
+    assert not pruner.keeps_keys({"year": 2023})
+    assert not pruner.keeps_keys({"year": None})
+    assert pruner.keeps_keys({}), "nothing is known"
+    known = ipc.compute_statistics(ipc.RecordBatch.from_pydict({"x": [1, 2]}))
+    either = Pruner(("or", ("year", "==", 2024), ("x", ">", 3)), schema)
+    assert not either.keeps(known, {"year": 2023})
+    assert either.keeps(known, {"year": 2024})
+    assert either.keeps(known)
+
+
+def test_columns_that_are_not_there_rule_nothing_out_where_that_is_wanted():
+    schema = ipc.Schema([field("x", int64())])
+    known = ipc.compute_statistics(ipc.RecordBatch.from_pydict({"x": [1, 2]}))
+    assert Pruner(("y", ">", 3), schema, strict=False).keeps(known)
+    assert Pruner(("not", ("y", ">", 3)), schema, strict=False).keeps(known)
+    assert Pruner(("x", ">", "a"), schema, strict=False).keeps(known)
+    assert not Pruner([("y", ">", 3), ("x", ">", 3)], schema, strict=False).keeps(known)
+
+
+def test_a_path_that_means_two_columns():
+    schema = ipc.Schema([field("a", struct([field("b", int64())])), field("a.b", int64())])
+    with pytest.raises(UsageError, match=r"2 columns are called 'a\.b'"):
+        Pruner(("a.b", ">", 1), schema)
+
+
+def test_bounds_of_another_kind_than_the_column_rule_nothing_out():
+    schema = ipc.Schema([field("x", int64())])
+    for low, high in (("a", "b"), (0.5, 0.6), (True, True), (None, None), (b"a", None)):
+        known = {"x": ipc.ColumnStatistics(3, 0, low, high)}
+        assert Pruner(("x", ">", 9), schema).keeps(known)
+    assert not Pruner(("x", ">", 9), schema).keeps({"x": ipc.ColumnStatistics(3, 3, None, None)})

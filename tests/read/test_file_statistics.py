@@ -1,0 +1,282 @@
+"""Statistics of all batches in a footer: they say what the batches' own metadata say, of this file only."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import random
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import mutate
+from helpers.arrays import CASES, read_batch
+from helpers.arrow_columns import COLUMNS
+
+import arrowipc as ipc
+from arrowipc import UsageError
+from arrowipc.columns import statistics
+from arrowipc.columns.statistics import STATISTICS_KEY
+from arrowipc.read.file_statistics import decode_entry
+from arrowipc.types import field, int64
+from arrowipc.write import file_statistics as written
+
+KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
+
+
+def file_of(*batches: Any, **options: Any) -> bytearray:
+    sink = bytearray()
+    with ipc.new_file(sink, **{"statistics": True, **options}) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return sink
+
+
+def entry_of(source: Any) -> bytes | None:
+    with ipc.open_file(source) as reader:
+        return reader.metadata.get(STATISTICS_KEY)
+
+
+def by_batch(source: Any) -> list[Any]:
+    with ipc.open_file(source) as reader:
+        return [ipc.batch_statistics(reader.get_batch_metadata(i)) for i in range(reader.num_record_batches)]
+
+
+def told(source: Any, **options: Any) -> list[Any]:
+    with ipc.open_file(source) as reader:
+        return ipc.file_statistics(reader, **options)
+
+
+def block_of(source: Any) -> bytes:
+    import struct
+
+    with ipc.open_file(source) as reader:
+        return struct.pack("<qi4xq", *reader.blocks[-1])
+
+
+def without_bound(found: Any) -> Any:
+    """A maximum that was left out, or was never there: the footer does not tell these apart."""
+    return {path: each._replace(max_is_exact=each.max is None or each.max_is_exact) for path, each in found.items()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_footer_says_what_the_batches_say(name):
+    array = KINDS[name]
+    theirs = pa.record_batch([array, pa.array(range(len(array)))], ["x", "id"])
+    try:
+        batch = read_batch(theirs)
+    except Exception as error:  # what pyarrow itself cannot write
+        pytest.skip(str(error))
+    data = file_of(batch, batch.slice(1), batch.slice(0, 0))
+    found = told(data)
+    assert entry_of(data) is not None
+    assert list(map(without_bound, found)) == list(map(without_bound, by_batch(data)))
+    assert told(data, columns=["id"], batches=[1]) == [{"id": found[1]["id"]}]
+
+
+def test_the_entry_follows_arrows_statistics_schema():
+    data = file_of({"id": [1, None], "place": [{"lat": 1.5}, None]}, {"id": [3], "place": [{"lat": float("nan")}]})
+    stored = zlib.decompress(base64.b64decode(entry_of(data), validate=True))
+    table = pa.ipc.open_stream(stored).read_all()
+    table.validate(full=True)
+    item = table.schema.field("statistics").type.value_type
+    assert item.field("column").type == pa.int32()
+    assert item.field("statistics").type.key_type == pa.dictionary(pa.int32(), pa.string())
+    assert item.field("statistics").type.item_type.mode == "dense"
+    one, two = table["statistics"].to_pylist()
+    assert one == [
+        {"column": None, "statistics": [("ARROW:row_count:exact", 2)]},
+        {
+            "column": 0,
+            "statistics": [("ARROW:null_count:exact", 1), ("ARROW:min_value:exact", 1), ("ARROW:max_value:exact", 1)],
+        },
+        {"column": 1, "statistics": [("ARROW:null_count:exact", 1)]},
+        {
+            "column": 2,
+            "statistics": [
+                ("ARROW:null_count:exact", 1),
+                ("ARROW:min_value:exact", 1.5),
+                ("ARROW:max_value:exact", 1.5),
+                ("arrowipc:has_nan", False),
+            ],
+        },
+    ]
+    assert [each["column"] for each in two] == [None, 0, 1, 2]
+
+
+def test_bounds_have_the_type_of_their_column():
+    import datetime as dt
+    from decimal import Decimal
+
+    values = {"t": [dt.datetime(2024, 1, 1)], "d": [Decimal("1.50")], "day": [dt.date(2024, 1, 2)]}
+    data = file_of(pa.record_batch(values))
+    (rows,) = pa.ipc.open_stream(zlib.decompress(base64.b64decode(entry_of(data)))).read_all()["statistics"].to_pylist()
+    assert [dict(each["statistics"])["ARROW:min_value:exact"] for each in rows[1:]] == [
+        dt.datetime(2024, 1, 1),
+        Decimal("1.50"),
+        dt.date(2024, 1, 2),
+    ]
+
+
+# -- of this file only ---------------------------------------------------------------------------------------
+
+
+def test_what_is_appended_is_told_too(tmp_path):
+    path = tmp_path / "x.arrow"
+    path.write_bytes(file_of({"x": [1]}, {"x": [2]}))
+    with ipc.new_file(path, append=True, statistics=True) as writer:
+        writer.write({"x": [3]})
+    assert entry_of(path) is not None
+    assert [each["x"].max for each in told(path)] == [1, 2, 3]
+    with ipc.new_file(path, append=True) as writer:
+        writer.write({"x": [4]})
+    assert entry_of(path) is None
+    assert [each and each["x"].max for each in told(path)] == [1, 2, 3, None]
+    with ipc.new_file(path, append=True, statistics=True) as writer:
+        writer.write({"x": [5]})
+    assert entry_of(path) is not None
+    assert [each and each["x"].max for each in told(path)] == [1, 2, 3, None, 5]
+
+
+def test_metadata_of_another_file_bring_no_statistics(tmp_path):
+    source = file_of({"x": [1]}, {"x": [2]}, metadata={"made by": "hand"})
+    with ipc.open_file(source) as reader:
+        data = file_of({"x": [8]}, {"x": [9]}, statistics=False, metadata=reader.metadata)
+        both = file_of({"x": [8]}, {"x": [9]}, metadata=reader.metadata)
+    with ipc.open_file(data) as reader:
+        assert dict(reader.metadata) == {b"made by": b"hand"}
+        assert told(data) == [None, None]
+    assert [each["x"].max for each in told(both)] == [8, 9]
+    assert pa.ipc.open_stream(bytes(data)[8:]).schema.metadata is None
+
+
+def test_a_copy_by_others_with_the_metadata_of_the_source_is_not_believed():
+    source = file_of({"x": [1]}, {"x": [2]})
+    theirs = pa.ipc.open_file(pa.py_buffer(source))
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, theirs.schema, metadata=theirs.metadata) as writer:
+        for x in (8, 9):
+            writer.write_batch(pa.record_batch({"x": [x]}))
+    assert entry_of(sink.getvalue()) is not None
+    assert told(sink.getvalue()) == [None, None]
+
+
+def test_copy_recover_and_unify_leave_nothing_stale(tmp_path):
+    source = file_of({"x": [1]}, {"x": [2]})
+    target = bytearray()
+    with ipc.open_file(source) as reader, ipc.new_file(target, reader.schema, metadata=reader.metadata) as writer:
+        assert ipc.copy(reader, writer) == 2
+    assert entry_of(target) is None
+    assert told(target) == told(source), "a message that is passed on keeps its own"
+    torn = tmp_path / "torn.arrow"
+    torn.write_bytes(source[:-20])
+    ipc.recover(torn, into=tmp_path / "new.arrow")
+    assert entry_of(tmp_path / "new.arrow") is None
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": pa.array(["a", "b"]).dictionary_encode()}))
+    other = ipc.RecordBatch.from_arrow(pa.record_batch({"x": pa.array(["c"]).dictionary_encode()}))
+    unified = file_of(batch, other, unify_dictionaries=True)
+    assert [each["x"].max for each in told(unified)] == ["b", "c"]
+
+
+def test_a_batch_that_was_refused_is_not_told():
+    sink = bytearray()
+    one, other = (ipc.RecordBatch.from_arrow(pa.record_batch({"x": pa.array(w).dictionary_encode()})) for w in "ab")
+    with ipc.new_file(sink, one.schema, statistics=True) as writer:
+        writer.write(one)
+        with pytest.raises(UsageError):
+            writer.write(other)
+        writer.write(one)
+    assert [each["x"].max for each in told(sink)] == ["a", "a"]
+    assert entry_of(sink) is not None
+
+
+def test_files_without_batches_and_streams_have_none():
+    assert told(file_of(schema=ipc.Schema([field("x", int64())]))) == []
+    with pytest.raises(UsageError, match="expected a reader of a file"):
+        ipc.file_statistics(ipc.open_stream(ipc.Schema([field("x", int64())]).serialize()))
+
+
+def test_projection_does_not_change_what_is_told():
+    data = file_of({"a": [1], "b": [{"c": 2}]})
+    with ipc.open_file(data, columns=["b"]) as reader:
+        (found,) = ipc.file_statistics(reader)
+    assert {path: each.max for path, each in found.items()} == {"a": 1, "b": None, "b.c": 2}
+
+
+def test_a_file_of_pyarrow_or_polars_has_none(tmp_path: Path):
+    import polars as pl
+
+    pl.DataFrame({"x": [1, 2, 3]}).write_ipc(tmp_path / "x.arrow")
+    assert told(tmp_path / "x.arrow") == [None]
+
+
+def test_very_many_are_left_to_the_batches(monkeypatch):
+    monkeypatch.setattr(written, "MOST_VALUES", 20)
+    data = file_of(*[{"x": [i]} for i in range(10)])
+    assert entry_of(data) is None
+    assert [each["x"].max for each in told(data)] == list(range(10))
+    monkeypatch.undo()
+    monkeypatch.setattr(written, "MOST_BYTES", 20)
+    assert entry_of(file_of({"x": [1]})) is None
+
+
+def test_types_that_do_not_fit_the_union_lack_bounds():
+    columns = {f"c{i}": pa.array([1], pa.timestamp("s", f"+{i // 60:02}:{i % 60:02}")) for i in range(140)}
+    data = file_of(pa.record_batch(columns))
+    (found,) = told(data)
+    assert entry_of(data) is not None
+    assert found["c0"].max == 1
+    assert found["c139"] == (1, 0, None, None, True, True, None)
+
+
+def test_thousands_of_batches():
+    batch = ipc.RecordBatch.from_pydict({"x": [1, 2], "t": ["a", "b"]})
+    data = file_of(*[batch] * 3000)
+    assert len(set(map(str, told(data)))) == 1
+    assert len(told(data)) == 3000
+
+
+# -- entries from anywhere -----------------------------------------------------------------------------------
+
+SEED = file_of({"x": [1, None], "t": ["a", "b"]}, {"x": [3, 4], "t": [None, "c"]})
+
+
+def repacked(change: Any) -> bytes:
+    stream = bytearray(zlib.decompress(base64.b64decode(entry_of(SEED))))
+    return base64.b64encode(zlib.compress(change(stream)))
+
+
+def test_any_entry_gives_statistics_or_nothing():
+    chance = random.Random(5)
+    text, block = entry_of(SEED), block_of(SEED)
+    assert decode_entry(text, 2, block) is not None
+    for other in (b"", b"x", text[:-4], text + b"AAAA", base64.b64encode(b"junk"), repacked(lambda data: data[:-300])):
+        assert decode_entry(other, 2, block) is None
+    assert decode_entry(text, 3, block) is None, "of another number of batches"
+    assert decode_entry(text, 2, bytes(24)) is None, "of another file"
+    assert decode_entry(repacked(lambda data: data + bytes(64 << 20)), 2, block) is None, "too large"
+    for _ in range(300):
+        changed = repacked(lambda data: next(mutate.mutants(bytes(data), chance.randrange(2**32), 1)))
+        for found in decode_entry(changed, 2, block) or []:
+            for each in (found or {}).values():
+                assert each.min is None or each.max is None or each.min <= each.max
+
+
+def test_what_statistics_make_no_sense_is_left_out():
+    def lists(column: Any, value: Any) -> Any:
+        kind = pa.list_(
+            pa.struct({"column": pa.int32(), "statistics": pa.map_(pa.dictionary(pa.int32(), pa.string()), pa.int64())})
+        )
+        return pa.array([[{"column": column, "statistics": [("ARROW:row_count:exact", value)]}]], kind)
+
+    document = {"v": 1, "last_block": bytes(24).hex(), "columns": {"0": "x"}}
+    for column in (lists(None, 3), pa.array([1]), pa.array([[1]]), pa.array([None], pa.list_(pa.int8()))):
+        schema = pa.schema([("statistics", column.type)], {STATISTICS_KEY: json.dumps(document)})
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(pa.record_batch([column], schema=schema))
+        assert decode_entry(base64.b64encode(zlib.compress(sink.getvalue())), 1, bytes(24)) is None
+    assert statistics.KEYS[0] == "ARROW:row_count:exact"
