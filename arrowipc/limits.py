@@ -42,6 +42,9 @@ class Limits(Immutable):
         Most memory allocated for bytes that a stream has announced and not yet delivered.
     spool_bytes : int, default 64 MiB
         Of a file that comes from a pipe, what is kept in memory; a longer one goes to a temporary file.
+    row_cache_bytes : int, default 64 MiB
+        Decoded batches that a file reader keeps for `take` and `row`, for each of the last four selections of columns;
+        a larger batch is kept alone. What lies in a mapped file or in the caller's memory is not counted.
     overlap_bytes : int, default 64 MiB
         By how much the buffers of a batch may exceed its body because they share bytes. Sharing is
         legal; a thousand columns on one 2 GiB buffer is a bomb for whoever copies them.
@@ -66,6 +69,7 @@ class Limits(Immutable):
         "dictionary_bytes",
         "read_ahead",
         "spool_bytes",
+        "row_cache_bytes",
         "overlap_bytes",
         "dataset_columns",
     )
@@ -81,6 +85,7 @@ class Limits(Immutable):
     dictionary_bytes: int
     read_ahead: int
     spool_bytes: int
+    row_cache_bytes: int
     overlap_bytes: int
     dataset_columns: int
 
@@ -97,6 +102,7 @@ class Limits(Immutable):
         dictionary_bytes: int = 2 * GIB,
         read_ahead: int = 64 * MIB,
         spool_bytes: int = 64 * MIB,
+        row_cache_bytes: int = 64 * MIB,
         overlap_bytes: int = 64 * MIB,
         dataset_columns: int = 100_000,
     ) -> None:

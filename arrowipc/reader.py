@@ -17,10 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
-    from typing import Any, Literal, NoReturn, Self, TypeAlias
+    from typing import Any, Literal, NoReturn, Self, SupportsIndex, TypeAlias
 
-    from arrowipc.arguments import KeyValueMetadata
+    import numpy as np
+    import numpy.typing as npt
+
+    from arrowipc.arguments import Extensions, KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.take import RowReader
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
     Index: TypeAlias = bool | Literal["keep"]
 
 __all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "options_of"]
+
+#: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
+MOST_PARTS = 4
 
 
 # -- streams -------------------------------------------------------------------------------------------------
@@ -252,11 +259,26 @@ class RecordBatchFileReader(BatchReader):
     of threads may ask; where the source is a file object or remote, they wait for each other.
     """
 
+    __slots__ = (
+        "_blocks",
+        "_decoder",
+        "_failure",
+        "_limits",
+        "_loaded",
+        "_lock",
+        "_parts",
+        "_reading",
+        "_remote",
+        "_rows",
+        "_source",
+    )
+
     _decoder: BlockDecoder
-
-    __slots__ = ("_blocks", "_decoder", "_failure", "_loaded", "_lock", "_reading", "_remote", "_source")
-
     _failure: ArrowIpcError | None
+    _limits: Limits | None
+    _parts: dict[tuple[str | int, ...], RecordBatchFileReader]  # readers of the same source, of some columns each
+    _reading: list[bool]  # True while somebody reads; these readers share it
+    _rows: RowReader | None
     _blocks: RemoteBlocks | None
     _remote: RemoteSource | None
 
@@ -302,7 +324,8 @@ class RecordBatchFileReader(BatchReader):
 
     def _begin(self, source: Any, memory_map: bool, limits: Limits | None, magic: bytes) -> None:
         """Open the source; a pipe, whose end has to be known, is read to it if it begins with `magic`."""
-        self._closed = self._loaded = self._reading = False
+        self._closed = self._loaded = False
+        self._reading, self._parts, self._rows, self._limits = [], {}, None, limits
         try:
             self._lock = RLock()  # of what is done with `read.decoders`, `_core` and the dictionaries
         except RuntimeError as error:  # "can't allocate lock"
@@ -440,10 +463,153 @@ class RecordBatchFileReader(BatchReader):
 
     def count_rows(self) -> int:
         """Return the rows of all batches, from their metadata alone: no body is touched."""
+        return sum(memoryview(self._lengths()).cast("B").cast("q"))
+
+    def batch_lengths(self) -> npt.NDArray[np.int64]:
+        """Return the rows of each batch, from their metadata alone: no body is touched.
+
+        Of a remote file, or a file object, they are what polars wrote into the footer, if it did. Nothing relies on
+        that: a batch that turns out to have other rows is a FormatError.
+        """
+        import numpy as np
+
+        return np.frombuffer(self._lengths(), np.int64)
+
+    def _lengths(self) -> Any:
         self._check_open()
-        numbers = range(self.num_record_batches)
-        self._expect(numbers)
-        return sum([self._decoder.num_rows(i, *self._head(i)) for i in numbers])
+        if self._source is not None:
+            return self._decoder.read_lengths(self._source)
+        from array import array
+
+        lengths = stated_lengths(self.metadata, self.num_record_batches)
+        if lengths is None:
+            numbers = range(self.num_record_batches)
+            self._expect(numbers)
+            lengths = [self._decoder.num_rows(i, *self._head(i)) for i in numbers]
+        return array("q", lengths)
+
+    # -- rows, counted through all batches --
+
+    def take(self, rows: Any, *, columns: Columns = None) -> RecordBatch:
+        """Return rows in any order and number, as one batch.
+
+        Each batch that is needed is decoded once per call at most; the last ones are kept for the next call, up to
+        ``Limits.row_cache_bytes``.
+
+        Parameters
+        ----------
+        rows : integers
+            In a list, range, array of NumPy or of Arrow; negative ones count from the end.
+        columns : sequence of str or int, optional
+            Names, indices or dotted paths to read, as for `open_file`; others are not touched.
+
+        Raises
+        ------
+        IndexError
+            There is no such row.
+        FormatError, LimitError, UnsupportedError
+            A batch cannot be decoded.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> data = bytearray()
+        >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2], "y": ["a", "b"]})) as writer:
+        ...     writer.write(ipc.Table.from_batches([batch, batch]))
+        >>> reader = ipc.open_file(data)
+        >>> reader.take([3, 0, -1], columns="y").to_pydict(), reader.row(2), reader.batch_lengths().tolist()
+        ({'y': ['b', 'a', 'b']}, {'x': 1, 'y': 'a'}, [2, 2])
+        >>> reader.slice(1, 2).num_rows, reader.read_rows(1, 3).to_pydict()
+        (2, {'x': [2, 1], 'y': ['b', 'a']})
+        """
+        return self._part(columns)._row_reader().take(rows)
+
+    def row(self, i: SupportsIndex, *, columns: Columns = None, extensions: Extensions = False) -> dict[str, Any]:
+        """Return one row as a dict; parameters and errors are those of `take`.
+
+        `extensions` is that of :meth:`arrowipc.RecordBatch.to_pydict`.
+        """
+        return (self if columns is None else self._part(columns))._row_reader().row(i, extensions=extensions)
+
+    def slice(self, offset: int = 0, length: int | None = None, *, columns: Columns = None) -> Table:
+        """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
+
+        Raises
+        ------
+        UsageError
+            `offset` or `length` is negative.
+        FormatError, LimitError, UnsupportedError
+            A batch cannot be decoded.
+        """
+        from arrowipc.table import Table
+
+        part = self._part(columns)
+        return Table(part.schema, part._row_reader().slice(offset, length))
+
+    def read_rows(self, start: int, stop: int, *, columns: Columns = None) -> RecordBatch:
+        """Return rows ``[start, stop)``, all of which exist, as one batch; copied only where they are of several.
+
+        Raises
+        ------
+        IndexError
+            There are not so many rows.
+        FormatError, LimitError, UnsupportedError
+            A batch cannot be decoded.
+        """
+        rows = self._part(columns)._row_reader()
+        if not 0 <= start <= stop <= rows.num_rows:
+            raise NotFoundError(f"read_rows: rows {start} to {stop} are not among the {rows.num_rows} that there are")
+        parts = rows.slice(start, stop - start)
+        if len(parts) == 1:
+            return parts[0]
+        from arrowipc.columns.builder import concat_batches
+
+        return concat_batches(parts) if parts else rows.take([])
+
+    def _row_reader(self) -> RowReader:
+        if self._closed or self._rows is None:
+            from weakref import proxy
+
+            from arrowipc.columns.array import RecordBatch
+            from arrowipc.columns.take import RowReader
+            from arrowipc.limits import Limits
+
+            lengths, reader = self._lengths(), proxy(self)  # no circle: what is dropped lets go of the source at once
+            cache_bytes = (self._limits or Limits()).row_cache_bytes
+            if self.num_record_batches:
+                load, expect = lambda i: reader.get_batch(i), lambda numbers: reader._expect(numbers)
+                self._rows = RowReader(lengths, load, cache_bytes=cache_bytes, expect=expect)
+            else:
+                empty = RecordBatch.from_pydict({name: [] for name in self.schema.names}, self.schema)
+                self._rows = RowReader([0], lambda _: empty)
+        return self._rows
+
+    def _part(self, columns: Columns) -> RecordBatchFileReader:
+        """A reader of some columns of the same source; the last ones are kept, with their batches."""
+        if columns is None:
+            return self
+        key = (columns,) if isinstance(columns, (str, int)) else tuple(columns)
+        found = self._parts.get(key)
+        if found is None:
+            with self._lock:
+                self._check_open()
+                found = self._select(key)
+                while len(self._parts) >= MOST_PARTS:
+                    self._parts.pop(next(iter(self._parts)))
+                self._parts[key] = found
+        return found
+
+    def _select(self, columns: tuple[str | int, ...]) -> RecordBatchFileReader:
+        part = object.__new__(type(self))
+        for name in ("_closed", "_file", "_limits", "_lock", "_reading", "_remote", "_source"):
+            setattr(part, name, getattr(self, name))
+        part._owned = part._loaded = False
+        part._failure = part._rows = part._blocks = None
+        part._parts = {}
+        part._decoder = self._decoder.select(columns)
+        if self._remote is not None:
+            part._blocks = RemoteBlocks(self._remote, part._decoder)
+        return part
 
     def _head(self, i: int) -> tuple[Any, int]:
         """The metadata of a batch: the bytes that hold it, and where it begins in them."""
@@ -466,11 +632,11 @@ class RecordBatchFileReader(BatchReader):
                     "this reader is in the middle of a read that this call is part of: a signal handler, "
                     "or the file object itself, makes it; one at a time may read"
                 )
-            self._reading = True
+            self._reading.append(True)
             try:
                 return read(*arguments)
             finally:
-                self._reading = False
+                self._reading.clear()
 
     def _index(self, i: int) -> int:
         count = self.num_record_batches
@@ -545,7 +711,10 @@ class RecordBatchFileReader(BatchReader):
         if not self._closed:
             self._closed = True
             with self._lock:
-                self._source = self._blocks = self._remote = None
+                self._source = self._blocks = self._remote = self._rows = None
+                for part in self._parts.values():
+                    part.close()
+                self._parts.clear()
                 if self._owned:
                     self._file.close()
 
@@ -565,6 +734,20 @@ class RecordBatchFileReader(BatchReader):
                     continue  # a picture need not be complete
                 blocks.append((offset, offset + head + body, dictionary))
         return file_html(self.schema, blocks)
+
+
+def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:
+    """The rows of each of `count` batches that polars states in a footer; None where it does not, or nonsense."""
+    import json
+
+    try:
+        ends = json.loads(metadata.get("__POLARS_IPC_METADATA", b""))["record_batch_cum_len"]
+        lengths = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+        if len(lengths) == count and all(type(rows) is int and 0 <= rows < 1 << 63 for rows in lengths):
+            return lengths
+    except (ValueError, TypeError, LookupError, RecursionError):
+        pass
+    return None
 
 
 def options_of(options: Any, columns: Columns, use_threads: bool, native: bool) -> tuple[Columns, bool, bool]:

@@ -42,6 +42,7 @@ cdef class Decoder:
 
     cdef int open(self, Plan whole) except -1
     cdef int open_as(self, Plan whole, Plan plan) except -1
+    cdef Decoder part(self, object columns)
     cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner)
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries)

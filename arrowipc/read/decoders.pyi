@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Iterator
-from typing import Literal, SupportsIndex
+from typing import Literal, Self, SupportsIndex
 
 from arrowipc._core import Columns, ReadableBuffer, Source
 from arrowipc.arguments import KeyValueMetadata, MetadataLike
@@ -113,14 +113,16 @@ class BlockDecoder:
     def decode(self, message: Message) -> RecordBatch: ...
     def load_dictionary(self, index: int, source: Source | ReadableBuffer, at: int = 0) -> None: ...
     def num_rows(self, index: int, source: Source | ReadableBuffer, at: int = 0) -> int: ...
+    def read_lengths(self, source: Source) -> Memory: ...
+    def select(self, columns: Iterable[str | int] | str | int) -> Self: ...
     def batch_metadata(self, index: int, source: Source | ReadableBuffer, at: int = 0) -> KeyValueMetadata: ...
     def body_ranges(self, index: int, source: ReadableBuffer) -> list[tuple[int, int]]: ...
 
 class FileDecoder(BlockDecoder):
     def __init__(
         self,
-        footer: ReadableBuffer,
-        start: int,
+        footer: ReadableBuffer | FileDecoder,
+        start: int = 0,
         *,
         columns: Iterable[str | int] | str | int | None = None,
         validate: Literal["none", "full", "strict"] = "full",

@@ -7,7 +7,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc, qsort
 
 from arrowipc._core cimport (
-    Columns, DictionaryPlan, Plan, Source, check_counts, check_sizes, count_variadic, field_path, level_of,
+    Columns, DictionaryPlan, Memory, Plan, Source, check_counts, check_sizes, count_variadic, field_path, level_of,
     limits_data, locate, open_batch, open_message, raise_fault, read_pairs, walk,
 )
 from arrowipc.columns.array cimport Array, BatchProducer, RecordBatch, share_dictionaries
@@ -19,7 +19,7 @@ from arrowipc.inline.fault cimport (
 )
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_table, fb_u8, fb_vector
-from arrowipc.inline.loads cimport inside, load_i32, load_i64, too_many_values
+from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch, too_many_values
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, FieldPlan, LimitsData, v4_bitmap,
 )
@@ -115,6 +115,16 @@ cdef class Decoder:
         collect(whole.dictionaries, self.known)
         collect(self.plan.dictionaries, self.needed)
         return 0
+
+    cdef Decoder part(self, object columns):
+        """What reads some of the columns of this one, as it does, and knows no dictionaries yet."""
+        cdef Decoder out = Decoder.__new__(Decoder)
+        out.level, out.limits, out.columns = self.level, self.limits, columns
+        out.use_threads, out.keep_stored, out.known = self.use_threads, self.keep_stored, self.known
+        out.plan = project(self.plan, columns)
+        out.entries, out.needed, out.current = {}, {}, None if self.known else ()
+        collect(out.plan.dictionaries, out.needed)
+        return out
 
     cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
                   object body_owner, Plan plan, tuple dictionaries) except -1:
@@ -974,6 +984,7 @@ NEAR = 1 << 16
 
 cdef enum:
     ADDED_UP_AT_ONCE = 1000     # blocks: that is a matter of microseconds
+    HEADS_AHEAD = 8             # batches whose metadata is asked for before it is read
     FREE_USES = 16              # of blocks of a larger footer, before its pages are all looked at
 
 
@@ -1229,6 +1240,29 @@ cdef class BlockDecoder:
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
 
+    def read_lengths(self, Source source not None):
+        """Return the rows of all record batches from their metadata, which lies in `source` with all of the file.
+
+        Returns
+        -------
+        Memory
+            An int64 for each.
+        """
+        cdef int64_t count = self.footer.batches.count, i = 0
+        cdef Memory out = Memory(8 * count)
+        cdef int64_t* lengths = <int64_t*> out.data
+        out.size = 8 * count
+        self.add_up()
+        while i < count:
+            with nogil:
+                i = read_heads(&self.footer.batches, i, source.data, min(source.size, self.footer.end), &self.limits,
+                               lengths)
+            if i < count:
+                # What is wrong with it is said there.
+                lengths[i] = self.num_rows(i, source, self.footer.block(i, False).offset)
+                i += 1
+        return out
+
     def batch_metadata(self, int64_t index, source, int64_t at=0):
         """Return the custom metadata of record batch `index` from its message, which begins at byte `at`."""
         cdef Block block = self.footer.block(index, False)
@@ -1285,21 +1319,61 @@ cdef class FileDecoder(BlockDecoder):
     Parameters
     ----------
     footer : bytes-like
-        The footer's table (see `footer_range`).
+        The footer's table (see `footer_range`). Or another FileDecoder, of whose columns these are some.
     start : int
         Where the table begins in the file: no message reaches beyond.
     columns, validate, limits, use_threads, ensure_native_endian
         As for `arrowipc.open_file`.
     """
 
-    def __cinit__(self, footer, int64_t start, *, columns=None, validate="full", limits=None, use_threads=True,
+    def __cinit__(self, footer, int64_t start=0, *, columns=None, validate="full", limits=None, use_threads=True,
                   ensure_native_endian=True):
+        if isinstance(footer, FileDecoder):
+            self.footer, self.limits = (<FileDecoder> footer).footer, (<FileDecoder> footer).limits
+            self.decoder = (<FileDecoder> footer).decoder.part(columns)
+            return
         limits_data(limits, &self.limits)
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
         self.footer = read_footer(Source(footer), start, &self.limits, columns is not None)
         if validate == "strict":
             check_disjoint(self.footer)
         self.decoder.open(self.footer.plan)
+
+    def select(self, columns):
+        """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""
+        return FileDecoder(self, columns=columns)
+
+
+cdef int64_t read_heads(const Vector* blocks, int64_t i, const uint8_t* file, int64_t end, const LimitsData* limits,
+                        int64_t* lengths) noexcept nogil:
+    """Read the rows of batches from block `i` on; returns the first block that is not as it should be, or their number.
+    """
+    cdef const uint8_t* entry
+    cdef const uint8_t* head
+    cdef int64_t offset, size
+    cdef Envelope message
+    cdef BatchHeader header
+    cdef Fault fault
+    for i in range(i, blocks.count):
+        entry = blocks.data + i * Block_SIZE
+        offset = load_i64(entry + Block_offset)
+        size = load_i32(entry + Block_metaDataLength)
+        if i + HEADS_AHEAD < blocks.count:
+            # They lie far apart.
+            prefetch(file + max(min(load_i64(entry + HEADS_AHEAD * Block_SIZE + Block_offset), end), <int64_t> 0))
+        if offset & 7 or size & 7 or size < 16 or offset < 8 or not inside(offset, size, end):
+            return i
+        head = file + offset
+        if (load_i32(head) != -1 or load_i32(head + 4) != size - 8 or size > limits.metadata_bytes
+                or open_message(head + 8, size - 8, &message, &fault) < 0
+                or message.kind != MessageHeader_RecordBatch
+                or message.body_length != load_i64(entry + Block_bodyLength)
+                or not inside(offset + size, message.body_length, end)
+                or open_batch(&message.header, &header, &fault) < 0
+                or header.length < 0 or header.length > limits.rows_per_batch):
+            return i
+        lengths[i] = header.length
+    return blocks.count
 
 
 cdef int check_total(Footer footer) except -1:
@@ -1388,6 +1462,13 @@ cdef class IndexedDecoder(BlockDecoder):
     def lengths(self):
         """memoryview: the rows of each batch, as int64."""
         return memoryview(self.index.lengths)
+
+    def select(self, columns):
+        """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""
+        cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
+        stream.decoder, stream.limits, stream.opened = self.decoder.part(columns), self.limits, True
+        stream.envelope.version = self.footer.version
+        return IndexedDecoder(self.index, stream)
 
     def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
         """Decode record batch `index`, as `BlockDecoder.batch`; it has as many rows as the index says."""

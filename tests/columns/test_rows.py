@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import random
-import threading
-import weakref
-from collections import Counter
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive, randoms
@@ -15,9 +11,7 @@ from helpers.arrays import CASES, read_batch
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc import FormatError, LimitError, UsageError
 from arrowipc.columns.take import RowReader
-from arrowipc.types import dictionary, field, int8, int32, int64, list_, null, string_view, struct, utf8
 
 
 def reader_of(batches: list[ipc.RecordBatch], cache_bytes: int = 1 << 20, **options: object) -> RowReader:

@@ -1,0 +1,416 @@
+"""Rows of files and indexed streams, counted through their batches, are those of the table that they hold (issue 24)."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import random
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from helpers import drive, randoms
+from hypothesis import given, strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError, LimitError, Limits, UsageError
+from arrowipc.columns.take import RowReader
+
+COLUMNS = {
+    "id": pa.array(range(60)),
+    "t": pa.array([None if i % 7 == 0 else f"text {i}" * (i % 3) for i in range(60)]),
+    "s": pa.array([{"a": i, "b": str(i)} for i in range(60)]),
+    "d": pa.array([f"v{i % 5}" for i in range(60)]).dictionary_encode(),
+    "v": pa.array([f"a longer text {i}" for i in range(60)], pa.string_view()),
+    "l": pa.array([[f"{i}-{k}" for k in range(i % 4)] for i in range(60)]),
+}
+TABLE = pa.table(COLUMNS)
+
+
+def written(table: pa.Table = TABLE, rows: int = 7, file: bool = True, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    make = pa.ipc.new_file if file else pa.ipc.new_stream
+    with make(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return sink.getvalue()
+
+
+FILE = written()
+
+
+def sources(data: bytes, tmp_path: Any) -> list[Any]:
+    path = tmp_path / "rows.arrow"
+    path.write_bytes(data)
+    return [data, path, io.BytesIO(data), ipc.RemoteSource(f"file://{path}")]
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_rows_of_every_source_are_those_of_the_table(compression, tmp_path):
+    dice = random.Random(1)
+    rows = TABLE.to_pylist()
+    for file in (True, False):
+        for source in sources(written(compression=compression, file=file), tmp_path):
+            limits = Limits(row_cache_bytes=dice.choice((0, 1000, 1 << 20)))
+            reader = ipc.open_file(source, limits=limits) if file else ipc.open(source, limits=limits, index=True)
+            assert reader.batch_lengths().tolist() == [7] * 8 + [4]
+            assert reader.count_rows() == 60
+            for count in (0, 1, 5, 200):
+                chosen = [dice.randrange(-60, 60) for _ in range(count)]
+                assert reader.take(chosen).to_pylist() == [rows[i] for i in chosen]
+                assert reader.take(np.sort(np.array(chosen, np.int32)), columns=["s.b", "l"]).to_pylist() == [
+                    {"s": {"b": rows[i]["s"]["b"]}, "l": rows[i]["l"]} for i in sorted(chosen)
+                ]
+            assert [reader.row(i) for i in range(-60, 60)] == rows * 2
+            assert reader.row(8, columns=[3, 0]) == {"d": "v3", "id": 8}
+            for start, stop in ((0, 60), (5, 9), (14, 21), (59, 60), (30, 30)):
+                assert reader.slice(start, stop - start).to_pylist() == rows[start:stop]
+                assert reader.read_rows(start, stop, columns="t").to_pylist() == [
+                    {"t": r["t"]} for r in rows[start:stop]
+                ]
+            assert reader.slice(58, 10).num_rows == 2
+            assert reader.slice(99).num_rows == 0
+
+
+@given(randoms.batches(), st.randoms(use_true_random=False))
+def test_rows_of_random_files_are_those_of_all_that_they_hold(parts, dice):
+    compression = dice.choice((None, "lz4"))
+    reader = ipc.open_file(
+        randoms.written(parts, file=True, compression=compression),
+        limits=Limits(row_cache_bytes=dice.choice((0, 1 << 20))),
+    )
+    whole = reader.read_all()
+    n = whole.num_rows
+    assert reader.batch_lengths().tolist() == [part.num_rows for part in parts]
+    chosen = [dice.randrange(-n, n) for _ in range(dice.randrange(30))] if n else []
+    if whole.batches or len(set(whole.schema.names)) == whole.num_columns:
+        taken = reader.take(chosen)
+        assert ipc.Table(taken.schema, [taken]).equals(whole.take(chosen), nan_equal=True)
+        drive.export_to_pyarrow(taken)
+        start = dice.randrange(n + 1)
+        assert reader.read_rows(start, n).equals(whole[start:].combine() if start < n else taken[:0], nan_equal=True)
+    if whole.num_columns:
+        some = [dice.randrange(whole.num_columns)]
+        assert reader.slice(0, 5, columns=some).equals(whole[:5].select(some), nan_equal=True)
+
+
+def test_rows_that_are_not_there_are_named():
+    reader = ipc.open_file(FILE)
+    for ask in (lambda: reader.take([3, 60]), lambda: reader.take([0, 99, -61]), lambda: reader.row(60)):
+        with pytest.raises(IndexError, match=r"60 rows") as raised:
+            ask()
+        assert isinstance(raised.value, ipc.ArrowIpcError)
+    with pytest.raises(IndexError, match=r"index 99 \(item 1 of 3\)"):
+        reader.take([0, 99, -61])
+    for start, stop in ((0, 61), (5, 4), (-1, 3)):
+        with pytest.raises(IndexError, match="among the 60"):
+            reader.read_rows(start, stop)
+    with pytest.raises(UsageError, match="negative"):
+        reader.slice(-1)
+    with pytest.raises(ipc.NotFoundError, match="no column 'z'"):
+        reader.take([0], columns=["z"])
+    for wrong in (["x"], [1.5], [None], [[1]]):
+        with pytest.raises(UsageError, match="expected integers"):
+            reader.take(wrong)
+
+
+def test_a_file_without_batches_has_no_rows():
+    reader = ipc.open_file(written(TABLE[:0]))
+    assert reader.take([]).schema == reader.schema
+    assert (reader.count_rows(), reader.slice().num_rows, reader.read_rows(0, 0).num_rows) == (0, 0, 0)
+    for ask in (lambda: reader.take([0]), lambda: reader.row(0)):
+        with pytest.raises(IndexError, match="0 rows"):
+            ask()
+
+
+def test_columns_are_counted_among_those_that_the_reader_reads():
+    reader = ipc.open_file(FILE, columns=["s", "id", "d"])
+    assert reader.take([3], columns=[1]).to_pydict() == {"id": [3]}
+    assert reader.take([3], columns=["s.b", 2]).to_pydict() == {"s": [{"b": "3"}], "d": ["v3"]}
+    with pytest.raises(ipc.NotFoundError):
+        reader.take([3], columns=["t"])
+
+
+def test_unread_columns_are_not_decompressed():
+    """The text is broken in the file: only who reads it is told."""
+    dice = random.Random(4)
+    texts = [dice.randbytes(40).hex() for _ in range(100)]
+    data = bytearray(written(pa.table({"x": range(100), "t": texts}), 100, compression="zstd"))
+    at = data.rindex(b"\x28\xb5\x2f\xfd")  # how a frame begins
+    data[at : at + 4] = bytes(4)
+    reader = ipc.open_file(data)
+    with pytest.raises(FormatError):
+        reader.take([5])
+    assert reader.take([5, -1], columns="x").to_pydict() == {"x": [5, 99]}
+
+
+def test_the_last_selections_are_kept_and_no_more():
+    reader = ipc.open_file(FILE)
+    parts = [reader._part([i]) for i in range(6)]
+    assert reader._part([5]) is parts[5]
+    assert reader._part([0]) is not parts[0]
+    assert len(reader._parts) == 4
+    reader.close()
+    assert not reader._parts
+
+
+def test_a_closed_reader_has_no_rows_and_those_taken_stay():
+    reader = ipc.open_file(FILE)
+    taken, part = reader.take([1, 50]), reader.slice(0, 3, columns=["t"])
+    reader.close()
+    for ask in (
+        lambda: reader.take([1]),
+        lambda: reader.row(1),
+        reader.slice,
+        reader.count_rows,
+        reader.batch_lengths,
+        lambda: reader.take([1], columns=["t"]),
+        lambda: reader.read_rows(0, 1),
+    ):
+        with pytest.raises(UsageError, match="closed"):
+            ask()
+    assert taken["id"].to_pylist() == [1, 50]
+    assert part.num_rows == 3
+
+
+def test_a_reader_that_is_dropped_is_gone_at_once():
+    gc.disable()
+    try:
+        reader = ipc.open_file(FILE)
+        reader.row(5), reader.take([1, 9], columns=["id"])
+        gone = weakref.ref(reader)
+        del reader
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_batches_are_decoded_once_and_only_when_needed(monkeypatch):
+    reader = ipc.open_file(written(compression="lz4"), limits=Limits(row_cache_bytes=0))
+    seen: list[int] = []
+    get_batch = type(reader).get_batch
+    monkeypatch.setattr(type(reader), "get_batch", lambda self, i: (seen.append(i), get_batch(self, i))[1])
+    reader.take([50, 1, 20, 2, 49, 51])
+    assert seen == [0, 2, 7]
+    reader.take([51])
+    assert seen == [0, 2, 7], "the one that was used last stays"
+    reader.take(range(60))
+    assert sorted(seen[3:]) == [*range(7), 8]
+    keeps = ipc.open_file(written(compression="lz4"))
+    seen.clear()
+    for _ in range(3):
+        keeps.take([50, 1, 20])
+    assert seen == [0, 2, 7]
+
+
+def test_the_bytes_that_are_kept_are_bounded():
+    """Of 100 batches of 80 KB as many stay as fit; those that are asked for again and again stay longest."""
+    table = pa.table({"x": np.arange(1_000_000)})
+    stored = ipc.open_file(written(table, 10_000, compression="lz4"))
+    loads: list[int] = []
+    rows = RowReader(
+        stored.batch_lengths(), lambda i: (loads.append(i), stored.get_batch(i))[1], cache_bytes=20 * 81_000
+    )
+    for i in range(100):
+        assert rows.row(i * 10_000) == {"x": i * 10_000}
+        assert rows.row(5) == {"x": 5}
+    assert loads == list(range(100))
+    loads.clear()
+    for i in range(99, 84, -1):
+        rows.row(i * 10_000)
+    assert loads == []
+    mapped = ipc.open_file(written(table, 10_000))
+    plain = RowReader(mapped.batch_lengths(), lambda i: (loads.append(i), mapped.get_batch(i))[1], cache_bytes=100_000)
+    plain.take(range(0, 1_000_000, 10_000)), plain.take(range(0, 1_000_000, 10_000))
+    assert len(loads) == 100, "what lies in the caller's memory is not counted"
+
+
+def test_a_length_that_lies_is_found_when_the_batch_is_decoded():
+    batches = list(ipc.open_file(FILE))
+    rows = RowReader([7, 8, *[7] * 6, 4], batches.__getitem__)
+    assert rows.row(3)["id"] == 3
+    for ask in (lambda: rows.row(7), lambda: rows.take([0, 9]), lambda: rows.slice(5, 5)):
+        with pytest.raises(FormatError, match="batch 1: expected the 8 rows"):
+            ask()
+    with pytest.raises(LimitError, match="batch 1"):
+        RowReader([2**62, 2**62], batches.__getitem__)
+    with pytest.raises(LimitError, match="batch 0"):
+        RowReader([-1], batches.__getitem__)
+
+
+@pytest.mark.parametrize(
+    "lie", [None, [3, 6, 9, 12], [3, 6, 9], [9, 6, 3, 10], ["a"], {"a": 1}, [3, 6, 9, True], 10**30]
+)
+def test_what_polars_says_of_lengths_is_used_and_not_believed(lie):
+    frame = pl.DataFrame({"a": range(10), "t": [f"a text that is long {i}" for i in range(10)]})
+    sink = io.BytesIO()
+    frame.lazy().sink_ipc(sink, record_batch_size=3, _record_batch_statistics=True)
+    reader = ipc.open_file(sink.getvalue())
+    assert reader.metadata["__POLARS_IPC_METADATA"] == b'{"record_batch_cum_len":[3,6,9,10]}'
+    stated = {} if lie is None else {"__POLARS_IPC_METADATA": json.dumps({"record_batch_cum_len": lie})}
+    with ipc.new_file(data := bytearray(), reader.schema, metadata=stated) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+    for in_memory in (True, False):
+        found = ipc.open_file(data if in_memory else io.BytesIO(data))
+        if lie == [3, 6, 9, 12] and not in_memory:
+            assert found.count_rows() == 12
+            with pytest.raises(FormatError, match="batch 3: expected the 3 rows"):
+                found.row(-1)
+            assert found.take([8, 0])["a"].to_pylist() == [8, 0]
+        else:
+            assert found.count_rows() == 10
+            assert found.row(-1) == {"a": 9, "t": "a text that is long 9"}
+
+
+def test_dictionaries_that_grow_or_are_replaced_are_right_for_every_batch():
+    kind = ipc.Schema([ipc.types.field("d", ipc.types.dictionary(ipc.types.int8(), ipc.types.utf8()))])
+    for deltas in (True, False):
+        values = [[f"v{i}" for i in range(k + 1)] if deltas else [f"{k}-{i}" for i in range(4)] for k in range(6)]
+        sink = io.BytesIO()
+        with ipc.new_stream(sink, kind, dictionary_deltas=deltas) as writer:
+            for words in values:
+                writer.write_batch(ipc.RecordBatch.from_pydict({"d": words}, kind))
+        whole = [word for words in values for word in words]
+        reader = ipc.open(sink.getvalue(), index=True)
+        dice = random.Random(3)
+        for _ in range(5):
+            chosen = [dice.randrange(len(whole)) for _ in range(20)]
+            assert reader.take(chosen)["d"].to_pylist() == [whole[i] for i in chosen]
+        if deltas:
+            assert len(reader.take(range(len(whole)))["d"].dictionary) == 6
+
+
+def test_texts_that_are_taken_keep_no_batch_alive():
+    """Of views the text is copied, unless most of a buffer is used."""
+    texts = [f"a text that lies in a data buffer {i}" * 20 for i in range(3000)]
+    data = written(pa.table({"v": pa.array(texts, pa.string_view())}), 500, compression="lz4")
+    reader = ipc.open_file(data)
+    for chosen in ([5], [5, 1200, 2999], range(1000, 1020), [7] * 100):
+        taken = reader.take(chosen)
+        assert taken["v"].to_pylist() == [texts[i] for i in chosen]
+        assert taken.nbytes <= sum(len(texts[i]) + 16 for i in chosen) + 100
+        drive.export_to_pyarrow(taken)
+    shared = reader.take([5, 1200] * 50_000)
+    assert shared.nbytes < 10_000_000, "a text is not copied fifty thousand times"
+    assert shared["v"].to_pylist()[:2] == [texts[5], texts[1200]]
+
+
+def test_broken_values_are_errors_where_they_are_taken():
+    offsets = np.array([0, 1, 5, 3, 99, 4], np.int32)
+    text = ipc.Schema([ipc.types.field("t", ipc.types.utf8())])
+    views = ipc.Schema([ipc.types.field("t", ipc.types.string_view())])
+    wild = np.zeros((5, 4), np.int32)
+    wild[1:] = [[20, 0, 0, 0], [20, 0, 1, 0], [20, 0, 0, 5], [-1, 0, 0, 0]]
+    broken = [
+        ipc.RecordBatch.from_buffers(text, 5, [(5, 0)], [None, offsets, b"abcd"]),
+        ipc.RecordBatch.from_buffers(views, 5, [(5, 0)], [None, wild, b"x" * 10], variadic=[1]),
+    ]
+    for batch in broken:
+        rows = RowReader([5, 5, 5], lambda _, batch=batch: batch)
+        good = rows.take([0, 5, 10] * 4).to_pylist()
+        assert good == [batch.slice(0, 1).to_pylist()[0]] * 12
+        for at in range(2, 5) if batch is broken[0] else range(1, 5):
+            for chosen in ([at], [0, at + 5], [at, 5, 10] * 9):
+                with pytest.raises(FormatError, match="'t'"):
+                    rows.take(chosen)
+
+
+def test_lists_of_a_batch_that_has_no_elements():
+    kind = ipc.Schema(
+        [
+            ipc.types.field("l", ipc.types.list_(ipc.types.utf8())),
+            ipc.types.field("n", ipc.types.list_(ipc.types.null())),
+        ]
+    )
+    parts = [
+        {"l": [["a", "b"], None], "n": [[None], []]},
+        {"l": [[], None], "n": [None, []]},
+        {"l": [["c"]], "n": [[None] * 3]},
+    ]
+    batches = [ipc.RecordBatch.from_pydict(part, kind) for part in parts]
+    rows = RowReader([2, 2, 1], batches.__getitem__)
+    taken = rows.take([4, 2, 0, 1, 4, 3])
+    assert taken.to_pydict() == {
+        "l": [["c"], [], ["a", "b"], None, ["c"], None],
+        "n": [[None] * 3, None, [None], [], [None] * 3, []],
+    }
+    drive.export_to_pyarrow(taken)
+
+
+def test_lists_of_more_elements_than_are_gathered_go_another_way():
+    """A list of nulls takes no bytes, however long it is."""
+    kind = ipc.Schema(
+        [
+            ipc.types.field("n", ipc.types.list_(ipc.types.null(), 1 << 22)),
+            ipc.types.field("i", ipc.types.int8()),
+        ]
+    )
+    batch = ipc.RecordBatch.from_buffers(
+        kind, 2, [(2, 0), (2 << 22, 2 << 22), (2, 0)], [None, None, np.array([1, 2], np.int8)]
+    )
+    rows = RowReader([2, 2], lambda _: batch)
+    taken = rows.take([3, 0] * 20)
+    assert taken["i"].to_pylist() == [2, 1] * 20
+    assert len(taken["n"].children[0]) == 40 << 22
+
+
+def test_millions_of_rows_of_compressed_batches(tmp_path):
+    n = 1_000_000
+    table = pa.table({"x": np.arange(n), "t": np.arange(n).astype(str)})
+    reader = ipc.open_file(written(table, 20_000, compression="lz4"), limits=Limits(row_cache_bytes=1 << 20))
+    chosen = np.random.default_rng(1).permutation(n)
+    taken = reader.take(chosen)
+    assert np.array_equal(taken["x"].to_numpy(), chosen)
+    assert taken["t"].to_arrow().equals(pa.array(chosen.astype(str)))
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 5000, 1 << 20])
+def test_threads_take_at_the_same_time(cache_bytes):
+    reader = ipc.open_file(written(compression="lz4"), limits=Limits(row_cache_bytes=cache_bytes))
+    rows = TABLE.to_pylist()
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        dice = random.Random(seed)
+        try:
+            for _ in range(60):
+                chosen = [dice.randrange(60) for _ in range(dice.randrange(12))]
+                if reader.take(chosen).to_pylist() != [rows[i] for i in chosen]:
+                    wrong.append(chosen)
+                if reader.row(chosen[0] if chosen else 0, columns=["id"]) != {"id": chosen[0] if chosen else 0}:
+                    wrong.append("row")
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_reader_that_is_closed_meanwhile_says_so():
+    reader = ipc.open_file(written(compression="lz4"), limits=Limits(row_cache_bytes=0))
+    ended: list[Any] = []
+
+    def work() -> None:
+        try:
+            for k in range(10**6):
+                reader.take([k % 60, 3])
+        except UsageError as error:
+            ended.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    reader.close()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 4
+    assert all("closed" in each for each in ended)
