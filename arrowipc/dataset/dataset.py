@@ -23,13 +23,14 @@ from arrowipc.schema import Field, Schema
 from arrowipc.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Literal, TypeAlias, TypeVar
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import RecordBatch
     from arrowipc.columns.pruning import Pruner
     from arrowipc.columns.take import RowReader
+    from arrowipc.dataset.fragments import Lengths
     from arrowipc.reader import Columns, Validate
 
     T = TypeVar("T")
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dataset", "open_dataset"]
 
+NO_ROWS: Lengths = np.zeros(0, np.int64)
 #: Batches that are decoded ahead of whoever takes them.
 WORKERS = 4
 #: Remote files whose ends are fetched at the same time: their cost is waiting.
@@ -235,7 +237,7 @@ class Dataset:
             A file is gone, or another one than it was.
         """
         if self._filter is None:
-            return sum(map(sum, self._lengths()))
+            return sum([int(lengths.sum()) for lengths in self._lengths()])
         return int(self._located()[1].sum())
 
     def take(self, rows: Any) -> RecordBatch:
@@ -258,28 +260,27 @@ class Dataset:
         """Return one row; see :meth:`arrowipc.RecordBatch.iter_rows` for `extensions`. Errors are those of `take`."""
         return self._reader().row(i, extensions=extensions)
 
-    def _lengths(self) -> Iterator[Sequence[int]]:
+    def _lengths(self) -> Iterator[Lengths]:
         """Rows of each batch of each fragment."""
         opener = self._options.opener
         remote = any(fragment.lengths is None and is_url(fragment.path) for fragment in self.fragments)
         tasks = ((partial(self._counted, opener, fragment), True) for fragment in self.fragments)
         return _in_order(tasks, FETCHES if remote else 0)
 
-    def _counted(self, opener: Opener, fragment: Fragment) -> Sequence[int]:
+    def _counted(self, opener: Opener, fragment: Fragment) -> Lengths:
         if self._rules_out(fragment):
-            return ()
+            return NO_ROWS
         try:
             return opener.count(fragment)
         except Unreadable as error:
             opener.skip(fragment.path, error)
-            fragment.lengths = ()
-            return ()
+            fragment.lengths = NO_ROWS
+            return NO_ROWS
 
     def _located(self) -> tuple[Any, Any]:
         """Per batch that the filter leaves its fragment and number, and its rows."""
-        places, lengths = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)]
-        for f, found in enumerate(self._lengths()):
-            counts = np.asarray(found, np.int64)
+        places, lengths = [np.zeros((0, 2), np.int64)], [NO_ROWS]
+        for f, counts in enumerate(self._lengths()):
             numbers = None
             if self._filter is not None and len(counts):
                 numbers = self._kept(self.fragments[f], self._plan(self.fragments[f]))

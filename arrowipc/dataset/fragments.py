@@ -18,13 +18,19 @@ from arrowipc.read.remote import RemoteSource
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
+
+    import numpy as np
+    import numpy.typing as npt
 
     from arrowipc.columns.array import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
+
+    #: Rows of each batch of a file.
+    Lengths: TypeAlias = npt.NDArray[np.int64]
 
 __all__ = ["SMALL", "Fragment", "Opener", "Unreadable"]
 
@@ -67,7 +73,7 @@ class Fragment:
     #: The file's own schema, once it was read.
     schema: Schema | None
     #: Rows of each batch, once they were counted.
-    lengths: Sequence[int] | None
+    lengths: Lengths | None
     #: What tells the file from another one of its name: of a local file, when it was modified.
     version: Any
 
@@ -194,17 +200,17 @@ class Opener:
             try:
                 reader = self._opened(fragment, None)
                 if fragment.size is not None and fragment.size <= SMALL:
-                    fragment.lengths = lengths_of(reader)  # SHIM B
+                    fragment.lengths = reader.batch_lengths()
                 fragment.schema = reader.schema
             except ArrowIpcError:
                 with naming(fragment.path):
                     raise
 
-    def count(self, fragment: Fragment) -> Sequence[int]:
+    def count(self, fragment: Fragment) -> Lengths:
         """The rows of each batch."""
         if fragment.lengths is None:
             with naming(fragment.path):
-                fragment.lengths = lengths_of(self.open(fragment))  # SHIM B
+                fragment.lengths = self.open(fragment).batch_lengths()
                 assert fragment.lengths is not None
         return fragment.lengths
 
@@ -222,16 +228,12 @@ class Recovered:
         if not report.complete:
             opener.skip(path, FormatError(f"{path}: {report}"), partly=True)
 
-    def batch_lengths(self) -> list[int]:
+    def batch_lengths(self) -> Lengths:
         """Rows of each batch."""
-        return [batch.num_rows for batch in self._batches]
+        import numpy as np
+
+        return np.array([batch.num_rows for batch in self._batches], np.int64)
 
     def get_batch_metadata(self, i: int) -> Any:
         """Metadata of one of them."""
         return self._batches[i].custom_metadata
-
-
-def lengths_of(reader: Any) -> Any:  # SHIM B
-    if hasattr(reader, "batch_lengths"):
-        return reader.batch_lengths()
-    return [reader._decoder.num_rows(i, *reader._head(i)) for i in range(reader.num_record_batches)]

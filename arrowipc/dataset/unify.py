@@ -317,10 +317,12 @@ class FileMapping:
 def _becomes(have: at.Field, want: at.Field) -> bool:
     """Whether `_Parts` can make values of one field of those of another."""
     kind, target = have.type, want.type
-    if isinstance(kind, at.Null):
+    if isinstance(kind, at.Null) and kind != target:
         return want.nullable
     if (have.extension_name, have.extension_metadata) != (want.extension_name, want.extension_metadata):
         return False
+    if kind == target:
+        return _tags(kind.children) == _tags(target.children)
     if isinstance(kind, at.Dictionary) and not isinstance(target, (at.Dictionary, at.Union, at.RunEndEncoded)):
         return _becomes(have.__replace__(type=kind.value_type), want)
     if isinstance(kind, at.Struct) and isinstance(target, at.Struct):

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import gc
 import io
+import itertools
 import pickle
 import random
 import socket
@@ -658,7 +659,7 @@ def copied(data: bytes, chance: random.Random) -> None:
 def laid(name: str, data: bytes) -> Path:
     """A file of its own: what was mapped before must not be cut short."""
     path = Path(scratch(), name)
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     return path
@@ -699,3 +700,41 @@ def saved(data: bytes, chance: random.Random) -> None:
     folder = laid("saved/state.json", state).parent
     with contextlib.suppress(FileNotFoundError):  # of a name that nobody laid down
         use_rows(ipc.RowDataset(folder, **row_options(chance)), chance)
+
+
+@target("dataset", corpus.files, corpus.streams)
+def dataset(data: bytes, chance: random.Random) -> None:
+    """A folder with the file, one that was valid, and perhaps a torn one; the keys of one of them are odd."""
+    seeds = corpus.files()
+    good = seeds[zlib.crc32(data[:64]) % len(seeds)]
+    laid("set/k=1/a.arrow", data)
+    laid("set/k=x%20/b.arrow", good)
+    laid("set/c.arrow", data[: chance.randrange(len(data) + 1)] if chance.random() < 0.3 else data)
+    folder = Path(scratch()) / "set"
+    level = level_of(chance)
+    chosen: dict[str, Any] = {
+        "validate": level,
+        "limits": FEW,
+        "workers": chance.choice((0, 2)),
+        "on_error": chance.choice(("raise", "skip", "recover")),
+        "on_missing": chance.choice(("null", "error")),
+    }
+    if chance.random() < 0.3:
+        with contextlib.suppress(*uses.REFUSED):
+            chosen["schema"] = ipc.read_schema(chance.choice((good, data)), limits=FEW)
+    found = ipc.open_dataset(chance.choice((folder, folder / "k=1", f"{folder}/**/[abc].arrow")), **chosen)
+    repr(found), repr(found.fragments)
+    names = found.schema.names
+    if names and chance.random() < 0.3:
+        found = found.select([chance.randrange(len(names))])
+    if names and chance.random() < 0.3:
+        condition = chance.choice((("is_null",), (">", chance.randrange(-5, 5)), ("in", ["a", 1, None])))
+        with contextlib.suppress(ipc.UsageError):
+            found = found.filter([(chance.choice(names), *condition)])
+    with contextlib.suppress(*uses.REFUSED):
+        for batch in itertools.islice(found, MOST_BATCHES):
+            uses.batch(batch, level, chance)
+    count = found.count_rows()
+    if count:
+        found.take([chance.randrange(-count, count) for _ in range(5)])
+        found.slice(chance.randrange(count), 3), found.row(chance.randrange(count))
