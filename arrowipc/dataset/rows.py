@@ -287,9 +287,8 @@ def _values(array: Array) -> npt.NDArray[Any]:
         return _copied(array)
     offsets = array.buffers()[1]
     assert offsets is not None  # there are rows
-    ends = np.frombuffer(offsets, np.int32 if isinstance(kind, List) else np.int64)[
-        array.offset : array.offset + count + 1
-    ]
+    width = np.int32 if isinstance(kind, List) else np.int64
+    ends = np.frombuffer(offsets, width)[array.offset : array.offset + count + 1].astype(np.int64)
     first, length = int(ends[0]), int(ends[1] - ends[0])
     items = _copied(array.children[0].slice(first, int(ends[-1]) - first))
     if items.dtype != object and (ends[1:] - ends[:-1] == length).all():

@@ -784,8 +784,8 @@ def use_rows(found: ipc.RowDataset, chance: random.Random) -> None:
                 found[ask]
 
 
-@target("rows", corpus.files, corpus.streams)
-def rows(data: bytes, chance: random.Random) -> None:
+@target("row-dataset", corpus.files, corpus.streams)
+def row_dataset(data: bytes, chance: random.Random) -> None:
     use_rows(ipc.RowDataset(laid("rows.arrow", data), **row_options(chance)), chance)
 
 
