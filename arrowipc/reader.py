@@ -438,8 +438,8 @@ class RecordBatchFileReader(BatchReader):
         for i in range(self.num_record_batches):
             dictionaries = self._dictionaries_at(i)
             source = self._source
-            block = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
-            yield self._decoder.stored(i, *block, dictionaries)
+            held, at = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
+            yield self._decoder.stored(i, held, at, dictionaries)
 
     get_record_batch = get_batch
 
@@ -463,7 +463,7 @@ class RecordBatchFileReader(BatchReader):
 
     def count_rows(self) -> int:
         """Return the rows of all batches, from their metadata alone: no body is touched."""
-        return sum(memoryview(self._lengths()).cast("B").cast("q"))
+        return sum(self._lengths())
 
     def batch_lengths(self) -> npt.NDArray[np.int64]:
         """Return the rows of each batch, from their metadata alone: no body is touched.
@@ -475,10 +475,10 @@ class RecordBatchFileReader(BatchReader):
 
         return np.frombuffer(self._lengths(), np.int64)
 
-    def _lengths(self) -> Any:
+    def _lengths(self) -> memoryview[int]:
         self._check_open()
         if self._source is not None:
-            return self._decoder.read_lengths(self._source)
+            return memoryview(self._decoder.read_lengths(self._source)).cast("q")
         from array import array
 
         lengths = stated_lengths(self.metadata, self.num_record_batches)
@@ -486,7 +486,7 @@ class RecordBatchFileReader(BatchReader):
             numbers = range(self.num_record_batches)
             self._expect(numbers)
             lengths = [self._decoder.num_rows(i, *self._head(i)) for i in numbers]
-        return array("q", lengths)
+        return memoryview(array("q", lengths))
 
     # -- rows, counted through all batches --
 

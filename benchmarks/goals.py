@@ -117,11 +117,4 @@ ROWS = (
         "spark_payloads",
     ),
     Row("spark pyarrow", "the same, beside pyarrow", ">= 3.5x", "spark_payloads"),
-    Row(
-        "prune",
-        "1 % of the batches match a filter: a full read's time over ours",
-        ">= 33x",
-        "pruning",
-        why="over HTTP the few requests that are left take 20 ms each, one behind the other",
-    ),
 )
