@@ -194,7 +194,7 @@ class Opener:
             try:
                 reader = self._opened(fragment, None)
                 if fragment.size is not None and fragment.size <= SMALL:
-                    fragment.lengths = lengths_of(reader)  # SHIM B
+                    fragment.lengths = lengths_of(reader)
                 fragment.schema = reader.schema
             except ArrowIpcError:
                 with naming(fragment.path):
@@ -204,7 +204,7 @@ class Opener:
         """The rows of each batch."""
         if fragment.lengths is None:
             with naming(fragment.path):
-                fragment.lengths = lengths_of(self.open(fragment))  # SHIM B
+                fragment.lengths = lengths_of(self.open(fragment))
                 assert fragment.lengths is not None
         return fragment.lengths
 
@@ -231,7 +231,6 @@ class Recovered:
         return self._batches[i].custom_metadata
 
 
-def lengths_of(reader: Any) -> Any:  # SHIM B
-    if hasattr(reader, "batch_lengths"):
-        return reader.batch_lengths()
-    return [reader._decoder.num_rows(i, *reader._head(i)) for i in range(reader.num_record_batches)]
+def lengths_of(reader: Any) -> list[int]:
+    """The rows of each batch of a reader."""
+    return list(map(int, reader.batch_lengths()))
