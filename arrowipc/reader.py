@@ -450,8 +450,8 @@ class RecordBatchFileReader(BatchReader):
         for i in range(self.num_record_batches):
             dictionaries = self._dictionaries_at(i)
             source = self._source
-            block = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
-            yield self._decoder.stored(i, *block, dictionaries)
+            held, at = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
+            yield self._decoder.stored(i, held, at, dictionaries)
 
     get_record_batch = get_batch
 

@@ -21,7 +21,7 @@ FAMILIES = {
     "compressed": ("compressed", "write_compressed"),
     "dictionaries": ("deltas", "write_dictionaries"),
     "files": ("file_random", "file_messages", "write_footer"),
-    "rows": ("training",),
+    "rows": ("training", "pruning"),
     "values": ("python_values",),
     "arrays": ("tensors", "sparse_tensors", "statistics"),
     "spark": ("spark_payloads",),

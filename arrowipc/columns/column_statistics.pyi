@@ -30,6 +30,7 @@ def collect_listed(
     columns: list[int | None],
     entry_ends: list[int],
     names: list[int],
+    places: list[int],
     codes: bytes,
     offsets: list[int],
     values: list[list[Any]],

@@ -763,13 +763,13 @@ def value_hashes(RecordBatch column not None):
 
 
 @cython.boundscheck(True)
-def collect_listed(numbers, dict paths, kind, list batch_ends, list columns, list entry_ends, list names, bytes codes,
-                   list offsets, list values):
+def collect_listed(numbers, dict paths, kind, list batch_ends, list columns, list entry_ends, list names, list places,
+                   bytes codes, list offsets, list values):
     """The statistics of batches, in the columns that `paths` names, out of Arrow's statistics schema.
 
     Batch i has the entries from ``batch_ends[i]`` on; entry j is about the column ``columns[j]`` and has the values
-    from ``entry_ends[j]`` on; value k is ``values[codes[k]][offsets[k]]`` and has the name ``names[k]``, a place in
-    `arrowipc.columns.statistics.KEYS`, or behind it. `kind` is `ColumnStatistics`.
+    from ``entry_ends[j]`` on; value k is ``values[codes[k]][offsets[k]]``, and ``places[names[k]]`` is the place of its
+    name in `arrowipc.columns.statistics.KEYS`, or behind it. `kind` is `ColumnStatistics`.
     """
     cdef Py_ssize_t number, start, stop, place, i
     cdef list said, out = []
@@ -784,7 +784,7 @@ def collect_listed(numbers, dict paths, kind, list batch_ends, list columns, lis
                 continue
             said = [None] * 8
             for i in range(<Py_ssize_t> entry_ends[place], <Py_ssize_t> entry_ends[place + 1]):
-                said[<Py_ssize_t> names[i]] = (<list> values[codes[i]])[<Py_ssize_t> offsets[i]]
+                said[<Py_ssize_t> places[<Py_ssize_t> names[i]]] = (<list> values[codes[i]])[<Py_ssize_t> offsets[i]]
             if place == start:
                 rows = said[0]
                 if column is not None or type(rows) is not int or rows < 0:

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from arrowipc.schema import Schema
 
     Keys: TypeAlias = tuple[Any, Any]
-    Test: TypeAlias = Callable[["_Known"], bool]
+    Facts: TypeAlias = tuple[bool, bool, Any, Any]
+    _Statistics: TypeAlias = Mapping[str, ColumnStatistics] | None
+    #: Asked with the statistics of a batch, and the one value that columns have in a file.
+    Test: TypeAlias = Callable[[_Statistics, Mapping[str, Any]], bool]
+    #: Asked with what is known of a column: see `_facts`.
+    ColumnTest: TypeAlias = Callable[[bool, bool, Any, Any], bool]
 
 __all__ = ["EXACT", "NAN", "OPPOSITE", "Domain", "Pruner", "float_bounds"]
 
@@ -46,6 +51,8 @@ OPPOSITE |= {"is_not_null": "is_null"}
 OPERATORS = (*OPPOSITE, "in", "not in", "starts_with")
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 SAME = {"=": "==", "is_valid": "is_not_null"}
+#: Decimals of other scales are not compared: nobody counts in such units.
+MOST_SCALE = 1000
 # 256 bits have at most 78 digits.
 EXACT = Context(prec=80)
 #: The key of NaN, above those of all numbers, which are (0, number).
@@ -67,35 +74,26 @@ class Domain(NamedTuple):
     literal: Callable[[Any], Keys | None]
 
 
-class Facts(NamedTuple):
-    """What is known of the rows of a batch in one column."""
+def _facts(statistics: _Statistics, keys: Mapping[str, Any], path: str, domain: Domain) -> Facts:
+    """What is known of the rows of a batch in one column.
 
-    values: bool  # some may hold a value
-    nulls: bool  # some may be null
-    low: Any  # a key below all values; None: not known
-    high: Any
-
-
-class _Known(NamedTuple):
-    """What a filter is asked about: the statistics of a batch, or the one value that columns have in a file."""
-
-    statistics: Mapping[str, ColumnStatistics] | None
-    keys: Mapping[str, Any]
-
-    def facts(self, path: str, domain: Domain) -> Facts:
-        if path in self.keys:
-            value = self.keys[path]
-            if value is None:
-                return Facts(False, True, None, None)
-            try:
-                keys = domain.literal(value)
-            except (TypeError, ValueError, ArithmeticError):
-                keys = None
-            return Facts(True, False, *(keys or (None, None)))
-        found = None if self.statistics is None else self.statistics.get(path)
-        if found is None:
-            return Facts(True, True, None, None)
-        return Facts(found.null_count != found.rows, found.null_count != 0, *domain.bounds(found))
+    Whether some may hold a value, whether some may be null, and keys below and above all values; None: not known.
+    """
+    if path in keys:
+        value = keys[path]
+        if value is None:
+            return False, True, None, None
+        try:
+            low, high = domain.literal(value) or (None, None)
+        except (TypeError, ValueError, ArithmeticError):
+            low = high = None
+        return True, False, low, high
+    found = None if statistics is None else statistics.get(path)
+    if found is None:
+        return True, True, None, None
+    nulls = found.null_count
+    low, high = domain.bounds(found)
+    return nulls != found.rows, nulls != 0, low, high
 
 
 class Pruner:
@@ -159,11 +157,11 @@ class Pruner:
 
         `keys` are columns that have one value in the whole file, as for `keeps_keys`.
         """
-        return self._test(_Known(statistics, keys or {}))
+        return self._test(statistics, keys or {})
 
     def keeps_keys(self, keys: Mapping[str, Any]) -> bool:
         """Whether a file has to be opened, in which these columns have this one value (None: null) in all rows."""
-        return self._test(_Known(None, keys))
+        return self._test(None, keys)
 
     # -- from a filter to a test --
 
@@ -191,9 +189,14 @@ class Pruner:
         some = (word == "or") != negated
         if len(tests) == 1:
             return tests[0]
-        if some:
-            return lambda known: any(test(known) for test in tests)
-        return lambda known: all(test(known) for test in tests)
+
+        def decided(statistics: _Statistics, keys: Mapping[str, Any]) -> bool:
+            for test in tests:
+                if test(statistics, keys) is some:
+                    return some
+            return not some
+
+        return decided
 
     def _spend(self, which: int, count: int) -> None:
         self._left[which] -= count
@@ -219,26 +222,24 @@ class Pruner:
             self._paths[column] = self._domain(column)
         domain = self._paths[column]
         if domain is None:
-            return lambda known: True
+            return lambda statistics, keys: True
         test = self._tested(column, domain, op, part[2:], negated)
-        return lambda known: test(known.facts(column, domain))
+        return lambda statistics, keys: bool(test(*_facts(statistics, keys, column, domain)))
 
-    def _tested(
-        self, column: str, domain: Domain, op: str, literals: tuple[Any, ...], negated: bool
-    ) -> Callable[[Facts], bool]:
+    def _tested(self, column: str, domain: Domain, op: str, literals: tuple[Any, ...], negated: bool) -> ColumnTest:
         flipped = negated and op in OPPOSITE
         if flipped:
             op = OPPOSITE[op]
         if op == "is_null":
-            return lambda facts: facts.nulls
+            return lambda values, nulls, low, high: nulls
         if op == "is_not_null":
-            return lambda facts: facts.values
+            return lambda values, nulls, low, high: values
         if op in ("in", "not in"):
             return _among(self._list(column, domain, *literals), (op == "in") == negated, "in")
         keys = self._keys(column, domain, literals[0])
         # By the rule that NaN compares with nothing, all values pass the opposite of a comparison with it.
         if keys is None or (flipped and keys[0] == NAN):
-            return lambda facts: facts.values
+            return lambda values, nulls, low, high: values
         if op in ("==", "!="):
             return _among([keys], op == "!=", "==")
         if op == "starts_with":
@@ -247,10 +248,12 @@ class Pruner:
             return _begins(keys[0], negated)
         compare = COMPARE[op]
         if op in ("<", "<="):
-            return lambda facts: (
-                facts.values and (facts.low is None or compare(facts.low, keys[1]) or (flipped and facts.high == NAN))
+            most = keys[1]
+            return lambda values, nulls, low, high: (
+                values and (low is None or compare(low, most) or (flipped and high == NAN))
             )
-        return lambda facts: facts.values and (facts.high is None or compare(facts.high, keys[0]))
+        least = keys[0]
+        return lambda values, nulls, low, high: values and (high is None or compare(high, least))
 
     def _list(self, column: str, domain: Domain, literals: Any) -> list[Keys | Literal["null"] | None]:
         if isinstance(literals, (str, bytes, Mapping)) or not isinstance(literals, Iterable):
@@ -291,37 +294,36 @@ def _pruner(filter: Any, schema: Schema, strict: bool) -> Pruner:
     return Pruner(filter, schema, strict=strict)
 
 
-def _among(literals: list[Any], negated: bool, op: str) -> Callable[[Facts], bool]:
+def _among(literals: list[Any], negated: bool, op: str) -> ColumnTest:
     """Whether a value may be one of some literals, or another one; nulls are not in a list without them."""
     known = sorted([keys for keys in literals if keys is not None and keys != "null"])
     if negated:
         # Some take the two zeros for different values of a list.
         single = {low for low, high in known if low == high and not (op == "in" and low == (0, 0))}
-        return lambda facts: (
-            (op == "in" and facts.nulls)
-            or (facts.values and (facts.low is None or facts.low != facts.high or facts.low not in single))
+        return lambda values, nulls, low, high: (
+            (op == "in" and nulls) or (values and (low is None or low != high or low not in single))
         )
     doubt, null = None in literals, "null" in literals
     lows, highs = [low for low, _ in known], list(accumulate([high for _, high in known], max))
 
-    def test(facts: Facts) -> bool:
-        end = len(lows) if facts.high is None else bisect_right(lows, facts.high)
-        found = doubt or (end > 0 and (facts.low is None or highs[end - 1] >= facts.low))
-        return (facts.values and found) or (null and facts.nulls)
+    def test(values: bool, nulls: bool, low: Any, high: Any) -> bool:
+        end = len(lows) if high is None else bisect_right(lows, high)
+        found = doubt or (end > 0 and (low is None or highs[end - 1] >= low))
+        return (values and found) or (null and nulls)
 
     return test
 
 
-def _begins(prefix: bytes, negated: bool) -> Callable[[Facts], bool]:
+def _begins(prefix: bytes, negated: bool) -> ColumnTest:
     """Whether a text between the bounds may begin so: such texts lie together, from the prefix on."""
 
-    def test(facts: Facts) -> bool:
-        _, _, low, high = facts
+    def test(values: bool, nulls: bool, low: Any, high: Any) -> bool:
         if negated:
-            return not (low is not None and high is not None and low.startswith(prefix) and high.startswith(prefix))
-        return (high is None or high >= prefix) and (low is None or low[: len(prefix)] <= prefix)
+            known = low is not None and high is not None
+            return values and not (known and low.startswith(prefix) and high.startswith(prefix))
+        return values and (high is None or high >= prefix) and (low is None or low[: len(prefix)] <= prefix)
 
-    return lambda facts: facts.values and test(facts)
+    return test
 
 
 def _found(fields: Sequence[at.Field], path: str) -> list[at.Field]:
@@ -339,28 +341,33 @@ def _domain(type_: at.DataType) -> Domain:
         type_ = type_.value_type
     match type_:
         case at.Bool():
-            return Domain(_bounds(bool, bool), _bool)
+            return Domain(_bounds(bool), _bool)
         case at.Int():
-            return Domain(_bounds(int, int), _integer)
+            return Domain(_bounds(int), _integer)
         case at.FloatingPoint():
             return Domain(float_bounds, _real)
         case at.Decimal():
             scale = type_.scale
+            if abs(scale) > MOST_SCALE:
+                return Domain(lambda found: (None, None), lambda value: None)
             return Domain(_bounds(int, lambda value: Decimal(value).scaleb(-scale, EXACT)), _decimal(scale))
         case at.Utf8() | at.LargeUtf8() | at.Utf8View():
             return Domain(_bounds(str, str.encode), _text)
         case at.Binary() | at.LargeBinary() | at.BinaryView() | at.FixedSizeBinary():
-            return Domain(_bounds(bytes, bytes), _bytes)
+            return Domain(_bounds(bytes), _bytes)
         case at.Date() | at.Timestamp() | at.Time() | at.Duration():
             unit = NANOSECONDS[type_.unit]
             return Domain(_bounds(int, lambda value: value * unit), _moment(type_, unit))
     return Domain(lambda found: (None, None), _nothing)
 
 
-def _bounds(stored: type, convert: Callable[[Any], Any]) -> Callable[[ColumnStatistics], Keys]:
+def _bounds(stored: type, convert: Callable[[Any], Any] | None = None) -> Callable[[ColumnStatistics], Keys]:
     def bounds(found: ColumnStatistics) -> Keys:
-        low, high = found.min, found.max
-        return convert(low) if type(low) is stored else None, convert(high) if type(high) is stored else None
+        low = found.min if type(found.min) is stored else None
+        high = found.max if type(found.max) is stored else None
+        if convert is None:
+            return low, high
+        return None if low is None else convert(low), None if high is None else convert(high)
 
     return bounds
 
@@ -418,7 +425,7 @@ def _real(value: Any) -> Keys:
 
 
 def _decimal(scale: int) -> Callable[[Any], Keys | None]:
-    step = Decimal(1).scaleb(-scale, EXACT) if abs(scale) < 1000 else None
+    step = Decimal(1).scaleb(-scale, EXACT)
 
     def literal(value: Any) -> Keys | None:
         value = _number(value)
@@ -428,7 +435,7 @@ def _decimal(scale: int) -> Callable[[Any], Keys | None]:
             value = Decimal(value)
             slack = EXACT.abs(EXACT.multiply(value, Decimal("1e-12"))) if value.is_finite() else Decimal(0)
             return EXACT.subtract(value, slack), EXACT.add(value, slack)
-        if isinstance(value, int) or not value.is_finite() or step is None or value.adjusted() + max(scale, 0) > 75:
+        if isinstance(value, int) or not value.is_finite() or value.adjusted() + max(scale, 0) > 75:
             return value, value
         return value.quantize(step, ROUND_FLOOR, EXACT), value.quantize(step, ROUND_CEILING, EXACT)
 

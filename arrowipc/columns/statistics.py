@@ -438,7 +438,8 @@ MOST_VALUES = 1 << 20
 def schema_paths(schema: Schema) -> dict[str, tuple[int, at.DataType]]:
     """The number in depth-first order, and the type, of each column that has statistics, by dotted path."""
     found: dict[str, tuple[int, at.DataType]] = {}
-    twice, number = set(), 0
+    twice: set[str] = set()
+    number = 0
 
     def walk(fields: Iterable[at.Field], prefix: str | None) -> None:
         nonlocal number

@@ -7,6 +7,7 @@ from collections import deque
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import proxy
 
 import numpy as np
 
@@ -22,13 +23,14 @@ from arrowipc.schema import Field, Schema
 from arrowipc.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Literal, TypeAlias, TypeVar
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import RecordBatch
     from arrowipc.columns.pruning import Pruner
     from arrowipc.columns.take import RowReader
+    from arrowipc.dataset.fragments import Lengths
     from arrowipc.reader import Columns, Validate
 
     T = TypeVar("T")
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dataset", "open_dataset"]
 
+NO_ROWS: Lengths = np.zeros(0, np.int64)
 #: Batches that are decoded ahead of whoever takes them.
 WORKERS = 4
 #: Remote files whose ends are fetched at the same time: their cost is waiting.
@@ -76,9 +79,21 @@ class Dataset:
     ({'x': [1, 2, 3]}, ['x', 'y'], 2, 2)
     >>> sum(batch.num_rows for batch in dataset.filter([("y", "is_null")]).to_batches()), dataset.skipped
     (3, {})
+    >>> folder.cleanup()
     """
 
-    __slots__ = ("__weakref__", "_columns", "_filter", "_numbers", "_options", "_plans", "_rows", "fragments", "schema")
+    __slots__ = (
+        "__weakref__",
+        "_by_keys",
+        "_columns",
+        "_filter",
+        "_numbers",
+        "_options",
+        "_plans",
+        "_rows",
+        "fragments",
+        "schema",
+    )
 
     #: Schema: of all batches.
     schema: Schema
@@ -90,11 +105,11 @@ class Dataset:
     ) -> None:
         self.fragments, self._options, self._columns, self._filter = fragments, options, columns, filter
         self.schema = _projected(options.schema, columns)
-        self._plans: dict[Schema, _Plan] = {}
+        self._plans: dict[bytes, _Plan] = {}
         self._numbers: dict[Fragment, list[int]] = {}
         self._rows: RowReader | None = None
-        if filter is not None:
-            self._pruner(options.schema, True)  # says what is wrong with it
+        #: Decides by keys alone; making it says what is wrong with the filter.
+        self._by_keys = None if filter is None else self._pruner(options.schema, True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self.fragments, self._options, self._columns, self._filter)
@@ -167,10 +182,9 @@ class Dataset:
     def head(self, n: int = 5) -> Table:
         """Return the first `n` rows; no more batches are read than have them."""
         check_integer("head: n", n, 0, 2**63 - 1)
-        found = []
-        for batch in self:
-            if n <= 0:
-                break
+        found: list[RecordBatch] = []
+        batches = iter(self)
+        while n > 0 and (batch := next(batches, None)) is not None:
             found.append(batch.slice(0, n))
             n -= batch.num_rows
         return Table(self.schema, found)
@@ -185,6 +199,8 @@ class Dataset:
         """What gives each batch of all files; None in place of one that is left out."""
         opener = self._options.opener
         for fragment in self.fragments:
+            if self._rules_out(fragment):
+                continue
             try:
                 plan = self._plan(fragment)
                 numbers = self._kept(fragment, plan)
@@ -206,7 +222,7 @@ class Dataset:
             with naming(fragment.path):
                 return plan.mapping(reader.get_batch(i), fragment.keys)
         except Unreadable as error:
-            self._options.opener.skip(fragment.path, error)
+            self._options.opener.skip(fragment.path, error, partly=True)
             return None
 
     # -- rows by their number --
@@ -222,7 +238,7 @@ class Dataset:
             A file is gone, or another one than it was.
         """
         if self._filter is None:
-            return sum(map(sum, self._lengths()))
+            return sum([int(lengths.sum()) for lengths in self._lengths()])
         return int(self._located()[1].sum())
 
     def take(self, rows: Any) -> RecordBatch:
@@ -245,27 +261,27 @@ class Dataset:
         """Return one row; see :meth:`arrowipc.RecordBatch.iter_rows` for `extensions`. Errors are those of `take`."""
         return self._reader().row(i, extensions=extensions)
 
-    def _lengths(self) -> Iterator[Sequence[int]]:
+    def _lengths(self) -> Iterator[Lengths]:
         """Rows of each batch of each fragment."""
         opener = self._options.opener
         remote = any(fragment.lengths is None and is_url(fragment.path) for fragment in self.fragments)
         tasks = ((partial(self._counted, opener, fragment), True) for fragment in self.fragments)
         return _in_order(tasks, FETCHES if remote else 0)
 
-    @staticmethod
-    def _counted(opener: Opener, fragment: Fragment) -> Sequence[int]:
+    def _counted(self, opener: Opener, fragment: Fragment) -> Lengths:
+        if self._rules_out(fragment):
+            return NO_ROWS
         try:
             return opener.count(fragment)
         except Unreadable as error:
             opener.skip(fragment.path, error)
-            fragment.lengths = ()
-            return ()
+            fragment.lengths = NO_ROWS
+            return NO_ROWS
 
     def _located(self) -> tuple[Any, Any]:
         """Per batch that the filter leaves its fragment and number, and its rows."""
-        places, lengths = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)]
-        for f, found in enumerate(self._lengths()):
-            counts = np.asarray(found, np.int64)
+        places, lengths = [np.zeros((0, 2), np.int64)], [NO_ROWS]
+        for f, counts in enumerate(self._lengths()):
             numbers = None
             if self._filter is not None and len(counts):
                 numbers = self._kept(self.fragments[f], self._plan(self.fragments[f]))
@@ -280,7 +296,8 @@ class Dataset:
             from arrowipc.columns.take import RowReader
 
             where, lengths = self._located()
-            self._rows = RowReader(lengths, partial(self._load, where))
+            # Without a circle: when nobody has the data set any more, its files are closed.
+            self._rows = RowReader(lengths, partial(Dataset._load, proxy(self), where))
         return self._rows
 
     def _load(self, where: Any, i: int) -> RecordBatch:
@@ -299,10 +316,10 @@ class Dataset:
         options.opener.look(fragment)
         schema = fragment.schema
         assert schema is not None
-        plan = self._plans.get(schema)
+        plan = self._plans.get(schema.serialize())
         if plan is None:
             with naming(fragment.path):
-                plan = self._plans[schema] = self._planned(schema)
+                plan = self._plans[schema.serialize()] = self._planned(schema)
         return plan
 
     def _planned(self, schema: Schema) -> _Plan:
@@ -329,6 +346,10 @@ class Dataset:
         from arrowipc.columns.pruning import Pruner
 
         return Pruner(self._filter, schema, strict=strict)
+
+    def _rules_out(self, fragment: Fragment) -> bool:
+        """Whether no row of a file can pass the filter, by its keys."""
+        return self._by_keys is not None and bool(fragment.keys) and not self._by_keys.keeps_keys(fragment.keys)
 
     def _kept(self, fragment: Fragment, plan: _Plan) -> Any:
         """Numbers of the batches that the filter leaves; None: all of them."""
@@ -501,6 +522,7 @@ def open_dataset(
     [{'x': 23, 'year': 2023}, {'x': 24, 'year': 2024}]
     >>> ipc.open_dataset(folder.name, filter=[("year", ">", 2023)]).count_rows()
     1
+    >>> folder.cleanup()
     """
     check_choice("partitioning", partitioning, ("hive", None))
     check_choice("on_missing", on_missing, ("null", "error"))

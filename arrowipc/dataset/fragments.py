@@ -18,13 +18,19 @@ from arrowipc.read.remote import RemoteSource
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
+
+    import numpy as np
+    import numpy.typing as npt
 
     from arrowipc.columns.array import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
+
+    #: Rows of each batch of a file.
+    Lengths: TypeAlias = npt.NDArray[np.int64]
 
 __all__ = ["SMALL", "Fragment", "Opener", "Unreadable"]
 
@@ -54,6 +60,7 @@ class Fragment:
     >>> fragment = ipc.open_dataset(folder.name).fragments[0]
     >>> os.path.basename(fragment.path), fragment.keys, fragment.schema.names
     ('a.arrow', {'year': 2024}, ['x'])
+    >>> folder.cleanup()
     """
 
     __slots__ = ("keys", "lengths", "path", "schema", "size", "version")
@@ -67,7 +74,7 @@ class Fragment:
     #: The file's own schema, once it was read.
     schema: Schema | None
     #: Rows of each batch, once they were counted.
-    lengths: Sequence[int] | None
+    lengths: Lengths | None
     #: What tells the file from another one of its name: of a local file, when it was modified.
     version: Any
 
@@ -113,9 +120,9 @@ class Opener:
     def __reduce__(self) -> tuple[Any, ...]:
         return Opener, (self._files, self._options["validate"], self.limits, self.on_error, self._storage)
 
-    def skip(self, path: str, error: Exception) -> None:
-        """Leave something out, or raise the error where nothing is."""
-        if self.on_error == "raise":
+    def skip(self, path: str, error: Exception, partly: bool = False) -> None:
+        """Leave a file out, or some of it; or raise the error where that is not wanted."""
+        if self.on_error != "skip" and not (partly and self.on_error == "recover"):
             raise error
         log.warning("left out: %s", error)
         self.skipped.setdefault(path, str(error))
@@ -194,17 +201,17 @@ class Opener:
             try:
                 reader = self._opened(fragment, None)
                 if fragment.size is not None and fragment.size <= SMALL:
-                    fragment.lengths = lengths_of(reader)
+                    fragment.lengths = reader.batch_lengths()
                 fragment.schema = reader.schema
             except ArrowIpcError:
                 with naming(fragment.path):
                     raise
 
-    def count(self, fragment: Fragment) -> Sequence[int]:
+    def count(self, fragment: Fragment) -> Lengths:
         """The rows of each batch."""
         if fragment.lengths is None:
             with naming(fragment.path):
-                fragment.lengths = lengths_of(self.open(fragment))
+                fragment.lengths = self.open(fragment).batch_lengths()
                 assert fragment.lengths is not None
         return fragment.lengths
 
@@ -220,17 +227,14 @@ class Recovered:
         self.num_record_batches = len(self._batches)
         self.get_batch = self._batches.__getitem__
         if not report.complete:
-            opener.skip(path, FormatError(f"{path}: {report}"))
+            opener.skip(path, FormatError(f"{path}: {report}"), partly=True)
 
-    def batch_lengths(self) -> list[int]:
+    def batch_lengths(self) -> Lengths:
         """Rows of each batch."""
-        return [batch.num_rows for batch in self._batches]
+        import numpy as np
+
+        return np.array([batch.num_rows for batch in self._batches], np.int64)
 
     def get_batch_metadata(self, i: int) -> Any:
         """Metadata of one of them."""
         return self._batches[i].custom_metadata
-
-
-def lengths_of(reader: Any) -> list[int]:
-    """The rows of each batch of a reader."""
-    return list(map(int, reader.batch_lengths()))

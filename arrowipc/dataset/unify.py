@@ -20,7 +20,7 @@ from arrowipc.values.to_numpy import stored_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import TypeVar
 
     import numpy.typing as npt
@@ -48,7 +48,7 @@ class SchemaUnion:
     def __init__(self, most_columns: int) -> None:
         self._most = most_columns
         self._fields: dict[str, tuple[at.Field, str]] = {}
-        self._seen: set[Schema] = set()
+        self._seen: set[bytes] = set()
         self._last = self._first = None
         self._origin = ""
 
@@ -65,10 +65,10 @@ class SchemaUnion:
         LimitError
             There are too many columns.
         """
-        if schema is self._last or schema in self._seen:
+        if schema is self._last or schema.serialize() in self._seen:
             return
         self._last = schema
-        self._seen.add(schema)
+        self._seen.add(schema.serialize())
         if self._first is None:
             self._first, self._origin = schema, path
             return
@@ -174,7 +174,7 @@ def _common_field(one: at.Field, other: at.Field) -> at.Field | None:
 def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
     """The type that holds the values of both; None where there is none."""
     if one == other:
-        return one
+        return one if _tags(one.children) == _tags(other.children) else None
     if isinstance(one, at.Dictionary) or isinstance(other, at.Dictionary):
         plain = [kind.value_type if isinstance(kind, at.Dictionary) else kind for kind in (one, other)]
         both = _common(*map(_without_id, plain))
@@ -205,6 +205,11 @@ def _same_lists(one: at.DataType, other: at.DataType) -> bool:
     return alike and all(
         getattr(one, name, None) == getattr(other, name, None) for name in ("list_size", "keys_sorted")
     )
+
+
+def _tags(fields: Iterable[at.Field]) -> list[Any]:
+    """The extension types of fields and of those within them, which types do not compare."""
+    return [(field.extension_name, field.extension_metadata, _tags(field.type.children)) for field in fields]
 
 
 def _common_integer(one: at.Int, other: at.Int) -> at.Int | None:
@@ -260,7 +265,7 @@ class FileMapping:
         self.most_bytes = most_bytes
         self._values: dict[Any, tuple[Any, _Repeated]] = {}
         rest = [field for field in want if field.name not in keys]
-        self._fits = len(rest) == len(want) and have == want
+        self._fits = len(rest) == len(want) and have == want and _tags(have) == _tags(want)
         # Dictionaries that share a number in one file need not be one in another.
         self._want = want.__replace__(fields=[_without_ids(field) for field in want])
         if self._fits:
@@ -312,10 +317,12 @@ class FileMapping:
 def _becomes(have: at.Field, want: at.Field) -> bool:
     """Whether `_Parts` can make values of one field of those of another."""
     kind, target = have.type, want.type
-    if isinstance(kind, at.Null):
+    if isinstance(kind, at.Null) and kind != target:
         return want.nullable
     if (have.extension_name, have.extension_metadata) != (want.extension_name, want.extension_metadata):
         return False
+    if kind == target:
+        return _tags(kind.children) == _tags(target.children)
     if isinstance(kind, at.Dictionary) and not isinstance(target, (at.Dictionary, at.Union, at.RunEndEncoded)):
         return _becomes(have.__replace__(type=kind.value_type), want)
     if isinstance(kind, at.Struct) and isinstance(target, at.Struct):

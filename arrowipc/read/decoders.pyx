@@ -1392,7 +1392,7 @@ cdef class IndexedDecoder(BlockDecoder):
     @property
     def lengths(self):
         """memoryview: the rows of each batch, as int64."""
-        return memoryview(self.index.lengths)
+        return memoryview(self.index.lengths).cast("q")
 
     def select(self, columns):
         """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""

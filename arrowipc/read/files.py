@@ -94,7 +94,9 @@ def find_files(
         root = _fixed(local or path) if _MARKS.search(local or path) else (local or path)
         for file in files:
             inside = file.path != root and file.path.startswith(root)
-            found.setdefault(file.path, FoundFile(file.path, file.size, file.path[len(root) :] if inside else file.path))
+            found.setdefault(
+                file.path, FoundFile(file.path, file.size, file.path[len(root) :] if inside else file.path)
+            )
     return list(found.values())
 
 
@@ -383,10 +385,12 @@ def _entries(
 
 def _below(system: Any, directory: str, name_filter: str | None) -> Iterable[dict[str, Any]]:
     """The files in a directory, at any depth."""
+    begin = len(directory.rstrip("/"))
     return [
         info
         for name, info in system.find(directory, detail=True).items()
-        if not is_hidden(name[len(directory.rstrip("/")) :]) and passes(name, name_filter)
+        # Over HTTP an empty directory is a file of its own.
+        if name[begin:] not in ("", "/") and not is_hidden(name[begin:]) and passes(name, name_filter)
     ]
 
 

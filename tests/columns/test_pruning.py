@@ -22,7 +22,7 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.columns.pruning import MOST_CONDITIONS, MOST_LITERALS, MOST_NESTED, Pruner
-from arrowipc.types import field, int64, struct
+from arrowipc.types import decimal256, field, int64, struct
 
 NAN = float("nan")
 UTC = dt.UTC
@@ -327,6 +327,15 @@ def test_a_path_that_means_two_columns():
     schema = ipc.Schema([field("a", struct([field("b", int64())])), field("a.b", int64())])
     with pytest.raises(UsageError, match=r"2 columns are called 'a\.b'"):
         Pruner(("a.b", ">", 1), schema)
+
+
+def test_decimals_of_a_scale_that_nobody_can_spell():
+    for scale in (2**31 - 1, -(2**31), 1000, -1000):
+        schema = ipc.Schema([field("x", decimal256(76, scale))])
+        known = {"x": ipc.ColumnStatistics(3, 0, -(10**75), 10**75)}
+        for literal in (1, 0.5, Decimal("1e900"), Decimal("-1e-900")):
+            kept = Pruner(("x", "==", literal), schema).keeps(known)
+            assert kept or abs(scale) <= 1000
 
 
 def test_bounds_of_another_kind_than_the_column_rule_nothing_out():

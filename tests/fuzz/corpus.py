@@ -9,6 +9,8 @@ import itertools
 import json
 import random
 import struct
+import zlib
+from binascii import a2b_base64
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ from helpers.variants import VARIANT, encoded
 
 import arrowipc as ipc
 from arrowipc import types
+from arrowipc.columns.statistics import compute_statistics
 from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.inspection.integration_json import write_json
 from arrowipc.read.framing import message_of
 from arrowipc.tensors.extension_columns import tensor_column
+from arrowipc.write.file_statistics import FileStatistics
 
 #: What is larger takes longer than it finds.
 LARGEST = 6000
@@ -295,6 +299,21 @@ def bare_metadata() -> list[bytes]:
         b"".join(struct.pack("<II", len(head), len(rest)) + head + rest for _, head, rest in peers.parts_of(data))
         for data in _written(False)[:60]
     ]
+
+
+@functools.cache
+def footers() -> list[bytes]:
+    """The statistics of files, as they are in footers, without what is around them; of a last block of zeros."""
+    found = []
+    for data in _written(False)[:40]:
+        notes, batches = FileStatistics(), list(ipc.open_stream(data))
+        if batches:
+            notes.begin(batches[0].schema)
+            for batch in batches:
+                known = compute_statistics(batch)
+                notes.add(len(batch), [(path, *each[1:]) for path, each in known.items()])
+            found += [zlib.decompress(a2b_base64(text)) for _, text in notes.entry(bytes(24))]
+    return found
 
 
 @functools.cache

@@ -6,10 +6,13 @@ A target takes bytes, and dice for what else a caller chooses; it raises what is
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import datetime as dt
 import functools
 import gc
 import io
+import itertools
 import pickle
 import random
 import socket
@@ -18,6 +21,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +30,9 @@ from helpers.cdata import CStream
 from helpers.variants import extension_streams
 
 import arrowipc as ipc
-from arrowipc import Limits, aio
+from arrowipc import Limits, aio, types
 from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
+from arrowipc.columns.pruning import OPERATORS, Pruner
 from arrowipc.columns.variant import Names, variant_value
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import PeerMemory
@@ -38,6 +43,7 @@ from arrowipc.inspection.integration_json import differences, read_json, write_j
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
 from arrowipc.inspection.portability import interoperability
 from arrowipc.read.decoders import StreamDecoder, schema_of
+from arrowipc.read.file_statistics import decode_entry
 from arrowipc.read.framing import message_of
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
@@ -670,6 +676,58 @@ def variant(data: bytes, chance: random.Random) -> None:
     assert made <= 2 * len(data), "more values than bytes"
 
 
+#: What people compare columns with, and what they should not.
+LITERALS = (0, -1, 2**70, 0.5, float("nan"), float("inf"), True, "a", "2024-01-01", "\ud800", b"a", None, (), [1, None])
+LITERALS += (Decimal("1.5"), Decimal("1e999"), dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.time(1))
+
+
+def filter_of(names: list[str], chance: random.Random, depth: int = 0) -> Any:
+    """A filter, or nearly one."""
+    if depth < 4 and chance.random() < 0.4:
+        parts = [filter_of(names, chance, depth + 1) for _ in range(chance.randrange(4))]
+        return chance.choice((parts, [parts], (chance.choice(("and", "or", "not")), *parts)))
+    op = chance.choice((*OPERATORS, "=", "~"))
+    literal = chance.choice((chance.choice(LITERALS), list(LITERALS[: chance.randrange(6)])))
+    return (chance.choice(names), op) if "null" in op else (chance.choice(names), op, literal)
+
+
+@target("footer-statistics", corpus.footers)
+def footer_statistics(data: bytes, chance: random.Random) -> None:
+    """Statistics from anywhere, and what filters make of them."""
+    count = 1
+    with contextlib.suppress(*uses.REFUSED), ipc.open_stream(data, limits=FEW) as reader:
+        count = sum([batch.num_rows for batch in reader][:1])
+    text = base64.b64encode(zlib.compress(data, 1))
+    for found in (decode_entry(text, min(count, 1 << 16), bytes(24)) or [])[:MOST_BATCHES]:
+        for path, known in (found or {}).items():
+            assert known.null_count is None or 0 <= known.null_count <= known.rows, path
+            assert known.min is None or known.max is None or known.min <= known.max, path
+        _prune(found, chance)
+
+
+@target("filter", corpus.streams)
+def filtered(data: bytes, chance: random.Random) -> None:
+    """Any filter about the columns of any schema: it is refused, or decides."""
+    with ipc.open_stream(data, limits=FEW) as reader:
+        names = [*reader.schema.names, "c0.a"]
+        for batch in (None, *zip(range(2), reader, strict=False)):
+            known = None if batch is None else ipc.compute_statistics(batch[1])
+            for _ in range(4):
+                with contextlib.suppress(ipc.UsageError):
+                    pruner = Pruner(filter_of(names, chance), reader.schema, strict=chance.random() < 0.5)
+                    pruner.keeps(known), pruner.keeps_keys({chance.choice(names): chance.choice(LITERALS)})
+
+
+def _prune(known: Any, chance: random.Random) -> None:
+    """Bounds of any kind, in columns of another one."""
+    for path in known or ():
+        kind = chance.choice((types.int64(), types.utf8(), types.float32(), types.timestamp("ms"), types.binary()))
+        schema = ipc.Schema([types.field(path, kind)])
+        for op in OPERATORS:
+            literal = () if "null" in op else ([] if "in" in op else chance.choice(LITERALS),)
+            Pruner((path, op, *literal), schema, strict=False).keeps(known)
+
+
 @target("copy", corpus.files, corpus.streams)
 def copied(data: bytes, chance: random.Random) -> None:
     """What is copied at "full" can be read at "full", and is the same."""
@@ -699,7 +757,7 @@ def copied(data: bytes, chance: random.Random) -> None:
 def laid(name: str, data: bytes) -> Path:
     """A file of its own: what was mapped before must not be cut short."""
     path = Path(scratch(), name)
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     return path
@@ -726,8 +784,8 @@ def use_rows(found: ipc.RowDataset, chance: random.Random) -> None:
                 found[ask]
 
 
-@target("rows", corpus.files, corpus.streams)
-def rows(data: bytes, chance: random.Random) -> None:
+@target("row-dataset", corpus.files, corpus.streams)
+def row_dataset(data: bytes, chance: random.Random) -> None:
     use_rows(ipc.RowDataset(laid("rows.arrow", data), **row_options(chance)), chance)
 
 
@@ -740,3 +798,41 @@ def saved(data: bytes, chance: random.Random) -> None:
     folder = laid("saved/state.json", state).parent
     with contextlib.suppress(FileNotFoundError):  # of a name that nobody laid down
         use_rows(ipc.RowDataset(folder, **row_options(chance)), chance)
+
+
+@target("dataset", corpus.files, corpus.streams)
+def dataset(data: bytes, chance: random.Random) -> None:
+    """A folder with the file, one that was valid, and perhaps a torn one; the keys of one of them are odd."""
+    seeds = corpus.files()
+    good = seeds[zlib.crc32(data[:64]) % len(seeds)]
+    laid("set/k=1/a.arrow", data)
+    laid("set/k=x%20/b.arrow", good)
+    laid("set/c.arrow", data[: chance.randrange(len(data) + 1)] if chance.random() < 0.3 else data)
+    folder = Path(scratch()) / "set"
+    level = level_of(chance)
+    chosen: dict[str, Any] = {
+        "validate": level,
+        "limits": FEW,
+        "workers": chance.choice((0, 2)),
+        "on_error": chance.choice(("raise", "skip", "recover")),
+        "on_missing": chance.choice(("null", "error")),
+    }
+    if chance.random() < 0.3:
+        with contextlib.suppress(*uses.REFUSED):
+            chosen["schema"] = ipc.read_schema(chance.choice((good, data)), limits=FEW)
+    found = ipc.open_dataset(chance.choice((folder, folder / "k=1", f"{folder}/**/[abc].arrow")), **chosen)
+    repr(found), repr(found.fragments)
+    names = found.schema.names
+    if names and chance.random() < 0.3:
+        found = found.select([chance.randrange(len(names))])
+    if names and chance.random() < 0.3:
+        condition = chance.choice((("is_null",), (">", chance.randrange(-5, 5)), ("in", ["a", 1, None])))
+        with contextlib.suppress(ipc.UsageError):
+            found = found.filter([(chance.choice(names), *condition)])
+    with contextlib.suppress(*uses.REFUSED):
+        for batch in itertools.islice(found, MOST_BATCHES):
+            uses.batch(batch, level, chance)
+    count = found.count_rows()
+    if count:
+        found.take([chance.randrange(-count, count) for _ in range(5)])
+        found.slice(chance.randrange(count), 3), found.row(chance.randrange(count))

@@ -1,0 +1,187 @@
+"""What does a query of 1 % of a file cost, where statistics say which batches it needs?
+
+Measured: rows of 500 batches (time, id, number, text), of which a filter matches five batches that lie together, read
+and counted: mapped from the disk (in the page cache), the same with LZ4, and over HTTP from a server that answers after
+20 ms. The baseline reads all batches, ours those that ``file_statistics`` and ``Pruner`` leave; opening the file is
+part of it. Both count the rows that match.
+
+* full read: ``open_file(source)`` and every batch, validated.
+* arrowipc: the footer's statistics first.
+* polars: ``scan_ipc(path).filter(...)``, in the columns that it needs, with all threads; of local files.
+
+The bytes that the server sends are counted, too. Nothing is faster than the few requests that are left: over HTTP the
+share depends on how long all bytes take.
+"""
+
+from __future__ import annotations
+
+import http.server
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+import arrowipc
+from arrowipc.columns.pruning import Pruner
+from benchmarks.harness import Case, Fact, Run, Scale
+
+TITLE = "read 1 % of the batches, by statistics"
+
+#: Seconds before an answer.
+LATENCY = 0.02
+#: The goal is at most 3 % of the full read.
+GOAL = 33.0
+
+
+def cases(scale: Scale) -> Iterator[Case | Fact]:
+    """Files that are mapped, without and with compression, then over HTTP."""
+    count, rows = scale.size(500, 100), scale.size(1 << 16 if scale.thorough else 1 << 13, 16)
+    with tempfile.TemporaryDirectory() as folder:
+        for codec in (None, "lz4"):
+            path = str(Path(folder, f"{codec}.arrow"))
+            write(path, count, rows, codec)
+            name = f"1 % of {count} batches of {rows} rows, {codec or 'not compressed'}, mapped"
+            yield Case(name, "query", 1, local(path, count, rows), GOAL, baseline="full read")
+        path = str(Path(folder, "lz4.arrow"))
+        with Server(folder) as server:
+            remote = contenders(f"{server.url}/lz4.arrow", count, rows)
+            name = f"the same over HTTP, {LATENCY * 1000:.0f} ms per request"
+            yield Case(name, "query", 1, remote, GOAL, baseline="full read", threads=4)
+            sent = {who: [float(server.sent(run))] for who, run in remote.items()}
+            yield Fact("bytes sent", sent, goal=GOAL, baseline="full read")
+
+
+def write(path: str, count: int, rows: int, codec: Any) -> None:
+    """Write batches whose times and ids rise."""
+    random = np.random.default_rng(3)
+    words = pa.array([f"word number {i}" for i in range(1000)])
+    with arrowipc.new_file(path, statistics=True, compression=codec, durable=False) as writer:
+        for number in range(count):
+            ids = np.arange(number * rows, (number + 1) * rows)
+            batch = {
+                "t": pa.array(ids * 1000, pa.timestamp("us")),
+                "id": ids,
+                "x": random.random(rows),
+                "word": words.take(pa.array(random.integers(0, 1000, rows))),
+            }
+            writer.write(pa.record_batch(batch))
+
+
+def bounds(count: int, rows: int) -> tuple[int, int]:
+    """Return the ids that the filter lets pass: all but one of a hundredth of the batches."""
+    first = count // 2 * rows
+    return first + 1, first + count // 100 * rows
+
+
+def contenders(source: str, count: int, rows: int) -> dict[str, Run]:
+    """Return those that read a path or a URL."""
+    low, high = bounds(count, rows)
+
+    def matching(batch: arrowipc.RecordBatch) -> int:
+        ids = batch["id"].to_numpy()
+        return int(np.count_nonzero((ids >= low) & (ids < high)))
+
+    def full() -> int:
+        with arrowipc.open_file(source) as reader:
+            return sum(map(matching, reader))
+
+    def pruned() -> int:
+        with arrowipc.open_file(source) as reader:
+            pruner = Pruner([("id", ">=", low), ("id", "<", high)], reader.schema)
+            found = arrowipc.file_statistics(reader, pruner.columns)
+            return sum(matching(reader.get_batch(i)) for i, known in enumerate(found) if pruner.keeps(known))
+
+    def data_set() -> int:
+        dataset = arrowipc.open_dataset(source).filter([("id", ">=", low), ("id", "<", high)])
+        return sum(map(matching, dataset))
+
+    return {"full read": full, "arrowipc": data_set, "reader and Pruner": pruned}
+
+
+def local(path: str, count: int, rows: int) -> dict[str, Run]:
+    """Return those that read a local file."""
+    low, high = bounds(count, rows)
+    test = pl.col("id").is_between(low, high, closed="left")
+    return {
+        **contenders(path, count, rows),
+        "scan_polars": lambda: arrowipc.scan_polars(path).filter(test).select(pl.len()).collect().item(),
+        "polars": lambda: pl.scan_ipc(path).filter(test).select(pl.len()).collect().item(),
+    }
+
+
+class Server:
+    """Serves a folder from another process, late, and counts the bytes of its answers."""
+
+    def __init__(self, folder: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._sent = context.Value("q", 0)
+        self._process = context.Process(target=serve, args=(folder, other, self._sent), daemon=True)
+
+    def __enter__(self) -> Server:
+        self._process.start()
+        self.url = f"http://127.0.0.1:{self._pipe.recv()}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.join()
+
+    def sent(self, run: Run) -> int:
+        """Return the bytes that are sent for one run."""
+        self._sent.value = 0
+        run()
+        return int(self._sent.value)
+
+
+def serve(folder: str, pipe: Any, sent: Any) -> None:
+    """Answer requests for ranges of files until the process is ended."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def do_HEAD(self) -> None:
+            self.answer(0)
+
+        def do_GET(self) -> None:
+            self.answer(1)
+
+        def answer(self, body: int) -> None:
+            time.sleep(LATENCY)
+            with open(folder + self.path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                asked = self.headers.get("Range")
+                first, last = asked[len("bytes=") :].split("-") if asked else ("0", "")
+                start, stop = int(first), min(int(last or size) + 1, size)
+                self.send_response(206 if asked else 200)
+                if asked:
+                    self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
+                self.send_header("Content-Length", str(stop - start))
+                self.send_header("Accept-Ranges", "bytes")
+                self.end_headers()
+                self.wfile.flush()
+                if body:
+                    with sent.get_lock():
+                        sent.value += stop - start
+                    while start < stop and (
+                        done := os.sendfile(self.connection.fileno(), file.fileno(), start, stop - start)
+                    ):
+                        start += done
+
+    class Threads(http.server.ThreadingHTTPServer):
+        request_queue_size = 128
+
+    server = Threads(("127.0.0.1", 0), Handler)
+    pipe.send(server.server_port)
+    server.serve_forever()

@@ -1,0 +1,374 @@
+"""Data sets: their files, the order of batches, rows by number, and files that are not as they should be."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fsspec
+import pyarrow as pa
+import pytest
+from helpers.folders import mixed, put, rows, write
+from helpers.web import Web
+
+import arrowipc as ipc
+from arrowipc import codecs
+from arrowipc.dataset import fragments
+from arrowipc.dataset.dataset import _in_order
+from arrowipc.errors import FormatError, NotFoundError, UsageError
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return mixed(tmp_path)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_a_data_set_is_the_concatenation_of_its_files(folder, workers, monkeypatch):
+    monkeypatch.setattr(fragments, "SMALL", 0)  # as if the files were large
+    monkeypatch.setattr("arrowipc.dataset.dataset.SMALL", 0)
+    dataset = ipc.open_dataset(folder, workers=workers)
+    assert [batch.num_rows for batch in dataset] == [10] * 10
+    table = dataset.read_all()
+    assert table.to_pydict() == rows(0, 100)
+    assert dataset.count_rows() == 100
+    assert dataset.head(25) == table.head(25)
+    assert dataset.head(0).num_rows == 0
+    assert dataset.files == [str(folder / name) for name in ("a.arrow", "b.arrows", "c.arrows", "deep/er/d.arrow")]
+    wanted = [99, 0, 42, 42, -1, 55]
+    assert dataset.take(wanted) == table.take(wanted).combine()
+    assert dataset.slice(35, 30) == table.slice(35, 30)
+    assert dataset.row(57) == {"x": 57, "t": "row 57"}
+    for bad in (100, -101):
+        with pytest.raises(IndexError):
+            dataset.take([bad])
+    assert pa.table(dataset) == pa.table(table)
+    stream = pa.RecordBatchReader.from_stream(dataset)  # noqa: F841  # DuckDB finds it by its name
+    assert duckdb.sql("select sum(x) from stream").fetchall() == [(4950,)]
+
+
+def test_paths_patterns_lists_and_what_is_hidden(folder):
+    put(folder / "_SUCCESS", {"y": [1]})
+    put(folder / ".hidden.arrow", {"y": [1]})
+    assert ipc.open_dataset(folder).count_rows() == 100
+    assert ipc.open_dataset(f"{folder}/*.arrow").count_rows() == 30
+    assert ipc.open_dataset(f"{folder}/**/*.arrow").count_rows() == 70
+    assert ipc.open_dataset(str(folder / "{b,c}.arrows")).count_rows() == 30
+    both = ipc.open_dataset([folder / "c.arrows", folder / "a.arrow", str(folder / "c.arrows")])
+    assert both.read_all().to_pydict()["x"] == [*range(50, 60), *range(30)]
+    for nothing in (folder / "none", str(folder / "*.parquet"), []):
+        with pytest.raises(UsageError, match=r"no such file|a path is needed"):
+            ipc.open_dataset(nothing)
+
+
+def test_columns(folder):
+    dataset = ipc.open_dataset(folder, columns=["t"])
+    assert dataset.schema.names == ["t"]
+    assert dataset.row(3) == {"t": "row 3"}
+    assert ipc.open_dataset(folder).select([1, "x"]).head(1).to_pylist() == [{"t": "row 0", "x": 0}]
+    assert ipc.open_dataset(folder, columns=["t", "x"]).select(1).head(1).to_pylist() == [{"x": 0}]
+    assert ipc.open_dataset(folder, columns=[]).count_rows() == 100
+    assert sum(batch.num_rows for batch in ipc.open_dataset(folder, columns=[])) == 100
+    for bad in ("y", 5, "t.y"):
+        with pytest.raises(NotFoundError):
+            dataset.select([bad])
+
+
+def test_members_of_structs(tmp_path):
+    put(tmp_path / "a.arrow", {"s": [{"a": 1, "b": "x"}], "y": [1]})
+    put(tmp_path / "b.arrow", {"s": [{"b": "y", "c": 2.5}]})
+    assert ipc.open_dataset(tmp_path, columns=["s.b"]).read_all().to_pylist() == [{"s": {"b": "x"}}, {"s": {"b": "y"}}]
+    chosen = ipc.open_dataset(tmp_path, columns=["s.c", "y", "s.a"]).select("s")
+    assert chosen.read_all().to_pydict() == {"s": [{"a": 1, "c": None}, {"a": None, "c": 2.5}]}
+
+
+def test_a_given_schema_opens_nothing_before_it_is_needed(folder):
+    schema = ipc.open_dataset(folder).schema
+    (folder / "z.arrow").write_bytes(b"no Arrow data at all")
+    dataset = ipc.open_dataset(folder, schema=schema)
+    assert [fragment.schema for fragment in dataset.fragments] == [None] * 5
+    assert dataset.head(1).num_rows == 1
+    assert [fragment.schema is None for fragment in dataset.fragments] == [False, True, True, True, True]
+    with pytest.raises(FormatError, match=r"z\.arrow"):
+        dataset.read_all()
+    wide = ipc.Schema([*schema, ipc.types.field("new", ipc.types.int8())])
+    path = folder / "a.arrow"
+    assert ipc.open_dataset(path, schema=wide).row(0) == {"x": 0, "t": "row 0", "new": None}
+    with pytest.raises(UsageError, match=r"a\.arrow: column 'new' is missing"):
+        ipc.open_dataset(path, schema=wide, on_missing="error").read_all()
+    assert ipc.open_dataset(path, schema=wide, columns=["x"], on_missing="error").row(0) == {"x": 0}
+
+
+def test_options_that_are_not_understood_are_refused(folder):
+    for options in (
+        {"partitioning": "directory"},
+        {"on_missing": "x"},
+        {"on_error": "ignore"},
+        {"workers": -1},
+        {"validate": 1},
+        {"schema": {"x": "int"}},
+        {"filter": [("y", ">", 1)]},
+    ):
+        with pytest.raises(UsageError):
+            ipc.open_dataset(folder, **options)
+
+
+def test_pickles_hold_the_files(folder):
+    dataset = ipc.open_dataset(folder, columns=["x"])
+    assert dataset.row(5) == {"x": 5}
+    again = pickle.loads(pickle.dumps(dataset))
+    write(folder / "e.arrow", [100])  # after the pickle was made
+    assert again.schema == dataset.schema
+    assert again.count_rows() == 100
+    assert again.read_all() == dataset.read_all()
+    write(folder / "a.arrow", [7])
+    with pytest.raises(OSError, match="changed after the data set was opened"):
+        pickle.loads(pickle.dumps(again)).read_all()
+
+
+# -- files that are not as they should be --
+
+
+def torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def test_foreign_and_torn_files(folder, caplog):
+    (folder / "README.md").write_text("# What these files are\n" * 10)
+    with pytest.raises(FormatError, match=r"README\.md"):
+        ipc.open_dataset(folder)
+    with pytest.raises(FormatError, match=r"README\.md"):
+        ipc.open_dataset(folder, on_error="recover").read_all()
+    dataset = ipc.open_dataset(folder, on_error="skip")
+    assert dataset.count_rows() == 100
+    assert list(dataset.skipped) == [str(folder / "README.md")]
+    assert "left out" in caplog.text
+    (folder / "README.md").unlink()
+    torn(folder / "a.arrow")
+    torn(folder / "b.arrows")
+    with pytest.raises(FormatError, match=r"a\.arrow"):
+        ipc.open_dataset(folder)
+    assert ipc.open_dataset(folder, on_error="skip").read_all().to_pydict()["x"] == [*range(50, 100)]
+    recovered = ipc.open_dataset(folder, on_error="recover")
+    expected = [*range(30), *range(30, 40), *range(50, 100)]
+    assert recovered.read_all().to_pydict()["x"] == expected
+    assert recovered.count_rows() == len(expected)
+    assert recovered.take([-1, 0, 39]).to_pydict()["x"] == [99, 0, 39]
+    assert {os.path.basename(path) for path in recovered.skipped} == {"a.arrow", "b.arrows"}
+
+
+def test_a_batch_that_is_damaged_comes_at_its_place(folder):
+    path = folder / "deep/er/d.arrow"
+    with ipc.open_file(path) as reader:
+        offset, head, body = reader.blocks[1]
+    data = bytearray(path.read_bytes())
+    data[offset + head + 8 : offset + head + body] = bytes([255]) * (body - 8)
+    path.write_bytes(data)
+    seen = []
+    with pytest.raises(FormatError, match=r"d\.arrow"):
+        seen.extend(batch.num_rows for batch in ipc.open_dataset(folder))
+    found = iter(ipc.open_dataset(folder))
+    assert [next(found).num_rows for _ in range(7)] == [10] * 7
+    with pytest.raises(FormatError, match=r"d\.arrow"):
+        next(found)
+    dataset = ipc.open_dataset(folder, on_error="skip")
+    assert len(list(dataset)) == 9
+    assert dataset.count_rows() == 100
+    with pytest.raises(FormatError):
+        dataset.take([75])
+
+
+def test_a_file_that_vanished_or_changed(folder):
+    dataset = ipc.open_dataset(folder)
+    os.utime(folder / "b.arrows", ns=(1, 1))
+    with pytest.raises(OSError, match=r"changed after the data set was opened.*b\.arrows"):
+        dataset.read_all()
+    dataset = ipc.open_dataset(folder)
+    skipping = ipc.open_dataset(folder, on_error="skip")
+    (folder / "b.arrows").unlink()
+    with pytest.raises(FileNotFoundError, match=r"b\.arrows"):
+        dataset.read_all()
+    assert skipping.read_all().num_rows == 80
+    assert list(skipping.skipped) == [str(folder / "b.arrows")]
+    (folder / "deep/er/d.arrow").write_bytes(b"")
+    with pytest.raises(UsageError, match="no file can be read"):
+        ipc.open_dataset(folder / "deep", on_error="skip")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this platform")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="no regular file"):
+        ipc.open_dataset(tmp_path / "pipe")
+
+
+def descriptors() -> int:
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("descriptors cannot be counted here")
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_more_files_than_may_be_mapped(folder, monkeypatch):
+    monkeypatch.setattr(fragments, "SMALL", 0)
+    monkeypatch.setattr(fragments, "most_mapped", lambda: 2)
+    before = descriptors()
+    dataset = ipc.open_dataset(folder, workers=0)
+    batches = list(dataset)
+    assert dataset.take([99, 0]).to_pydict()["x"] == [99, 0]
+    del dataset
+    assert descriptors() == before
+    assert sum(batch.num_rows for batch in batches) == 100
+
+
+# -- order, and workers --
+
+
+def test_results_are_in_order_and_errors_where_they_belong():
+    def task(number: int) -> Any:
+        def run() -> int:
+            time.sleep(0.002 * (number % 3))
+            if number == 7:
+                raise KeyError(number)
+            return number
+
+        return run, True
+
+    def planned() -> Any:
+        yield from map(task, range(3))
+        raise OSError("no more")
+
+    results = _in_order(map(task, range(20)), 4)
+    assert [next(results) for _ in range(7)] == [*range(7)]
+    with pytest.raises(KeyError):
+        next(results)
+    results = _in_order(planned(), 4)
+    assert [next(results) for _ in range(3)] == [*range(3)]
+    with pytest.raises(OSError, match="no more"):
+        next(results)
+    assert list(_in_order(iter([]), 4)) == []
+
+
+def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end():
+    done: list[int] = []
+    release = threading.Event()
+
+    def task(number: int) -> Any:
+        def run() -> int:
+            if threading.current_thread() is not threading.main_thread():
+                release.wait(20)
+            done.append(number)
+            return number
+
+        return run, True
+
+    planned = []
+    results = _in_order((planned.append(number) or task(number) for number in range(100)), 3)
+    assert next(results) == 0
+    release.set()
+    assert next(results) == 1
+    assert planned == [0, 1, 2, 3]
+    results.close()
+    deadline = time.monotonic() + 20
+    while codecs._turns.qsize() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert max(done) <= 3
+
+
+def test_one_batch_wakes_no_thread(folder, monkeypatch):
+    monkeypatch.setattr(codecs, "ask", lambda *_: pytest.fail("a thread was woken"))
+    assert next(iter(ipc.open_dataset(folder))).num_rows == 10
+    assert ipc.open_dataset(folder).read_all().num_rows == 100  # files of a few bytes are read as quickly
+
+
+def test_an_iterator_that_is_dropped_closes_the_files(folder, monkeypatch):
+    monkeypatch.setattr(fragments, "SMALL", 0)
+    monkeypatch.setattr("arrowipc.dataset.dataset.SMALL", 0)
+    ipc.open_dataset(folder).read_all()  # modules and helpers are loaded
+    before = descriptors()
+    for _ in range(20):
+        batches = iter(ipc.open_dataset(folder))
+        next(batches), next(batches)
+        del batches
+    deadline = time.monotonic() + 20
+    while descriptors() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert descriptors() <= before
+
+
+# -- filters --
+
+
+def test_filters_leave_out_files_by_keys_and_batches_by_statistics(tmp_path):
+    for year in (2023, 2024):
+        write(tmp_path / f"year={year}/a.arrow", [year * 100, year * 100 + 10, year * 100 + 20], statistics=True)
+    dataset = ipc.open_dataset(tmp_path, filter=[("year", "==", 2024)])
+    assert [fragment.keys["year"] for fragment in dataset.fragments] == [2023, 2024]
+    assert dataset.count_rows() == 30
+    assert dataset.row(0)["x"] == 202400
+    fewer = dataset.filter([("x", ">=", 202415)])
+    assert fewer.count_rows() == 20  # rows of a batch come together
+    assert fewer.read_all().to_pydict()["x"] == [*range(202410, 202430)]
+    assert fewer.take([0, -1]).to_pydict()["x"] == [202410, 202429]
+    assert fewer.select("t").slice(19).to_pylist() == [{"t": "row 202429"}]
+    either = ipc.open_dataset(tmp_path).filter(("or", ("x", "<", 202305), [("year", "==", 2024), ("x", ">", 202425)]))
+    assert either.read_all().to_pydict()["x"] == [*range(202300, 202310), *range(202420, 202430)]
+    assert dataset.filter([("x", "<", 0)]).read_all().num_rows == 0
+    assert pickle.loads(pickle.dumps(fewer)).count_rows() == 20
+
+
+def test_files_that_keys_rule_out_are_not_opened(tmp_path):
+    for year in (2023, 2024):
+        write(tmp_path / f"year={year}/a.arrow", [0])
+    schema = ipc.open_dataset(tmp_path).schema
+    (tmp_path / "year=2023/a.arrow").write_bytes(b"no Arrow data at all")
+    dataset = ipc.open_dataset(tmp_path, schema=schema, filter=[("year", ">", 2023)])
+    assert dataset.read_all().num_rows == dataset.count_rows() == 10
+
+
+def test_columns_that_a_file_lacks_are_null_to_filters(tmp_path):
+    write(tmp_path / "a.arrow", [0], statistics=True)
+    put(tmp_path / "b.arrow", {"x": [1], "new": [5]})
+    dataset = ipc.open_dataset(tmp_path)
+    assert dataset.filter([("new", ">", 1)]).count_rows() == 1
+    assert dataset.filter([("new", "is_null")]).count_rows() == 11
+
+
+# -- far away --
+
+
+def test_folders_in_memory_of_fsspec(folder):
+    system = fsspec.filesystem("memory")
+    for path in folder.rglob("*"):
+        if path.is_file():
+            system.pipe(f"/set/k={len(path.name)}/{path.name}", path.read_bytes())
+    try:
+        dataset = ipc.open_dataset("memory://set")
+        assert dataset.read_all().num_rows == dataset.count_rows() == 100
+        assert dataset.row(0)["k"] in (7, 8)
+        assert sorted(dataset.take(range(100)).to_pydict()["x"]) == [*range(100)]
+        system.pipe("/set/k=7/a.arrow", (folder / "deep/er/d.arrow").read_bytes())
+        with pytest.raises(OSError, match="replaced"):
+            pickle.loads(pickle.dumps(dataset)).read_all()
+    finally:
+        system.rm("/set", recursive=True)
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+def test_a_folder_behind_http(folder, workers):
+    pytest.importorskip("aiohttp")
+    files = {f"set/k=1/{path.name}": path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with Web(files) as web:
+        dataset = ipc.open_dataset(web.url("set/"), workers=workers)
+        assert sorted(dataset.read_all().to_pydict()["x"]) == [*range(100)]
+        assert dataset.count_rows() == 100
+        assert dataset.row(-1)["k"] == 1
+        files["set/k=1/a.arrow"] = files["set/k=1/d.arrow"]
+        with pytest.raises(OSError, match=r"a\.arrow"):
+            pickle.loads(pickle.dumps(dataset)).read_all()
+        with pytest.raises(UsageError, match="no such file"):
+            ipc.open_dataset(web.url("nothing/"))
