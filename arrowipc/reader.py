@@ -257,6 +257,18 @@ class RecordBatchFileReader(BatchReader):
 
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number
     of threads may ask; where the source is a file object or remote, they wait for each other.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> data = bytearray()
+    >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2], "y": ["a", "b"]})) as writer:
+    ...     writer.write(ipc.Table.from_batches([batch, batch]))
+    >>> reader = ipc.open_file(data)
+    >>> reader.row(-1), reader.take([3, 0, 0], columns="y").to_pydict(), reader.batch_lengths().tolist()
+    ({'x': 2, 'y': 'b'}, {'y': ['b', 'a', 'a']}, [2, 2])
+    >>> len(reader.slice(1, 2).batches), reader.read_rows(1, 3).to_pydict()
+    (2, {'x': [2, 1], 'y': ['b', 'a']})
     """
 
     __slots__ = (
@@ -509,18 +521,6 @@ class RecordBatchFileReader(BatchReader):
             There is no such row.
         FormatError, LimitError, UnsupportedError
             A batch cannot be decoded.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> data = bytearray()
-        >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2], "y": ["a", "b"]})) as writer:
-        ...     writer.write(ipc.Table.from_batches([batch, batch]))
-        >>> reader = ipc.open_file(data)
-        >>> reader.take([3, 0, -1], columns="y").to_pydict(), reader.row(2), reader.batch_lengths().tolist()
-        ({'y': ['b', 'a', 'b']}, {'x': 1, 'y': 'a'}, [2, 2])
-        >>> reader.slice(1, 2).num_rows, reader.read_rows(1, 3).to_pydict()
-        (2, {'x': [2, 1], 'y': ['b', 'a']})
         """
         return self._part(columns)._row_reader().take(rows)
 
