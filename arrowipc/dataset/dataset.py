@@ -14,7 +14,7 @@ import numpy as np
 from arrowipc.arguments import check_choice, check_integer, described
 from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Unreadable
 from arrowipc.dataset.partitioning import key_type, key_value, keys_of
-from arrowipc.dataset.unify import FileMapping, SchemaUnion
+from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
 from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
 from arrowipc.opening import open_stream
@@ -551,6 +551,8 @@ def open_dataset(
     if schema is None:
         schema = _united(fragments, opener, frozenset(kinds))
         schema = schema.__replace__(fields=[*schema, *[Field(name, kind) for name, kind in kinds.items()]])
+    else:
+        schema = without_ids(schema)
     options = _Options(schema, frozenset(kinds), on_missing, workers, opener)
     return Dataset(fragments, options, None, filter).select(columns)
 
