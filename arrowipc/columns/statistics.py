@@ -432,19 +432,17 @@ def schema_paths(schema: Schema) -> dict[str, tuple[int, at.DataType]]:
     found: dict[str, tuple[int, at.DataType]] = {}
     twice: set[str] = set()
     number = 0
-
-    def walk(fields: Iterable[at.Field], prefix: str | None) -> None:
-        nonlocal number
-        for field in fields:
-            path = None if prefix is None else prefix + field.name
-            if path is not None:
-                twice.update([path] if path in found else ())
-                found[path] = number, field.type
-            number += 1
-            below = isinstance(field.type, at.Struct) and path is not None
-            walk(getattr(field.type, "children", ()), f"{path}." if below else None)
-
-    walk(schema, "")
+    left: list[tuple[at.Field, str | None]] = [(field, "") for field in reversed(schema.fields)]
+    while left:
+        field, prefix = left.pop()
+        path = None if prefix is None else prefix + field.name
+        if path is not None:
+            if path in found:
+                twice.add(path)
+            found[path] = number, field.type
+        number += 1
+        below = f"{path}." if path is not None and isinstance(field.type, at.Struct) else None
+        left += [(child, below) for child in reversed(getattr(field.type, "children", ()))]
     return {path: place for path, place in found.items() if path not in twice}
 
 
