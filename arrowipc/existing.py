@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
-    from arrowipc.columns.statistics import FileStatistics
     from arrowipc.schema import Schema
 
 __all__ = ["ExistingFile"]
@@ -98,7 +97,7 @@ class ExistingFile:
         self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
         self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
 
-    def tell(self, statistics: FileStatistics) -> None:
+    def tell(self, statistics: Any) -> None:
         """Tell what will be in the footer of the new file what is known of the batches of this one."""
         from arrowipc.read.file_statistics import file_statistics
 

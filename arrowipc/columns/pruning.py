@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     #: Asked with what is known of a column: see `_facts`.
     ColumnTest: TypeAlias = Callable[[bool, bool, Any, Any], bool]
 
-__all__ = ["EXACT", "NAN", "OPPOSITE", "Domain", "Pruner", "float_bounds"]
+__all__ = ["OPERATORS", "OPPOSITE", "Domain", "Pruner", "bounds_of", "domain_of"]
 
 #: Conditions within conditions, conditions, and literals of a filter: more is a mistake, or malice.
 MOST_NESTED, MOST_CONDITIONS, MOST_LITERALS = 64, 10_000, 1_000_000
@@ -279,7 +279,7 @@ class Pruner:
     def _domain_of(self, path: str) -> Domain | None:
         found = _found(self._fields, path)
         if len(found) == 1:
-            return _domain(found[0].type)
+            return domain_of(found[0].type)
         if not self._strict:
             return None
         several = f"{len(found)} columns are" if found else "no column is"
@@ -335,33 +335,35 @@ def _found(fields: Sequence[at.Field], path: str) -> list[at.Field]:
     return found
 
 
-def _domain(type_: at.DataType) -> Domain:
+def domain_of(type_: at.DataType) -> Domain:
     """How bounds and literals of a type compare."""
     while isinstance(type_, at.Dictionary | at.RunEndEncoded):
         type_ = type_.value_type
     match type_:
         case at.Bool():
-            return Domain(_bounds(bool), _bool)
+            return Domain(bounds_of(bool), _bool)
         case at.Int():
-            return Domain(_bounds(int), _integer)
+            return Domain(bounds_of(int), _integer)
         case at.FloatingPoint():
             return Domain(float_bounds, _real)
         case at.Decimal():
             scale = type_.scale
             if abs(scale) > MOST_SCALE:
                 return Domain(lambda found: (None, None), lambda value: None)
-            return Domain(_bounds(int, lambda value: Decimal(value).scaleb(-scale, EXACT)), _decimal(scale))
+            return Domain(bounds_of(int, lambda value: Decimal(value).scaleb(-scale, EXACT)), _decimal(scale))
         case at.Utf8() | at.LargeUtf8() | at.Utf8View():
-            return Domain(_bounds(str, str.encode), _text)
+            return Domain(bounds_of(str, str.encode), _text)
         case at.Binary() | at.LargeBinary() | at.BinaryView() | at.FixedSizeBinary():
-            return Domain(_bounds(bytes), _bytes)
+            return Domain(bounds_of(bytes), _bytes)
         case at.Date() | at.Timestamp() | at.Time() | at.Duration():
             unit = NANOSECONDS[type_.unit]
-            return Domain(_bounds(int, lambda value: value * unit), _moment(type_, unit))
+            return Domain(bounds_of(int, lambda value: value * unit), _moment(type_, unit))
     return Domain(lambda found: (None, None), _nothing)
 
 
-def _bounds(stored: type, convert: Callable[[Any], Any] | None = None) -> Callable[[ColumnStatistics], Keys]:
+def bounds_of(stored: type, convert: Callable[[Any], Any] | None = None) -> Callable[[ColumnStatistics], Keys]:
+    """How bounds of one type of Python become keys; those of another type are not known."""
+
     def bounds(found: ColumnStatistics) -> Keys:
         low = found.min if type(found.min) is stored else None
         high = found.max if type(found.max) is stored else None
@@ -480,7 +482,9 @@ def _nanoseconds(type_: at.DataType, value: Any) -> int:
             raise TypeError("expected another kind of time")
         if isinstance(type_, at.Timestamp) and type_.timezone is not None:
             raise TypeError("the column has a time zone: give a datetime with one")
-        return int(value.astype("int64")) * NUMPY_UNITS[unit] if unit in NUMPY_UNITS else _refuse(unit)
+        if unit not in NUMPY_UNITS:
+            raise ValueError(f"unit {unit!r} has no fixed length")
+        return int(value.astype("int64")) * NUMPY_UNITS[unit]
     match type_:
         case at.Duration():
             if not isinstance(value, dt.timedelta):
@@ -501,7 +505,3 @@ def _nanoseconds(type_: at.DataType, value: Any) -> int:
         raise TypeError(f"the column has {'a' if zoned else 'no'} time zone, the literal {'none' if zoned else 'one'}")
     since = found - (EPOCH.replace(tzinfo=dt.UTC) if zoned else EPOCH)
     return int(since // MICROSECOND) * 1000 + int(getattr(found, "nanosecond", 0))
-
-
-def _refuse(unit: str) -> int:
-    raise ValueError(f"unit {unit!r} has no fixed length")

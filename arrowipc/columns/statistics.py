@@ -49,21 +49,13 @@ from arrowipc.columns.column_statistics import Collector
 from arrowipc.errors import UsageError
 
 if TYPE_CHECKING:
-    from typing import Protocol, TypeAlias
+    from typing import TypeAlias
 
     from arrowipc._core import Columns
     from arrowipc.columns.column_statistics import Found
     from arrowipc.schema import Schema
 
     Bound: TypeAlias = bool | int | float | str | bytes | None
-
-    class FileStatistics(Protocol):
-        """What collects the statistics of all batches of a file; see ``write/file_statistics.py``."""
-
-        def begin(self, schema: Schema) -> None: ...
-        def add(self, rows: int | None, found: list[Found]) -> None: ...
-        def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]: ...
-
 
 __all__ = [
     "KEYS",
@@ -75,9 +67,9 @@ __all__ = [
     "batch_statistics",
     "compute_statistics",
     "encode_statistics",
-    "packing",
     "plain_type",
     "schema_paths",
+    "stored_type",
     "without_statistics",
 ]
 
@@ -189,8 +181,8 @@ class Annotator:
 
     __slots__ = ("_collector", "_last", "_names", "file")
 
-    #: What collects them for the footer of a file too; None: nothing does.
-    file: FileStatistics | None
+    #: The `write.file_statistics.FileStatistics` that collects them for a footer too; None: nothing does.
+    file: Any
 
     def __init__(self, columns: bool | Iterable[str]) -> None:
         self._names = () if columns is True else tuple(_names(columns))  # type: ignore[arg-type]
@@ -440,19 +432,17 @@ def schema_paths(schema: Schema) -> dict[str, tuple[int, at.DataType]]:
     found: dict[str, tuple[int, at.DataType]] = {}
     twice: set[str] = set()
     number = 0
-
-    def walk(fields: Iterable[at.Field], prefix: str | None) -> None:
-        nonlocal number
-        for field in fields:
-            path = None if prefix is None else prefix + field.name
-            if path is not None:
-                twice.update([path] if path in found else ())
-                found[path] = number, field.type
-            number += 1
-            below = isinstance(field.type, at.Struct) and path is not None
-            walk(getattr(field.type, "children", ()), f"{path}." if below else None)
-
-    walk(schema, "")
+    left: list[tuple[at.Field, str | None]] = [(field, "") for field in reversed(schema.fields)]
+    while left:
+        field, prefix = left.pop()
+        path = None if prefix is None else prefix + field.name
+        if path is not None:
+            if path in found:
+                twice.add(path)
+            found[path] = number, field.type
+        number += 1
+        below = f"{path}." if path is not None and isinstance(field.type, at.Struct) else None
+        left += [(child, below) for child in reversed(getattr(field.type, "children", ()))]
     return {path: place for path, place in found.items() if path not in twice}
 
 
@@ -464,21 +454,17 @@ def plain_type(type_: at.DataType) -> at.DataType | None:
         return at.Utf8()
     if isinstance(type_, (at.Binary, at.LargeBinary, at.BinaryView, at.FixedSizeBinary)):
         return at.Binary()
-    return type_ if isinstance(type_, (at.Bool, at.Decimal)) or packing(type_) is not None else None
+    known = at.Bool, at.Int, at.FloatingPoint, at.Decimal, at.Date, at.Time, at.Timestamp, at.Duration
+    return type_ if isinstance(type_, known) else None
 
 
-def packing(type_: at.DataType) -> str | None:
-    """The letter by which `struct` packs the stored values of a type."""
+def stored_type(type_: at.DataType) -> at.DataType:
+    """The integers by which dates and times are stored; other types as they are."""
     match type_:
-        case at.Int():
-            letter = "bhiq"[type_.bit_width.bit_length() - 4]
-            return letter if type_.signed else letter.upper()
-        case at.FloatingPoint():
-            return {"half": "e", "single": "f", "double": "d"}[type_.precision]
         case at.Date():
-            return "i" if type_.unit == "day" else "q"
+            return at.Int(32 if type_.unit == "day" else 64, True)
         case at.Time():
-            return "i" if type_.bit_width == 32 else "q"
+            return at.Int(type_.bit_width, True)
         case at.Timestamp() | at.Duration():
-            return "q"
-    return None
+            return at.Int(64, True)
+    return type_

@@ -31,7 +31,8 @@ from arrowipc.columns.statistics import (
     VERSION,
     ColumnStatistics,
     batch_statistics,
-    packing,
+    plain_type,
+    stored_type,
 )
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.read.decoders import StreamDecoder
@@ -174,12 +175,12 @@ def _integers(array: Array) -> list[int]:
 
 def _values(child: Array) -> list[Any]:
     """The values of a column as bounds are stored: integers for moments and decimals."""
-    type_, count = child.type, len(child)
-    if isinstance(type_, (at.Bool, at.Utf8, at.Binary)):
-        return child.to_pylist()
-    data = (child.buffers()[1] or memoryview(b"")).cast("B")
-    if isinstance(type_, at.Decimal):
-        width = type_.bit_width // 8
-        return [int.from_bytes(data[i * width : (i + 1) * width], sys.byteorder, signed=True) for i in range(count)]
-    code = packing(type_)
-    return [None] * count if code is None else list(struct.unpack_from(f"={count}{code}", data))
+    stored = stored_type(child.type)
+    data = memoryview(child.buffers()[-1] or b"").cast("B")
+    if isinstance(stored, at.Decimal):
+        width = stored.bit_width // 8
+        ends = range(width, len(child) * width + 1, width)
+        return [int.from_bytes(data[end - width : end], sys.byteorder, signed=True) for end in ends]
+    if stored is not child.type:
+        return data.cast("i" if stored == at.Int(32, True) else "q").tolist()
+    return child.to_pylist() if plain_type(stored) == stored else [None] * len(child)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-import struct
 import sys
 from array import array
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import types as at
 from arrowipc.columns.array import Array, RecordBatch
-from arrowipc.columns.statistics import KEYS, MOST_VALUES, STATISTICS_KEY, VERSION, packing, plain_type, schema_paths
+from arrowipc.columns.statistics import (
+    KEYS,
+    MOST_VALUES,
+    STATISTICS_KEY,
+    VERSION,
+    plain_type,
+    schema_paths,
+    stored_type,
+)
 from arrowipc.schema import Schema
 from arrowipc.write.batch_writer import BatchWriter, BytearraySink, EncodeOptions
 
@@ -35,6 +41,7 @@ class FileStatistics:
         self._columns, self._keys, self._offsets = array("i"), array("i"), array("i")
         self._batch_ends, self._entry_ends = array("i", [0]), array("i", [0])
         self._codes = bytearray()
+        self._lost = False
 
     def begin(self, schema: Schema) -> None:
         """Number the columns as Arrow's statistics schema does: in depth-first order, from 0."""
@@ -54,8 +61,14 @@ class FileStatistics:
 
     def add(self, rows: int | None, found: list[Found]) -> None:
         """Note one batch; `rows` is None where nothing is known of it."""
-        if len(self._keys) > MOST_VALUES:
-            return
+        try:
+            if not self._lost:
+                self._add(rows, found)
+            self._lost |= len(self._keys) > MOST_VALUES
+        except MemoryError:
+            self._lost = True  # the batch is written all the same
+
+    def _add(self, rows: int | None, found: list[Found]) -> None:
         if rows is not None:
             self._put(ROWS, self._count, rows)
             self._end(-1)
@@ -82,7 +95,7 @@ class FileStatistics:
 
     def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
         """What goes into the metadata of the footer; nothing if that would be very large."""
-        if len(self._keys) > MOST_VALUES:
+        if self._lost:
             return ()
         from binascii import b2a_base64
         from zlib import compress
@@ -106,30 +119,21 @@ class FileStatistics:
         document = {"v": VERSION, "last_block": last_block.hex(), "columns": columns}
         schema = Schema([at.field("statistics", at.list_(item))], {STATISTICS_KEY: json.dumps(document)})
         batches, entries, values = len(self._batch_ends) - 1, len(self._columns), len(self._keys)
-        valid = _bitmap([number >= 0 for number in self._columns])
-        nulls = entries - sum(map(int.bit_count, valid))
-        nodes = [(batches, 0), (entries, 0), (entries, nulls), (entries, 0), (values, 0), (values, 0), (values, 0)]
-        buffers: list[Any] = [None, self._batch_ends, None, valid, self._columns, None, self._entry_ends, None]
-        buffers += [None, self._keys, self._codes, self._offsets]
+        numbers = [None if number < 0 else number for number in self._columns]
+        nodes = [(batches, 0), (entries, 0), (entries, numbers.count(None)), (entries, 0), (values, 0), (values, 0)]
+        buffers: list[Any] = [None, self._batch_ends, None, *_buffers(at.int32(), numbers), None, self._entry_ends]
+        buffers += [None, None, self._keys, self._codes, self._offsets]
+        nodes.append((values, 0))
         for type_, items in zip(self._types, self._values, strict=True):
             nodes.append((len(items), 0))
-            buffers += [None, *_packed(type_, items)]
+            buffers += _buffers(type_, items)
         keys = Array.from_pylist(list(KEYS), at.utf8())
         return RecordBatch.from_buffers(schema, batches, nodes, buffers, dictionaries=[keys], validate="full")
 
 
-def _bitmap(bits: list[bool]) -> bytes:
-    return bytes([sum([bit << place for place, bit in enumerate(bits[i : i + 8])]) for i in range(0, len(bits), 8)])
-
-
-def _packed(type_: at.DataType, values: list[Any]) -> list[Any]:
-    """The buffers of a column without nulls."""
-    if isinstance(type_, at.Bool):
-        return [_bitmap(values)]
+def _buffers(type_: at.DataType, values: list[Any]) -> list[Any]:
+    """Validity and buffers of a column of stored values."""
     if isinstance(type_, at.Decimal):
         width = type_.bit_width // 8
-        return [b"".join([value.to_bytes(width, sys.byteorder, signed=True) for value in values])]
-    if isinstance(type_, (at.Utf8, at.Binary)):
-        cells = [value.encode() if isinstance(value, str) else value for value in values]
-        return [array("i", accumulate(map(len, cells), initial=0)), b"".join(cells)]
-    return [struct.pack(f"={len(values)}{packing(type_)}", *values)]
+        return [None, b"".join([value.to_bytes(width, sys.byteorder, signed=True) for value in values])]
+    return Array.from_pylist(values, stored_type(type_)).buffers()

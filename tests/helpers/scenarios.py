@@ -577,6 +577,18 @@ def bounds() -> Operation:
 
 
 @scenario
+def statistics_of_a_footer() -> Operation:
+    batch = ipc.RecordBatch.from_pydict({"x": [1, None, 3], "word": ["a", "b", None]})
+    data = rewrite.written("file", batch.schema, [batch, batch], statistics=True)
+
+    def read() -> Any:
+        with ipc.open_file(data) as reader:
+            return ipc.file_statistics(reader)
+
+    return read
+
+
+@scenario
 def schemas() -> Operation:
     data = arrow_columns.stream(layouts().slice(0, 0))
     schema = ipc.read_schema(data)

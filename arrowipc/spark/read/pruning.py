@@ -2,7 +2,6 @@
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as st
@@ -25,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from arrowipc import types as at
 from arrowipc.columns import pruning as columns
-from arrowipc.columns.statistics import ColumnStatistics, batch_statistics
+from arrowipc.columns.statistics import batch_statistics
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.read.file_statistics import file_statistics
 from arrowipc.schema import Field, Schema
@@ -227,67 +226,23 @@ def _domain(source: at.DataType, target: st.DataType, options: TypeOptions) -> c
     # With another type, which the user's schema asks for, or another collation, values compare otherwise.
     if natural != target:
         return UNKNOWN
-    if isinstance(source, at.FloatingPoint):
-        return columns.Domain(columns.float_bounds, _exactly(_float))
-    found = _leaf(source, natural)
-    if found is None:
-        return UNKNOWN
-    stored, convert, literal = found
-
-    def bounds(found: ColumnStatistics) -> tuple[Any, Any]:
-        low, high = [
-            None if bound is None or type(bound) is not stored else convert(bound) for bound in (found.min, found.max)
-        ]
-        return low, high
-
-    return columns.Domain(bounds, _exactly(literal))
-
-
-def _leaf(source: at.DataType, natural: st.DataType) -> tuple[type, Convert, Convert] | None:
-    """The type of the stored bounds, what becomes of them in Spark (in the same order), and of literals."""
     match source, natural:
-        case at.Bool(), _:
-            return bool, bool, lambda value: value if type(value) is bool else None
-        case at.Int(), _:
-            return int, int, _number
-        case at.Decimal(), st.DecimalType():
-            return int, lambda value: Decimal(value).scaleb(-source.scale, columns.EXACT), _number
-        case ((at.Utf8() | at.LargeUtf8() | at.Utf8View()), _):
-            return str, str.encode, _text
-        case ((at.Binary() | at.LargeBinary() | at.BinaryView() | at.FixedSizeBinary()), _):
-            return bytes, bytes, lambda value: bytes(value) if isinstance(value, bytes | bytearray) else None
         case at.Date(), _:
             per_day = 1 if source.unit == "day" else MILLISECONDS_PER_DAY
-            return int, lambda value: value // per_day, _days
-        case at.Timestamp(unit="ns"), st.LongType():
-            return int, int, _number
+            return columns.Domain(columns.bounds_of(int, lambda value: value // per_day), _exactly(_days))
+        case at.Timestamp(), st.LongType():
+            return columns.domain_of(at.Int(64, True))
         case at.Timestamp(), (st.TimestampType() | st.TimestampNTZType()):
             zoned = isinstance(natural, st.TimestampType)
-            return int, _to_microseconds(source.unit), lambda value: _microseconds(value, zoned)
-    return None
+            literal = _exactly(lambda value: _microseconds(value, zoned))
+            return columns.Domain(columns.bounds_of(int, _to_microseconds(source.unit)), literal)
+        case ((at.Time() | at.Duration()), _):
+            return UNKNOWN
+    return columns.domain_of(source)
 
 
 def _exactly(literal: Convert) -> Callable[[Any], tuple[Any, Any] | None]:
     return lambda value: None if (key := literal(value)) is None else (key, key)
-
-
-def _number(value: Any) -> Any:
-    if type(value) is int or (isinstance(value, Decimal) and value.is_finite()):
-        return value
-    return None
-
-
-def _float(value: Any) -> Any:
-    if type(value) is not float:
-        return None
-    return columns.NAN if value != value else (0, value)
-
-
-def _text(value: Any) -> Any:
-    try:
-        return value.encode() if type(value) is str else None
-    except UnicodeEncodeError:
-        return None
 
 
 def _days(value: Any) -> Any:
