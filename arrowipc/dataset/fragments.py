@@ -10,7 +10,6 @@ import stat
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from arrowipc.arguments import NO_METADATA, KeyValueMetadata
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.inspection.recover import recover
 from arrowipc.opening import open as open_any
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     #: Rows of each batch of a file.
     Lengths: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["SMALL", "Fragment", "Opener", "Unreadable"]
+__all__ = ["SMALL", "Fragment", "Opener", "Recovered", "Unreadable"]
 
 log: logging.Logger = logging.getLogger("arrowipc")
 
@@ -220,8 +219,6 @@ class Opener:
 class Recovered:
     """The batches that a torn file or stream still has, by their number."""
 
-    metadata: KeyValueMetadata = NO_METADATA
-
     def __init__(self, path: str, reader: Any, opener: Opener) -> None:
         with reader:
             self.schema = reader.schema
@@ -237,7 +234,3 @@ class Recovered:
         import numpy as np
 
         return np.array([batch.num_rows for batch in self._batches], np.int64)
-
-    def get_batch_metadata(self, i: int) -> Any:
-        """Metadata of one of them."""
-        return self._batches[i].custom_metadata
