@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import threading
@@ -211,6 +212,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 def descriptors() -> int:
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("descriptors cannot be counted here")
+    gc.collect()  # what other tests left behind
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -222,7 +224,7 @@ def test_more_files_than_may_be_mapped(folder, monkeypatch):
     batches = list(dataset)
     assert dataset.take([99, 0]).to_pydict()["x"] == [99, 0]
     del dataset
-    assert descriptors() == before
+    assert descriptors() <= before
     assert sum(batch.num_rows for batch in batches) == 100
 
 
