@@ -534,8 +534,7 @@ def open_dataset(
     check_integer("workers", workers, 0, 1024)
     if schema is not None and not isinstance(schema, Schema):
         raise UsageError(f"schema must be a Schema, found {described(schema)}")
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found = find_files([os.fspath(path) for path in given], storage=storage_options)
+    found = find_files(_paths(paths), storage=storage_options)
     texts = [keys_of(file.path, file.below) if partitioning else {} for file in found]
     names = dict.fromkeys(chain.from_iterable(texts))
     if schema is None:
@@ -558,6 +557,17 @@ def open_dataset(
         schema = without_ids(schema)
     options = _Options(schema, frozenset(kinds), on_missing, workers, opener)
     return Dataset(fragments, options, None, filter).select(columns)
+
+
+def _paths(paths: Any) -> list[str]:
+    """Paths and URLs as text."""
+    try:
+        given = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    except TypeError:
+        given = [None]
+    if not all(isinstance(path, str) for path in given):
+        raise UsageError(f"expected a path, a URL or a list of them, found {described(paths)}")
+    return given
 
 
 def _united(fragments: list[Fragment], opener: Opener, keys: frozenset[str]) -> Schema:

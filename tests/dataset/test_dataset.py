@@ -67,6 +67,12 @@ def test_paths_patterns_lists_and_what_is_hidden(folder):
             ipc.open_dataset(nothing)
 
 
+@pytest.mark.parametrize("paths", [1, None, [1.5], b"/x", [b"/x"]], ids=repr)
+def test_what_is_no_path(paths):
+    with pytest.raises(UsageError, match="expected a path, a URL or a list of them"):
+        ipc.open_dataset(paths)
+
+
 def test_columns(folder):
     dataset = ipc.open_dataset(folder, columns=["t"])
     assert dataset.schema.names == ["t"]
