@@ -18,7 +18,7 @@ from arrowipc.read.remote import RemoteSource
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias
 
     import numpy as np
@@ -43,7 +43,7 @@ READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 
 #: Readers that are kept open.
 MOST_OPEN = 64
 #: What is left out where errors are: bytes that are no Arrow data, or damaged, and files that are gone.
-Unreadable = (FormatError, FileNotFoundError)
+Unreadable: tuple[type[Exception], ...] = (FormatError, FileNotFoundError)
 
 
 class Fragment:
@@ -109,7 +109,9 @@ class Opener:
     def __init__(
         self, files: int, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
     ) -> None:
-        self.limits, self.on_error, self._files = limits, on_error, files
+        self.limits: Limits | None = limits
+        self.on_error: str = on_error
+        self._files = files
         self._mapped = files <= most_mapped()
         self._options: dict[str, Any] = {"validate": validate, "limits": limits}
         self._storage = storage
@@ -221,11 +223,11 @@ class Recovered:
 
     def __init__(self, path: str, reader: Any, opener: Opener) -> None:
         with reader:
-            self.schema = reader.schema
+            self.schema: Schema = reader.schema
             self._batches: list[RecordBatch] = list(reader)
             report = reader.report
-        self.num_record_batches = len(self._batches)
-        self.get_batch = self._batches.__getitem__
+        self.num_record_batches: int = len(self._batches)
+        self.get_batch: Callable[[int], RecordBatch] = self._batches.__getitem__
         if not report.complete:
             opener.skip(path, FormatError(f"{path}: {report}"), partly=True)
 
