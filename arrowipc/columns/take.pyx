@@ -935,6 +935,8 @@ cdef tuple joint_dictionaries(list batches):
         if batch.dictionaries is last or batch.dictionaries is found:
             continue
         last = batch.dictionaries
+        if len(last) != len(found):
+            return None  # columns share a dictionary in one of them, and not in the other
         chosen = list(found)
         for i in range(len(chosen)):
             a, b = found[i], last[i]

@@ -12,9 +12,9 @@ from weakref import proxy
 import numpy as np
 
 from arrowipc.arguments import check_choice, check_integer, described
-from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Unreadable
+from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Recovered, Unreadable
 from arrowipc.dataset.partitioning import key_type, key_value, keys_of
-from arrowipc.dataset.unify import FileMapping, SchemaUnion
+from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
 from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
 from arrowipc.opening import open_stream
@@ -365,8 +365,11 @@ class Dataset:
         if numbers is None:
             from arrowipc.read.file_statistics import file_statistics
 
+            reader = self._options.opener.open(fragment, plan.columns)
+            if isinstance(reader, Recovered):
+                return None
             with naming(fragment.path):
-                found = file_statistics(self._options.opener.open(fragment, plan.columns), pruner.columns)
+                found = file_statistics(reader, pruner.columns)
             numbers = self._numbers[fragment] = [i for i, known in enumerate(found) if pruner.keeps(known, keys)]
         return numbers
 
@@ -551,6 +554,8 @@ def open_dataset(
     if schema is None:
         schema = _united(fragments, opener, frozenset(kinds))
         schema = schema.__replace__(fields=[*schema, *[Field(name, kind) for name, kind in kinds.items()]])
+    else:
+        schema = without_ids(schema)
     options = _Options(schema, frozenset(kinds), on_missing, workers, opener)
     return Dataset(fragments, options, None, filter).select(columns)
 

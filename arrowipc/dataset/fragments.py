@@ -10,7 +10,6 @@ import stat
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from arrowipc.arguments import NO_METADATA, KeyValueMetadata
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.inspection.recover import recover
 from arrowipc.opening import open as open_any
@@ -19,7 +18,7 @@ from arrowipc.read.remote import RemoteSource
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias
 
     import numpy as np
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     #: Rows of each batch of a file.
     Lengths: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["SMALL", "Fragment", "Opener", "Unreadable"]
+__all__ = ["SMALL", "Fragment", "Opener", "Recovered", "Unreadable"]
 
 log: logging.Logger = logging.getLogger("arrowipc")
 
@@ -44,7 +43,7 @@ READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 
 #: Readers that are kept open.
 MOST_OPEN = 64
 #: What is left out where errors are: bytes that are no Arrow data, or damaged, and files that are gone.
-Unreadable = (FormatError, FileNotFoundError)
+Unreadable: tuple[type[Exception], ...] = (FormatError, FileNotFoundError)
 
 
 class Fragment:
@@ -110,7 +109,9 @@ class Opener:
     def __init__(
         self, files: int, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
     ) -> None:
-        self.limits, self.on_error, self._files = limits, on_error, files
+        self.limits: Limits | None = limits
+        self.on_error: str = on_error
+        self._files = files
         self._mapped = files <= most_mapped()
         self._options: dict[str, Any] = {"validate": validate, "limits": limits}
         self._storage = storage
@@ -220,7 +221,9 @@ class Opener:
 class Recovered:
     """The batches that a torn file or stream still has, by their number."""
 
-    metadata: KeyValueMetadata = NO_METADATA
+    schema: Schema
+    num_record_batches: int
+    get_batch: Callable[[int], RecordBatch]
 
     def __init__(self, path: str, reader: Any, opener: Opener) -> None:
         with reader:
@@ -237,10 +240,3 @@ class Recovered:
         import numpy as np
 
         return np.array([batch.num_rows for batch in self._batches], np.int64)
-
-    def get_batch_metadata(self, i: int) -> Any:
-        """Metadata of one of them."""
-        return self._batches[i].custom_metadata
-
-    def _expect(self, numbers: Any) -> None:
-        """Nothing: all are here."""

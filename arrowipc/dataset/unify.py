@@ -20,7 +20,7 @@ from arrowipc.values.to_numpy import stored_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
     import numpy.typing as npt
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Integers = npt.NDArray[np.integer[Any]]
     T = TypeVar("T", bound=ArrowIpcError)
 
-__all__ = ["FileMapping", "SchemaUnion"]
+__all__ = ["FileMapping", "SchemaUnion", "without_ids"]
 
 #: Bytes of one value, by the precision of a floating-point type.
 FLOATS = {"half": 2, "single": 4, "double": 8}
@@ -129,6 +129,27 @@ def refused(column: str, text: str, kind: type[T] = UsageError) -> T:  # type: i
 def _spelt(field: at.Field) -> str:
     extension = f" (extension {field.extension_name})" if field.extension_name else ""
     return f"{field.type}{extension}"
+
+
+def without_ids(schema: Schema) -> Schema:
+    """The schema without numbers of dictionaries: columns that share one in some file need not in others."""
+    return schema.__replace__(fields=[_without_ids(field) for field in schema])
+
+
+def _exact(schema: Schema) -> tuple[Any, ...]:
+    """What schemas that are equal differ in: extension types, and which columns share a dictionary."""
+    ids = [*_ids(schema)]
+    return _tags(schema), [i if each is None else ids.index(each) for i, each in enumerate(ids)]
+
+
+def _ids(fields: Iterable[at.Field]) -> Iterator[int | None]:
+    """The numbers of all dictionaries, None where the writer chooses."""
+    for field in fields:
+        kind = field.type
+        if isinstance(kind, at.Dictionary):
+            yield kind.id
+            kind = kind.value_type
+        yield from _ids(kind.children)
 
 
 def _without_ids(field: at.Field) -> at.Field:
@@ -271,9 +292,8 @@ class FileMapping:
         self.most_bytes = most_bytes
         self._values: dict[Any, tuple[Any, _Repeated]] = {}
         rest = [field for field in want if field.name not in keys]
-        self._fits = len(rest) == len(want) and have == want and _tags(have) == _tags(want)
-        # Dictionaries that share a number in one file need not be one in another.
-        self._want = want.__replace__(fields=[_without_ids(field) for field in want])
+        self._fits = len(rest) == len(want) and have == want and _exact(have) == _exact(want)
+        self._want = without_ids(want)
         if self._fits:
             return
         # Names that repeat are told apart by their order, where that is the same.

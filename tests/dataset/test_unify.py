@@ -11,6 +11,7 @@ from helpers.folders import put
 
 import arrowipc as ipc
 from arrowipc import types as at
+from arrowipc.datatypes import Dictionary
 from arrowipc.errors import FormatError, LimitError, UsageError
 
 WORDS = pa.array(["a", None, "b", "a"]).dictionary_encode()
@@ -128,6 +129,28 @@ def test_dictionaries_that_share_a_number_in_one_file_only(tmp_path):
         put(tmp_path / f"{name}.arrow", columns)
     table = ipc.open_dataset(tmp_path).read_all()
     assert table.to_pydict() == {"x": ["a", None, "b", "a", "a", None], "y": [None] * 4 + [5, 5]}
+
+
+def shared(ids: tuple[int, int], words: list[str]) -> ipc.RecordBatch:
+    """Two columns of words, with one dictionary or with two."""
+    fields = [at.field(name, Dictionary(at.int16(), at.utf8(), id=id)) for name, id in zip("yz", ids, strict=True)]
+    values = ipc.Array.from_pylist(words)
+    buffers = [None, bytes([0, 0, 1, 0])] * 2
+    return ipc.RecordBatch.from_buffers(ipc.Schema(fields), 2, [(2, 0)] * 2, buffers, dictionaries=[values, values])
+
+
+def test_columns_that_share_a_dictionary_in_some_files(tmp_path):
+    for i, (ids, words) in enumerate((((0, 0), ["a", "b"]), ((0, 1), ["c", "d"]), ((7, 7), ["e", "f"]))):
+        batch = shared(ids, words)
+        with ipc.new_file(tmp_path / f"{i}.arrow", batch) as writer:
+            writer.write_batch(batch)
+    dataset = ipc.open_dataset(tmp_path)
+    for each in (dataset, ipc.open_dataset(tmp_path, schema=shared((0, 0), ["x", "y"]).schema)):
+        assert each.take([5, 0, 3]).to_pydict() == {"y": ["f", "a", "d"], "z": ["f", "a", "d"]}
+        assert each.read_all().combine().to_pydict()["z"] == [*"abcdef"]
+    apart = ipc.Table.from_batches([shared((0, 0), ["a", "b"]), shared((0, 1), ["c", "d"])])
+    with pytest.raises(UsageError, match="share their dictionaries differently"):
+        apart.take([3, 0])
 
 
 def test_nulls_where_the_given_schema_allows_none(tmp_path):
