@@ -181,9 +181,9 @@ class IndexedStreamReader(RecordBatchFileReader):
     def _load_dictionaries(self) -> None:
         """Nothing: each batch asks for its own."""
 
-    def _lengths(self) -> Any:
+    def _lengths(self) -> memoryview[int]:
         self._check_open()
-        return self._decoder.lengths
+        return memoryview(self._decoder.lengths).cast("q")
 
 
 def kept_path(source: Any) -> str:

@@ -257,6 +257,18 @@ class RecordBatchFileReader(BatchReader):
 
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number
     of threads may ask; where the source is a file object or remote, they wait for each other.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> data = bytearray()
+    >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2], "y": ["a", "b"]})) as writer:
+    ...     writer.write(ipc.Table.from_batches([batch, batch]))
+    >>> reader = ipc.open_file(data)
+    >>> reader.row(-1), reader.take([3, 0, 0], columns="y").to_pydict(), reader.batch_lengths().tolist()
+    ({'x': 2, 'y': 'b'}, {'y': ['b', 'a', 'a']}, [2, 2])
+    >>> len(reader.slice(1, 2).batches), reader.read_rows(1, 3).to_pydict()
+    (2, {'x': [2, 1], 'y': ['b', 'a']})
     """
 
     __slots__ = (
@@ -438,8 +450,8 @@ class RecordBatchFileReader(BatchReader):
         for i in range(self.num_record_batches):
             dictionaries = self._dictionaries_at(i)
             source = self._source
-            block = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
-            yield self._decoder.stored(i, *block, dictionaries)
+            held, at = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
+            yield self._decoder.stored(i, held, at, dictionaries)
 
     get_record_batch = get_batch
 
@@ -463,7 +475,7 @@ class RecordBatchFileReader(BatchReader):
 
     def count_rows(self) -> int:
         """Return the rows of all batches, from their metadata alone: no body is touched."""
-        return sum(memoryview(self._lengths()).cast("B").cast("q"))
+        return sum(self._lengths())
 
     def batch_lengths(self) -> npt.NDArray[np.int64]:
         """Return the rows of each batch, from their metadata alone: no body is touched.
@@ -475,10 +487,10 @@ class RecordBatchFileReader(BatchReader):
 
         return np.frombuffer(self._lengths(), np.int64)
 
-    def _lengths(self) -> Any:
+    def _lengths(self) -> memoryview[int]:
         self._check_open()
         if self._source is not None:
-            return self._decoder.read_lengths(self._source)
+            return memoryview(self._decoder.read_lengths(self._source)).cast("q")
         from array import array
 
         lengths = stated_lengths(self.metadata, self.num_record_batches)
@@ -486,7 +498,7 @@ class RecordBatchFileReader(BatchReader):
             numbers = range(self.num_record_batches)
             self._expect(numbers)
             lengths = [self._decoder.num_rows(i, *self._head(i)) for i in numbers]
-        return array("q", lengths)
+        return memoryview(array("q", lengths))
 
     # -- rows, counted through all batches --
 
@@ -509,18 +521,6 @@ class RecordBatchFileReader(BatchReader):
             There is no such row.
         FormatError, LimitError, UnsupportedError
             A batch cannot be decoded.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> data = bytearray()
-        >>> with ipc.new_file(data, batch := ipc.RecordBatch.from_pydict({"x": [1, 2], "y": ["a", "b"]})) as writer:
-        ...     writer.write(ipc.Table.from_batches([batch, batch]))
-        >>> reader = ipc.open_file(data)
-        >>> reader.take([3, 0, -1], columns="y").to_pydict(), reader.row(2), reader.batch_lengths().tolist()
-        ({'y': ['b', 'a', 'b']}, {'x': 1, 'y': 'a'}, [2, 2])
-        >>> reader.slice(1, 2).num_rows, reader.read_rows(1, 3).to_pydict()
-        (2, {'x': [2, 1], 'y': ['b', 'a']})
         """
         return self._part(columns)._row_reader().take(rows)
 

@@ -8,6 +8,7 @@ what has to be followed (offsets of lists and text, run ends) is checked, what i
 cimport cython
 from cpython.list cimport PyList_GET_ITEM
 from cpython.number cimport PyNumber_Index
+from cpython.ref cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
@@ -46,6 +47,7 @@ from arrowipc.errors import FormatError, LimitError, NotFoundError, UsageError
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object)
+    PyObject** PySequence_Fast_ITEMS(object)
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef enum:
@@ -539,27 +541,30 @@ cdef class Taker:
         self.flat = numbers
         for k in range(self.n_pieces):
             piece = &self.pieces[k]
-            extents = &piece.d.extents[field.first_buffer]
-            piece.shift += piece.d.nodes[f].offset
-            piece.bits = extents[0].data if piece.d.nodes[f].null_count != 0 else NULL
+            if k + AHEAD < self.n_pieces:
+                prefetch(piece[AHEAD].nodes + f)
+                prefetch(piece[AHEAD].extents + field.first_buffer)
+            extents = &piece.extents[field.first_buffer]
+            piece.shift = piece.nodes[f].offset + (piece.shift if field.parent >= 0 else -piece.first)
+            piece.bits = extents[0].data if piece.nodes[f].null_count != 0 else NULL
             nulls |= piece.bits != NULL
             if spec.n_buffers > 1:
                 piece.values = extents[1].data
                 # No row of an empty piece is taken; any other that lacks values is not gathered.
-                self.gave_up |= piece.values == NULL and piece.d.nodes[f].length != 0
+                self.gave_up |= piece.values == NULL and piece.nodes[f].length != 0
             if spec.n_children == 1:
-                piece.limit = piece.d.nodes[f + 1].length
+                piece.limit = piece.nodes[f + 1].length
             if numbers:
-                piece.data = piece.d.extents[child.first_buffer + 1].data
+                piece.data = piece.extents[child.first_buffer + 1].data
                 if piece.data != NULL:
-                    piece.data += piece.d.nodes[f + 1].offset * child.width
-                self.flat &= validity(piece.d, f + 1) == NULL or piece.d.nodes[f + 1].null_count == 0
+                    piece.data += piece.nodes[f + 1].offset * child.width
+                self.flat &= piece.extents[child.first_buffer].data == NULL or piece.nodes[f + 1].null_count == 0
             elif spec.n_buffers == 3:
                 piece.limit = extents[2].size
                 piece.data = extents[2].data
             elif field.view >= 0:
                 piece.limit = piece.d.views[field.view].count
-                piece.data = <const uint8_t*> (piece.d.extents + piece.d.views[field.view].first)
+                piece.data = <const uint8_t*> (piece.extents + piece.d.views[field.view].first)
         return nulls
 
     cdef int gather(self, int32_t f) except -1:
@@ -603,8 +608,8 @@ cdef class Taker:
             while child < field.end:
                 self.gather(child)
                 child = self.s.plan.fields[child].end
-        for k in range(self.n_pieces):
-            self.pieces[k].shift -= self.pieces[k].d.nodes[f].offset
+        for k in range(self.n_pieces if field.parent >= 0 else 0):
+            self.pieces[k].shift -= self.pieces[k].nodes[f].offset
         return 0
 
     cdef int gather_fixed(self, int32_t buffer, int64_t width) except -1:
@@ -821,7 +826,8 @@ cdef Source integers(object values, str name):
     cdef Memory numbers
     cdef Py_ssize_t n, i
     cdef int overflow = 0
-    if type(values) is Memory:
+    if type(values) is Memory or (type(values) is memoryview and values.format in "ql" and values.itemsize == 8
+                                  and values.ndim == 1 and values.c_contiguous):
         return Source(values)
     if type(values) is list:
         n = len(values)
@@ -961,12 +967,8 @@ cdef RecordBatch take_pieces(list batches, int64_t* rows, int32_t* homes, int64_
         check_native(batch, "taking rows")
         if batch.plan is not source.plan and not same_shape(batch.plan, source.plan):
             return None
-        prefetch(batch.d.nodes)
-        prefetch(<const uint8_t*> batch.d.nodes + 64)
-        prefetch(batch.d.extents)
-        prefetch(<const uint8_t*> batch.d.extents + 64)
         piece[i].d = &batch.d
-        piece[i].shift = -total
+        piece[i].nodes, piece[i].extents, piece[i].first = batch.d.nodes, batch.d.extents, total
         total += batch.d.length
     if k > 1 and source.plan.dictionaries:
         dictionaries = joint_dictionaries(batches)
@@ -1273,6 +1275,7 @@ cdef class RowReader:
                 prefetch(&self.states[home[i + AHEAD]])
             state = &self.states[home[i]]
             if state.call != call:
+                prefetch(PySequence_Fast_ITEMS(self.batches) + home[i])
                 state.call, state.piece, wanted[m] = call, m, home[i]
                 m += 1
             home[i] = state.piece

@@ -79,6 +79,7 @@ class Dataset:
     ({'x': [1, 2, 3]}, ['x', 'y'], 2, 2)
     >>> sum(batch.num_rows for batch in dataset.filter([("y", "is_null")]).to_batches()), dataset.skipped
     (3, {})
+    >>> folder.cleanup()
     """
 
     __slots__ = (
@@ -521,6 +522,7 @@ def open_dataset(
     [{'x': 23, 'year': 2023}, {'x': 24, 'year': 2024}]
     >>> ipc.open_dataset(folder.name, filter=[("year", ">", 2023)]).count_rows()
     1
+    >>> folder.cleanup()
     """
     check_choice("partitioning", partitioning, ("hive", None))
     check_choice("on_missing", on_missing, ("null", "error"))

@@ -10,6 +10,7 @@ import stat
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from arrowipc.arguments import NO_METADATA, KeyValueMetadata
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.inspection.recover import recover
 from arrowipc.opening import open as open_any
@@ -60,6 +61,7 @@ class Fragment:
     >>> fragment = ipc.open_dataset(folder.name).fragments[0]
     >>> os.path.basename(fragment.path), fragment.keys, fragment.schema.names
     ('a.arrow', {'year': 2024}, ['x'])
+    >>> folder.cleanup()
     """
 
     __slots__ = ("keys", "lengths", "path", "schema", "size", "version")
@@ -217,6 +219,8 @@ class Opener:
 
 class Recovered:
     """The batches that a torn file or stream still has, by their number."""
+
+    metadata: KeyValueMetadata = NO_METADATA
 
     def __init__(self, path: str, reader: Any, opener: Opener) -> None:
         with reader:

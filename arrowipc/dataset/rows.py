@@ -7,7 +7,7 @@ import pickle
 
 from arrowipc.dataset.dataset import Dataset, open_dataset
 from arrowipc.dataset.hugging_face import saved_files
-from arrowipc.datatypes import LargeList, List
+from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
 from arrowipc.errors import FormatError, NotFoundError, UsageError
 
 TYPE_CHECKING = False
@@ -284,17 +284,25 @@ def _values(array: Array) -> npt.NDArray[Any]:
 
     kind, count = array.type, len(array)
     if not isinstance(kind, (List, LargeList)) or array.null_count or not count or kind.children[0].type.children:
-        return array.to_numpy(copy=True)
+        return _copied(array)
     offsets = array.buffers()[1]
     assert offsets is not None  # there are rows
-    ends = np.frombuffer(offsets, np.int32 if isinstance(kind, List) else np.int64)[
-        array.offset : array.offset + count + 1
-    ]
-    items = array.children[0].slice(int(ends[0]), int(ends[-1] - ends[0])).to_numpy(copy=True)
-    lengths = np.diff(ends)
-    if items.dtype != object and (lengths == lengths[0]).all():
-        return items.reshape(count, int(lengths[0]))
-    out, ends = np.empty(count, object), (ends - ends[0]).tolist()
+    width = np.int32 if isinstance(kind, List) else np.int64
+    ends = np.frombuffer(offsets, width)[array.offset : array.offset + count + 1].astype(np.int64)
+    first, length = int(ends[0]), int(ends[1] - ends[0])
+    items = _copied(array.children[0].slice(first, int(ends[-1]) - first))
+    if items.dtype != object and (ends[1:] - ends[:-1] == length).all():
+        return items.reshape(count, length)
+    out, starts = np.empty(count, object), (ends - first).tolist()
     for k in range(count):
-        out[k] = items[ends[k] : ends[k + 1]]
+        out[k] = items[starts[k] : starts[k + 1]]
     return out
+
+
+def _copied(array: Array) -> npt.NDArray[Any]:
+    """Values that may be written to, as torch wants to have them."""
+    import numpy as np
+
+    if isinstance(array.type, (Int, FloatingPoint)) and not array.null_count:
+        return np.array(memoryview(array))  # in a quarter of the time
+    return array.to_numpy(copy=True)

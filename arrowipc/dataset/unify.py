@@ -47,13 +47,10 @@ class SchemaUnion:
 
     def __init__(self, most_columns: int) -> None:
         self._most = most_columns
-        self._fields: dict[str, tuple[at.Field, str]] = {}
-        self._seen: set[bytes] = set()
-        self._last = self._first = None
-        self._origin = ""
-
-    _last: Schema | None
-    _first: Schema | None
+        #: Column -> the field so far, the file that brought it, and in how many schemas it is.
+        self._fields: dict[str, tuple[at.Field, str, int]] = {}
+        self._seen: dict[bytes, tuple[Schema, str]] = {}
+        self._last: Schema | None = None
 
     def add(self, schema: Schema, path: str) -> None:
         """Take the schema of one more file in.
@@ -68,30 +65,23 @@ class SchemaUnion:
         if schema is self._last or schema.serialize() in self._seen:
             return
         self._last = schema
-        self._seen.add(schema.serialize())
-        if self._first is None:
-            self._first, self._origin = schema, path
-            return
-        if not self._fields:
-            first = by_name(self._first)
-            self._fields = {name: (_without_ids(field), self._origin) for name, field in first.items()}
-        new = by_name(schema)
-        for name, field in new.items():
-            self._fields[name] = self._merged(name, field, path)
-        for name in self._fields.keys() - new.keys():
-            field, origin = self._fields[name]
-            self._fields[name] = field.__replace__(nullable=True), origin
+        self._seen[schema.serialize()] = schema, path
+        if len(self._seen) == 1:
+            return  # where all files have one schema, its names may repeat
+        for each, origin in [*self._seen.values()] if not self._fields else [(schema, path)]:
+            for name, field in by_name(each).items():
+                self._fields[name] = self._merged(name, field, origin)
 
-    def _merged(self, name: str, field: at.Field, path: str) -> tuple[at.Field, str]:
-        """A column as it is in the files so far and in this one, and the file that it comes from."""
+    def _merged(self, name: str, field: at.Field, path: str) -> tuple[at.Field, str, int]:
+        """A column as it is in the files so far and in this one."""
         if name not in self._fields:
             if len(self._fields) >= self._most:
                 raise LimitError(
                     f"with column {name!r} the files have more than {self._most:,} columns together: give schema=, or "
                     "allow more with Limits(dataset_columns=)"
                 )
-            return _without_ids(field).__replace__(nullable=True), path  # rows of the files before have nulls there
-        known, origin = self._fields[name]
+            return _without_ids(field), path, 1
+        known, origin, count = self._fields[name]
         both = _common_field(known, field)
         if both is None:
             raise refused(
@@ -99,14 +89,20 @@ class SchemaUnion:
                 f"is {_spelt(field)}, and in {origin} {_spelt(known)}: no type holds the values of both without loss; "
                 "give schema= with columns that fit, or read such files apart",
             )
-        return both, origin
+        return both, origin, count + 1
 
     @property
     def schema(self) -> Schema:
         """Schema: that of the first file, where all have the same one, else the union, with the first's metadata."""
-        assert self._first is not None
-        fields = [field for field, _ in self._fields.values()]
-        return self._first.__replace__(fields=fields) if fields else self._first
+        first = next(iter(self._seen.values()))[0]
+        if not self._fields:
+            return first
+        return first.__replace__(
+            fields=[
+                field if count == len(self._seen) else field.__replace__(nullable=True)
+                for field, _, count in self._fields.values()
+            ]
+        )
 
 
 def by_name(schema: Schema) -> dict[str, at.Field]:
@@ -194,6 +190,7 @@ def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
         return None if child is None else (at.List if type(one) is type(other) is at.List else at.LargeList)(child)
     if not _same_lists(one, other):
         return None
+    other = _named_as(other, one)
     children = [_common_field(*pair) for pair in zip(one.children, other.children, strict=True)]
     found = [child for child in children if child is not None]
     return _with_children(one, found) if len(found) == len(children) else None
@@ -205,6 +202,15 @@ def _same_lists(one: at.DataType, other: at.DataType) -> bool:
     return alike and all(
         getattr(one, name, None) == getattr(other, name, None) for name in ("list_size", "keys_sorted")
     )
+
+
+def _named_as(kind: at.DataType, like: at.DataType) -> at.DataType:
+    """A map whose entries are called as those of another one; names mean nothing there, and members go by theirs."""
+    if not (isinstance(kind, at.Map) and isinstance(like, at.Map)):
+        return kind
+    pairs = zip(kind.entries.type.children, like.entries.type.children, strict=True)
+    entries = at.Struct([mine.__replace__(name=theirs.name) for mine, theirs in pairs])
+    return kind.__replace__(entries=like.entries.__replace__(type=entries))
 
 
 def _tags(fields: Iterable[at.Field]) -> list[Any]:
@@ -338,6 +344,7 @@ def _becomes(have: at.Field, want: at.Field) -> bool:
         wide = isinstance(target, at.LargeList) or isinstance(kind, at.List)
         return wide and _becomes(kind.value_field, target.value_field)
     if _same_lists(kind, target):
+        kind = _named_as(kind, target)
         return all(_becomes(*pair) for pair in zip(kind.children, target.children, strict=True))
     return _common(kind, target) == target
 
@@ -444,6 +451,7 @@ class _Parts:
                 else:
                     self.repeated(None, len(array), field.type, name)
         else:
+            kind = _named_as(kind, target)
             wide = isinstance(target, at.LargeList) and isinstance(kind, at.List)
             self._own(array, *([_wide_offsets(array)] if wide else array.buffers()[1:]))
             for child, field, wanted in zip(array.children, kind.children, target.children, strict=True):

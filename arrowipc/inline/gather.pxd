@@ -7,11 +7,14 @@ from libc.string cimport memcpy, memset
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.fault cimport FAULT_OFFSET, FAULT_VIEW, Fault, fail
 from arrowipc.inline.loads cimport get_bit, inside, load_i32, load_i64, loose_i32, loose_i64, prefetch
-from arrowipc.inline.plan cimport ColumnsData, Extent
+from arrowipc.inline.plan cimport ColumnsData, Extent, Node
 
 cdef struct Piece:
     # A batch that rows are taken from, and where the field in work lies in it.
     const ColumnsData* d
+    const Node* nodes           # of `d`
+    const Extent* extents
+    int64_t first               # the number of its first row
     int64_t shift               # onto the number of a row: the physical element
     const uint8_t* bits         # validity; NULL: nothing is null
     const uint8_t* values       # or bits, or offsets, or views
@@ -20,7 +23,7 @@ cdef struct Piece:
     int64_t base                # where these Extents go
 
 cdef enum:
-    AHEAD = 16                  # rows whose text is asked for before it is copied
+    AHEAD = 16                  # rows, and pieces, that are asked for before they are looked at
 
 cdef struct Rows:
     # Rows that exist, counted through all pieces.

@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal, Self, SupportsIndex
 
-from arrowipc._core import Columns, ReadableBuffer, Source
+from arrowipc._core import Columns, Memory, ReadableBuffer, Source
 from arrowipc.arguments import KeyValueMetadata, MetadataLike
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead

@@ -4,7 +4,7 @@ Every reader (stream, file, single messages) holds one `Decoder` and hands it wh
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uintptr_t
-from libc.stdlib cimport free, malloc, qsort
+from libc.stdlib cimport free, malloc
 
 from arrowipc._core cimport (
     Columns, DictionaryPlan, Memory, Plan, Source, check_counts, check_sizes, count_variadic, field_path, level_of,
@@ -14,21 +14,18 @@ from arrowipc.columns.array cimport Array, BatchProducer, RecordBatch, share_dic
 from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
 from arrowipc.columns.elements cimport check_native, count_bytes
 from arrowipc.inline.fault cimport (
-    FAULT_EMPTY_OUTSIDE, FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MEMORY, FAULT_MISALIGNED, FAULT_MISSING,
-    FAULT_NO_DICTIONARY, FAULT_SHARED, Fault, fail, fail_in,
+    FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MISSING, FAULT_NO_DICTIONARY, Fault, fail, fail_in,
 )
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_table, fb_u8, fb_vector
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch, too_many_values
-from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, FieldPlan, LimitsData, v4_bitmap,
-)
+from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, LimitsData
 from arrowipc.metadata.schema_reader cimport message_plan, plan_field, plan_schema, project, read_plan, unshared
 from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, normalise
 from arrowipc.read.framing cimport (
     FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, StreamIndex, kind_name, take_message,
 )
-from arrowipc.read.validate cimport check_columns, index_range, validate
+from arrowipc.read.validate cimport check_columns, check_extents, index_range, place_of, validate
 
 from arrowipc.arguments import metadata_of
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
@@ -395,72 +392,6 @@ cdef int experimental_codec(const Envelope* message, int codec) except -2:
                 raise UnsupportedError(f"unknown {EXPERIMENTAL_KEY.decode()} {value!r}: expected lz4 or zstd")
             return found
     return codec
-
-
-cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ordinal):
-    """Whose Buffer number `ordinal` of a message is, for messages."""
-    cdef const FieldPlan* field
-    cdef int64_t first
-    cdef int32_t i
-    prefix = [0]
-    for i in range(header.variadic.count):
-        prefix.append(prefix[i] + load_i64(header.variadic.data + 8 * i))
-    for i in range(plan.d.n_fields):
-        field = &plan.d.fields[i]
-        first = field.source_buffer + <int64_t> prefix[field.views_before]
-        if version == MetadataVersion_V4:
-            first += field.bitmaps_before + v4_bitmap(field)
-        if first <= ordinal < first + field.n_buffers:
-            return f"column {field_path(plan, i)!r}: buffer {ordinal - first}"
-    return f"Buffer {ordinal} of the message"
-
-
-cdef struct Numbered:
-    # A Buffer struct and its place in the message.
-    int64_t offset
-    int64_t length
-    int64_t ordinal
-
-
-cdef int by_offset(const void* a, const void* b) noexcept nogil:
-    cdef int64_t x = (<const Numbered*> a).offset, y = (<const Numbered*> b).offset
-    return (x > y) - (x < y)
-
-
-cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil:
-    """Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
-
-    `fault.at` is the Buffer's place in the message.
-    """
-    cdef int64_t i, count = header.buffers.count
-    cdef Numbered* buffers = <Numbered*> malloc(count * sizeof(Numbered) + 1)
-    cdef int found
-    if buffers == NULL:
-        return fail(fault, FAULT_MEMORY, -1, -1, -1, 0, 0, NULL)
-    for i in range(count):
-        buffers[i].offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
-        buffers[i].length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
-        buffers[i].ordinal = i
-    qsort(buffers, count, sizeof(Numbered), by_offset)
-    found = check_sorted(buffers, count, body_length, fault)
-    free(buffers)
-    return found
-
-
-cdef int check_sorted(const Numbered* buffers, int64_t count, int64_t body_length, Fault* fault) noexcept nogil:
-    cdef const Numbered* b
-    cdef int64_t i, end = 0
-    for i in range(count):
-        b = &buffers[i]
-        if not inside(b.offset, b.length, body_length):
-            return fail(fault, FAULT_EMPTY_OUTSIDE, -1, -1, b.ordinal, b.offset, body_length, NULL)
-        if b.offset & 7:
-            return fail(fault, FAULT_MISALIGNED, -1, -1, b.ordinal, b.offset, 0, NULL)
-        if b.length:
-            if b.offset < end:
-                return fail(fault, FAULT_SHARED, -1, -1, b.ordinal, b.offset, end, NULL)
-            end = b.offset + b.length
-    return 0
 
 
 # -- single messages -----------------------------------------------------------------------------------------
@@ -1461,7 +1392,7 @@ cdef class IndexedDecoder(BlockDecoder):
     @property
     def lengths(self):
         """memoryview: the rows of each batch, as int64."""
-        return memoryview(self.index.lengths)
+        return memoryview(self.index.lengths).cast("q")
 
     def select(self, columns):
         """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""

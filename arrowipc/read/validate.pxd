@@ -1,9 +1,9 @@
 # Proof that the values of a batch are safe to follow ("full") and within their domains ("strict").
 from libc.stdint cimport int32_t, int64_t
 
-from arrowipc._core cimport Columns
+from arrowipc._core cimport Columns, Plan
 from arrowipc.inline.fault cimport Fault
-from arrowipc.inline.plan cimport ColumnsData
+from arrowipc.inline.plan cimport BatchHeader, ColumnsData
 
 # Raises for the first fault at `level`; LEVEL_NONE returns at once. Run it after `read.decompress.normalise`.
 # Indices are checked against `columns.dictionaries`; where that is None, they are left to the caller.
@@ -18,3 +18,8 @@ cdef int check_columns(const ColumnsData* d, const int64_t* lengths, int level, 
 # Indices of uint64 clamp to INT64_MAX.
 cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t length,
                      int64_t* low, int64_t* high) noexcept nogil
+
+# Strict: each Buffer of a message starts at a multiple of 8 inside the body, and no two share bytes. -1: `fault.at` is
+# the Buffer's place in the message; `place_of` says whose it is.
+cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil
+cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ordinal)

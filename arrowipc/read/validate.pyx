@@ -8,7 +8,7 @@ failure alone and finds the element to name.
 from libc.stdint cimport (
     INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
 )
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport *
@@ -850,3 +850,72 @@ cdef inline bint below(const uint8_t* value, int limbs, const uint32_t* bound) n
         if limb != bound[k]:
             less = limb < bound[k]
     return less
+
+
+# -- where buffers lie in a message ----------------------------------------------------------------------------
+
+
+cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ordinal):
+    """Whose Buffer number `ordinal` of a message is, for messages."""
+    cdef const FieldPlan* field
+    cdef int64_t first
+    cdef int32_t i
+    prefix = [0]
+    for i in range(header.variadic.count):
+        prefix.append(prefix[i] + load_i64(header.variadic.data + 8 * i))
+    for i in range(plan.d.n_fields):
+        field = &plan.d.fields[i]
+        first = field.source_buffer + <int64_t> prefix[field.views_before]
+        if version == MetadataVersion_V4:
+            first += field.bitmaps_before + v4_bitmap(field)
+        if first <= ordinal < first + field.n_buffers:
+            return f"column {field_path(plan, i)!r}: buffer {ordinal - first}"
+    return f"Buffer {ordinal} of the message"
+
+
+cdef struct Numbered:
+    # A Buffer struct and its place in the message.
+    int64_t offset
+    int64_t length
+    int64_t ordinal
+
+
+cdef int by_offset(const void* a, const void* b) noexcept nogil:
+    cdef int64_t x = (<const Numbered*> a).offset, y = (<const Numbered*> b).offset
+    return (x > y) - (x < y)
+
+
+cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil:
+    """Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
+
+    `fault.at` is the Buffer's place in the message.
+    """
+    cdef int64_t i, count = header.buffers.count
+    cdef Numbered* buffers = <Numbered*> malloc(count * sizeof(Numbered) + 1)
+    cdef int found
+    if buffers == NULL:
+        return fail(fault, FAULT_MEMORY, -1, -1, -1, 0, 0, NULL)
+    for i in range(count):
+        buffers[i].offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
+        buffers[i].length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+        buffers[i].ordinal = i
+    qsort(buffers, count, sizeof(Numbered), by_offset)
+    found = check_sorted(buffers, count, body_length, fault)
+    free(buffers)
+    return found
+
+
+cdef int check_sorted(const Numbered* buffers, int64_t count, int64_t body_length, Fault* fault) noexcept nogil:
+    cdef const Numbered* b
+    cdef int64_t i, end = 0
+    for i in range(count):
+        b = &buffers[i]
+        if not inside(b.offset, b.length, body_length):
+            return fail(fault, FAULT_EMPTY_OUTSIDE, -1, -1, b.ordinal, b.offset, body_length, NULL)
+        if b.offset & 7:
+            return fail(fault, FAULT_MISALIGNED, -1, -1, b.ordinal, b.offset, 0, NULL)
+        if b.length:
+            if b.offset < end:
+                return fail(fault, FAULT_SHARED, -1, -1, b.ordinal, b.offset, end, NULL)
+            end = b.offset + b.length
+    return 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.terminal import run, shell
+from helpers.terminal import Outcome, shell
 
 import arrowipc as ipc
 from arrowipc.types import bool_, date32, decimal128, dictionary, field, float64, int32, int64, struct, timestamp, utf8
@@ -38,8 +40,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ids(*arguments: object, **options: Any) -> list[int]:
-    found = run(*arguments, "--json", **options)
+def run(*arguments: object) -> Outcome:
+    """A command in this process, which takes a hundredth of the time; test_look.py has those of their own."""
+    from arrowipc.cli.app import run as called
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = called([str(each) for each in arguments])
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def ids(*arguments: object) -> list[int]:
+    found = run(*arguments, "--json")
     assert found.code == 0, found.err
     return [line["id"] for line in found.lines]
 

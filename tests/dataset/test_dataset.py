@@ -160,6 +160,7 @@ def test_foreign_and_torn_files(folder, caplog):
     assert recovered.count_rows() == len(expected)
     assert recovered.take([-1, 0, 39]).to_pydict()["x"] == [99, 0, 39]
     assert {os.path.basename(path) for path in recovered.skipped} == {"a.arrow", "b.arrows"}
+    assert recovered.filter([("x", ">", 50)]).count_rows() == len(expected)  # there are no statistics
 
 
 def test_a_batch_that_is_damaged_comes_at_its_place(folder):

@@ -43,6 +43,11 @@ PROMOTIONS: dict[str, tuple[pa.Array, pa.Array, pa.DataType]] = {
         pa.array([[("l", 300)]], pa.map_(pa.string(), pa.int16())),
         pa.map_(pa.string(), pa.int16()),
     ),
+    "map-names": (
+        pa.array([[("k", 1)], None], pa.map_(pa.field("a", pa.string(), False), pa.field("b", pa.int8()))),
+        pa.array([[("l", 300)]], pa.map_(pa.string(), pa.int16())),
+        pa.map_(pa.string(), pa.int16()),
+    ),
     "struct": (
         pa.array([{"a": 1, "b": "x"}, None]),
         pa.array([{"b": "y", "c": 1.5}, None]),

@@ -1,4 +1,4 @@
-"""Rows of files and indexed streams, counted through their batches, are those of the table that they hold (issue 24)."""
+"""Rows of files and indexed streams, counted through their batches, are those of the table in them (issue 24)."""
 
 from __future__ import annotations
 

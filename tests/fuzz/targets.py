@@ -50,6 +50,14 @@ from fuzz.imports import Hostile
 
 #: Small enough that a hostile claim costs little, and large enough for every seed.
 FEW = Limits(rows_per_batch=1 << 20, decompressed_bytes=16 << 20, dictionary_bytes=16 << 20, read_ahead=1 << 20)
+#: The same, for readers that decode a batch again for nearly every row.
+KEEPS_ONE = Limits(
+    rows_per_batch=1 << 20,
+    decompressed_bytes=16 << 20,
+    dictionary_bytes=16 << 20,
+    read_ahead=1 << 20,
+    row_cache_bytes=0,
+)
 MOST_BATCHES = 8
 
 
@@ -172,6 +180,39 @@ def indexed(data: bytes, chance: random.Random) -> None:
         for number in numbers:
             with contextlib.suppress(*uses.REFUSED):
                 uses.batch(reader.get_batch(number), chosen["validate"], chance)
+
+
+@target("rows", corpus.files, corpus.streams)
+def rows(data: bytes, chance: random.Random) -> None:
+    """Rows of files and of indexed streams: in any order, one, and some that follow each other."""
+    chosen = options(chance)
+    if chosen["limits"] is not None and chance.random() < 0.5:
+        chosen["limits"] = KEEPS_ONE
+    make = ipc.open_file if data[:6] == b"ARROW1" else functools.partial(ipc.open, index=True)
+    with make(source_of(data, chance, seekable=True), **chosen) as reader:
+        lengths, total = reader.batch_lengths().tolist(), reader.count_rows()
+        for _ in range(3):
+            wanted = [chance.randrange(-total, total) for _ in range(chance.randrange(40))] if total else []
+            wanted = chance.choice((wanted, sorted(wanted), wanted[:2] * 5, list(range(min(total, 40)))))
+            some = chance.choice((None, None, None, [0]))
+            with contextlib.suppress(*uses.REFUSED):
+                taken = reader.take(wanted, columns=some)
+                assert taken.num_rows == len(wanted)
+                uses.batch(taken, chosen["validate"], chance)
+                # What was not validated stays as wild as it is, and neighbours that are copied together share it.
+                for place, row in list(enumerate(wanted))[:3] if some is None and chosen["validate"] != "none" else ():
+                    row, number = row % total, 0
+                    while row >= lengths[number]:
+                        row, number = row - lengths[number], number + 1
+                    one = reader.get_batch(number).slice(row, 1)
+                    assert taken.slice(place, 1).equals(one, nan_equal=True), (wanted, place)
+            with contextlib.suppress(*uses.REFUSED):
+                repr(reader.row(wanted[0] if wanted else 0, columns=some, extensions=chance.random() < 0.2))
+            start = chance.randrange(min(total, 1 << 40) + 1)
+            with contextlib.suppress(*uses.REFUSED):
+                part = reader.slice(start, chance.randrange(100), columns=some)
+                assert part.num_rows <= total - start
+                uses.batch(reader.read_rows(start, start + part.num_rows, columns=some), chosen["validate"], chance)
 
 
 @target("push", corpus.streams)
@@ -743,8 +784,8 @@ def use_rows(found: ipc.RowDataset, chance: random.Random) -> None:
                 found[ask]
 
 
-@target("rows", corpus.files, corpus.streams)
-def rows(data: bytes, chance: random.Random) -> None:
+@target("row-dataset", corpus.files, corpus.streams)
+def row_dataset(data: bytes, chance: random.Random) -> None:
     use_rows(ipc.RowDataset(laid("rows.arrow", data), **row_options(chance)), chance)
 
 

@@ -222,6 +222,26 @@ def a_file() -> Operation:
 
 
 @scenario
+def rows_of_a_file() -> Operation:
+    data = arrow_columns.file(layouts(), layouts(), compression="lz4")
+    plain = arrow_columns.file(numbers(40), numbers(40, 40), numbers(9, 80))
+
+    def read() -> Any:
+        with (
+            ipc.open_file(data, limits=ipc.Limits(row_cache_bytes=0)) as one,
+            ipc.open_file(plain) as other,
+        ):
+            n = one.count_rows()
+            return (
+                one.take([n - 1, 0, n // 2, 0]),
+                one.read_rows(1, n - 1, columns=["struct.b", "dictionary"]),
+                [other.take([80, 3, 41, -1]), other.row(50), other.slice(30, 20).num_rows],
+            )
+
+    return read
+
+
+@scenario
 def a_file_object_with_projection() -> Operation:
     data = arrow_columns.file(layouts(), layouts(), compression="zstd")
 
