@@ -183,7 +183,7 @@ class IndexedStreamReader(RecordBatchFileReader):
 
     def _lengths(self) -> memoryview[int]:
         self._check_open()
-        return memoryview(self._decoder.lengths).cast("q")
+        return self._decoder.lengths
 
 
 def kept_path(source: Any) -> str:

@@ -10,7 +10,8 @@ by turns, the data opened before:
 * pyarrow: ``take`` and ``slice`` of the table that ``open_stream(memory_map(path)).read_all()`` gives.
 * polars: rows of the frame that ``read_ipc_stream`` gives, which is in memory, and in one piece.
 * arrowipc: ``RowDataset(path)`` for one row and for loaders, ``open(path, index=True)`` for the rest. In a DataLoader
-  with ``format="numpy"`` and torch's ``default_convert``; "python" is the default of both.
+  with ``format="numpy"``, and torch's ``default_convert`` in the loop; "tensors" has it as ``collate_fn``, so that
+  workers send tensors, which go through a file of shared memory each; "python" is the default of both.
 
 Beside: LZ4, and cold caches (the file is dropped from the page cache, opened, and read, all of which counts). What a
 worker has for itself is ``Private_*`` of its smaps_rollup after an epoch, less what a worker has that reads nothing.
@@ -38,8 +39,8 @@ from benchmarks.harness import Case, Curve, Fact, Run, Scale
 TITLE = "random rows, and training data"
 
 ROWS = 500_000
-#: Rows of an epoch that is measured; datasets takes a second for so many.
-EPOCH = 50_000
+#: Rows of an epoch; datasets takes a second or more for so many.
+EPOCH = 100_000
 BATCH = 256
 
 
@@ -61,7 +62,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
                 yield Case(name, "row", count, how(path, rows, count), at_most=most, baseline="pyarrow")
         yield from curves(Path(folder), scale)
         yield from beside(Path(folder), scale)
-        yield from loaders(path, scale)
+        yield from loaders(Path(folder), scale)
         yield from memory(path, scale)
     yield from folders(scale)
 
@@ -206,38 +207,39 @@ def after_drop(path: str, read: Callable[[list[int]], Any], following: Callable[
 # -- loaders -------------------------------------------------------------------------------------------------
 
 
-def loaders(path: str, scale: Scale) -> Iterator[Case]:
-    """An epoch of rows in random order; with workers they start before the clock does, and serve two epochs."""
+def loaders(folder: Path, scale: Scale) -> Iterator[Case]:
+    """A whole epoch in random order; with workers the second one, when they have started."""
     from torch.utils.data import default_convert
 
     count = scale.size(EPOCH, 300)
+    path = write(folder / "epoch.arrow", count, -(-count // 1000))
+    theirs, arrays = by_datasets(path), arrowipc.RowDataset(path, format="numpy")
     for workers, goal in ((0, 10), (2, 5)):
-        theirs = by_datasets(path)
         ways = {
             "datasets": (theirs, {}),
             "datasets torch": (theirs.with_format("torch"), {}),
             "datasets in batches": (theirs.with_format("torch"), {"whole": True}),
             "arrowipc python": (arrowipc.RowDataset(path), {}),
-            "arrowipc": (arrowipc.RowDataset(path, format="numpy"), {"collate_fn": default_convert}),
+            "arrowipc tensors": (arrays, {"collate_fn": default_convert}),
+            "arrowipc": (arrays, {"collate_fn": itself, "after": default_convert}),
         }
         runs = {name: partial(epoch, rows, workers, count, **options) for name, (rows, options) in ways.items()}
         name = f"shuffled epoch, batches of {BATCH}, {workers} workers"
         yield Case(name, "row", count, runs, goal=goal, baseline="datasets", timed=True, threads=max(workers, 1))
 
 
-def epoch(rows: Any, workers: int, count: int, whole: bool = False, **options: Any) -> float:
-    """Return the seconds of one epoch."""
+def epoch(rows: Any, workers: int, count: int, whole: bool = False, after: Any = None, **options: Any) -> float:
+    """Return the seconds of one epoch; `after` is what the loop itself does with a batch."""
     from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
-    sampler: Any = RandomSampler(rows, num_samples=count)
     if whole:
-        options |= {"sampler": BatchSampler(sampler, BATCH, False), "batch_size": None}
+        options |= {"sampler": BatchSampler(RandomSampler(rows), BATCH, False), "batch_size": None}
     else:
-        options |= {"sampler": sampler, "batch_size": BATCH}
+        options |= {"shuffle": True, "batch_size": BATCH}
     loader = DataLoader(rows, num_workers=workers, persistent_workers=workers > 0, **options)
-    for _ in range(2 if workers else 1):  # the first starts the workers
+    for _ in range(2 if workers else 1):
         start = time.perf_counter()
-        found = sum([len(batch["id"]) for batch in loader])
+        found = sum([len((batch if after is None else after(batch))["id"]) for batch in loader])
         taken = time.perf_counter() - start
     assert found == count
     return taken

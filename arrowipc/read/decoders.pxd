@@ -80,6 +80,9 @@ cdef struct BatchTarget:
 cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope* message, const uint8_t* body,
                            int level, const int64_t* lengths, Inflater inflater, Scratch* inflated,
                            const LimitsData* limits, int64_t allowance, int64_t* wanted) noexcept nogil
+# Refuse a dictionary of so many values and bytes, `all_bytes` with all the others, that may not be kept.
+cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t all_bytes,
+                          const LimitsData* limits) except -1
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian)
 

@@ -31,17 +31,6 @@ def decode_messages(
     use_threads: bool,
 ) -> RecordBatch: ...
 def schema_of(message: Message, limits: Limits | None) -> Schema: ...
-def from_buffers(
-    schema: Schema,
-    length: SupportsIndex,
-    nodes: Iterable[tuple[SupportsIndex, SupportsIndex]],
-    buffers: Iterable[ReadableBuffer | None],
-    variadic: Iterable[SupportsIndex],
-    dictionaries: Iterable[Array | None],
-    custom_metadata: MetadataLike,
-    level: Literal["none", "full", "strict"],
-    limits: Limits | None,
-) -> RecordBatch: ...
 
 class StreamDecoder(Framer):
     def __init__(

@@ -1,12 +1,26 @@
 """Batches and arrays made of Python lists, NumPy arrays and arrays of ours, column by column."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, SupportsIndex
 
+from arrowipc._core import ReadableBuffer
+from arrowipc.arguments import MetadataLike
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.datatypes import DataType, Field
+from arrowipc.limits import Limits
 from arrowipc.schema import Schema
 
 def build_batch(mapping: Mapping[str, Any], schema: Schema | None = None) -> RecordBatch: ...
 def append_column(batch: RecordBatch, field: str | Field, values: Any) -> RecordBatch: ...
 def build_array(values: Any, type: DataType | None = None) -> Array: ...
+def from_buffers(
+    schema: Schema,
+    length: SupportsIndex,
+    nodes: Iterable[tuple[SupportsIndex, SupportsIndex]],
+    buffers: Iterable[ReadableBuffer | None],
+    variadic: Iterable[SupportsIndex],
+    dictionaries: Iterable[Array | None],
+    custom_metadata: MetadataLike,
+    level: Literal["none", "full", "strict"],
+    limits: Limits | None,
+) -> RecordBatch: ...

@@ -12,33 +12,39 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
-from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, Source, field_name, identity, limits_data
+from arrowipc._core cimport (
+    Columns, DictionaryPlan, Plan, Recent, Source, field_name, field_path, identity, level_of, limits_data, locate,
+)
 from arrowipc.cdata.import_array cimport import_array
 from arrowipc.columns.array cimport (
-    Array, RecordBatch, batch_of_arrays, dictionary_array, make_array, single_column,
+    Array, RecordBatch, batch_of_arrays, dictionary_array, make_array, share_dictionaries, single_column,
 )
-from arrowipc.columns.elements cimport MAX_VALUES, check_native
+from arrowipc.columns.elements cimport MAX_VALUES, check_native, count_bytes
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport (
-    IntervalUnit_YEAR_MONTH, TimeUnit_NANOSECOND, Type_Binary, Type_BinaryView, Type_Date, Type_Decimal,
+    Buffer_SIZE, FieldNode_SIZE, IntervalUnit_YEAR_MONTH, MetadataVersion_V5, TimeUnit_NANOSECOND, Type_Binary,
+    Type_BinaryView, Type_Date, Type_Decimal,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_LargeBinary, Type_Map, Type_Time,
     Type_Timestamp,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec
-from arrowipc.inline.loads cimport bitmap_bytes, get_bit
+from arrowipc.inline.loads cimport bitmap_bytes, get_bit, load_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
     LAYOUT_LIST32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
-    Extent, FieldPlan, LimitsData, ViewRange,
+    BatchHeader, Extent, FieldPlan, LimitsData, ViewRange,
 )
-from arrowipc.metadata.schema_reader cimport children_of, plan_field, python_plan
+from arrowipc.metadata.schema_reader cimport children_of, message_plan, plan_field, python_plan
+from arrowipc.read.decoders cimport check_dictionary
+from arrowipc.read.decompress cimport normalise
+from arrowipc.read.validate cimport validate
 from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
 
-from arrowipc.arguments import described, repeated
+from arrowipc.arguments import described, metadata_of, repeated
 from arrowipc.errors import UsageError
 
 
@@ -1011,3 +1017,117 @@ cdef void pack_bits(const uint8_t* flags, int64_t count, uint8_t flip, uint8_t* 
         bits[whole] = 0
         for i in range(count & 7):
             bits[whole] |= <uint8_t> (((p[i] != 0) ^ flip) << i)
+
+
+# -- batches of given buffers ------------------------------------------------------------------------------------
+
+
+def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, level, limits):
+    """See `RecordBatch.from_buffers`.
+
+    The batch is a message whose body is all memory: a buffer's offset in it is its address. So the walk checks nodes
+    and counts as it does those of a message, and what comes after it is the same.
+    """
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef int proof = level_of(level)
+    cdef LimitsData bounds
+    cdef BatchHeader header
+    cdef Plan plan
+    cdef Source source
+    cdef bytes table
+    # Lists of our own: what a caller gives may be read once only, or lie about its length.
+    nodes, buffers, variadic, dictionaries = [list(each) for each in (nodes, buffers, variadic, dictionaries)]
+    limits_data(limits, &bounds)
+    if limits is None:
+        bounds.rows_per_batch = bounds.dictionary_bytes = INT64_MAX
+    plan = message_plan(schema, &bounds)
+    owners, places = [], []
+    for each in buffers:
+        source = Source(b"" if each is None else each)
+        owners.append(source)
+        places.append((<uintptr_t> source.data if source.size else 0, source.size))
+    table = packed(length, nodes, places, variadic)
+    check_numbers(plan, nodes, buffers, variadic, dictionaries)
+    header.length = load_i64(table)
+    header.codec = -1
+    header.nodes.data = <const uint8_t*> table + 8
+    header.nodes.count = len(nodes)
+    header.buffers.data = header.nodes.data + FieldNode_SIZE * header.nodes.count
+    header.buffers.count = len(places)
+    header.variadic.data = header.buffers.data + Buffer_SIZE * header.buffers.count
+    header.variadic.count = len(variadic)
+    locate(out, plan, &header, NULL, INT64_MAX, MetadataVersion_V5, &bounds)
+    out.owner = owners
+    out.dictionaries = given_dictionaries(plan, dictionaries, &bounds)
+    normalise(out, -1, &bounds, False)
+    if proof:
+        validate_whole(out, proof)
+    if custom_metadata:
+        out.metadata_pairs = metadata_of(custom_metadata).pairs
+    return out
+
+
+cdef int validate_whole(Columns columns, int level) except -1:
+    """`validate`, dictionaries included: they come from arrays of which nothing may be proven."""
+    for dictionary in columns.dictionaries:
+        if dictionary is not None:
+            validate_whole(dictionary, level)
+    return validate(columns, level)
+
+
+cdef bytes packed(object length, object nodes, list places, object variadic):
+    """The length, then FieldNode structs, Buffer structs and variadic counts, as a message holds them."""
+    from array import array
+
+    pairs = [*nodes, *places]
+    try:
+        return array("q", [length, *[number for first, second in pairs for number in (first, second)],
+                           *variadic]).tobytes()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError("length and variadic counts are integers of 64 bits, and nodes pairs of them: "
+                         f"{error}") from None
+
+
+cdef int check_numbers(Plan plan, object nodes, object buffers, object variadic, object dictionaries) except -1:
+    """Whether there is as much of everything as the plan asks for."""
+    cdef int32_t i
+    cdef int64_t encoded = 0
+    for i in range(plan.d.n_fields):
+        encoded += plan.d.fields[i].dictionary >= 0
+    expected = plan.d.n_fields, plan.d.n_buffers + sum(variadic), plan.d.n_views, encoded
+    found = len(nodes), len(buffers), len(variadic), len(dictionaries)
+    if found != expected:
+        raise UsageError("expected {} nodes, {} buffers, {} variadic counts and {} dictionaries, ".format(*expected)
+                         + "found {}, {}, {} and {}".format(*found))
+    return 0
+
+
+cdef tuple given_dictionaries(Plan plan, list arrays, const LimitsData* limits):
+    """The dictionaries of a plan, from the arrays that a caller has for its encoded fields."""
+    cdef DictionaryPlan dictionary
+    cdef Columns values
+    cdef Array array
+    cdef int64_t nbytes, total = 0
+    cdef int32_t i, k = 0
+    for i in range(plan.d.n_fields):
+        if plan.d.fields[i].dictionary < 0:
+            continue
+        given = arrays[k]
+        k += 1
+        if given is None:
+            continue
+        dictionary = plan.dictionaries[plan.d.fields[i].dictionary]
+        expected = plan_field(dictionary.values, 0).type
+        if not isinstance(given, Array) or (<Array> given).type != expected:
+            found = f"one of {given.type}" if isinstance(given, Array) else type(given).__name__
+            raise UsageError(f"column {field_path(plan, i)!r}: its dictionary must be an array of {expected}, "
+                             f"found {found}")
+        check_native((<Array> given).columns, "a dictionary")
+    cdef tuple out = share_dictionaries(plan, arrays)
+    for i in range(len(out)):
+        values = out[i]
+        if values is not None:
+            nbytes = count_bytes(values)
+            total += nbytes
+            check_dictionary((<DictionaryPlan> plan.dictionaries[i]).id, values.d.length, nbytes, total, limits)
+    return out
