@@ -201,7 +201,8 @@ class Opener:
         """Read the schema of a fragment; and how many rows its batches have, if that needs no more bytes."""
         if fragment.schema is None:
             try:
-                reader = self._opened(fragment, None)
+                # A remote one is kept: each time that it is opened costs requests.
+                reader = self.open(fragment) if is_url(fragment.path) else self._opened(fragment, None)
                 if fragment.size is not None and fragment.size <= SMALL:
                     fragment.lengths = reader.batch_lengths()
                 fragment.schema = reader.schema
