@@ -36,7 +36,11 @@ TEXT = (at.Utf8, at.LargeUtf8, at.Utf8View)
 BINARY = (at.Binary, at.LargeBinary, at.BinaryView)
 LISTS = (at.List, at.LargeList)
 #: Types whose offsets have 64 bits -> those with 32.
-WIDENED = {at.LargeUtf8: at.Utf8, at.LargeBinary: at.Binary, at.LargeList: at.List}
+WIDENED: dict[type[at.DataType], type[at.DataType]] = {
+    at.LargeUtf8: at.Utf8,
+    at.LargeBinary: at.Binary,
+    at.LargeList: at.List,
+}
 
 
 # -- schemas -------------------------------------------------------------------------------------------------
@@ -289,7 +293,7 @@ class FileMapping:
     """
 
     def __init__(self, have: Schema, want: Schema, keys: Collection[str], most_bytes: int, missing: str) -> None:
-        self.most_bytes = most_bytes
+        self.most_bytes: int = most_bytes
         self._values: dict[Any, tuple[Any, _Repeated]] = {}
         rest = [field for field in want if field.name not in keys]
         self._fits = len(rest) == len(want) and have == want and _exact(have) == _exact(want)
@@ -374,7 +378,7 @@ class _Repeated:
 
     def __init__(self, value: Any, kind: at.DataType) -> None:
         self._array = self._one = Array.from_pylist([value], kind)
-        self.width = max(nbytes_of(self._one), 8)
+        self.width: int = max(nbytes_of(self._one), 8)
 
     def __call__(self, rows: int) -> Array:
         if rows > len(self._array):
