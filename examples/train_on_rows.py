@@ -17,6 +17,11 @@ from arrowipc.types import field, float32, list_
 WEIGHTS = np.array([2.0, -1.0, 0.5], np.float32)
 
 
+def as_it_is(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Send the arrays of a worker as they are: a tensor would go through a file of shared memory."""
+    return batch
+
+
 def make_file(path: Path) -> None:
     """Lay down 20 batches of 500 rows."""
     chance = np.random.default_rng(1)
@@ -38,11 +43,12 @@ def main() -> None:
     print(len(rows), "rows, one of them:", rows[7]["features"].shape, rows[7]["target"].dtype)
 
     torch.manual_seed(1)
-    loader = DataLoader(rows, batch_size=64, shuffle=True, num_workers=2, collate_fn=default_convert)
+    workers = {"num_workers": 2, "persistent_workers": True, "collate_fn": as_it_is}
+    loader = DataLoader(rows, batch_size=64, shuffle=True, **workers)
     model = torch.nn.Linear(rows[0]["features"].shape[0], 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(2):
-        for batch in loader:
+        for batch in map(default_convert, loader):
             loss = torch.nn.functional.mse_loss(model(batch["features"]).squeeze(1), batch["target"])
             optimizer.zero_grad()
             loss.backward()

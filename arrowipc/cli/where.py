@@ -13,13 +13,13 @@ import click
 from arrowipc import types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from arrowipc.schema import Schema
 
 __all__ = ["filters_of", "where_option"]
 
-where_option = click.option(
+where_option: Callable[[Any], Any] = click.option(
     "--where",
     "conditions",
     multiple=True,

@@ -201,7 +201,8 @@ class Opener:
         """Read the schema of a fragment; and how many rows its batches have, if that needs no more bytes."""
         if fragment.schema is None:
             try:
-                reader = self._opened(fragment, None)
+                # A remote one is kept: each time that it is opened costs requests.
+                reader = self.open(fragment) if is_url(fragment.path) else self._opened(fragment, None)
                 if fragment.size is not None and fragment.size <= SMALL:
                     fragment.lengths = reader.batch_lengths()
                 fragment.schema = reader.schema
@@ -220,6 +221,10 @@ class Opener:
 
 class Recovered:
     """The batches that a torn file or stream still has, by their number."""
+
+    schema: Schema
+    num_record_batches: int
+    get_batch: Callable[[int], RecordBatch]
 
     def __init__(self, path: str, reader: Any, opener: Opener) -> None:
         with reader:

@@ -1,9 +1,9 @@
 from collections.abc import Iterable, Iterator
-from typing import Literal, Self, SupportsIndex
+from typing import Literal, Self
 
 from arrowipc._core import Columns, Memory, ReadableBuffer, Source
-from arrowipc.arguments import KeyValueMetadata, MetadataLike
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.arguments import KeyValueMetadata
+from arrowipc.columns.array import RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Framer, Message, StreamIndex

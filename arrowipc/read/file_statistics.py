@@ -53,7 +53,7 @@ def file_statistics(
 
     Parameters
     ----------
-    reader : RecordBatchFileReader
+    reader : RecordBatchFileReader, or one of an indexed stream
     columns : names, optional
         By dotted path; default: all.
     batches : iterable of int, optional
@@ -84,12 +84,15 @@ def file_statistics(
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
     numbers = range(count) if batches is None else list(batches)
     wanted = None if columns is None else set(columns)
-    texts = [value for key, value in reader.metadata.pairs if key == STATISTICS_KEY]
+    # What is left of a torn file has batches only.
+    pairs = reader.metadata.pairs if hasattr(reader, "metadata") else ()
+    texts = [value for key, value in pairs if key == STATISTICS_KEY]
     if len(texts) == 1 and count:
         found = decode_entry(texts[0], count, struct.pack("<qi4xq", *reader.blocks[-1]), wanted, numbers)
         if found is not None:
             return found
-    reader._expect(numbers)
+    if hasattr(reader, "_expect"):
+        reader._expect(numbers)
     return [_of_batch(reader, number, wanted) for number in numbers]
 
 

@@ -12,6 +12,8 @@ import arrowipc as ipc
 
 datasets = pytest.importorskip("datasets")
 
+pytestmark = pytest.mark.nosanitize  # dozens of libraries with allocators of their own
+
 ROWS = 50
 
 

@@ -14,6 +14,9 @@ from arrowipc.types import field, float32, int64, list_, utf8
 torch = pytest.importorskip("torch")
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SubsetRandomSampler, default_convert  # noqa: E402
 
+#: torch starts threads and processes, and brings its own allocator.
+pytestmark = pytest.mark.nosanitize
+
 ROWS = 200
 SCHEMA = ipc.Schema(
     [field("id", int64()), field("x", float32()), field("text", utf8()), field("tokens", list_(field("item", int64())))]
@@ -46,6 +49,10 @@ def check(loader: Any, *, rows: int = ROWS, batches: bool = True) -> None:
         assert tokens.tolist() == [[i, i + 1, i + 2] for i in ids]
     assert len(seen) == rows
     assert set(seen.values()) == {1}
+
+
+def as_it_is(batch: Any) -> Any:
+    return batch
 
 
 def tensors(batch: ipc.RecordBatch) -> dict[str, Any]:
@@ -84,20 +91,21 @@ def test_windows_are_one_axis_more(path):
 
 
 @pytest.mark.slow
-@pytest.mark.nosanitize  # torch in processes of their own
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.parametrize("form", ["python", "numpy"])
 @pytest.mark.filterwarnings("default:This process .* is multi-threaded:DeprecationWarning")
 def test_workers_read_all_rows(path, context, form):
     dataset = ipc.RowDataset(path, format=form)
     assert dataset[0] is not None  # the parent has read before it forks
-    collate = None if form == "python" else default_convert
     options = {"batch_size": 16, "shuffle": True, "num_workers": 2, "multiprocessing_context": context}
-    check(DataLoader(dataset, collate_fn=collate, **options))
+    if form == "python":
+        check(DataLoader(dataset, **options))
+    else:  # as tensors, and as arrays, which the guide recommends
+        check(DataLoader(dataset, collate_fn=default_convert, **options))
+        check(map(default_convert, DataLoader(dataset, collate_fn=as_it_is, **options)))
 
 
 @pytest.mark.slow
-@pytest.mark.nosanitize
 @pytest.mark.filterwarnings("default:This process .* is multi-threaded:DeprecationWarning")
 def test_what_goes_wrong_in_a_worker_is_told_to_the_parent(tmp_path, path):
     copied = tmp_path / "rows.arrow"
