@@ -61,7 +61,7 @@ class Turns:
         most = max(1, min(4, (os.cpu_count() or 1) // 2))
         self.workers: ThreadPoolExecutor = ThreadPoolExecutor(most, "arrowipc.aio")
         self._left = AT_ONCE
-        self._released = 1
+        self._passed = 0  # tasks that went on since the turn began
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def spend(self, size: int) -> None:
@@ -70,25 +70,27 @@ class Turns:
 
     async def wait(self) -> None:
         """Wait for a turn; at once while there is something left of this one."""
-        if self._left > 0:
-            return
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._begin)
-        self._waiting.append(mine := loop.create_future())
-        try:
-            await mine
-        except asyncio.CancelledError:
-            with suppress(ValueError):  # it was this one's turn already
-                self._waiting.remove(mine)
-            raise
+        queue = self._waiting.append
+        while self._left <= 0:
+            loop = asyncio.get_running_loop()
+            if not self._waiting:
+                loop.call_soon(self._begin)
+            queue(mine := loop.create_future())
+            try:
+                await mine
+            except asyncio.CancelledError:
+                with suppress(ValueError):  # it was this one's turn already
+                    self._waiting.remove(mine)
+                raise
+            # Others may have spent it all, who took more than those of the turn before: then this one comes first.
+            queue = self._waiting.appendleft
+        self._passed += 1
 
     def _begin(self) -> None:
         # As many go on as will spend what there is, if they do as those before them.
-        each = max((AT_ONCE - self._left) // self._released, AT_ONCE // MOST_AT_ONCE)
-        self._released = max(min(AT_ONCE // each, len(self._waiting)), 1)
-        self._left = AT_ONCE
-        for _ in range(min(self._released, len(self._waiting))):
+        each = max((AT_ONCE - self._left) // max(self._passed, 1), AT_ONCE // MOST_AT_ONCE)
+        self._left, self._passed = AT_ONCE, 0
+        for _ in range(min(max(AT_ONCE // each, 1), len(self._waiting))):
             first = self._waiting.popleft()
             if not first.done():
                 first.set_result(None)
