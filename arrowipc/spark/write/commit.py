@@ -88,7 +88,7 @@ class ArrowIpcWriter(DataSourceArrowWriter):
             raise
         # The data are complete and known to be: what is missing beside them is no reason to say otherwise.
         with suppress(OSError):
-            storage.make_empty_file(SUCCESS)
+            storage.create(SUCCESS, b"")
             self._clean()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -100,8 +100,8 @@ class ArrowIpcWriter(DataSourceArrowWriter):
             self._storage.remove_if_empty()
 
     def _take_back(self) -> None:
-        if self._job.take_back() and self._succeeded and not self._storage.exists(SUCCESS):
-            self._storage.make_empty_file(SUCCESS)
+        if self._job.take_back() and self._succeeded:
+            self._storage.create(SUCCESS, b"")
 
     def _clean(self) -> None:
         """Remove the job's directory, with the files of attempts that failed or came second."""
