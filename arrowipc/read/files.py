@@ -9,6 +9,7 @@ import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from fnmatch import fnmatch, fnmatchcase
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -23,6 +24,7 @@ __all__ = [
     "is_hidden",
     "is_local",
     "is_url",
+    "modified",
     "naming",
     "passes",
     "walk",
@@ -38,11 +40,13 @@ class FoundFile(NamedTuple):
     """A file to read; ``size`` is None where a remote listing does not say it.
 
     ``below`` is its path under the directory, or behind the spelt out part of the pattern, by which it was found.
+    ``modified`` are microseconds since 1970, 0 where a remote listing does not say it.
     """
 
     path: str
     size: int | None
     below: str = ""
+    modified: int = 0
 
 
 def find_files(
@@ -94,9 +98,7 @@ def find_files(
         root = _fixed(local or path) if _MARKS.search(local or path) else (local or path)
         for file in files:
             inside = file.path != root and file.path.startswith(root)
-            found.setdefault(
-                file.path, FoundFile(file.path, file.size, file.path[len(root) :] if inside else file.path)
-            )
+            found.setdefault(file.path, file._replace(below=file.path[len(root) :] if inside else file.path))
     return list(found.values())
 
 
@@ -255,7 +257,7 @@ def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterato
     if os.path.isdir(path):
         yield from _in(path, name_filter=name_filter, ignore_missing=ignore_missing)
     elif os.path.exists(path):
-        yield FoundFile(path, os.path.getsize(path))
+        yield _described(path, os.stat(path))
     else:
         check_link(path)
         yield from _once(_expand_pattern(path, name_filter, ignore_missing))
@@ -267,7 +269,7 @@ def _expand_pattern(path: str, name_filter: str | None, ignore_missing: bool) ->
         if os.path.isdir(match):
             directories.append(match)
         elif os.path.exists(match):
-            yield FoundFile(match, os.path.getsize(match))
+            yield _described(match, os.stat(match))
         elif not ignore_missing:
             check_link(match)
     yield from _in(*directories, name_filter=name_filter, ignore_missing=ignore_missing)
@@ -291,7 +293,11 @@ def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
 def _in(*directories: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     for path, found in walk(*directories, ignore_missing=ignore_missing):
         if name_filter is None or passes(path, name_filter):
-            yield FoundFile(path, found.st_size)
+            yield _described(path, found)
+
+
+def _described(path: str, found: os.stat_result) -> FoundFile:
+    return FoundFile(path, found.st_size, modified=found.st_mtime_ns // 1000)
 
 
 def _matches(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[str]:
@@ -352,7 +358,7 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
         if isinstance(failure, FileNotFoundError):
             raise UsageError(f"{url}: no such file") from error
         raise failure from error
-    return [FoundFile(_url_of(url, info["name"]), info.get("size")) for info in entries]
+    return [FoundFile(_url_of(url, info["name"]), info.get("size"), modified=modified(info)) for info in entries]
 
 
 def _entries(
@@ -392,6 +398,20 @@ def _below(system: Any, directory: str, name_filter: str | None) -> Iterable[dic
         # Over HTTP an empty directory is a file of its own.
         if name[begin:] not in ("", "/") and not is_hidden(name[begin:]) and passes(name, name_filter)
     ]
+
+
+def modified(info: Mapping[str, Any]) -> int:
+    """When a file was modified, in microseconds, under the names that file systems have for it; 0: not known."""
+    for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created"):
+        value: Any = info.get(key)
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = datetime.fromisoformat(value)
+        if hasattr(value, "timestamp"):
+            return int(value.timestamp() * 1_000_000)
+        if isinstance(value, (int, float)):
+            return int(value * 1_000_000)
+    return 0
 
 
 def _url_of(url: str, name: str) -> str:

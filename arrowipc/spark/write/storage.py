@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from arrowipc.read.files import check_link, is_hidden, is_local, walk
+from arrowipc.read.files import check_link, is_hidden, is_local, modified, walk
 from arrowipc.read.remote import find_system
 from arrowipc.spark.options import flag, storage_options
 from arrowipc.write.atomic_file import NewFile
@@ -236,7 +235,7 @@ class _Remote(Storage):
         for path, found in self._system.find(self._root, detail=True).items():
             name = path[len(self._root) :].lstrip("/")
             if name and found.get("type", "file") == "file" and not is_hidden(name):
-                entries.append(Entry(name, int(found.get("size") or 0), _modified(found)))
+                entries.append(Entry(name, int(found.get("size") or 0), modified(found)))
         return entries
 
     def is_file(self) -> bool:
@@ -289,17 +288,3 @@ class _Remote(Storage):
 
     def sync(self, name: str = "") -> None:
         """Nothing to do: what a store has taken, it has."""
-
-
-def _modified(found: Mapping[str, Any]) -> int:
-    """When a file was modified, under the names that file systems have for it."""
-    for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created"):
-        value: Any = found.get(key)
-        if isinstance(value, str):
-            with suppress(ValueError):
-                value = datetime.fromisoformat(value)
-        if hasattr(value, "timestamp"):
-            return int(value.timestamp() * 1_000_000)
-        if isinstance(value, (int, float)):
-            return int(value * 1_000_000)
-    return 0
