@@ -1,7 +1,7 @@
 """Reading Arrow IPC files and streams in Spark: planned in partitions of whole record batches, then converted."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
+from arrowipc.dataset.partitioning import keys_of
+from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.read.files import FoundFile, is_url, naming
 from arrowipc.read.remote import RemoteSource
 from arrowipc.spark.options import ReadOptions
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from arrowipc.spark.read.columns import FileColumns
     from arrowipc.spark.read.convert import BatchConverter
 
-__all__ = ["ArrowIpcReader", "infer_schema"]
+__all__ = ["ArrowIpcReader"]
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
@@ -51,6 +53,13 @@ class Slice:
     torn: bool = False
     lost: str | None = None
     version: tuple[tuple[str, str], ...] = ()
+    #: Where in the path the folders begin that may be keys.
+    base: int = 0
+
+    @property
+    def keys(self) -> dict[str, str | None]:
+        """The keys of the folders, and their texts."""
+        return keys_of(self.path, self.path[self.base :])
 
 
 @dataclass(frozen=True)
@@ -66,40 +75,23 @@ class ArrowIpcReader(DataSourceReader):
     def __init__(self, schema: "StructType", options: ReadOptions) -> None:
         self._schema = schema
         self._options = options
-        self._check_corrupt_rows()
+        from arrowipc.spark.read.columns import check_added
 
-    def _check_corrupt_rows(self) -> None:
-        """Refuse a schema into which the rows that stand for damage would not fit, before any data moves."""
-        from pyspark.sql.types import StringType
-
-        if self._options.mode != "permissive":
-            return
-        name = self._options.corrupt_column
-        for field in self._schema.fields:
-            if field.name == name and not isinstance(field.dataType, StringType):
-                raise UsageError(
-                    f"column {name!r} takes the texts of errors, and the schema has it as "
-                    f"{field.dataType.simpleString()}: make it a string, or name another column with the "
-                    "option columnNameOfCorruptRecord"
-                )
-            if not field.nullable:
-                raise UsageError(
-                    f"column {field.name!r} is NOT NULL in the schema, and mode PERMISSIVE gives a row of "
-                    "nulls for what is damaged; make it nullable, or choose FAILFAST or DROPMALFORMED"
-                )
+        check_added(schema, options)
 
     # -- on the driver --
 
     def partitions(self) -> list[InputPartition]:
         """Cut the files into partitions; only footers are read, never bodies."""
-        files = self._options.files()
+        files = self._wanted_files(self._options.files())
         target = self._options.partition_bytes or min(
             LARGEST_PARTITION,
             max(SMALLEST_PARTITION, sum(file.size or 0 for file in files) // PARTITIONS_AIMED_AT),
         )
 
         def plan(file: FoundFile) -> list[tuple[Slice, int]]:
-            return self._plan(file, target)
+            base = len(file.path) - len(file.below)
+            return [(replace(piece, base=base), size) for piece, size in self._plan(file, target)]
 
         if len(files) > 1 and any(is_url(file.path) for file in files):
             with ThreadPoolExecutor(PLANNING_THREADS) as pool:
@@ -121,7 +113,9 @@ class ArrowIpcReader(DataSourceReader):
             with naming(path), self._options.open(source) as reader:
                 sizes = [metadata + body for _, metadata, body in reader.blocks]
                 # Which remote batches are needed is asked on the executors: here it would cost requests.
-                wanted = range(len(sizes)) if is_url(path) else self._wanted(reader, range(len(sizes)))
+                wanted = (
+                    range(len(sizes)) if is_url(path) else self._wanted(reader, path, range(len(sizes)), file.below)
+                )
         except FileNotFoundError:
             if self._options.ignore_missing:
                 return []
@@ -138,7 +132,11 @@ class ArrowIpcReader(DataSourceReader):
         pieces = cut(path, blocks, target, self._options.batches_per_partition, size)
         return [(replace(piece, version=version), weight) for piece, weight in pieces]
 
-    def _wanted(self, reader: Any, numbers: range) -> Iterable[int]:
+    def _wanted_files(self, files: list[FoundFile]) -> list[FoundFile]:
+        """The files in which rows of the query may be: all of them."""
+        return files
+
+    def _wanted(self, reader: Any, path: str, numbers: Sequence[int], below: str) -> Iterable[int]:
         """The batches of a file, among those with these numbers, that the query needs: all of them."""
         return numbers
 
@@ -153,92 +151,94 @@ class ArrowIpcReader(DataSourceReader):
 
     def _read(self, piece: Slice) -> Iterator["pa.RecordBatch"]:
         if piece.lost is not None:
-            yield self._rows(1, (), piece.lost)
+            yield self._columns(piece).malformed(None, piece.lost)
             return
         try:
-            reader, convert, complete = self._open(piece)
+            reader, convert, columns = self._open(piece)
         except FileNotFoundError:
             if not self._options.ignore_missing:
                 raise
         except FormatError as error:
-            yield from self._malformed(piece.path, error)
+            yield from self._malformed(self._columns(piece), piece.path, None, error)
         else:
             with closing(reader):
-                for found in self._batches(reader, piece):
+                for number, found in self._batches(reader, piece):
                     if isinstance(found, FormatError):
-                        yield from self._malformed(piece.path, found)
+                        yield from self._malformed(columns, piece.path, number, found)
                     else:
-                        yield from self._convert(piece.path, convert, complete, found)
+                        yield from self._convert(piece.path, convert, columns, number, found)
 
-    def _open(self, piece: Slice) -> tuple[Any, "BatchConverter", Callable[[Any], Any]]:
-        """Open a slice: its reader, what converts its batches, and what adds the column for errors."""
+    def _columns(self, piece: Slice, names: Sequence[str] = ()) -> "FileColumns":
+        from arrowipc.spark.read.columns import FileColumns
+
+        return FileColumns(self._schema, self._options, piece.path, piece.keys, names)
+
+    def _open(self, piece: Slice) -> tuple[Any, "BatchConverter", "FileColumns"]:
+        """Open a slice: its reader, what converts its batches, and what completes them."""
+        from arrowipc.spark.read.columns import chosen_columns
         from arrowipc.spark.read.convert import BatchConverter
 
         options = self._options
         source = options.source(piece.path, piece.size, dict(piece.version))
         torn = piece.torn or (piece.stop is None and options.recover)
         opener = options.open_damaged if torn else options.open
-        reader = opener(source, options.columns)
+        reader = opener(source)
         try:
-            target, complete = self._target([field.name for field in reader.schema], piece.path)
-            chosen = None if options.columns is not None else _selection(reader, target, piece.path)
+            columns = self._columns(piece, reader.schema.names)
+            chosen = chosen_columns(reader.schema, columns.target, options.columns, piece.path)
             if chosen is not None:
                 reader.close()
                 reader = opener(source, chosen)
-            return reader, BatchConverter(reader.schema, target, options.types, piece.path), complete
+            label = piece.path
+            convert = BatchConverter(reader.schema, columns.target, options.types, label, missing_is_null=True)
+            return reader, convert, columns
         except BaseException:
             reader.close()
             raise
 
-    def _target(self, names: list[str], path: str) -> tuple["StructType", Callable[[Any], Any]]:
-        """The columns that a file must have, and what adds the one for errors, empty, to its batches."""
-        from pyspark.sql.types import StructType
-
-        name = self._options.corrupt_column
-        if name in self._schema.names and name in names and self._options.mode == "permissive":
-            raise UsageError(
-                f"{path} has a column {name!r} of its own, which the texts of errors would replace; name "
-                "another one with the option columnNameOfCorruptRecord"
-            )
-        if name not in self._schema.names or name in names:
-            return self._schema, lambda batch: batch
-        target = StructType([field for field in self._schema.fields if field.name != name])
-        return target, lambda batch: self._rows(batch.num_rows, batch.columns)
-
-    def _batches(self, reader: Any, piece: Slice) -> Iterator[Any]:
-        """The batches of a slice; in place of one that is damaged, its FormatError."""
+    def _batches(self, reader: Any, piece: Slice) -> Iterator[tuple[int, Any]]:
+        """The batches of a slice with their numbers; in place of one that is damaged, its FormatError."""
         if piece.stop is None:
-            yield from _in_order(reader)
+            yield from enumerate(_in_order(reader))
             return
-        numbers = list(self._wanted(reader, range(piece.first, piece.stop)))
+        numbers = list(self._wanted(reader, piece.path, range(piece.first, piece.stop), piece.path[piece.base :]))
         reader._expect(numbers)
         for number in numbers:
             try:
                 found = reader.get_batch(number)
             except FormatError as error:
                 found = error
-            yield found
+            yield number, found
 
     def _convert(
-        self, path: str, convert: "BatchConverter", complete: Callable[[Any], Any], batch: Any
+        self, path: str, convert: "BatchConverter", columns: "FileColumns", number: int, batch: Any
     ) -> Iterator["pa.RecordBatch"]:
         """Convert a batch; unless errors end the query, all of it before the first row goes out."""
-        parts = map(complete, convert.split(convert.hand_over(batch), self._options.rows_per_batch))
+        convert.label = f"{path}: record batch {number}"
+
+        def completed() -> Iterator["pa.RecordBatch"]:
+            row = 0
+            for part in convert.split(convert.hand_over(batch), self._options.rows_per_batch):
+                yield columns.complete(part, number, row)
+                row += part.num_rows
+
         if self._options.mode == "failfast":
-            return parts
+            return completed()
         try:
-            return iter(list(parts))
+            return iter(list(completed()))
         except UnsupportedError as error:
-            return self._malformed(path, error)
+            return self._malformed(columns, path, number, error)
 
     # -- what is damaged --
 
-    def _malformed(self, path: str, error: ArrowIpcError) -> Iterator["pa.RecordBatch"]:
+    def _malformed(
+        self, columns: "FileColumns", path: str, number: int | None, error: ArrowIpcError
+    ) -> Iterator["pa.RecordBatch"]:
         """What replaces a batch, or the rest of a stream, that cannot be read: a row of nulls, or nothing."""
         if path not in str(error):
             error = type(error)(f"{path}: {error}")
         if self._options.mode == "permissive":
-            yield self._rows(1, (), str(error))
+            yield columns.malformed(number, str(error))
         else:
             self._pass_over(error)
 
@@ -246,82 +246,6 @@ class ArrowIpcReader(DataSourceReader):
         if not self._options.tolerates_damage:
             raise error
         log.warning("left out: %s", error)
-
-    def _rows(self, count: int, columns: Iterable[Any], error: str | None = None) -> "pa.RecordBatch":
-        """Rows of the whole schema: the column for errors, and these columns or else nulls in the others."""
-        import pyarrow as pa
-
-        from arrowipc.spark.types import arrow_schema_of
-
-        schema, left = arrow_schema_of(self._schema), iter(columns)
-        arrays = []
-        for field in schema:
-            if field.name != self._options.corrupt_column:
-                array = next(left, None)
-            else:
-                array = None if error is None else pa.array([error] * count, field.type)
-            arrays.append(pa.nulls(count, field.type) if array is None else array)
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def infer_schema(options: ReadOptions) -> "StructType":
-    """Spark's schema of the first file, or where damage is tolerated of the first that can be read."""
-    from pyspark.sql.types import StringType, StructType
-
-    from arrowipc.spark.types import to_spark_schema
-
-    path, found = _first_schema(options)
-    with naming(path):
-        schema = to_spark_schema(found, options.types)
-    if options.columns is not None:
-        order = [column if column in schema.names else column.split(".")[0] for column in options.columns]
-        schema = StructType([schema[name] for name in dict.fromkeys(order) if name in schema.names])
-    if options.mode == "permissive":
-        if options.corrupt_column in schema.names:
-            raise UsageError(
-                f"{path} has a column {options.corrupt_column!r} of its own, and mode PERMISSIVE adds one "
-                "for the texts of errors; name another one with the option columnNameOfCorruptRecord"
-            )
-        schema = StructType([*schema.fields]).add(options.corrupt_column, StringType())
-    return schema
-
-
-def _first_schema(options: ReadOptions) -> tuple[str, Any]:
-    """The first file that has an Arrow schema, and that schema."""
-    first: Exception | None = None
-    for file in options.files():
-        try:
-            source = options.source(file.path, file.size)
-            with naming(file.path), _opened(options, source) as reader:
-                return file.path, reader.schema
-        except FormatError as error:
-            if not options.tolerates_damage:
-                raise
-            first = first or error
-        except FileNotFoundError as error:
-            if not options.ignore_missing:
-                raise
-            first = first or error
-    assert first is not None  # find_files found something
-    raise first
-
-
-def _opened(options: ReadOptions, source: Any) -> Any:
-    try:
-        return options.open(source, options.columns)
-    except FormatError:
-        if not options.recover:
-            raise
-    return options.open_damaged(source, options.columns)
-
-
-def _selection(reader: Any, target: "StructType", path: str) -> list[int | str] | None:
-    """The columns to read from a file, None for all of them."""
-    from arrowipc.spark.types import find_name
-
-    names = [field.name for field in reader.schema]
-    wanted: list[int | str] = [find_name(name, names, path) for name in target.names]
-    return None if len(wanted) == len(names) else wanted
 
 
 def _in_order(reader: Any) -> Iterator[Any]:
