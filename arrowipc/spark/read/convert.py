@@ -113,7 +113,8 @@ class BatchConverter:
 
     def __init__(self, source: Schema, target: st.StructType, options: TypeOptions, label: str = "the batch") -> None:
         self.schema: Any = arrow_schema_of(target)
-        self._label = label
+        #: What holds the data, for error texts.
+        self.label: str = label
         self._limit = _SizeLimit()
         rules = _Rules(options.nanoseconds, options.unsupported, options.extensions, self._limit)
         names = [field.name for field in source]
@@ -130,7 +131,7 @@ class BatchConverter:
         try:
             return self.convert(self.hand_over(batch))
         except _TooLongError as error:
-            raise UnsupportedError(f"{self._label}: {error}") from None
+            raise UnsupportedError(f"{self.label}: {error}") from None
 
     def hand_over(self, batch: Any) -> pa.RecordBatch:
         """Pass a batch to pyarrow without copying, in a form that `convert` and `split` understand."""
@@ -152,7 +153,7 @@ class BatchConverter:
             yield self.convert(batch)
         except _TooLongError as error:
             if not half:
-                raise UnsupportedError(f"{self._label}: {error}") from None
+                raise UnsupportedError(f"{self.label}: {error}") from None
             yield from self._halve(batch.slice(0, half), bytes_)
             yield from self._halve(batch.slice(half), bytes_)
         finally:
@@ -166,7 +167,7 @@ class BatchConverter:
         try:
             arrays = [convert(columns[index]) for index, convert in self._columns]
         except (LimitError, UnsupportedError, UsageError) as error:
-            raise type(error)(f"{self._label}: {error}") from error
+            raise type(error)(f"{self.label}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 

@@ -1,10 +1,10 @@
-"""Reading Arrow IPC files and streams in Spark: planned in partitions of whole record batches, then converted."""
+"""Reading Arrow IPC files and streams in Spark: what each task reads is planned, then read and converted."""
 
+import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -12,7 +12,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.read.files import FoundFile, is_url, naming
 from arrowipc.read.remote import RemoteSource
+from arrowipc.reader import RecordBatchFileReader
+from arrowipc.schema import Schema
 from arrowipc.spark.options import ReadOptions
+from arrowipc.spark.read.planning import Layout, Slice, plan
+from arrowipc.spark.read.windows import Window, windows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,40 +28,8 @@ __all__ = ["ArrowIpcReader", "infer_schema"]
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
-MIB = 1 << 20
-# A partition should keep a core busy for much longer than the 50 ms that a task costs, and a read of a few
-# gigabytes should still fill the cores of a small cluster.
-SMALLEST_PARTITION = 4 * MIB
-LARGEST_PARTITION = 128 * MIB
-PARTITIONS_AIMED_AT = 32
-# What opening one more file costs, in bytes that could be read meanwhile.
-OPEN_COST = MIB // 4
-# Footers of remote files that are read at the same time: their cost is waiting.
-PLANNING_THREADS = 16
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Record batches ``first`` to ``stop`` (exclusive) of one file; ``stop`` None means all of a stream.
-
-    ``size`` and ``version`` identify a remote file, so that all tasks read the one that was planned. ``torn``
-    says that the file has no readable footer, ``lost`` why nothing of it can be read.
-    """
-
-    path: str
-    first: int = 0
-    stop: int | None = None
-    size: int | None = None
-    torn: bool = False
-    lost: str | None = None
-    version: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class SlicePartition(InputPartition):
-    """What one Spark task reads."""
-
-    slices: tuple[Slice, ...]
+#: Bodies of more bytes are not read at once.
+LARGE = 64 << 20
 
 
 class ArrowIpcReader(DataSourceReader):
@@ -66,6 +38,7 @@ class ArrowIpcReader(DataSourceReader):
     def __init__(self, schema: "StructType", options: ReadOptions) -> None:
         self._schema = schema
         self._options = options
+        self._last: tuple[Schema, list[str], BatchConverter] | None = None
         self._check_corrupt_rows()
 
     def _check_corrupt_rows(self) -> None:
@@ -91,54 +64,58 @@ class ArrowIpcReader(DataSourceReader):
     # -- on the driver --
 
     def partitions(self) -> list[InputPartition]:
-        """Cut the files into partitions; only footers are read, never bodies."""
-        files = self._options.files()
-        target = self._options.partition_bytes or min(
-            LARGEST_PARTITION,
-            max(SMALLEST_PARTITION, sum(file.size or 0 for file in files) // PARTITIONS_AIMED_AT),
-        )
+        """Cut the files into partitions; only footers are read, and heads of messages, never bodies."""
+        files = self._wanted_files(self._options.files())
+        return plan(files, self._options, self._look, share=self._share(files), prunes=self._prunes)
 
-        def plan(file: FoundFile) -> list[tuple[Slice, int]]:
-            return self._plan(file, target)
+    @property
+    def _prunes(self) -> bool:
+        """Whether `_wanted` leaves batches out."""
+        return False
 
-        if len(files) > 1 and any(is_url(file.path) for file in files):
-            with ThreadPoolExecutor(PLANNING_THREADS) as pool:
-                plans = list(pool.map(plan, files))
-        else:
-            plans = [plan(file) for file in files]
-        slices = [piece for pieces in plans for piece in pieces]
-        if self._options.batches_per_partition:
-            return [SlicePartition((piece,)) for piece, _ in slices]
-        return [SlicePartition(tuple(pieces)) for pieces in pack(slices, target)]
+    def _wanted_files(self, files: list[FoundFile]) -> list[FoundFile]:
+        """Those of the files that the query needs: all of them."""
+        return files
 
-    def _plan(self, file: FoundFile, target: int) -> list[tuple[Slice, int]]:
-        """Slices of one file, each with its size in bytes."""
-        path, size = file.path, file.size
+    def _look(self, file: FoundFile) -> Layout | None:
+        """Where the batches of a file lie that the query needs; None: one task reads all of it."""
+        path = file.path
         try:
-            source = self._options.source(path, size)
-            if self._options.is_stream(source):
-                return [(Slice(path, size=size), size or 0)]
-            with naming(path), self._options.open(source) as reader:
-                sizes = [metadata + body for _, metadata, body in reader.blocks]
+            source = self._options.source(path, file.size)
+            if is_url(path) and self._options.is_stream(source):
+                return None  # an index of its messages would cost requests
+            with naming(path), self._options.open(source, index=True) as reader:
+                blocks = [(at, metadata + body) for at, metadata, body in reader.blocks]
                 # Which remote batches are needed is asked on the executors: here it would cost requests.
-                wanted = range(len(sizes)) if is_url(path) else self._wanted(reader, range(len(sizes)))
-        except FileNotFoundError:
-            if self._options.ignore_missing:
-                return []
+                if not is_url(path) and self._prunes:
+                    blocks = [blocks[number] for number in self._wanted(reader, range(len(blocks)))]
+        except FormatError:
+            if self._options.tolerates_damage:
+                return None  # the task says what is wrong, and reads what can be read
             raise
-        except FormatError as error:
-            if self._options.recover:
-                return [(Slice(path, size=size, torn=True), size or 0)]
-            if self._options.mode == "permissive":
-                return [(Slice(path, lost=str(error)), 0)]
-            self._pass_over(error)
-            return []
-        version = tuple(source.version.items()) if isinstance(source, RemoteSource) else ()
-        blocks = [(number, sizes[number]) for number in wanted]
-        pieces = cut(path, blocks, target, self._options.batches_per_partition, size)
-        return [(replace(piece, version=version), weight) for piece, weight in pieces]
+        return Layout(blocks, tuple(source.version.items()) if isinstance(source, RemoteSource) else ())
 
-    def _wanted(self, reader: Any, numbers: range) -> Iterable[int]:
+    def _share(self, files: list[FoundFile]) -> float:
+        """The part of the bytes that the chosen columns have, by the first batch of the largest file."""
+        largest = max(files, key=lambda file: file.size or 0, default=None)
+        if largest is None or is_url(largest.path):
+            return 1.0
+        options = replace(self._options, validate="none")  # no byte of the body is touched
+        try:
+            source = options.source(largest.path, largest.size)
+            with options.open(source) as reader:
+                schema = reader.schema
+                wanted = {name.lower() for name in self._schema.names}
+                columns = options.columns or [name for name in schema.names if name.lower() in wanted]
+                if options.columns is None and len(columns) == len(schema.names):
+                    return 1.0
+                whole = next(iter(reader)).nbytes
+            with options.open(source, columns) as reader:
+                return float(next(iter(reader)).nbytes / whole) or 1.0
+        except (ArrowIpcError, OSError, StopIteration, ZeroDivisionError):
+            return 1.0  # what is wrong with the file is said by those who read it
+
+    def _wanted(self, reader: Any, numbers: Sequence[int]) -> Iterable[int]:
         """The batches of a file, among those with these numbers, that the query needs: all of them."""
         return numbers
 
@@ -152,43 +129,61 @@ class ArrowIpcReader(DataSourceReader):
                 yield from self._read(piece)
 
     def _read(self, piece: Slice) -> Iterator["pa.RecordBatch"]:
-        if piece.lost is not None:
-            yield self._rows(1, (), piece.lost)
-            return
         try:
-            reader, convert, complete = self._open(piece)
+            source = self._source(piece)
+            reader, convert, complete, reopen = self._open(piece, source)
         except FileNotFoundError:
             if not self._options.ignore_missing:
                 raise
         except FormatError as error:
             yield from self._malformed(piece.path, error)
         else:
+            window = Window(source)
             with closing(reader):
-                for found in self._batches(reader, piece):
+                for found in self._batches(reader, piece, reopen if window.maps else None):
                     if isinstance(found, FormatError):
                         yield from self._malformed(piece.path, found)
-                    else:
-                        yield from self._convert(piece.path, convert, complete, found)
+                        continue
+                    for part in self._convert(piece.path, convert, complete, found):
+                        yield part
+                        window.passed(part)
 
-    def _open(self, piece: Slice) -> tuple[Any, "BatchConverter", Callable[[Any], Any]]:
-        """Open a slice: its reader, what converts its batches, and what adds the column for errors."""
-        from arrowipc.spark.read.convert import BatchConverter
+    def _source(self, piece: Slice) -> Any:
+        """What the readers of a slice take."""
+        source = self._options.source(piece.path, piece.size, dict(piece.version))
+        if piece.ranges is not None and not is_url(piece.path) and len(source) != piece.size:
+            sizes = f"{piece.size} bytes then, {len(source)} now"
+            raise OSError(errno.ESTALE, f"the file changed after it was planned ({sizes}): read it again", piece.path)
+        return source
 
-        options = self._options
-        source = options.source(piece.path, piece.size, dict(piece.version))
-        torn = piece.torn or (piece.stop is None and options.recover)
-        opener = options.open_damaged if torn else options.open
-        reader = opener(source, options.columns)
+    def _open(
+        self, piece: Slice, source: Any
+    ) -> tuple[Any, "BatchConverter", Callable[[Any], Any], Callable[[ReadOptions], Any]]:
+        """Open a slice: its reader, what converts its batches, adds the column for errors, and opens it otherwise."""
+        options, part = self._options, piece.ranges is not None
+        columns: Any = options.columns
+        opener = options.opener(source, part)
+        reader = opener(columns)
         try:
             target, complete = self._target([field.name for field in reader.schema], piece.path)
             chosen = None if options.columns is not None else _selection(reader, target, piece.path)
             if chosen is not None:
                 reader.close()
-                reader = opener(source, chosen)
-            return reader, BatchConverter(reader.schema, target, options.types, piece.path), complete
+                reader, columns = opener(chosen), chosen
+            convert = self._converter(reader.schema, target, piece.path)
+            return reader, convert, complete, lambda changed: changed.opener(source, part)(columns)
         except BaseException:
             reader.close()
             raise
+
+    def _converter(self, schema: Schema, target: "StructType", path: str) -> "BatchConverter":
+        """What converts the batches of a file; of many files it is planned once, where their schemas are equal."""
+        from arrowipc.spark.read.convert import BatchConverter
+
+        if self._last is None or self._last[1] != target.names or not self._last[0].equals(schema, check_metadata=True):
+            self._last = schema, target.names, BatchConverter(schema, target, self._options.types)
+        self._last[2].label = path
+        return self._last[2]
 
     def _target(self, names: list[str], path: str) -> tuple["StructType", Callable[[Any], Any]]:
         """The columns that a file must have, and what adds the one for errors, empty, to its batches."""
@@ -205,14 +200,22 @@ class ArrowIpcReader(DataSourceReader):
         target = StructType([field for field in self._schema.fields if field.name != name])
         return target, lambda batch: self._rows(batch.num_rows, batch.columns)
 
-    def _batches(self, reader: Any, piece: Slice) -> Iterator[Any]:
-        """The batches of a slice; in place of one that is damaged, its FormatError."""
-        if piece.stop is None:
+    def _batches(self, reader: Any, piece: Slice, reopen: Callable[[ReadOptions], Any] | None = None) -> Iterator[Any]:
+        """The batches of a slice, large ones window by window; in place of one that is damaged, its FormatError."""
+        if not isinstance(reader, RecordBatchFileReader):
             yield from _in_order(reader)
             return
-        numbers = list(self._wanted(reader, range(piece.first, piece.stop)))
+        blocks = reader.blocks
+        numbers = list(self._wanted(reader, piece.numbers(blocks)))
         reader._expect(numbers)
+        unchecked = None
         for number in numbers:
+            size = blocks[number][2]
+            if size > LARGE and reopen is not None and self._options.mode == "failfast":
+                # To check all of it at once would bring all of it into memory.
+                unchecked = unchecked or reopen(replace(self._options, validate="none"))
+                yield from windows(unchecked.get_batch(number), size, self._options.validate)
+                continue
             try:
                 found = reader.get_batch(number)
             except FormatError as error:
@@ -270,9 +273,14 @@ def infer_schema(options: ReadOptions) -> "StructType":
 
     from arrowipc.spark.types import to_spark_schema
 
-    path, found = _first_schema(options)
-    with naming(path):
-        schema = to_spark_schema(found, options.types)
+    if options.describe:
+        from arrowipc.spark.read.describe import COLUMNS
+
+        path, schema = "", StructType([*COLUMNS.fields])
+    else:
+        path, found = _first_schema(options)
+        with naming(path):
+            schema = to_spark_schema(found, options.types)
     if options.columns is not None:
         order = [column if column in schema.names else column.split(".")[0] for column in options.columns]
         schema = StructType([schema[name] for name in dict.fromkeys(order) if name in schema.names])
@@ -339,33 +347,3 @@ def _in_order(reader: Any) -> Iterator[Any]:
     report = getattr(reader, "report", None)
     if report is not None and not report.complete:
         yield FormatError(f"damaged: {report}")
-
-
-def cut(
-    path: str, blocks: Iterable[tuple[int, int]], target: int, most: int | None, file_size: int | None = None
-) -> Iterator[tuple[Slice, int]]:
-    """Group consecutive batches, (number, bytes) each, into slices of about ``target`` bytes or ``most`` batches."""
-    first = stop = weight = 0
-    for number, size in blocks:
-        full = stop - first == most if most else weight + size > target
-        if full or number > stop:
-            if stop > first:
-                yield Slice(path, first, stop, file_size), weight
-            first, weight = number, 0
-        stop, weight = number + 1, weight + size
-    if stop > first:
-        yield Slice(path, first, stop, file_size), weight
-
-
-def pack(slices: list[tuple[Slice, int]], target: int) -> Iterator[list[Slice]]:
-    """Put consecutive small slices together, up to ``target`` bytes."""
-    together: list[Slice] = []
-    weight = 0
-    for piece, size in slices:
-        if together and weight + size + OPEN_COST > target:
-            yield together
-            together, weight = [], 0
-        together.append(piece)
-        weight += size + OPEN_COST
-    if together:
-        yield together

@@ -62,6 +62,10 @@ class FilteringReader(ArrowIpcReader):
 
     pruner: "Pruner | None" = None
 
+    @property
+    def _prunes(self) -> bool:
+        return self.pruner is not None
+
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Remember the filters, and leave all of them to Spark: a batch is kept or left out as a whole."""
         # In mode PERMISSIVE a damaged batch becomes a row of nulls, which its statistics do not cover.
@@ -69,7 +73,7 @@ class FilteringReader(ArrowIpcReader):
             self.pruner = Pruner(filters, self._schema, self._options.types)
         return filters
 
-    def _wanted(self, reader: Any, numbers: range) -> Iterable[int]:
+    def _wanted(self, reader: Any, numbers: Sequence[int]) -> Iterable[int]:
         """The batches that the filters do not rule out; a damaged one is kept, and reported when it is read."""
         if self.pruner is None:
             return numbers
