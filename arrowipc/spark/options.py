@@ -123,9 +123,9 @@ class ReadOptions:
             format=choice(options, "format", ("auto", "file", "stream")),
             columns=names(options, "columns"),
             batches_per_partition=count(options, "batchesPerPartition"),
-            partition_bytes=count(options, "partitionBytes"),
-            max_partition_bytes=byte_size(options, "maxPartitionBytes") or None,
-            open_cost=byte_size(options, "openCostInBytes"),
+            partition_bytes=byte_size(options, "partitionBytes"),
+            max_partition_bytes=byte_size(options, "maxPartitionBytes"),
+            open_cost=byte_size(options, "openCostInBytes", least=0),
             min_partitions=count(options, "minPartitionNum"),
             planning_threshold=count(options, "parallelPlanningThreshold") or DEFAULT_PLANNING_THRESHOLD,
             rows_per_batch=count(options, "rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
@@ -292,14 +292,14 @@ def count(options: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
-def byte_size(options: Mapping[str, str], name: str) -> int | None:
+def byte_size(options: Mapping[str, str], name: str, least: int = 1) -> int | None:
     """Take a number of bytes as Spark writes it, such as ``4194304``, ``4m`` or ``4MB``; None where it is not given."""
     value = options.get(name.lower())
     if value is None:
         return None
     found = re.fullmatch(r"(\d{1,19})([kmgtp]?)b?", value.strip().lower())
-    if found is None:
-        raise UsageError(f"option {name}: expected bytes such as 4194304 or 4m, found {value!r}")
+    if found is None or int(found[1]) < least:
+        raise UsageError(f"option {name}: expected bytes from {least}, such as 4194304 or 4m, found {value!r}")
     return int(found[1]) << 10 * " kmgtp".index(found[2] or " ")
 
 

@@ -214,8 +214,10 @@ class ArrowIpcReader(DataSourceReader):
             if size > LARGE and reopen is not None and self._options.mode == "failfast":
                 # To check all of it at once would bring all of it into memory.
                 unchecked = unchecked or reopen(replace(self._options, validate="none"))
-                yield from windows(unchecked.get_batch(number), size, self._options.validate)
+                level: Any = self._options.validate
+                yield from windows(unchecked.get_batch(number), size, level)
                 continue
+            found: Any
             try:
                 found = reader.get_batch(number)
             except FormatError as error:

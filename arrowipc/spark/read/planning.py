@@ -26,6 +26,8 @@ LARGEST_PARTITION = 128 * MIB
 # What opening one more file costs, in bytes. Spark's own default, 4 MiB, is made for Parquet, whose footers and
 # pages take longer; ten thousand small files would become hundreds of tasks.
 OPEN_COST = MIB // 8
+# Pieces of about so many to a partition are shared out evenly.
+PIECES = 8
 # Remote files that are looked at together: their cost is waiting.
 PLANNING_THREADS = 16
 
@@ -123,12 +125,12 @@ def plan(
 
     large = [file for file in files if looked_at(file)]
     if len(large) > options.planning_threshold and not every:
-        # The tasks look: what begins in their part of the file is theirs.
-        step = max(1, int(target / share))
+        # The tasks look: what begins in their part of the file is theirs. A damaged file has no parts, and stays whole.
+        step = max(1, int(target / share / PIECES))
         layouts: dict[str, Layout | None] = {
             file.path: Layout([(at, min(step, file.size - at)) for at in range(0, file.size, step)])
             for file in large
-            if file.size and not is_url(file.path)
+            if file.size and not is_url(file.path) and not options.tolerates_damage
         }
         gone: set[str] = set()
     else:
