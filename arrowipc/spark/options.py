@@ -2,14 +2,16 @@
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import arrowipc
-from arrowipc.errors import UsageError
+from arrowipc.errors import FormatError, UsageError
 from arrowipc.inspection.recover import recover
 from arrowipc.read.files import FoundFile, find_files, is_url, root_of
 from arrowipc.read.remote import RemoteSource, find_system
@@ -18,10 +20,14 @@ from arrowipc.read.sources import first_bytes, map_file
 if TYPE_CHECKING:
     from arrowipc.spark.types import TypeOptions
 
-__all__ = ["ReadOptions", "check_names", "choice", "count", "flag", "names", "storage_options"]
+__all__ = ["ReadOptions", "byte_size", "check_names", "choice", "count", "flag", "names", "storage_options"]
 
 DEFAULT_ROWS_PER_BATCH = 32_768
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Files that the driver looks into: a second of its time where they are near, and of many cores' beyond.
+DEFAULT_PLANNING_THRESHOLD = 10_000
+#: Files of up to so many bytes are read at once, which is quicker than mapping them.
+SMALL = 1 << 16
 
 _READ = (
     "path",
@@ -30,6 +36,10 @@ _READ = (
     "columns",
     "batchesPerPartition",
     "partitionBytes",
+    "maxPartitionBytes",
+    "openCostInBytes",
+    "minPartitionNum",
+    "parallelPlanningThreshold",
     "rowsPerBatch",
     "validate",
     "nanoseconds",
@@ -67,6 +77,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "modifiedAfter",
         "modifiedBefore",
         "timeZone",
+        "describe",
     ),
     "readStream": (*_READ, "maxFilesPerTrigger", "maxBytesPerTrigger", "maxTrackedFiles"),
     "write": _WRITE,
@@ -93,6 +104,10 @@ class ReadOptions:
     columns: list[str] | None
     batches_per_partition: int | None
     partition_bytes: int | None
+    max_partition_bytes: int | None
+    open_cost: int | None
+    min_partitions: int | None
+    planning_threshold: int
     rows_per_batch: int
     validate: str
     mode: str
@@ -107,6 +122,7 @@ class ReadOptions:
     recursive: bool | None
     modified_after: int | None
     modified_before: int | None
+    describe: bool
     storage: dict[str, Any]
     types: "TypeOptions"
 
@@ -122,7 +138,11 @@ class ReadOptions:
             format=choice(options, "format", ("auto", "file", "stream")),
             columns=names(options, "columns"),
             batches_per_partition=count(options, "batchesPerPartition"),
-            partition_bytes=count(options, "partitionBytes"),
+            partition_bytes=byte_size(options, "partitionBytes"),
+            max_partition_bytes=byte_size(options, "maxPartitionBytes"),
+            open_cost=byte_size(options, "openCostInBytes", least=0),
+            min_partitions=count(options, "minPartitionNum"),
+            planning_threshold=count(options, "parallelPlanningThreshold") or DEFAULT_PLANNING_THRESHOLD,
             rows_per_batch=count(options, "rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
             validate=choice(options, "validate", ("full", "none", "strict")),
             mode=_mode(options),
@@ -137,6 +157,7 @@ class ReadOptions:
             recursive=flag(options, "recursiveFileLookup") if "recursivefilelookup" in options else None,
             modified_after=_moment(options, "modifiedAfter"),
             modified_before=_moment(options, "modifiedBefore"),
+            describe=flag(options, "describe"),
             storage=storage_options(options),
             types=TypeOptions.of(options),
         )
@@ -167,20 +188,36 @@ class ReadOptions:
         return list(chosen_files(found, root, self))
 
     def source(self, path: str, size: int | None = None, version: Mapping[str, str] | None = None) -> Any:
-        """What a reader takes for a path: a map of a local file, else a `RemoteSource`.
+        """What a reader takes for a path: a map of a local file, or the bytes of a small one, else a `RemoteSource`.
 
         Several readers may share it, so a file is opened, and what is far away is requested, only once.
         """
         if is_url(path):
             return RemoteSource(path, self.storage, size=size, version=version)
         with open(path, "rb", buffering=0) as file:
-            return memoryview(map_file(file))
+            small = size is not None and size <= SMALL
+            return memoryview(file.readall() if small else map_file(file))
 
-    def open(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
-        """Open a `source` of either format; a reader of arrowipc."""
+    def open(self, source: Any, columns: Sequence[int | str] | None = None, *, index: bool = False) -> Any:
+        """Open a `source` of either format, streams with an `index` where that is asked for; a reader of arrowipc."""
         openers: dict[str, Any] = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
         level: Any = self.validate
+        if index and self.format != "file":
+            return arrowipc.open(source, columns=columns, validate=level, index=True)
         return openers[self.format](source, columns=columns, validate=level)
+
+    def opener(self, source: Any, part: bool) -> Callable[..., Any]:
+        """What opens a `source` for a task: by its batches if it reads a part, else what is there, or left of it."""
+        if part:
+            return partial(self.open, source, index=True)
+        if self.recover:
+            if self.is_stream(source):
+                return partial(self.open_damaged, source)
+            try:
+                self.open(source).close()
+            except FormatError:
+                return partial(self.open_damaged, source)
+        return partial(self.open, source)
 
     def open_damaged(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
         """Open what is left of a `source` of either format."""
@@ -327,6 +364,17 @@ def count(options: Mapping[str, str], name: str) -> int | None:
     if not value.strip().isdecimal() or int(value) < 1:
         raise UsageError(f"option {name}: expected a whole number from 1, found {value!r}")
     return int(value)
+
+
+def byte_size(options: Mapping[str, str], name: str, least: int = 1) -> int | None:
+    """Take a number of bytes as Spark writes it, such as ``4194304``, ``4m`` or ``4MB``; None where it is not given."""
+    value = options.get(name.lower())
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d{1,19})([kmgtp]?)b?", value.strip().lower())
+    if found is None or int(found[1]) < least:
+        raise UsageError(f"option {name}: expected bytes from {least}, such as 4194304 or 4m, found {value!r}")
+    return int(found[1]) << 10 * " kmgtp".index(found[2] or " ")
 
 
 def names(options: Mapping[str, str], name: str) -> list[str] | None:

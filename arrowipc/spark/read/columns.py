@@ -84,7 +84,7 @@ class FileColumns:
         names: Sequence[str] = (),
     ) -> None:
         self._schema = arrow_schema_of(schema)
-        self._path = path
+        self.path: str = path
         self._corrupt = options.corrupt_column
         own: list[st.StructField] = []
         #: Column that is none of the file's -> its one value; None: null, or another one in each row.
@@ -127,7 +127,7 @@ class FileColumns:
         left = iter(columns)
         values = {**self._added, self._corrupt: error} if self._corrupt in self._added else self._added
         if self._metadata:
-            values = {**values, "_file": self._path, "_batch": number}
+            values = {**values, "_file": self.path, "_batch": number}
         arrays = []
         for field in self._schema:
             if self._metadata and field.name == "_row" and first is not None:

@@ -123,6 +123,7 @@ class BatchConverter:
         missing_is_null: bool = False,
     ) -> None:
         self.schema: Any = arrow_schema_of(target)
+        #: What holds the data, for error texts.
         self.label: str = label
         self._limit = _SizeLimit()
         rules = _Rules(options.nanoseconds, options.unsupported, options.extensions, self._limit, missing_is_null)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from pyspark.sql import types as st
 
@@ -24,6 +25,10 @@ FETCHES = 16
 
 def infer_schema(options: ReadOptions) -> st.StructType:
     """Spark's schema of the first file, or of all, where damage is tolerated of those that can be read."""
+    if options.describe:
+        from arrowipc.spark.read.describe import COLUMNS
+
+        return _with_added(COLUMNS, replace(options, metadata=False), "")
     files = options.files()
     keys = {field.name: field for field in key_fields(files)}
     columns = options.columns

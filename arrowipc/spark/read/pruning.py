@@ -35,6 +35,7 @@ from arrowipc.spark.options import ReadOptions
 from arrowipc.spark.read.columns import METADATA
 from arrowipc.spark.read.folders import typed_key
 from arrowipc.spark.read.partitions import ArrowIpcReader
+from arrowipc.spark.read.planning import Slice
 from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, index_of, spark_type
 
 if TYPE_CHECKING:
@@ -90,11 +91,15 @@ class PruningReader(ArrowIpcReader):
                 wanted.append(file)
         return wanted
 
-    def _wanted(self, reader: Any, path: str, numbers: Sequence[int], below: str) -> Iterable[int]:
+    @property
+    def _prunes(self) -> bool:
+        return self.pruner is not None
+
+    def _wanted(self, reader: Any, file: FoundFile | Slice, numbers: Sequence[int]) -> Iterable[int]:
         """The batches that the filters do not rule out; a damaged one is kept, and reported when it is read."""
         if self.pruner is None:
             return numbers
-        keeps = self.pruner.bound(reader.schema, path, keys_of(path, below)).keeps
+        keeps = self.pruner.bound(reader.schema, file.path, keys_of(file.path, file.below)).keeps
         found = file_statistics(reader, batches=numbers)
         return [number for number, known in zip(numbers, found, strict=True) if keeps(known)]
 
