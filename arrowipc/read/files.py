@@ -7,19 +7,23 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.read.ledger import LEDGER, Ledger, above, local_ledger, remote_ledger, settled
 from arrowipc.read.remote import RemoteSource, find_system, io_error
 
 __all__ = [
     "FoundFile",
     "check_link",
+    "files_below",
+    "files_in_system",
     "find_files",
     "is_hidden",
     "is_local",
@@ -62,9 +66,9 @@ def find_files(
     Parameters
     ----------
     paths : sequence of str
-        Of a file, a directory (searched to any depth, without names that begin with ``_`` or ``.``; see
-        `walk`) or a pattern with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL of a file
-        system that fsspec knows.
+        Of a file, a directory (searched to any depth, without names that begin with ``_`` or ``.``, see `walk`, and
+        without what does not count, see `arrowipc.read.ledger`) or a pattern with ``*``, ``?``, ``[...]``, ``**``
+        and ``{a,b}``; local, or a URL of a file system that fsspec knows.
     name_filter : str, optional
         A pattern, ``{a,b}`` included, for the names of files.
     ignore_missing : bool
@@ -283,12 +287,21 @@ def is_hidden(name: str) -> bool:
 
 def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     if os.path.isdir(path):
-        yield from _in(path, name_filter=name_filter, ignore_missing=ignore_missing)
+        yield from files_below(path, name_filter, ignore_missing)
     elif os.path.exists(path):
         yield _described(path, os.stat(path))
     else:
         check_link(path)
-        yield from _once(_expand_pattern(path, name_filter, ignore_missing))
+        yield from settled(
+            lambda: _once(_expand_pattern(path, name_filter, ignore_missing)), local_ledger, _fixed(path)
+        )
+
+
+def files_below(directory: str, name_filter: str | None = None, ignore_missing: bool = False) -> list[FoundFile]:
+    """The files that count in a local directory, at any depth; see `walk`."""
+    return settled(
+        lambda: _in(directory, name_filter=name_filter, ignore_missing=ignore_missing), local_ledger, directory
+    )
 
 
 def _expand_pattern(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
@@ -380,52 +393,82 @@ def _braces(pattern: str) -> list[str]:
 def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -> list[FoundFile]:
     system, path = find_system(url, storage)
     try:
-        entries = list(_entries(system, url, path, name_filter, storage))
+        info = _info(system, url, path, storage)
+        if info is not None and info["type"] != "directory":
+            found = [_found(info)]
+        elif info is not None:
+            # Over HTTP nothing but the slash tells a directory from a file.
+            found = files_in_system(system, url if path.startswith("http") else path, name_filter)
+        else:
+            found = _settled(system, _fixed(path), partial(_matches_of, system, path, name_filter))
     except Exception as error:
         failure = io_error(url, error)
         if isinstance(failure, FileNotFoundError):
             raise UsageError(f"{url}: no such file") from error
         raise failure from error
-    return [FoundFile(_url_of(url, info["name"]), info.get("size"), modified=modified(info)) for info in entries]
+    return [file._replace(path=_url_of(url, file.path)) for file in found]
 
 
-def _entries(
-    system: Any, url: str, path: str, name_filter: str | None, storage: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """What the file system says of each file."""
-    if url.endswith("/"):  # over HTTP nothing else tells a directory from a file
-        yield from _below(system, url if path.startswith("http") else path, name_filter)
-        return
-    info = None
-    patterns = any(mark in path for mark in "*?[{")
-    with suppress(*((FileNotFoundError,) if patterns else ())):
+def _info(system: Any, url: str, path: str, storage: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the file system says of a file or directory; None for a pattern."""
+    if url.endswith("/"):
+        return {"type": "directory"}
+    with suppress(*((FileNotFoundError,) if any(mark in path for mark in "*?[{") else ())):
         if "*" not in path:
             if path.startswith("http"):  # where fsspec takes every failure for a missing file
-                info = {"name": path, "type": "file", "size": RemoteSource(url, storage).known_size}
-            else:
-                info = system.info(path)
-    if info is None:
-        for pattern in _braces(path):
-            fixed = len(_fixed(pattern))
-            for name, match in system.glob(pattern, detail=True).items():
-                if not is_hidden(name[fixed:]):
-                    directory = match["type"] == "directory"
-                    yield from _below(system, name, name_filter) if directory else [match]
-    elif info["type"] == "directory":
-        yield from _below(system, path, name_filter)
-    else:
-        yield info
+                return {"name": path, "type": "file", "size": RemoteSource(url, storage).known_size}
+            found: dict[str, Any] = system.info(path)
+            return found
+    return None
 
 
-def _below(system: Any, directory: str, name_filter: str | None) -> Iterable[dict[str, Any]]:
+def files_in_system(system: Any, directory: str, name_filter: str | None = None) -> list[FoundFile]:
+    """The files that count in a directory of a file system of fsspec, at any depth."""
+    return _settled(system, directory, partial(_below, system, directory, name_filter))
+
+
+def _settled(system: Any, directory: str, listing: Callable[[set[str]], Iterable[FoundFile]]) -> list[FoundFile]:
+    """The files of a listing that count; it adds to a set what directories it finds that have a ledger."""
+    # Nobody writes over HTTP, and servers give odd answers about what is not there.
+    known = set() if directory.startswith("http") else {*above(directory)}
+
+    def listed() -> Iterable[FoundFile]:
+        system.invalidate_cache()
+        return listing(known)
+
+    def ledger_of(each: str) -> Ledger | None:
+        return remote_ledger(system, each) if each in known else None
+
+    return settled(listed, ledger_of, directory)
+
+
+def _matches_of(system: Any, path: str, name_filter: str | None, ledgers: set[str]) -> Iterator[FoundFile]:
+    """The files that a pattern means, and those in the directories that it means."""
+    for pattern in _braces(path):
+        fixed = len(_fixed(pattern))
+        for name, match in system.glob(pattern, detail=True).items():
+            if not is_hidden(name[fixed:]):
+                directory = match["type"] == "directory"
+                yield from _below(system, name, name_filter, ledgers) if directory else [_found(match)]
+
+
+def _below(system: Any, directory: str, name_filter: str | None, ledgers: set[str]) -> Iterator[FoundFile]:
     """The files in a directory, at any depth."""
     begin = len(directory.rstrip("/"))
-    return [
-        info
-        for name, info in system.find(directory, detail=True).items()
+    for name, info in system.find(directory, detail=True).items():
         # Over HTTP an empty directory is a file of its own.
-        if name[begin:] not in ("", "/") and not is_hidden(name[begin:]) and passes(name, name_filter)
-    ]
+        if name[begin:] in ("", "/"):
+            continue
+        if not is_hidden(name[begin:]):
+            if passes(name, name_filter) and info.get("type", "file") == "file":
+                yield _found(info)
+        elif f"/{LEDGER}/" in name[begin:]:
+            ledgers.add(name.partition(f"/{LEDGER}/")[0])
+
+
+def _found(info: Mapping[str, Any]) -> FoundFile:
+    size = info.get("size")
+    return FoundFile(info["name"], None if size is None else int(size), modified=modified(info))
 
 
 def modified(info: Mapping[str, Any]) -> int:

@@ -43,11 +43,14 @@ class PartFile:
 class Written(WriterCommitMessage):
     """What a task tells the driver.
 
-    `query` is the streaming query's id, empty for a batch job.
+    Of a streaming query, whose tasks know what its commit does not: its id, the id of the job, and the number of
+    the newest entry of the ledger when that began.
     """
 
     parts: tuple[PartFile, ...]
     query: str = ""
+    job: str = ""
+    began: int = 0
 
 
 def part_files(messages: Iterable[WriterCommitMessage | None]) -> list[PartFile]:
