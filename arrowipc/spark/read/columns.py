@@ -52,7 +52,13 @@ def chosen_columns(schema: Schema, target: st.StructType, columns: Sequence[str]
                 raise UsageError(
                     f"the schema has a column {name!r}, and the option columns has not: leave one of them out"
                 )
-        return [column for column in columns if fields_at(list(schema), column)]
+        there = [column for column in columns if fields_at(list(schema), column)]
+        for column in columns:
+            # Of a struct without this field some other has to say where it is null.
+            head = column.split(".")[0]
+            if column not in there and head in schema and not any(f"{each}.".startswith(f"{head}.") for each in there):
+                there.append(head)
+        return there
     names = [field.name for field in schema]
     found = [find_name(name, names, path, optional=True) for name in target.names]
     wanted = [index for index in found if index is not None]
