@@ -5,13 +5,15 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import arrowipc
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.inspection.recover import recover
-from arrowipc.read.files import FoundFile, find_files, is_url
+from arrowipc.read.files import FoundFile, find_files, is_url, root_of
 from arrowipc.read.remote import RemoteSource, find_system
 from arrowipc.read.sources import first_bytes, map_file
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ReadOptions", "byte_size", "check_names", "choice", "count", "flag", "names", "storage_options"]
 
 DEFAULT_ROWS_PER_BATCH = 32_768
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Files that the driver looks into: a second of its time where they are near, and of many cores' beyond.
 DEFAULT_PLANNING_THRESHOLD = 10_000
 #: Files of up to so many bytes are read at once, which is quicker than mapping them.
@@ -46,6 +49,9 @@ _READ = (
     "columnNameOfCorruptRecord",
     "recover",
     "ignoreMissingFiles",
+    "ignoreCorruptFiles",
+    "mergeSchema",
+    "withMetadata",
 )
 _WRITE = (
     "path",
@@ -57,24 +63,26 @@ _WRITE = (
     "maxRecordsPerFile",
     "dictionaryColumns",
     "statistics",
+    "partitionBy",
 )
 #: What Spark users ask for -> the options that there are, besides ``storage.NAME``.
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "read": (*_READ, "paths", "pushFilters", "describe"),
+    "read": (
+        *_READ,
+        "paths",
+        "pushFilters",
+        "filter",
+        "basePath",
+        "recursiveFileLookup",
+        "modifiedAfter",
+        "modifiedBefore",
+        "timeZone",
+        "describe",
+    ),
     "readStream": (*_READ, "maxFilesPerTrigger", "maxBytesPerTrigger", "maxTrackedFiles"),
     "write": _WRITE,
     # Spark passes these two of its own with the others.
     "writeStream": (*_WRITE, "checkpointLocation", "queryName"),
-}
-#: Options that Spark's own file formats have and we do not, and what to do instead.
-INSTEAD = {
-    "modifiedAfter": "choose files by their paths or by pathGlobFilter",
-    "modifiedBefore": "choose files by their paths or by pathGlobFilter",
-    "mergeSchema": "the schema is that of the first file; give another one with .schema(...)",
-    "basePath": "directories such as year=2024 make no columns; add them to what is read",
-    "recursiveFileLookup": "directories are always searched to any depth",
-    "ignoreCorruptFiles": "mode=DROPMALFORMED leaves out what is damaged, and recover=true reads what is in "
-    "front of it",
 }
 STORAGE = "storage"
 CORRUPT_COLUMN = "_corrupt_record"
@@ -106,7 +114,14 @@ class ReadOptions:
     corrupt_column: str
     recover: bool
     ignore_missing: bool
+    merge_schema: bool
+    metadata: bool
     push_filters: bool
+    filter: Any
+    base_path: str | None
+    recursive: bool | None
+    modified_after: int | None
+    modified_before: int | None
     describe: bool
     storage: dict[str, Any]
     types: "TypeOptions"
@@ -130,11 +145,18 @@ class ReadOptions:
             planning_threshold=count(options, "parallelPlanningThreshold") or DEFAULT_PLANNING_THRESHOLD,
             rows_per_batch=count(options, "rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
             validate=choice(options, "validate", ("full", "none", "strict")),
-            mode=choice(options, "mode", ("failfast", "permissive", "dropmalformed")),
+            mode=_mode(options),
             corrupt_column=options.get("columnnameofcorruptrecord") or CORRUPT_COLUMN,
             recover=flag(options, "recover"),
             ignore_missing=flag(options, "ignoreMissingFiles"),
+            merge_schema=flag(options, "mergeSchema"),
+            metadata=flag(options, "withMetadata"),
             push_filters=flag(options, "pushFilters"),
+            filter=_filter(options),
+            base_path=options.get("basepath"),
+            recursive=flag(options, "recursiveFileLookup") if "recursivefilelookup" in options else None,
+            modified_after=_moment(options, "modifiedAfter"),
+            modified_before=_moment(options, "modifiedBefore"),
             describe=flag(options, "describe"),
             storage=storage_options(options),
             types=TypeOptions.of(options),
@@ -159,7 +181,11 @@ class ReadOptions:
                     f"{error}; what only Spark can read comes with "
                     'spark.read.format("binaryFile").load(...) and decode_payloads(df, "content")'
                 ) from error
-        return find_files(self.paths, self.name_filter, self.ignore_missing, self.storage)
+        from arrowipc.spark.read.folders import chosen_files  # which needs pyarrow
+
+        found = find_files(self.paths, self.name_filter, self.ignore_missing, self.storage, behind_matches=True)
+        root = None if self.base_path is None else root_of(self.base_path, self.storage)
+        return list(chosen_files(found, root, self))
 
     def source(self, path: str, size: int | None = None, version: Mapping[str, str] | None = None) -> Any:
         """What a reader takes for a path: a map of a local file, or the bytes of a small one, else a `RemoteSource`.
@@ -237,9 +263,6 @@ def check_names(options: Mapping[str, str], *kinds: str) -> None:
 def _unknown(name: str, kind: str, known: Mapping[str, str]) -> str:
     """The error text for a name that is no option; Spark passes names in lower case."""
     first, dot, rest = name.partition(".")
-    instead = {spelt.lower(): spelt for spelt in INSTEAD}.get(name.lower())
-    if instead is not None:
-        return f"arrowipc has no option {instead!r}: {INSTEAD[instead]}; leave it out"
     if dot and difflib.get_close_matches(first.lower(), [STORAGE], 1, 0.8):
         return f"arrowipc has no option {name!r}; did you mean '{STORAGE}.{rest}'?"
     elsewhere = {spelt.lower(): (spelt, other) for other, names in OPTIONS.items() for spelt in names}
@@ -267,6 +290,57 @@ def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
             except ValueError:
                 taken[rest] = value
     return taken
+
+
+def _mode(options: Mapping[str, str]) -> str:
+    """Take the mode, in which ``ignoreCorruptFiles`` has a word."""
+    mode = choice(options, "mode", ("failfast", "permissive", "dropmalformed"))
+    if not flag(options, "ignoreCorruptFiles"):
+        return mode
+    if "mode" in options and mode != "dropmalformed":
+        raise UsageError(f"option ignoreCorruptFiles: it is mode=DROPMALFORMED; mode={mode.upper()} says otherwise")
+    return "dropmalformed"
+
+
+def _moment(options: Mapping[str, str], name: str) -> int | None:
+    """Take a point in time, such as ``2024-05-31T12:00:00``; microseconds since 1970."""
+    text, zone = options.get(name.lower()), options.get("timezone", "")
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text + (zone if zone.startswith(("+", "-")) else ""))
+        if found.tzinfo is None and zone:
+            found = found.replace(tzinfo=ZoneInfo(zone))
+    except (ValueError, KeyError, OSError):
+        raise UsageError(
+            f"option {name}: expected a time such as 2024-05-31T12:00:00, and as timeZone one such as UTC, +02:00 or "
+            f"Europe/Oslo, found {text!r} and {zone!r}"
+        ) from None
+    if found.tzinfo is None:
+        raise UsageError(
+            f"option {name}: in which time zone? Spark does not tell Python data sources that of the session: give "
+            f"the option timeZone, or {text}Z"
+        )
+    return (found - EPOCH) // timedelta(microseconds=1)
+
+
+def _filter(options: Mapping[str, str]) -> Any:
+    """Take a filter as `open_dataset` has it, in JSON: lists that begin with a text are conditions."""
+    text = options.get("filter")
+
+    def parsed(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        if part and isinstance(part[0], str):
+            return tuple(part) if part[0] not in ("and", "or", "not") else (part[0], *map(parsed, part[1:]))
+        return [parsed(each) for each in part]
+
+    if text is None:
+        return None
+    try:
+        return parsed(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f'option filter: expected JSON such as [["x", ">", 5]], found {text!r}: {error}') from None
 
 
 def flag(options: Mapping[str, str], name: str) -> bool:

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from arrowipc.errors import UnsupportedError
 from arrowipc.spark.options import ReadOptions, check_names
-from arrowipc.spark.read.partitions import ArrowIpcReader, infer_schema
+from arrowipc.spark.read.partitions import ArrowIpcReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,6 +165,8 @@ class ArrowIpcDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """Spark schema of the first file, cut down to the option ``columns``, with the column for errors."""
+        from arrowipc.spark.read.inference import infer_schema
+
         return infer_schema(ReadOptions.of(self.options))
 
     def _reading(self) -> dict[str, str]:
@@ -179,10 +181,10 @@ class ArrowIpcDataSource(DataSource):
             from arrowipc.spark.read.describe import DescribingReader
 
             return DescribingReader(schema, options)
-        if options.push_filters:
-            from arrowipc.spark.read.pruning import FilteringReader
+        if options.filter is not None or options.push_filters:
+            from arrowipc.spark.read.pruning import FilteringReader, PruningReader
 
-            return FilteringReader(schema, options)
+            return (FilteringReader if options.push_filters else PruningReader)(schema, options)
         return ArrowIpcReader(schema, options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "ArrowIpcWriter":

@@ -84,6 +84,8 @@ class DescribingReader(ArrowIpcReader):
         """Read one partition: a batch of what is said of its files, then what stands for damaged ones."""
         import pyarrow as pa
 
+        from arrowipc.spark.read.columns import FileColumns
+
         rows: list[tuple[Any, ...]] = []
         damaged: list[Iterator[pa.RecordBatch]] = []
         for piece in getattr(partition, "slices", ()):
@@ -94,9 +96,11 @@ class DescribingReader(ArrowIpcReader):
                 if not self._options.ignore_missing:
                     raise
             except FormatError as error:
-                damaged.append(self._malformed(piece.path, error))
+                damaged.append(self._malformed(FileColumns(self._schema, self._options, piece.path, {}), None, error))
         if rows:
-            yield self._rows(len(rows), [pa.array(column) for column in zip(*rows, strict=True)])
+            arrays = [pa.array(column) for column in zip(*rows, strict=True)]
+            columns = FileColumns(self._schema, self._options, "", {})
+            yield columns.complete(pa.RecordBatch.from_arrays(arrays, names=columns.target.names), 0, 0)
         yield from chain(*damaged)
 
     def _described(self, piece: Slice) -> tuple[Any, ...]:

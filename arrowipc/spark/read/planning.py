@@ -42,6 +42,13 @@ class Slice(NamedTuple):
     ranges: tuple[tuple[int, int], ...] | None = None
     size: int | None = None
     version: tuple[tuple[str, str], ...] = ()
+    #: Where in the path the folders begin that may be keys.
+    base: int = 0
+
+    @property
+    def below(self) -> str:
+        """The part of the path in which folders may be keys."""
+        return self.path[self.base :]
 
     def numbers(self, blocks: Iterable[tuple[int, int, int]]) -> list[int]:
         """Which of the batches, by where each lies in the file, are of this slice."""
@@ -60,8 +67,8 @@ class SlicePartition(InputPartition):
     @property
     def slices(self) -> Iterator[Slice]:
         """The parts, in order."""
-        for path, ranges, size, version in json.loads(zlib.decompress(self._packed)):
-            yield Slice(path, ranges and tuple(map(tuple, ranges)), size, tuple(map(tuple, version)))
+        for path, ranges, size, version, base in json.loads(zlib.decompress(self._packed)):
+            yield Slice(path, ranges and tuple(map(tuple, ranges)), size, tuple(map(tuple, version)), base)
 
 
 class Layout(NamedTuple):
@@ -191,7 +198,8 @@ class _Pieces:
     def slice(self, file: FoundFile, ranges: list[tuple[int, int]]) -> Slice:
         """The slice that has these ranges of a file, or all of it where there are none."""
         layout = self._layouts.get(file.path)
-        return Slice(file.path, tuple(ranges) or None, file.size, () if layout is None else layout.version)
+        version = () if layout is None else layout.version
+        return Slice(file.path, tuple(ranges) or None, file.size, version, len(file.path) - len(file.below))
 
 
 def _spread(pieces: _Pieces, weight: float, count: int) -> Iterator[list[Slice]]:
