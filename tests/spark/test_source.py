@@ -20,7 +20,6 @@ from arrowipc.errors import UsageError
 from arrowipc.read.files import find_files
 from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
 from arrowipc.spark.options import OPTIONS, ReadOptions
-from arrowipc.spark.read.partitions import Slice, cut, pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -294,19 +293,6 @@ def test_limit_stops_early(spark: SparkSession, tmp_path: Path) -> None:
     assert len(read(spark, tmp_path).limit(3).collect()) == 3
 
 
-def test_planning() -> None:
-    assert list(cut("f", enumerate([5, 5, 5, 5]), 10, None)) == [(Slice("f", 0, 2), 10), (Slice("f", 2, 4), 10)]
-    assert list(cut("f", enumerate([50, 5, 5]), 10, None)) == [(Slice("f", 0, 1), 50), (Slice("f", 1, 3), 10)]
-    assert list(cut("f", enumerate([1, 1, 1]), 10, 2)) == [(Slice("f", 0, 2), 2), (Slice("f", 2, 3), 1)]
-    assert list(cut("f", [], 10, None)) == []
-    # Batches that the query does not need are left out.
-    apart = [(1, 5), (2, 5), (5, 2), (6, 2)]
-    assert list(cut("f", apart, 10, None)) == [(Slice("f", 1, 3), 10), (Slice("f", 5, 7), 4)]
-    pieces = [(Slice(str(number)), 1 << 20) for number in range(10)]
-    assert [len(group) for group in pack(pieces, 4 << 20)] == [3, 3, 3, 1]
-    assert [len(group) for group in pack(pieces, 1)] == [1] * 10
-
-
 # How Spark finds the data source, and what it says.
 
 
@@ -368,7 +354,9 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
     known = known if asked == "schema" else set(OPTIONS[asked])
     values = {"format": "file", "compression": "zstd", "compressionLevel": "3", "mode": "failfast"}
     values |= {"validate": "full", "nanoseconds": "truncate", "unsupported": "error", "columns": "id"}
-    values |= dict.fromkeys(("recover", "pushFilters", "ignoreMissingFiles", "statistics", "extensions"), "true")
+    values |= dict.fromkeys(
+        ("recover", "describe", "pushFilters", "ignoreMissingFiles", "statistics", "extensions"), "true"
+    )
     values |= dict.fromkeys(("mergeSchema", "withMetadata", "ignoreCorruptFiles", "recursiveFileLookup"), "true")
     values |= {"modifiedAfter": "2000-01-01T00:00:00Z", "modifiedBefore": "2100-01-01T00:00:00Z", "timeZone": "UTC"}
     values |= {"basePath": str(tmp_path), "filter": '[["id", "=", 1]]', "partitionBy": "id"}

@@ -186,9 +186,13 @@ class _Pieces:
             if layout is None:
                 yield file, None, self._cost + (file.size or 0) * self._share
                 continue
-            cost = self._cost
+            # A footer may list blocks that overlap, and one several times: all that begin at a byte stay together.
+            sizes: dict[int, int] = {}
             for at, size in sorted(layout.blocks):
-                yield file, (at, at + size), cost + size * self._share
+                sizes[at] = sizes.get(at, 0) + size
+            cost = self._cost
+            for (at, size), end in zip(sizes.items(), [*list(sizes)[1:], None], strict=True):
+                yield file, (at, at + size if end is None else min(at + size, end)), cost + size * self._share
                 cost = 0
 
     def slice(self, file: FoundFile, ranges: list[tuple[int, int]]) -> Slice:
