@@ -570,7 +570,6 @@ class RecordBatchFileReader(BatchReader):
         if self._closed or self._rows is None:
             from weakref import proxy
 
-            from arrowipc.columns.array import RecordBatch
             from arrowipc.columns.take import RowReader
             from arrowipc.limits import Limits
 
@@ -580,8 +579,9 @@ class RecordBatchFileReader(BatchReader):
                 load, expect = lambda i: reader.get_batch(i), lambda numbers: reader._expect(numbers)
                 self._rows = RowReader(lengths, load, cache_bytes=cache_bytes, expect=expect)
             else:
-                empty = RecordBatch.from_pydict({name: [] for name in self.schema.names}, self.schema)
-                self._rows = RowReader([0], lambda _: empty)
+                from arrowipc.values.from_python import empty_batch
+
+                self._rows = RowReader([0], lambda _: empty_batch(reader.schema))
         return self._rows
 
     def _part(self, columns: Columns) -> RecordBatchFileReader:
