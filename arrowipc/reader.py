@@ -8,7 +8,7 @@ from _thread import RLock
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer
 from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
-from arrowipc.read.decoders import TAIL_SIZE, BlockDecoder, FileDecoder, StreamDecoder, footer_range
+from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, IndexedDecoder, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, read_at
 from arrowipc.read.remote import RemoteBlocks, RemoteSource
 from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
@@ -285,7 +285,7 @@ class RecordBatchFileReader(BatchReader):
         "_source",
     )
 
-    _decoder: BlockDecoder
+    _decoder: FileDecoder | IndexedDecoder
     _failure: ArrowIpcError | None
     _limits: Limits | None
     _parts: dict[tuple[str | int, ...], RecordBatchFileReader]  # readers of the same source, of some columns each
