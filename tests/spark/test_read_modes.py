@@ -158,8 +158,10 @@ def test_nothing_readable_is_an_error_in_every_mode(tmp_path: Path, mode: str) -
 def test_mistakes_are_errors_in_every_mode(tmp_path: Path, mode: str) -> None:
     (tmp_path / "1.arrow").write_bytes(good(1))
     (tmp_path / "2.arrow").write_bytes(file(pa.record_batch({"id": [1]})))
-    with pytest.raises(UsageError, match=r"2\.arrow.*'tag'"):
-        read(tmp_path, mode=mode)
+    needed = st.StructType().add("tag", st.StringType(), nullable=mode == "PERMISSIVE")
+    if mode != "PERMISSIVE":
+        with pytest.raises(UsageError, match=r"2\.arrow.*'tag'"):
+            read(tmp_path, needed, mode=mode)
     with pytest.raises(UsageError, match="'tag'"):
         read(tmp_path / "1.arrow", st.StructType().add("tag", st.IntegerType()), mode=mode)
     with pytest.raises(ArrowIpcError, match="nix"):
@@ -402,7 +404,7 @@ def web() -> Iterator[Web]:
 
 def test_files_found_say_their_size(tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(good(1))
-    assert find_files([str(tmp_path)]) == [(str(tmp_path / "x.arrow"), len(good(1)), "/x.arrow")]
+    assert [file[:3] for file in find_files([str(tmp_path)])] == [(str(tmp_path / "x.arrow"), len(good(1)), "/x.arrow")]
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ class _Pieces:
             for at, size in sorted(layout.blocks):
                 sizes[at] = sizes.get(at, 0) + size
             cost = self._cost
-            for (at, size), end in zip(sizes.items(), [*list(sizes)[1:], None], strict=True):
+            for (at, size), end in zip(sizes.items(), [*list(sizes)[1:], None], strict=False):
                 yield file, (at, at + size if end is None else min(at + size, end)), cost + size * self._share
                 cost = 0
 
