@@ -66,11 +66,31 @@ class ArrowIpcDataSource(DataSource):
         ``true``: pass over files that vanish between listing and reading, and links that lead nowhere;
         default ``false``.
     pushFilters
-        ``true``: batches whose statistics, which the option ``statistics`` of the writer leaves in them, show
-        that they hold no row of the query are not read. Needs Spark 4.1 and the setting
+        ``true``: files whose folders, and batches whose statistics, which the option ``statistics`` of the writer
+        leaves in them, show that they hold no row of the query are not read. Needs Spark 4.1 and the setting
         ``spark.sql.python.filterPushdown.enabled=true``.
+    filter
+        The same for a filter given as JSON, ``[["dt", ">=", "2024-05-01"], ["or", ["k", "=", 1], ["k", "is_null"]]]``,
+        as :func:`arrowipc.open_dataset` has it: Spark pushes no ``OR``. Rows are not looked at: say ``where``, too.
     pathGlobFilter
-        Pattern for the names of files in directories, such as ``*.arrow``.
+        Pattern for the names of files, such as ``*.arrow`` or ``{a,b}*``.
+    basePath
+        The directory below which folders such as ``dt=2024-05-31`` are columns; default: each path that is given,
+        or matches a pattern. As with Spark's own formats, these columns come last, and their types are int, bigint,
+        double, date or string. Timestamps are strings, as Spark does not say in which time zone they are.
+    recursiveFileLookup
+        ``true``: folders are no columns. ``false``: only those of such names are entered. Default: all are.
+    modifiedAfter, modifiedBefore, timeZone
+        Which files to read, by when they were modified: ``2024-05-31T12:00:00`` in ``timeZone`` (``UTC``,
+        ``Europe/Oslo``, ``+02:00``), or with its own, ``2024-05-31T12:00:00Z``. Not for streams.
+    mergeSchema
+        ``true``: the schema has the columns of all files, each with the type that holds their values without loss;
+        default ``false``: of the first file.
+    withMetadata
+        ``true``: adds ``_file``, ``_batch`` and ``_row``: the path, the number of the record batch in it, and that of
+        the row in the batch, from 0.
+    ignoreCorruptFiles
+        ``true``: another name for ``mode=DROPMALFORMED``.
     format
         ``auto`` (default; looks at each file), ``file`` or ``stream``.
     columns
@@ -137,6 +157,10 @@ class ArrowIpcDataSource(DataSource):
     statistics
         ``true``, or names of columns: leaves the least and greatest values of each batch in its metadata,
         where ``pushFilters`` finds them.
+    partitionBy
+        Columns whose values become folders, ``dt=2024-05-31/``, named as Spark names those of Parquet: names,
+        separated by commas or as a JSON list. (``partitionBy(...)`` itself Spark refuses for Python data sources.)
+        A task has up to 64 files open, and 128 MiB of rows waiting for them.
     checkpointLocation
         Of ``writeStream``: as with every sink of Spark's. Each row is there exactly once after restarts.
 
@@ -144,13 +168,13 @@ class ArrowIpcDataSource(DataSource):
     -----
     A malformed record is a record batch of a file (the others are read), what is left of a stream behind the
     damage, a file without a readable schema, and in the modes that go on also a batch with a value that Spark
-    cannot hold (see ``nanoseconds``). Missing columns, other types than the schema asks for, codecs that are
-    not installed and files that cannot be reached are errors in every mode: they are not damage. The default
+    cannot hold (see ``nanoseconds``). Other types than the schema asks for, codecs that are not installed and files that cannot be reached are errors in every mode: they are not damage. The default
     differs from Spark's CSV and JSON because one batch holds many rows, and because bytes that do not decode
     are an accident, where a line of text that does not parse is everyday.
 
-    The schema is that of the first file; the columns of the others are found by name. A schema given with
-    ``.schema(...)`` selects columns, and fields within structs, without reading the rest.
+    The schema is that of the first file, or of all with ``mergeSchema``; the columns of the others are found by name,
+    and null where a file has them not. A schema given with ``.schema(...)`` selects columns, and fields within
+    structs, without reading the rest; it has all that is wanted, keys too.
 
     Destinations, too, may be URLs that fsspec knows; ``storage.NAME`` options go to their file system.
     """
