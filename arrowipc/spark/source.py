@@ -168,7 +168,8 @@ class ArrowIpcDataSource(DataSource):
     -----
     A malformed record is a record batch of a file (the others are read), what is left of a stream behind the
     damage, a file without a readable schema, and in the modes that go on also a batch with a value that Spark
-    cannot hold (see ``nanoseconds``). Other types than the schema asks for, codecs that are not installed and files that cannot be reached are errors in every mode: they are not damage. The default
+    cannot hold (see ``nanoseconds``). Other types than the schema asks for, codecs that are not installed and
+    files that cannot be reached are errors in every mode: they are not damage. The default
     differs from Spark's CSV and JSON because one batch holds many rows, and because bytes that do not decode
     are an accident, where a line of text that does not parse is everyday.
 

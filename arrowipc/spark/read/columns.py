@@ -1,6 +1,7 @@
 """The columns of a read that no batch has: keys of folders, where a row stands, and what is wrong with its record."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +60,9 @@ def chosen_columns(schema: Schema, target: st.StructType, columns: Sequence[str]
             if column not in there and head in schema and not any(f"{each}.".startswith(f"{head}.") for each in there):
                 there.append(head)
         return there
-    names = [field.name for field in schema]
+    names = schema.names
+    if names == target.names:
+        return None
     found = [find_name(name, names, path, optional=True) for name in target.names]
     wanted = [index for index in found if index is not None]
     return None if len(wanted) == len(names) else wanted
@@ -93,10 +96,12 @@ class FileColumns:
         self.path: str = path
         self._corrupt = options.corrupt_column
         own: list[st.StructField] = []
+        self._keys: list[st.StructField] = []
         #: Column that is none of the file's -> its one value; None: null, or another one in each row.
         self._added: dict[str, Any] = {}
         for field in schema.fields:
             if index_of(field.name, [*keys]) is not None:
+                self._keys.append(field)
                 self._added[field.name] = typed_key(path, keys, field)
                 continue
             metadata = options.metadata and field.name in METADATA
@@ -118,6 +123,13 @@ class FileColumns:
         #: The columns that the file's batches have to give.
         self.target: st.StructType = st.StructType(own)
         self._metadata = options.metadata
+
+    def of_file(self, path: str, keys: Mapping[str, str | None]) -> "FileColumns":
+        """The same for a file that has other values of the same keys, and columns of the same names."""
+        other = copy(self)
+        other.path = path
+        other._added = {**self._added, **{field.name: typed_key(path, keys, field) for field in self._keys}}
+        return other
 
     def complete(self, batch: pa.RecordBatch, number: int, first: int) -> pa.RecordBatch:
         """The rows of `target`, from row `first` of batch `number` of the file, as those of the whole schema."""

@@ -43,6 +43,7 @@ class ArrowIpcReader(DataSourceReader):
         self._schema = schema
         self._options = options
         self._last: tuple[Schema, list[str], BatchConverter] | None = None
+        self._last_columns: tuple[Any, FileColumns] | None = None
         check_added(schema, options)
 
     # -- on the driver --
@@ -141,9 +142,16 @@ class ArrowIpcReader(DataSourceReader):
         return source
 
     def _columns(self, piece: Slice, names: Sequence[str] = ()) -> "FileColumns":
+        """What a file with columns of these names has to give; of many files that are alike it is planned once."""
         from arrowipc.spark.read.columns import FileColumns
 
-        return FileColumns(self._schema, self._options, piece.path, keys_of(piece.path, piece.below), names)
+        keys = keys_of(piece.path, piece.below)
+        last = self._last_columns
+        if last is not None and last[0] == (names, [*keys]):
+            return last[1].of_file(piece.path, keys)
+        made = FileColumns(self._schema, self._options, piece.path, keys, names)
+        self._last_columns = (names, [*keys]), made
+        return made
 
     def _open(
         self, piece: Slice, source: Any
@@ -183,8 +191,8 @@ class ArrowIpcReader(DataSourceReader):
         In place of one that is damaged its FormatError.
         """
         if not isinstance(reader, RecordBatchFileReader):
-            for number, found in enumerate(_in_order(reader)):
-                yield number, 0, found
+            for number, batch in enumerate(_in_order(reader)):
+                yield number, 0, batch
             return
         blocks = reader.blocks
         numbers = list(self._wanted(reader, piece, piece.numbers(blocks)))
