@@ -510,6 +510,23 @@ def test_columns_chosen_by_the_option_may_be_keys(hive: Path) -> None:
         read_here(hive, st.StructType().add("tag", "string"), columns="id")
 
 
+def test_streams_have_keys_and_write_them(tmp_path: Path) -> None:
+    streaming = pytest.importorskip("arrowipc.spark.streaming.source")
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    put(tmp_path / "k=1" / "a.arrow", rows(1))
+    schema = st.StructType().add("id", "long").add("k", "integer").add("_file", "string")
+    reader = streaming.ArrowIpcStreamReader(schema, {"path": str(tmp_path), "withmetadata": "true"})
+    found, start = [], reader.initialOffset()
+    for i in (2, 3):
+        end = reader.latestOffset(start, ReadAllAvailable())
+        for partition in reader.partitions(start, end):
+            found += [(row["id"], row["k"]) for batch in reader.read(partition) for row in batch.to_pylist()]
+        put(tmp_path / f"k={i}" / "a.arrow", rows(i))
+        start = end
+    assert found == [(1, 1), (2, 2)]
+
+
 # -- evolution -------------------------------------------------------------------------------------------------
 
 
