@@ -12,11 +12,9 @@ from arrowipc.limits import Limits
 
 __all__ = ["merge_fields"]
 
-#: Decimal digits of whole numbers, from the narrowest type.
+#: Decimal digits of whole numbers, from the narrowest type, and of those that are exact in floating-point types.
 DIGITS: dict[type[st.DataType], int] = {st.ByteType: 3, st.ShortType: 5, st.IntegerType: 10, st.LongType: 20}
-#: Whole numbers of these are exact in the floating-point type.
 EXACT: dict[type[st.DataType], int] = {st.FloatType: 5, st.DoubleType: 10}
-MOST_DIGITS = 38
 
 
 def merge_fields(structs: Iterable[st.StructType], prefix: str = "") -> st.StructType:
@@ -25,20 +23,22 @@ def merge_fields(structs: Iterable[st.StructType], prefix: str = "") -> st.Struc
     Raises
     ------
     UsageError
-        No type holds all values of a column.
+        No type holds all values of a column, or two of one schema differ in case only.
     LimitError
         There are more columns than the limit ``dataset_columns``.
     """
     merged: dict[str, st.StructField] = {}
     for struct in structs:
+        if len({name.lower() for name in struct.names}) < len(struct):
+            raise UsageError(f"names that differ in case only do not merge: {', '.join(map(repr, struct.names))[:200]}")
         for field in struct.fields:
             known = merged.setdefault(field.name.lower(), field)
-            if known is not field and known.dataType != field.dataType:
+            if known.dataType != field.dataType:
                 type_ = _merged(known.dataType, field.dataType, prefix + field.name)
                 merged[field.name.lower()] = st.StructField(known.name, type_)
         if len(merged) > (most := Limits().dataset_columns):
             raise LimitError(f"there are more than {most:,} columns together: give a schema of those that are wanted")
-    return st.StructType(list(merged.values()))
+    return st.StructType([*merged.values()])
 
 
 def _merged(one: st.DataType, other: st.DataType, path: str) -> st.DataType:
@@ -61,20 +61,16 @@ def _merged(one: st.DataType, other: st.DataType, path: str) -> st.DataType:
 
 def _wider(one: st.DataType, other: st.DataType) -> st.DataType | None:
     """The type that holds the values of both, where `one` is the narrower kind; None: there is none."""
-    digits, more = DIGITS.get(type(one)), DIGITS.get(type(other))
+    digits = DIGITS.get(type(one), 0)
     match one, other:
-        case st.NullType(), _:
-            return other
-        case st.FloatType(), st.DoubleType():
+        case (st.NullType(), _) | (st.FloatType(), st.DoubleType()):
             return other
         case st.DecimalType(), st.DecimalType():
             scale = max(one.scale, other.scale)
             precision = max(one.precision - one.scale, other.precision - other.scale) + scale
-            return st.DecimalType(precision, scale) if precision <= MOST_DIGITS else None
-    if digits is None:
-        return None
-    if isinstance(other, st.DecimalType):
-        return _wider(st.DecimalType(digits, 0), other)
-    if more is not None:
-        return other if more > digits else None
-    return other if digits <= EXACT.get(type(other), 0) else None
+            return st.DecimalType(precision, scale) if precision <= 38 else None
+        case st.IntegralType(), st.DecimalType():
+            return _wider(st.DecimalType(digits, 0), other)
+        case st.IntegralType(), (st.IntegralType() | st.FractionalType()):
+            return other if digits <= (DIGITS | EXACT).get(type(other), 0) else None
+    return None

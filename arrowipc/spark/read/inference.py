@@ -12,7 +12,7 @@ from arrowipc.errors import FormatError, UsageError
 from arrowipc.read.files import FoundFile, is_url, naming
 from arrowipc.schema import Schema
 from arrowipc.spark.options import ReadOptions
-from arrowipc.spark.read.columns import METADATA
+from arrowipc.spark.read.columns import added_columns, check_own
 from arrowipc.spark.read.folders import key_fields
 from arrowipc.spark.types import index_of, to_spark_schema
 from arrowipc.spark.unify import merge_fields
@@ -24,62 +24,52 @@ FETCHES = 16
 
 
 def infer_schema(options: ReadOptions) -> st.StructType:
-    """Spark's schema of the first file, or of all, where damage is tolerated of those that can be read."""
+    """Spark's schema of the first file, or of all; where damage is tolerated, of those that can be read."""
+    path = ""
     if options.describe:
         from arrowipc.spark.read.describe import COLUMNS
 
-        return _with_added(COLUMNS, replace(options, metadata=False), "")
-    files = options.files()
-    keys = {field.name: field for field in key_fields(files)}
-    columns = options.columns
-    if columns is not None:
-        keys = {name: field for name, field in keys.items() if index_of(name, columns) is not None}
-        columns = [name for name in columns if index_of(name, [*keys]) is None]
-    merged = st.StructType()
-    seen: set[bytes] = set()
-    path = ""
-    for path, found in _schemas(options, files):
-        if (described := found.serialize()) in seen:
+        schema, options = COLUMNS, replace(options, metadata=False)
+    else:
+        files = options.files()
+        keys = key_fields(files)
+        chosen = options.columns
+        if chosen is not None:
+            keys = [field for field in keys if index_of(field.name, chosen) is not None]
+            chosen = [name for name in chosen if index_of(name, [key.name for key in keys]) is None]
+        path, schema = _of_files(options, files, chosen)
+        fields = [*schema.fields]
+        for key in keys:
+            # As in Spark, a key takes the place of the column that files have under its name.
+            place = index_of(key.name, schema.names)
+            fields = [*fields, key] if place is None else [*fields[:place], key, *fields[place + 1 :]]
+        names = [field.name for field in fields]
+        if options.columns is not None:
+            places = [index_of(each, names) for name in options.columns for each in (name, name.split(".")[0])]
+            fields = [fields[place] for place in dict.fromkeys(places) if place is not None]
+        schema = st.StructType(fields)
+    added = added_columns(options)
+    check_own(schema.names, added, path)
+    return st.StructType([*schema.fields, *[st.StructField(name, type_) for name, type_ in added.items()]])
+
+
+def _of_files(options: ReadOptions, files: list[FoundFile], chosen: list[str] | None) -> tuple[str, st.StructType]:
+    """The first file, and the chosen columns that it or, with ``mergeSchema``, all files have."""
+    merged, seen, first = st.StructType(), set[bytes](), ""
+    for path, schema in _schemas(options, files):
+        first = first or path
+        if (described := schema.serialize()) in seen:
             continue
         seen.add(described)
         with naming(path):
-            merged = merge_fields([merged, to_spark_schema(_projected(found, columns, options), options.types)])
-        if not options.merge_schema:
-            break
-    if columns is not None and options.merge_schema:
-        for column in columns:
-            if index_of(column, merged.names) is None and index_of(column.split(".")[0], merged.names) is None:
-                raise UsageError(f"option columns: no file has a column {column!r}")
-    # As in Spark, a key takes the place of the column that files have under its name.
-    fields = {field.name: field for field in merged.fields}
-    for name, field in keys.items():
-        known = index_of(name, [*fields])
-        fields[name if known is None else [*fields][known]] = field
-    if options.columns is not None:
-        heads = [name if index_of(name, [*fields]) is not None else name.split(".")[0] for name in options.columns]
-        order = [index_of(name, [*fields]) for name in heads]
-        fields = {[*fields][i]: [*fields.values()][i] for i in dict.fromkeys(order) if i is not None}
-    return _with_added(st.StructType([*fields.values()]), options, path)
-
-
-def _with_added(schema: st.StructType, options: ReadOptions, path: str) -> st.StructType:
-    """The schema and the columns of the options withMetadata and mode=PERMISSIVE."""
-    added = dict(METADATA) if options.metadata else {}
-    if options.mode == "permissive":
-        added[options.corrupt_column] = st.StringType()
-    for name, type_ in added.items():
-        if name in schema.names:
-            raise UsageError(
-                f"{path} has a column {name!r} of its own, and "
-                + (
-                    "withMetadata adds one; leave one of them out"
-                    if name in METADATA
-                    else "mode PERMISSIVE adds one for the texts of errors; name another one with the option "
-                    "columnNameOfCorruptRecord"
-                )
-            )
-        schema = st.StructType([*schema.fields, st.StructField(name, type_)])
-    return schema
+            found = to_spark_schema(_projected(schema, chosen, options), options.types)
+            if not options.merge_schema:
+                return path, found
+            merged = merge_fields([merged, found])
+    for column in chosen or ():
+        if index_of(column, merged.names) is None and index_of(column.split(".")[0], merged.names) is None:
+            raise UsageError(f"option columns: no file has a column {column!r}")
+    return first, merged
 
 
 def _projected(schema: Schema, columns: list[str] | None, options: ReadOptions) -> Schema:
@@ -96,8 +86,8 @@ def _schemas(options: ReadOptions, files: list[FoundFile]) -> Iterator[tuple[str
 
     def looked(file: FoundFile) -> Schema | Exception:
         try:
-            source = options.source(file.path, file.size)
             with naming(file.path):
+                source = options.source(file.path, file.size)
                 try:
                     reader = options.open(source)
                 except FormatError:
@@ -110,21 +100,17 @@ def _schemas(options: ReadOptions, files: list[FoundFile]) -> Iterator[tuple[str
         except (FormatError, FileNotFoundError) as error:
             return error
 
-    first: Exception | None = None
-    found = 0
+    error: Exception | None = None
+    found = False
     with ThreadPoolExecutor(FETCHES) as pool:
         several = options.merge_schema and any(is_url(file.path) for file in files)
         for file, schema in zip(files, pool.map(looked, files) if several else map(looked, files), strict=True):
-            if isinstance(schema, Exception):
-                missing = isinstance(schema, FileNotFoundError)
-                if not (options.ignore_missing if missing else options.tolerates_damage):
-                    raise schema
-                first = first or schema
-            else:
-                found += 1
+            if not isinstance(schema, Exception):
+                found = True
                 yield file.path, schema
+            elif options.ignore_missing if isinstance(schema, FileNotFoundError) else options.tolerates_damage:
+                error = error or schema
+            else:
+                raise schema
     if not found:
-        raise first or UsageError(
-            "no file is left of those that were found: modifiedAfter, modifiedBefore or "
-            "recursiveFileLookup=false rule all of them out"
-        )
+        raise error or UsageError("no file is left of those that were found, by their times and folders")

@@ -32,7 +32,7 @@ from arrowipc.read.file_statistics import file_statistics
 from arrowipc.read.files import FoundFile
 from arrowipc.schema import Field, Schema
 from arrowipc.spark.options import ReadOptions
-from arrowipc.spark.read.columns import METADATA
+from arrowipc.spark.read.columns import added_columns
 from arrowipc.spark.read.folders import typed_key
 from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.read.planning import Slice
@@ -74,7 +74,9 @@ class PruningReader(ArrowIpcReader):
     def _prune(self, filters: list[Filter]) -> None:
         # In mode PERMISSIVE a damaged batch becomes a row of nulls, which its statistics do not cover.
         if self._options.mode != "permissive":
-            self.pruner = Pruner(filters, self._schema, self._options.types, self._options.filter)
+            added = added_columns(self._options)
+            known = st.StructType([field for field in self._schema.fields if field.name not in added])
+            self.pruner = Pruner(filters, known, self._options.types, self._options.filter)
 
     def _wanted_files(self, files: list[FoundFile]) -> list[FoundFile]:
         """The files that their keys do not rule out."""
@@ -236,7 +238,7 @@ class Pruner:
             kind = as_schema(arrow_schema_of(st.StructType([st.StructField(first, target)])))[0].type
             domains[first] = _domain(kind, target, self._options)
             return first
-        if schema is None or first in METADATA:
+        if schema is None:
             return None
         field, path = _arrow_field(schema, name)
         if field is None:
