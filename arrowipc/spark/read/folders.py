@@ -25,13 +25,7 @@ _INT = range(-(2**31), 2**31)
 
 
 def chosen_files(files: Iterable[FoundFile], root: str | None, options: "ReadOptions") -> Iterator[FoundFile]:
-    """The files that `options` let be read; ``below`` is where their folders may be keys, empty where none is.
-
-    Raises
-    ------
-    UsageError
-        A file does not lie under `root`, which is what the option ``basePath`` means.
-    """
+    """The files that `options` let be read, keys below `root` if it is given; ``below`` is empty where none is."""
     for file in files:
         # Spark compares with milliseconds.
         time = file.modified // 1000 * 1000
@@ -78,13 +72,7 @@ def _key_type(texts: set[str | None]) -> st.DataType:
 
 
 def typed_key(path: str, keys: Mapping[str, str | None], field: st.StructField) -> Any:
-    """The value of a column that is a key, of the Arrow type that Spark expects; None where it is null.
-
-    Raises
-    ------
-    UsageError
-        The text in the folder's name is nothing of this type.
-    """
+    """The value of a column that is a key, a scalar of the Arrow type that Spark expects; None where it is null."""
     name = [*keys][index_of(field.name, [*keys]) or 0]
     if keys[name] is None:
         if not field.nullable:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from os.path import dirname
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,15 +84,8 @@ class PruningReader(ArrowIpcReader):
         pruner = self.pruner
         if pruner is None:
             return files
-        kept: dict[tuple[str, str], bool] = {}
-        wanted = []
-        for file in files:
-            folder = dirname(file.path), dirname(file.below)
-            if folder not in kept:
-                kept[folder] = pruner.keeps_file(file.path, keys_of(file.path, file.below))
-            if kept[folder]:
-                wanted.append(file)
-        return wanted
+        keeps = cache(lambda folder, below: pruner.keeps_folder(folder, keys_of(folder, f"{below}/")))
+        return [file for file in files if keeps(dirname(file.path), dirname(file.below))]
 
     @property
     def _prunes(self) -> bool:
@@ -184,12 +178,9 @@ class Pruner:
         """
         return self.bound(schema).keeps(batch_statistics(custom_metadata))
 
-    def keeps_file(self, path: str, keys: Mapping[str, str | None]) -> bool:
-        """Whether a file has to be opened whose folders have these keys."""
-        if not keys:
-            return True
-        pruner, values = self.bound(None, path, keys)
-        return pruner.keeps_keys(values)
+    def keeps_folder(self, path: str, keys: Mapping[str, str | None]) -> bool:
+        """Whether the files of a folder of these keys have to be opened."""
+        return not keys or self.bound(None, path, keys).keeps(None)
 
     def bound(self, schema: Schema | None, path: str = "", keys: Mapping[str, str | None] | None = None) -> Bound:
         """What decides about the batches of a file of a schema, None: not known yet, whose folders have these keys."""

@@ -30,13 +30,7 @@ _KEYS = (
 
 
 def check_keys(schema: st.StructType, names: Sequence[str]) -> None:
-    """Refuse keys that are no columns, or whose values Spark or we have no name for.
-
-    Raises
-    ------
-    UsageError
-        Says which, and what helps.
-    """
+    """Refuse keys that are no columns, or whose values Spark or we have no name for."""
     for name in names:
         if name not in schema.names:
             raise UsageError(
