@@ -2,8 +2,8 @@
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -114,30 +114,65 @@ class PartsWriter:
 
     def _write_folders(self, batches: Iterable[pa.RecordBatch], attempt: str, name: str) -> list[PartFile]:
         """Write rows into a file per folder, or several where there are more folders than files may be open."""
+        options = self._options
         parts: list[PartFile] = []
+        files: OrderedDict[str, Generator[None, pa.RecordBatch | None, None]] = OrderedDict()
+        waiting: dict[str, list[pa.RecordBatch]] = {}
+        sizes: dict[str, list[int]] = {}
 
-        def opened(folder: str, files: ExitStack) -> "Write":
-            part = f"{name}-{len(parts):04}{self._options.suffix}"
-            write = files.enter_context(self._file(f"{attempt}/{part}", self._schema))
+        def opened(folder: str) -> str:
+            part = f"{name}-{len(parts):04}{options.suffix}"
             parts.append(PartFile(f"{attempt}/{part}", f"{folder}/{part}"))
-            return write
+            return parts[-1].temporary
 
-        waiting: OrderedDict[str, _FolderRows] = OrderedDict()
-        with ExitStack() as files:
+        def flush(folder: str) -> None:
+            sizes.pop(folder, None)
+            for batch in regroup(waiting.pop(folder, ()), options.batch_rows, options.batch_bytes):
+                if folder not in files:
+                    files[folder] = self._taking(partial(opened, folder))
+                    next(files[folder])
+                files.move_to_end(folder)
+                files[folder].send(batch)
+
+        def end(folder: str) -> None:
+            flush(folder)
+            with suppress(StopIteration):
+                files.pop(folder).send(None)
+
+        try:
             for batch in batches:
-                for folder, rows in by_folder(batch, self._options.partition_by):
-                    if folder not in waiting:
-                        waiting[folder] = _FolderRows(self._options, partial(opened, folder), files)
-                    waiting.move_to_end(folder)
-                    waiting[folder].add(fit(rows, self._plain))
-                    if len(waiting) > MOST_OPEN:
-                        waiting.popitem(last=False)[1].close()
-                if sum(each.size for each in waiting.values()) > MOST_WAITING:
-                    for each in waiting.values():
-                        each.flush()
-            for each in waiting.values():
-                each.close()
+                for folder, rows in by_folder(batch, options.partition_by):
+                    waiting.setdefault(folder, []).append(fit(rows, self._plain))
+                    size = sizes.setdefault(folder, [0, 0])
+                    size[0] += rows.num_rows
+                    size[1] += rows.nbytes
+                    if size[0] >= options.batch_rows or size[1] >= options.batch_bytes:
+                        flush(folder)
+                if sum(nbytes for _, nbytes in sizes.values()) > MOST_WAITING:
+                    for folder in [*waiting]:
+                        flush(folder)
+                while len(files) > MOST_OPEN:
+                    end(next(iter(files)))
+            for folder in {**files, **waiting}:
+                end(folder)
+        finally:
+            for file in files.values():
+                file.close()
         return parts
+
+    def _taking(self, opened: "Callable[[], str]") -> "Generator[None, pa.RecordBatch | None, None]":
+        """Takes rows that are sent to it into one file after the other; None ends the last one."""
+        rest = yield
+        while rest is not None:
+            room = self._options.max_records_per_file
+            with self._file(opened(), self._schema) as write:
+                while rest is not None and room != 0:
+                    piece = rest.slice(0, room)
+                    write(piece)
+                    rest = rest.slice(piece.num_rows)
+                    room = room and room - piece.num_rows
+                    if not rest.num_rows:
+                        rest = yield
 
     def _write_file(self, batches: Iterable[pa.RecordBatch], name: str) -> None:
         with self._file(name, self._schema) as write:
@@ -159,53 +194,6 @@ class PartsWriter:
             for column, field in zip(batch.columns, self._schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-
-class _FolderRows:
-    """The rows of one folder that wait until they fill a batch, and the file that then takes them."""
-
-    def __init__(self, options: WriteOptions, opened: "Callable[[ExitStack], Write]", files: ExitStack) -> None:
-        self._options, self._opened, self._files = options, opened, files
-        self._open: ExitStack | None = None
-        self._write: Write | None = None
-        self._room: int | None = None
-        self._waiting: list[pa.RecordBatch] = []
-        self._count = self.size = 0
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows, and write what is there where that fills a batch."""
-        self._waiting.append(rows)
-        self._count += rows.num_rows
-        self.size += rows.nbytes
-        if self._count >= self._options.batch_rows or self.size >= self._options.batch_bytes:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write all that waits."""
-        options = self._options
-        for batch in regroup(self._waiting, options.batch_rows, options.batch_bytes):
-            while batch.num_rows:
-                if self._write is None:
-                    self._open = self._files.enter_context(ExitStack())
-                    self._write, self._room = self._opened(self._open), options.max_records_per_file
-                piece = batch.slice(0, self._room)
-                self._write(piece)
-                batch = batch.slice(piece.num_rows)
-                if self._room is not None:
-                    self._room -= piece.num_rows
-                    if not self._room:
-                        self._end()
-        self._waiting, self._count, self.size = [], 0, 0
-
-    def close(self) -> None:
-        """Write all that waits, and end the file."""
-        self.flush()
-        self._end()
-
-    def _end(self) -> None:
-        if self._open is not None:
-            self._open.close()
-        self._open = self._write = None
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
