@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from fnmatch import fnmatch, fnmatchcase
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -31,6 +31,7 @@ __all__ = [
     "modified",
     "naming",
     "passes",
+    "root_of",
     "walk",
 ]
 
@@ -58,6 +59,7 @@ def find_files(
     name_filter: str | None = None,
     ignore_missing: bool = False,
     storage: Mapping[str, Any] | None = None,
+    behind_matches: bool = False,
 ) -> list[FoundFile]:
     """All files that some paths name.
 
@@ -68,11 +70,14 @@ def find_files(
         without what does not count, see `arrowipc.read.ledger`) or a pattern with ``*``, ``?``, ``[...]``, ``**``
         and ``{a,b}``; local, or a URL of a file system that fsspec knows.
     name_filter : str, optional
-        A pattern for the names of the files in directories.
+        A pattern, ``{a,b}`` included, for the names of files.
     ignore_missing : bool
         Whether to leave out links to files that do not exist, with a warning, instead of refusing them.
     storage : mapping, optional
         What the file system of a URL wants to know, such as credentials.
+    behind_matches : bool
+        Whether ``below`` is, as Spark has it, what follows a match of the pattern, and of a file that is named or
+        matched nothing; unless the pattern has ``**``.
 
     Returns
     -------
@@ -96,14 +101,28 @@ def find_files(
             files = sorted(_expand(local, name_filter, ignore_missing))
         else:
             files = sorted(_expand_url(path, name_filter, storage))
+        files = [file for file in files if passes(file.path, name_filter)]
         if not files:
             extra = f" whose name matches {name_filter!r}" if name_filter else ""
             raise UsageError(f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)")
-        root = _fixed(local or path) if _MARKS.search(local or path) else (local or path)
+        text = local or root_of(path, storage)
+        mark = None if local is not None and os.path.exists(local) else _MARKS.search(text)
+        root = text if mark is None else os.path.dirname(text[: mark.start()])
+        matched = text[len(root) :].strip("/").split("/") if mark is not None else []
         for file in files:
             inside = file.path != root and file.path.startswith(root)
-            found.setdefault(file.path, file._replace(below=file.path[len(root) :] if inside else file.path))
+            below = file.path[len(root) :] if inside else file.path
+            if behind_matches:
+                skipped = 0 if "**" in matched else len(matched)
+                below = "/".join(below.replace(os.sep, "/").strip("/").split("/")[skipped:]) if inside else ""
+            found.setdefault(file.path, file._replace(below=below))
     return list(found.values())
+
+
+def root_of(path: str, storage: Mapping[str, Any]) -> str:
+    """The path or URL with which those of the files begin that are found below it."""
+    local = _local(path) or _local_behind(path, storage)
+    return local or _url_of(path, find_system(path, storage)[1])
 
 
 def is_url(path: str) -> bool:
@@ -249,12 +268,21 @@ def _broken(path: str) -> str | None:
 
 def passes(path: str, name_filter: str | None) -> bool:
     """Whether the last part of a path matches the pattern for names, if there is one."""
-    return name_filter is None or fnmatch(os.path.basename(path), name_filter)
+    if name_filter is None:
+        return True
+    name = os.path.basename(path)
+    return any(fnmatchcase(name, spelt.replace("[^", "[!")) for spelt in _braces(name_filter))
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a name, or some part of it between slashes, begins with ``_`` or ``.``: nobody's data."""
-    return any(part.startswith(("_", ".")) for part in name.split("/"))
+    """Whether a name, or some part of it between slashes, is nobody's data.
+
+    It begins with ``_`` or ``.``; keys such as ``_day=1`` do not count, and what is being copied does, as in Spark.
+    """
+    return any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part) or part.endswith("._COPYING_")
+        for part in name.split("/")
+    )
 
 
 def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:

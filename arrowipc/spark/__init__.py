@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from arrowipc.spark.payloads.decode import decode_payload_batches, decode_payloads
     from arrowipc.spark.payloads.encode import encode_payload_batches, encode_payloads, payload_schema
     from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
+    from arrowipc.spark.read.describe import count_rows, describe
     from arrowipc.spark.share import Shared, share
     from arrowipc.spark.source import ArrowIpcDataSource, register
     from arrowipc.spark.types import TypeOptions, to_spark_schema
@@ -26,8 +27,10 @@ __all__ = [
     "BatchConverter",
     "Shared",
     "TypeOptions",
+    "count_rows",
     "decode_payload_batches",
     "decode_payloads",
+    "describe",
     "encode_payload_batches",
     "encode_payloads",
     "payload_schema",
@@ -42,6 +45,7 @@ _MODULES = {
     "payloads.decode": ("decode_payload_batches", "decode_payloads"),
     "payloads.encode": ("encode_payload_batches", "encode_payloads", "payload_schema"),
     "read.convert": ("BatchConverter", "to_spark_batch"),
+    "read.describe": ("count_rows", "describe"),
     "share": ("Shared", "share"),
     "source": ("ArrowIpcDataSource", "register"),
     "types": ("TypeOptions", "to_spark_schema"),

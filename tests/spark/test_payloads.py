@@ -411,6 +411,20 @@ def test_the_schema_is_that_of_the_first_payloads_together(spark: SparkSession) 
         decode_payloads(payload_frame(spark, b"?"), "payload", on_error="skip")
 
 
+def test_a_sample_of_int_and_bigint_is_bigint_and_an_empty_payload_is_broken(spark: SparkSession) -> None:
+    narrow = pa.record_batch({"id": pa.array([1], pa.int32()), "x": pa.array([1.5], pa.float32())})
+    wide = pa.record_batch({"id": pa.array([2**40]), "x": [2.5]})
+    frame = payload_frame(spark, stream(narrow), b"", stream(wide))
+    found = decode_payloads(frame, "payload", on_error="null", error_column="why")
+    assert found.dtypes == [("id", "bigint"), ("x", "double"), ("why", "string")]
+    rows_ = found.collect()
+    assert [(row["id"], row["x"]) for row in rows_] == [(1, 1.5), (None, None), (2**40, 2.5)]
+    assert rows_[1]["why"]
+    assert decode_payloads(frame, "payload", on_error="skip").count() == 2
+    with pytest.raises(Exception, match="column 'payload', row 1"):
+        decode_payloads(frame, "payload").collect()
+
+
 def test_failures_are_counted_by_their_reasons(spark: SparkSession) -> None:
     frame = payload_frame(spark, b"?", stream(small(0)), None, stream(small(1))[:-80])
     found = decode_payloads(frame, "payload", SCHEMA, keep=["host"], on_error="null", error_column="_corrupt_record")

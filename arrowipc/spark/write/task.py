@@ -1,15 +1,24 @@
 """What one task does of a write: its rows become complete files in the hidden directory of the job."""
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from arrowipc.spark.write.folders import by_folder
 from arrowipc.spark.write.options import WriteOptions
 from arrowipc.spark.write.storage import Storage
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Write: TypeAlias = Callable[[pa.RecordBatch], None]
 
 __all__ = ["HIDDEN", "PartFile", "PartsWriter", "Written", "part_files", "regroup"]
 
@@ -17,6 +26,9 @@ __all__ = ["HIDDEN", "PartFile", "PartsWriter", "Written", "part_files", "regrou
 HIDDEN = "_temporary"
 # Offsets of strings and lists are 32 bits wide, so batches are not joined beyond this.
 LARGEST_JOIN = 1 << 30
+# Files of one task that are open at once, and the bytes that wait for them: with more folders come more files.
+MOST_OPEN = 64
+MOST_WAITING = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,8 @@ class PartsWriter:
 
     def __init__(self, storage: Storage, schema: pa.Schema, options: WriteOptions) -> None:
         self._storage = storage
-        self._schema = schema
+        self._whole = schema
+        self._schema = schema = pa.schema([field for field in schema if field.name not in options.partition_by])
         self._options = options
         # Dictionaries are made of the batches as they are written, not as they come.
         plain = [
@@ -76,6 +89,8 @@ class PartsWriter:
         attempt = f"{directory}/{partition:05}-{uuid.uuid4().hex}"
         self._storage.make_child(attempt)
         options = self._options
+        if options.partition_by:
+            return self._write_folders(batches, attempt, f"part-{partition:05}-{job}")
         fitted = (fit(batch, self._plain) for batch in batches)
         rows = regroup(fitted, options.batch_rows, options.batch_bytes)
         parts: list[PartFile] = []
@@ -92,17 +107,86 @@ class PartsWriter:
         name = f"part-00000-{job}{self._options.suffix}"
         attempt = f"{directory}/{uuid.uuid4().hex}"
         self._storage.make_child(attempt)
-        self._write_file((), f"{attempt}/{name}")
+        # Keys are columns of it: there is no folder to tell them.
+        with self._file(f"{attempt}/{name}", self._whole):
+            pass
         return PartFile(f"{attempt}/{name}", name)
 
-    def _write_file(self, batches: Iterable[pa.RecordBatch], name: str) -> None:
-        with self._storage.sink(name) as sink, self._options.open(sink, self._schema) as writer:
+    def _write_folders(self, batches: Iterable[pa.RecordBatch], attempt: str, name: str) -> list[PartFile]:
+        """Write rows into a file per folder, or several where there are more folders than files may be open."""
+        options = self._options
+        parts: list[PartFile] = []
+        files: OrderedDict[str, Generator[None, pa.RecordBatch | None, None]] = OrderedDict()
+        waiting: dict[str, list[pa.RecordBatch]] = {}
+        sizes: dict[str, list[int]] = {}
+
+        def opened(folder: str) -> str:
+            part = f"{name}-{len(parts):04}{options.suffix}"
+            parts.append(PartFile(f"{attempt}/{part}", f"{folder}/{part}"))
+            return parts[-1].temporary
+
+        def flush(folder: str) -> None:
+            sizes.pop(folder, None)
+            for batch in regroup(waiting.pop(folder, ()), options.batch_rows, options.batch_bytes):
+                if folder not in files:
+                    files[folder] = self._taking(partial(opened, folder))
+                    next(files[folder])
+                files.move_to_end(folder)
+                files[folder].send(batch)
+
+        def end(folder: str) -> None:
+            flush(folder)
+            with suppress(StopIteration):
+                files.pop(folder).send(None)
+
+        try:
             for batch in batches:
-                writer.write_table(
-                    self._encoded(batch),
-                    self._options.batch_rows,
-                    max_chunk_bytes=self._options.batch_bytes,
-                )
+                for folder, rows in by_folder(batch, options.partition_by):
+                    waiting.setdefault(folder, []).append(fit(rows, self._plain))
+                    size = sizes.setdefault(folder, [0, 0])
+                    size[0] += rows.num_rows
+                    size[1] += rows.nbytes
+                    if size[0] >= options.batch_rows or size[1] >= options.batch_bytes:
+                        flush(folder)
+                if sum(nbytes for _, nbytes in sizes.values()) > MOST_WAITING:
+                    for folder in [*waiting]:
+                        flush(folder)
+                while len(files) > MOST_OPEN:
+                    end(next(iter(files)))
+            for folder in {**files, **waiting}:
+                end(folder)
+        finally:
+            for file in files.values():
+                file.close()
+        return parts
+
+    def _taking(self, opened: "Callable[[], str]") -> "Generator[None, pa.RecordBatch | None, None]":
+        """Takes rows that are sent to it into one file after the other; None ends the last one."""
+        rest = yield
+        while rest is not None:
+            room = self._options.max_records_per_file
+            with self._file(opened(), self._schema) as write:
+                while rest is not None and room != 0:
+                    piece = rest.slice(0, room)
+                    write(piece)
+                    rest = rest.slice(piece.num_rows)
+                    room = room and room - piece.num_rows
+                    if not rest.num_rows:
+                        rest = yield
+
+    def _write_file(self, batches: Iterable[pa.RecordBatch], name: str) -> None:
+        with self._file(name, self._schema) as write:
+            for batch in batches:
+                write(batch)
+
+    @contextmanager
+    def _file(self, name: str, schema: pa.Schema) -> Iterator["Write"]:
+        """What writes batches to a new file."""
+        options = self._options
+        with self._storage.sink(name) as sink, options.open(sink, schema) as writer:
+            yield lambda batch: writer.write_table(
+                self._encoded(batch), options.batch_rows, max_chunk_bytes=options.batch_bytes
+            )
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
