@@ -1,14 +1,12 @@
 """The Spark data source ``arrowipc``: what Spark asks it for, and its options."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from arrowipc.errors import UnsupportedError
 from arrowipc.spark.options import ReadOptions, check_names
 from arrowipc.spark.read.partitions import ArrowIpcReader, infer_schema
+from arrowipc.spark.shipping import needing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,8 +137,8 @@ class ArrowIpcDataSource(DataSource):
         check_names(self.options, "read")
         options = ReadOptions.of(self.options)
         if options.push_filters:
-            from arrowipc.spark.read.pruning import FilteringReader
-
+            with needing("4.1", "option pushFilters"):
+                from arrowipc.spark.read.pruning import FilteringReader
             return FilteringReader(schema, options)
         return ArrowIpcReader(schema, options)
 
@@ -152,23 +150,12 @@ class ArrowIpcDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "ArrowIpcStreamReader":
         """Build the reader of one streaming query."""
-        with needing_streams():
+        with needing("4.2", "reading streams"):
             from arrowipc.spark.streaming.source import ArrowIpcStreamReader
         return ArrowIpcStreamReader(schema, self.options)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "ArrowIpcStreamWriter":
         """Build the writer of a streaming query."""
-        with needing_streams():
+        with needing("4.1", "writing streams"):
             from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
         return ArrowIpcStreamWriter(schema, self.options, overwrite)
-
-
-@contextmanager
-def needing_streams() -> Iterator[None]:
-    """Say what is missing where PySpark is older than the interfaces that streams need."""
-    try:
-        yield
-    except ImportError as error:
-        raise UnsupportedError(
-            f"streams of arrowipc need PySpark 4.2 to be read and 4.1 to be written ({error})"
-        ) from error

@@ -13,6 +13,7 @@ from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageE
 from arrowipc.read.files import FoundFile, is_url, naming
 from arrowipc.read.remote import RemoteSource
 from arrowipc.spark.options import ReadOptions
+from arrowipc.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +61,7 @@ class SlicePartition(InputPartition):
     slices: tuple[Slice, ...]
 
 
-class ArrowIpcReader(DataSourceReader):
+class ArrowIpcReader(Shipped, DataSourceReader):
     """Plans the partitions of a read on the driver, and reads them on the executors."""
 
     def __init__(self, schema: "StructType", options: ReadOptions) -> None:

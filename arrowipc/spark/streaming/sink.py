@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.write.commit import begin_write, remove_old
 from arrowipc.spark.write.task import HIDDEN, PartFile, Written, part_files
 
@@ -35,7 +36,7 @@ BATCH_PROPERTY = "streaming.sql.batchId"
 KEPT_NOTES = 2
 
 
-class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
+class ArrowIpcStreamWriter(Shipped, DataSourceStreamArrowWriter):
     """Writes the micro-batches of one query to a directory, each row exactly once.
 
     Spark makes one for the tasks of each micro-batch and another for its commit; what they have in common are

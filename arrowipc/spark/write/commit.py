@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from arrowipc.errors import UsageError
+from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.write.options import WriteOptions, file_schema
 from arrowipc.spark.write.storage import Storage, open_storage
 from arrowipc.spark.write.task import HIDDEN, PartFile, PartsWriter, Written, part_files
@@ -37,7 +38,7 @@ ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 NO_WAY_BACK = "no-way-back"
 
 
-class ArrowIpcWriter(DataSourceArrowWriter):
+class ArrowIpcWriter(Shipped, DataSourceArrowWriter):
     """Writes a data frame to a directory of Arrow IPC files or streams.
 
     Made on the driver, where everything that can be wrong with the options, the types and the path is found
