@@ -25,9 +25,7 @@ MISSING = (
 
 def packed(value: Any) -> Callable[[], Any]:
     """A function that gives the value back; its own pickle names no module of ours."""
-    from pyspark import cloudpickle
-
-    data, text = cloudpickle.dumps(value), MISSING
+    data, text = _pickled(value), MISSING
 
     def unpack() -> Any:
         import pickle
@@ -71,15 +69,20 @@ class Shipped:
     """Base class of what Spark pickles for its tasks."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        from pyspark import cloudpickle
-
         # Of the standard library alone, so that any pickle and any Python gets as far as `unpack`.
         unpack = packed(_Late((_restored, (type(self), self.__getstate__()))))
-        return pickle.loads, (cloudpickle.dumps(_Late((unpack, ()))),)
+        return pickle.loads, (_pickled(_Late((unpack, ()))),)
+
+
+def _pickled(value: Any) -> bytes:
+    from pyspark import cloudpickle
+
+    dumps: Any = cloudpickle.dumps
+    return bytes(dumps(value))
 
 
 def _restored(kind: type[Any], state: Any) -> Any:
-    value = kind.__new__(kind)
+    value = object.__new__(kind)
     value.__dict__.update(state)
     return value
 

@@ -81,7 +81,8 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[FromArrowO
     """
     # Both kinds of Column, classic and Connect, show their expression in the same way.
     name = column if isinstance(column, str) else str(column).removeprefix("Column<'").removesuffix("'>")
-    return _from_arrow(name, schema, **options)(column)
+    rows: Column = _from_arrow(name, schema, **options)(column)
+    return rows
 
 
 def from_arrow_udf(schema: Any, **options: Unpack[FromArrowOptions]) -> Any:
@@ -137,7 +138,7 @@ def _options(name: str, on_error: OnError, types: TypeOptions, validate: Any, wh
 
 def _arrow_udf(function: Any, type_: st.DataType) -> Any:
     with needing("4.1", function.__name__):
-        from pyspark.sql.functions import arrow_udf
+        from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
     wrapped = shipped(function)
     wrapped.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
     return arrow_udf(wrapped, type_)
@@ -252,7 +253,8 @@ def to_arrow(
     if not columns:
         raise UsageError("to_arrow: give the columns that go into the payloads")
     codec = {"with_schema": with_schema, "compression": compression, "compression_level": compression_level}
-    return _to_arrow(codec)(F.struct(*columns))
+    payload: Column = _to_arrow(codec)(F.struct(*columns))
+    return payload
 
 
 def to_arrow_udf(
