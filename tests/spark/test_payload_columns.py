@@ -80,9 +80,9 @@ def test_every_type_in_select_and_with_column(spark: SparkSession) -> None:
     wanted = decode_payloads(messages, "payload", batch.schema, keep=["host"])
     assert found.schema.simpleString() == wanted.schema.simpleString()
     assert found.collect() == wanted.collect()
-    rows = messages.select(column.alias("rows")).toArrow()["rows"].to_pylist()
-    assert rows[1] is None
-    assert len(rows[0] + rows[2]) == len(expected() + expected()[1:])
+    arrays = [row.rows for row in messages.select(column.alias("rows")).collect()]
+    assert arrays[1] is None
+    assert len(arrays[0] + arrays[2]) == len(expected() + expected()[1:])
 
 
 def test_broken_payloads(spark: SparkSession) -> None:
