@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
 from arrowipc.spark.options import ReadOptions, check_names
@@ -25,7 +26,11 @@ def register(spark: "SparkSession") -> None:
     Spark finds the data source by itself where the module ``pyspark_arrowipc`` is on the path of the driver's
     Python; this is for sessions where another package's broken ``pyspark_*`` module stops that search.
     """
-    spark.dataSource.register(ArrowIpcDataSource)
+    try:
+        spark.dataSource.register(ArrowIpcDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
+            raise
 
 
 class ArrowIpcDataSource(DataSource):
