@@ -273,6 +273,7 @@ class PayloadDecoder:
         counts = decoded.counts.to_numpy()[: stop - decoded.start]
         ends = np.cumsum(counts)
         rows = int(ends[-1]) if len(ends) else 0
+        others.expect(decoded.start, counts)
         if not rows:
             return
         batch = converter.hand_over(decoded.batch).slice(0, rows)
@@ -357,6 +358,9 @@ class _OtherColumns:
         for begin, end in pairwise(bounds):
             yield self._one(rows.slice(begin, end - begin), parents[begin:end])
 
+    def expect(self, start: int, counts: Any) -> None:
+        """The rows bring their `parents` along."""
+
     def finish(self, stop: int) -> Iterator[pa.RecordBatch]:
         """Nothing is held back."""
         return iter(())
@@ -375,7 +379,7 @@ class _OtherColumns:
 class _Lists:
     """The decoded rows as one list per cell."""
 
-    needed = True
+    needed = False
 
     def __init__(self, cells: Any, target: StructType) -> None:
         self.reasons: dict[int, str] = {}
@@ -386,11 +390,13 @@ class _Lists:
         self._rows: list[pa.RecordBatch] = []
         self._counts = np.zeros(len(cells), np.int64)
 
-    def around(self, rows: pa.RecordBatch, parents: Any) -> Iterator[pa.RecordBatch]:
-        """Keep rows of the cells `parents` until these are finished."""
+    def expect(self, start: int, counts: Any) -> None:
+        """Note how many rows come for each of some cells; of those that fail, none."""
+        self._counts[start : start + len(counts)] = counts
+
+    def around(self, rows: pa.RecordBatch, parents: None) -> Iterator[pa.RecordBatch]:
+        """Keep rows until their cells are finished."""
         self._rows.append(rows)
-        first, last = int(parents[0]), int(parents[-1])
-        self._counts[first : last + 1] += np.bincount(parents - first)
         return iter(())
 
     def finish(self, stop: int) -> Iterator[pa.Array]:
@@ -398,14 +404,21 @@ class _Lists:
         begin, self._begin = self._begin, stop
         if begin == stop:
             return
-        rows = pa.concat_batches(self._rows) if self._rows else pa.RecordBatch.from_pylist([], self._schema)
+        if len(self._rows) == 1:
+            rows = self._rows[0]
+        else:
+            rows = pa.concat_batches(self._rows) if self._rows else pa.RecordBatch.from_pylist([], self._schema)
         self._rows = []
         structs = pa.StructArray.from_arrays(rows.columns, fields=list(self._schema))
+        cells, counts, mask = self._cells.slice(begin, stop - begin), self._counts[begin:stop], None
+        failed = [cell - begin for cell in self.reasons if begin <= cell < stop]
+        if failed or cells.null_count:
+            counts[failed] = 0
+            missing = cells.is_null().to_numpy(zero_copy_only=False)
+            missing[failed] = True
+            mask = pa.array(missing)
         offsets = np.zeros(stop - begin + 1, np.int32)
-        np.cumsum(self._counts[begin:stop], out=offsets[1:])
-        missing = self._cells.slice(begin, stop - begin).is_null().to_numpy(zero_copy_only=False)
-        missing[[cell - begin for cell in self.reasons if begin <= cell < stop]] = True
-        mask = pa.array(missing) if missing.any() else None
+        np.cumsum(counts, out=offsets[1:])
         yield pa.ListArray.from_arrays(pa.array(offsets), structs, type=self._type, mask=mask)
 
 
