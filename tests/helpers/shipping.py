@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 import arrowipc
@@ -19,7 +20,7 @@ DIST = Path(__file__).resolve().parents[2] / "dist"
 #: What a Python worker imports for mapInArrow and for our data source, Spark's own Python apart.
 NEEDED = ("pyarrow", "numpy")
 #: What the driver imports besides.
-ON_THE_DRIVER = ("pandas", "python-dateutil", "six")
+ON_THE_DRIVER = ("pandas", "python-dateutil", *(["six"] if find_spec("six") else []))
 
 
 def wheel_archive(directory: Path) -> Path:
