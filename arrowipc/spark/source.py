@@ -78,7 +78,7 @@ class ArrowIpcDataSource(DataSource):
     maxPartitionBytes, openCostInBytes, minPartitionNum
         As ``spark.sql.files.*`` have them, which `register` takes from the session where they are set: bytes of
         the chosen columns per partition at most (default 128 MiB), what it costs to open a file (default
-        128 KiB), and how many partitions to aim at (default: the cores; without `register` those of the driver's
+        64 KiB), and how many partitions to aim at (default: the cores; without `register` those of the driver's
         machine). Partitions are a multiple of that number, equally long, and none is shorter than 4 MiB. Files
         are split between record batches, and streams too, but for remote streams.
     partitionBytes
