@@ -265,7 +265,7 @@ def _unknown(name: str, kind: str, known: Mapping[str, str]) -> str:
     first, dot, rest = name.partition(".")
     if dot and difflib.get_close_matches(first.lower(), [STORAGE], 1, 0.8):
         return f"arrowipc has no option {name!r}; did you mean '{STORAGE}.{rest}'?"
-    elsewhere = {spelt.lower(): (spelt, other) for other, names in OPTIONS.items() for spelt in names}
+    elsewhere = {spelt.lower(): (spelt, other) for other, names in reversed(OPTIONS.items()) for spelt in names}
     if name.lower() in elsewhere:
         spelt, other = elsewhere[name.lower()]
         return f"option {spelt}: it belongs to {other}, and means nothing to {kind}; leave it out"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["chosen_files", "key_fields", "typed_key"]
 
-_REAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_REAL = re.compile(r"[+-]?[0-9]*\.[0-9]+|-?[0-9]{1,9}")
 _INT = range(-(2**31), 2**31)
 
 
@@ -50,9 +50,9 @@ def chosen_files(files: Iterable[FoundFile], root: str | None, options: "ReadOpt
 
 
 def key_fields(files: Iterable[FoundFile]) -> list[st.StructField]:
-    """The columns that the folders of all files are: int, bigint, double, date or string, as Spark infers them.
+    """The columns that the folders of all files are: int, bigint, double, date, string or void, as Spark infers them.
 
-    Spark also infers decimals and timestamps; here these are strings, as it does not say in which time zone.
+    Spark also infers timestamps, in a time zone that it does not tell, and decimals (``1e5``): here these are strings.
     """
     folders = dict.fromkeys((dirname(file.path), dirname(file.below)) for file in files if "=" in file.below)
     texts: dict[str, set[str | None]] = {}
@@ -67,12 +67,14 @@ def key_fields(files: Iterable[FoundFile]) -> list[st.StructField]:
 
 def _key_type(texts: set[str | None]) -> st.DataType:
     known = [text for text in texts if text is not None]
+    if not known:
+        return st.NullType()
     match key_type(known):
         case at.Int():
             return st.IntegerType() if all(int(text) in _INT for text in known) else st.LongType()
         case at.Date():
             return st.DateType()
-    return st.DoubleType() if known and all(map(_REAL.fullmatch, known)) else st.StringType()
+    return st.DoubleType() if all(map(_REAL.fullmatch, known)) else st.StringType()
 
 
 def typed_key(path: str, keys: Mapping[str, str | None], field: st.StructField) -> Any:
@@ -84,6 +86,10 @@ def typed_key(path: str, keys: Mapping[str, str | None], field: st.StructField) 
         The text in the folder's name is nothing of this type.
     """
     name = [*keys][index_of(field.name, [*keys]) or 0]
+    if keys[name] is None:
+        if not field.nullable:
+            raise UsageError(f"{path}: the key {name!r} is null, and the schema says that it has no nulls")
+        return None
     if isinstance(field.dataType, st.TimestampType):
         raise UsageError(
             f"{path}: the key {name!r} is to be a timestamp, and Spark does not say in which time zone its text is; "
@@ -92,10 +98,7 @@ def typed_key(path: str, keys: Mapping[str, str | None], field: st.StructField) 
     type_ = arrow_type_of(field.dataType, field.name)
     schema: Schema = as_schema(pa.schema([("key", type_)]))
     try:
-        value = key_value(path, name, keys[name], schema[0].type)
-        if value is None and not field.nullable:
-            raise UsageError(f"{path}: the key {name!r} is null, and the schema says that it has no nulls")
-        return None if value is None else pa.scalar(value, type_)
+        return pa.scalar(key_value(path, name, keys[name], schema[0].type), type_)
     except (pa.ArrowInvalid, OverflowError):
         kind = field.dataType.simpleString()
         raise UsageError(f"{path}: the key {name!r} is {keys[name]!r}, too large for {kind}") from None
